@@ -4,6 +4,7 @@ mod topology;
 mod workers;
 
 use anyhow::{Context as _, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Client, Error};
@@ -135,8 +136,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Moves the times of all writes of the control plane back, so that a test need not wait: the plugin knows from
-    /// `managedFields` since when a change is not processed.
+    /// Sets the times of all writes of the control plane's spec to `minutes` ago, and those of its status to twice as long ago, so
+    /// that a test need not wait: the plugin knows from `managedFields` since when a change is not processed.
     pub async fn backdate_writes(&self, minutes: i64) -> Result<()> {
         let object = self.get().await?;
         let entries = object.pointer("/metadata/managedFields");
@@ -146,9 +147,11 @@ impl Cluster {
             if let Some(manager) = entry.get_mut("manager") {
                 *manager = json!("earlier");
             }
+            let is_of_status = entry.get("subresource") == Some(&json!("status"));
+            let minutes = if is_of_status { 2 * minutes } else { minutes };
             if let Some(time) = entry.get_mut("time") {
-                let at: jiff::Timestamp = time.as_str().context("the time is no text")?.parse()?;
-                *time = json!((at - jiff::SignedDuration::from_mins(minutes)).to_string());
+                let at = Timestamp::now() - SignedDuration::from_mins(minutes);
+                *time = json!(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
             }
         }
         self.patch(&json!({"metadata": {"managedFields": entries}})).await

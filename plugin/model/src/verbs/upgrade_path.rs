@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{
     change::decision::{Refusal, RefusedBy},
     checks::{
-        finding::{CheckOutcome, CheckResult},
+        finding::{CheckOutcome, Finding, NoResult},
         workload::{check_coredns_not_ready, check_kube_proxy_not_ready},
     },
     kubelet_skew::{self, Skew, Worker, Workers},
@@ -35,7 +35,7 @@ pub struct PathOptions<'o> {
     /// One version for each minor version between the current one and `to`. Those that the control plane has passed are
     /// ignored, so that the same command can run again.
     pub via: &'o [String],
-    /// Whether to upgrade although kube-proxy or `CoreDNS` is not ready.
+    /// Whether to upgrade although kube-proxy or `CoreDNS` is not ready, or workers or add-ons could not be read.
     pub force: bool,
 }
 
@@ -51,6 +51,8 @@ pub struct PathState<'s> {
     /// What is wrong with kube-proxy and `CoreDNS`: one line for each problem.
     pub add_ons: Vec<String>,
     pub workers: Vec<Worker>,
+    /// The workers and add-ons that could not be read: one line for each source.
+    pub unread: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +119,9 @@ impl OldWorker {
 /// The text is not such a version. The error says what is missing.
 pub fn parse_full_version(text: &str) -> Result<String, String> {
     let version = text.strip_prefix('v').unwrap_or(text);
+    if version.starts_with('v') {
+        return Err("not a Kubernetes version such as v1.34.2".to_owned());
+    }
     match parse_version(version) {
         Ok(_) => Ok(format!("v{version}")),
         Err(_) if parse_version(&format!("{version}.0")).is_ok() => Err(format!(
@@ -135,24 +140,32 @@ impl<'s> PathState<'s> {
             WaitProgress::WaitingFor(what) => what,
             WaitProgress::Impossible(why) => vec![why],
         };
-        let add_ons = [check_kube_proxy_not_ready, check_coredns_not_ready]
-            .into_iter()
-            .flat_map(|check| problems(check(observed, now)));
+        let workers = workers.with_nodes(&observed.workload, &observed.machines);
+        let mut unread = workers.unread;
+        let mut add_ons = Vec::new();
+        for check in [check_kube_proxy_not_ready, check_coredns_not_ready] {
+            match check(observed, now) {
+                Ok(findings) => add_ons.extend(problems(findings)),
+                Err(NoResult::Unknown(why)) => unread.push(why),
+                Err(NoResult::Skipped(_)) => {}
+            }
+        }
         Self {
             version: control_plane.spec.version(),
             config: &control_plane.spec.kubeadm_config_spec.fields,
             unfinished,
-            add_ons: add_ons.collect(),
-            workers: workers.with_nodes(&observed.workload, &observed.machines).known,
+            add_ons,
+            workers: workers.known,
+            unread,
         }
     }
 }
 
-/// The problems that a check finds: one line for each. If it has no result, nothing is known to be wrong.
-fn problems(result: CheckResult) -> impl Iterator<Item = String> {
-    let findings = result.unwrap_or_default().into_iter();
-    let problems =
-        findings.filter(|finding| matches!(finding.outcome, CheckOutcome::Warn | CheckOutcome::Fail));
+/// The problems among the findings of a check: one line for each.
+fn problems(findings: Vec<Finding>) -> impl Iterator<Item = String> {
+    let problems = findings
+        .into_iter()
+        .filter(|finding| matches!(finding.outcome, CheckOutcome::Warn | CheckOutcome::Fail));
     problems.map(|finding| format!("{} {}", finding.objects.join(", "), finding.message))
 }
 
@@ -200,6 +213,19 @@ pub fn upgrade_path(state: &PathState<'_>, options: PathOptions<'_>) -> Result<U
             version,
             workers,
             notices,
+        });
+    }
+    if !options.force && !steps.is_empty() && state.unfinished.is_empty() && !state.unread.is_empty() {
+        let why = state
+            .unread
+            .iter()
+            .map(|line| format!("it is unknown whether the workers and add-ons are ready: {line}"));
+        return Err(Refusal {
+            remedies: vec![
+                "run the command again once they can be read, or use --force to go on without them"
+                    .to_owned(),
+            ],
+            ..Refusal::new(RefusedBy::Command, why.collect())
         });
     }
     let next = match steps.first() {

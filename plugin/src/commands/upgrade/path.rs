@@ -252,6 +252,7 @@ mod tests {
             unfinished: Vec::new(),
             add_ons: Vec::new(),
             workers: vec![worker],
+            unread: Vec::new(),
         };
         let via = ["v1.32.9".to_owned(), "v1.33.6".to_owned()];
         let options = PathOptions {

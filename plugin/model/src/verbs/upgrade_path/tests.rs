@@ -35,6 +35,7 @@ fn state<'s>(version: &'s str, workers: &[Worker]) -> PathState<'s> {
         unfinished: Vec::new(),
         add_ons: Vec::new(),
         workers: workers.to_vec(),
+        unread: Vec::new(),
     }
 }
 
@@ -83,6 +84,32 @@ fn a_path_has_one_version_for_each_minor() {
             .map_or(NextStep::Complete, |next| NextStep::Upgrade((*next).to_owned()));
         assert_eq!(path.next, next, "{from} {to} {via:?}");
     }
+}
+
+#[test]
+fn what_could_not_be_read_stops_the_path_unless_it_is_forced() {
+    let mut state = state("v1.34.2", &[]);
+    state.unread = owned(&["Nodes: forbidden"]);
+    let refused = path(&state, "v1.35.0", &[]).expect_err("refused");
+    assert_eq!(
+        refused,
+        [
+            "it is unknown whether the workers and add-ons are ready: Nodes: forbidden",
+            "run the command again once they can be read, or use --force to go on without them"
+        ]
+    );
+    // Nothing is left to do, or the rollout comes first.
+    assert_eq!(
+        path(&state, "v1.34.2", &[]).expect("a path").next,
+        NextStep::Complete
+    );
+    let forced = PathOptions {
+        to: "v1.35.0",
+        via: &[],
+        force: true,
+    };
+    let next = upgrade_path(&state, forced).expect("a path").next;
+    assert_eq!(next, NextStep::Upgrade("v1.35.0".to_owned()));
 }
 
 #[test]

@@ -86,8 +86,9 @@ pub enum Gap {
 pub struct Comparison<'s> {
     pub current: &'s KubeadmControlPlaneSpec,
     pub desired: &'s KubeadmControlPlaneSpec,
-    /// Whether the controller has processed the current spec of the control plane, and still compares the Machines.
+    /// Whether the controller has processed the current spec of the control plane.
     pub is_observed: bool,
+    pub is_paused: bool,
     pub now: Timestamp,
 }
 
@@ -99,7 +100,8 @@ pub fn verdicts(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, now: Tim
     let comparison = Comparison {
         current: &control_plane.spec,
         desired,
-        is_observed: control_plane.is_observed() && !is_paused,
+        is_observed: control_plane.is_observed(),
+        is_paused,
         now,
     };
     let machines = observed.machines.iter();
@@ -115,6 +117,7 @@ pub fn compare_machine(machine: &Machine, comparison: Comparison<'_>) -> Verdict
         current,
         desired,
         is_observed,
+        is_paused,
         now,
     } = comparison;
     let mut gaps = Vec::new();
@@ -135,7 +138,7 @@ pub fn compare_machine(machine: &Machine, comparison: Comparison<'_>) -> Verdict
 
     let reported = machine.condition("UpToDate").filter(|_| is_observed);
     let mut after_provider_update = Vec::new();
-    if reported.is_some_and(Condition::is_true) {
+    if reported.is_some_and(Condition::is_true) && !is_paused {
         after_provider_update = config_fields(machine, current, &mut Vec::new());
         fields.retain(|field| !after_provider_update.contains(field));
     }
@@ -300,6 +303,7 @@ mod tests {
                 current: &current,
                 desired,
                 is_observed: true,
+                is_paused: false,
                 now: now(),
             },
         )
@@ -465,6 +469,7 @@ mod tests {
                     current,
                     desired,
                     is_observed,
+                    is_paused: false,
                     now: now(),
                 },
             )

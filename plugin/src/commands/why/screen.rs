@@ -108,7 +108,7 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
     let mut cause = cause_line(cause);
     if let Some(actor) = explanation.actor {
         // The sentence begins with the actor.
-        cause = cause.replacen(actor.name(), "it", 1);
+        cause = cause.replacen(&format!(": {} ", actor.name()), ": it ", 1);
     }
     match (explanation.state, explanation.actor) {
         (State::NothingToDo, _) | (_, None) if explanation.state != State::Unknown => {

@@ -17,6 +17,7 @@ use kube::{
 };
 
 use crate::ConnectionFlags;
+use crate::workload::KubeconfigFault;
 use crate::{
     Action, Error,
     clock::{RecordDates, ServerClock},
@@ -79,9 +80,7 @@ impl Connection {
         };
         if !kubeconfig::has_valid_token(&config) {
             return Err(Error::Configuration {
-                cause:
-                    "the token contains characters that an HTTP header cannot contain, such as a line break"
-                        .to_owned(),
+                cause: KubeconfigFault::Token.to_string(),
             });
         }
         config.headers.push((USER_AGENT, user_agent()));

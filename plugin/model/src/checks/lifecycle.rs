@@ -91,9 +91,8 @@ pub fn check_failure_reported(observed: &Snapshot, _: Timestamp) -> CheckResult 
 
 pub fn check_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
-    let cluster_paused = observed.cluster_is_paused();
     let own = control_plane.is_paused();
-    if !own && !cluster_paused && !control_plane.is("Paused") {
+    if !observed.is_paused() {
         return Ok(Vec::new());
     }
     let is_unfinished = |machine: &Machine| machine.is_deleting() || !machine.has_node();

@@ -95,69 +95,57 @@ const REPORTED_ELSEWHERE: [&str; 6] = [
 ];
 
 fn check_core_controllers_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    require_machines(observed)?;
-    let lease = &observed.machine_leases.core;
-    Ok(
-        stopped(observed, "Cluster API's core controllers have", lease, now, |machine| {
-            machine.is_deleting() || !machine.has_node()
-        })?
-        .map(|finding| {
-            finding.hint(
-                "check that the controllers are running: kubectl get pods -A -l cluster.x-k8s.io/provider=cluster-api",
-            )
-        })
-        .into_iter()
-        .collect(),
+    stopped(
+        observed,
+        "Cluster API's core controllers have",
+        "check that the controllers are running: kubectl get pods -A -l cluster.x-k8s.io/provider=cluster-api",
+        &observed.machine_leases.core,
+        now,
+        |machine| machine.is_deleting() || !machine.has_node(),
     )
 }
 
 fn check_bootstrap_controller_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    require_machines(observed)?;
-    let lease = &observed.machine_leases.bootstrap;
-    Ok(
-        stopped(
-            observed,
-            "Cluster API's kubeadm bootstrap controller has",
-            lease,
-            now,
-            |machine| !machine.is_deleting() && !machine.has_node() && !machine.is("BootstrapConfigReady"),
-        )?
-        .map(|finding| {
-            finding.hint(
-                "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=bootstrap-kubeadm",
-            )
-        })
-        .into_iter()
-        .collect(),
+    stopped(
+        observed,
+        "Cluster API's kubeadm bootstrap controller has",
+        "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=bootstrap-kubeadm",
+        &observed.machine_leases.bootstrap,
+        now,
+        |machine| !machine.is_deleting() && !machine.has_node() && !machine.is("BootstrapConfigReady"),
     )
 }
 
-/// The finding that a controller has stopped, if a Machine waits for it. `who` is the subject of the message, with its verb.
+/// Finds out whether a controller has stopped for which a Machine waits. `who` is the subject of the message, with its verb.
 fn stopped(
     observed: &Snapshot,
     who: &str,
+    hint: &str,
     lease: &Reading<Option<ControllerLease>>,
     now: Timestamp,
     waits: impl Fn(&Machine) -> bool,
-) -> Result<Option<Finding>, NoResult> {
+) -> CheckResult {
+    require_machines(observed)?;
     let mut waiting = observed.machines.iter().filter(|machine| waits(machine));
     let Some(first) = waiting.next() else {
-        return Ok(None);
+        return Ok(Vec::new());
     };
     if !matches!(lease, Reading::NotYet) {
         require(lease, "the Lease of the controller")?;
     }
     let Some((holder, renewed)) = stopped_holder(lease, now) else {
-        return Ok(None);
+        return Ok(Vec::new());
     };
     let message = format!(
         "{who} stopped: {holder} last renewed its Lease {} ago",
         format_age(renewed, now)
     );
-    let first = Finding::fail(machine_object(first.name()), message).since(Some(renewed));
-    Ok(Some(waiting.fold(first, |finding, machine| {
+    let first = Finding::fail(machine_object(first.name()), message)
+        .since(Some(renewed))
+        .hint(hint);
+    Ok(vec![waiting.fold(first, |finding, machine| {
         finding.and(machine_object(machine.name()))
-    })))
+    })])
 }
 
 /// Finds the Machines that no controller reconciles. It is a failure if a change needs the Machine.

@@ -88,6 +88,7 @@ pub struct Comparison<'s> {
     pub desired: &'s KubeadmControlPlaneSpec,
     /// Whether the controller has processed the current spec of the control plane.
     pub is_observed: bool,
+    /// Whether the controller is paused, so that it has not compared the Machines since the pause.
     pub is_paused: bool,
     pub now: Timestamp,
 }
@@ -95,13 +96,11 @@ pub struct Comparison<'s> {
 /// Compares every Machine with `desired`. The verdicts are ordered by the names of the Machines.
 pub fn verdicts(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, now: Timestamp) -> Vec<Verdict> {
     let control_plane = &observed.control_plane;
-    // A paused controller has not compared the Machines since the pause.
-    let is_paused = control_plane.is_paused() || control_plane.is("Paused") || observed.cluster_is_paused();
     let comparison = Comparison {
         current: &control_plane.spec,
         desired,
         is_observed: control_plane.is_observed(),
-        is_paused,
+        is_paused: observed.is_paused(),
         now,
     };
     let machines = observed.machines.iter();

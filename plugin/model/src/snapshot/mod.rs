@@ -110,6 +110,12 @@ impl From<KubeadmControlPlane> for Snapshot {
 }
 
 impl Snapshot {
+    /// Whether the control plane or its Cluster is paused, or the controller reports so.
+    pub fn is_paused(&self) -> bool {
+        let control_plane = &self.control_plane;
+        control_plane.is_paused() || control_plane.is("Paused") || self.cluster_is_paused()
+    }
+
     pub fn cluster_is_paused(&self) -> bool {
         self.cluster.read().is_some_and(|cluster| cluster.spec.paused)
     }

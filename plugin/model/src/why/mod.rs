@@ -294,7 +294,7 @@ impl Context<'_> {
             finding: &finding,
         };
         let cause = self.cause(candidate);
-        // The controller waits until the blocker is gone. Nobody needs to act before a check reports a fault.
+        // Until a check reports a fault, the controller only waits for the blocker to clear.
         let is_fault = finding.outcome > CheckOutcome::Info;
         let actor = if check.responsible.is_step() || is_fault {
             check.responsible.actor(self.observed, &finding, self.now)

@@ -1,7 +1,6 @@
 //! `kubectl kcp upgrade --to`: upgrades a control plane across several minor versions, one at a time.
 //!
-//! Each round reads the cluster anew and writes at most one upgrade, so that the same command continues after it was
-//! interrupted.
+//! Each round reads the cluster again and writes at most one upgrade, so the same command continues after an interruption.
 
 use std::{fmt::Write as _, time::Duration};
 

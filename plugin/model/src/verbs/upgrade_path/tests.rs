@@ -345,7 +345,7 @@ fn the_state_of_a_cluster() {
 }
 
 proptest! {
-    /// Follows the path, upgrades workers only when it says so, and begins anew after each step with the same options.
+    /// Takes each step of the path, and runs the same command again after it. Upgrades workers only when the path says so.
     #[test]
     fn a_path_skips_no_minor_and_leaves_no_worker_behind(
         from in 24..40_u64,

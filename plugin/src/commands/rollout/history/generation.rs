@@ -87,7 +87,7 @@ pub fn history(observed: &Snapshot, events: Option<RolloutEvents>, now: Timestam
         current: &observed.control_plane.spec,
         desired: &observed.control_plane.spec,
         is_observed: control_plane.is_observed(),
-        is_paused: control_plane.is_paused() || control_plane.is("Paused"),
+        is_paused: observed.is_paused(),
         now,
     };
     let mut machines: Vec<&Machine> = observed.machines.iter().collect();

@@ -82,15 +82,6 @@ async fn refused(
     Ok(ended)
 }
 
-/// The name of the leader, as the members themselves report it.
-async fn leader(workload: &WorkloadCluster) -> Result<String> {
-    let etcd = workload.etcd().await?;
-    let (status, members) = (etcd.status().await?, etcd.members().await?);
-    let mut members = members.into_iter();
-    let leader = members.find(|member| member.id == status.leader);
-    Ok(leader.context("no leader")?.name)
-}
-
 /// Writes values of one MiB to the same key, so that only the last of them is in use after a compaction.
 async fn write_revisions(workload: &WorkloadCluster, count: usize) -> Result<()> {
     let (etcd, value) = (workload.etcd().await?, "v".repeat(MEBIBYTE));
@@ -117,7 +108,7 @@ async fn leadership_moves(
     workload: &WorkloadCluster,
     namespace: &str,
 ) -> Result<()> {
-    let before = leader(workload).await?;
+    let before = workload.leader().await?;
     let unconfirmed = etcd(management, namespace, "move-leader", &[]).await?;
     ensure!(
         unconfirmed.code == 2 && unconfirmed.stderr.contains("hint: confirm with --yes"),
@@ -129,14 +120,14 @@ async fn leadership_moves(
         "{planned}"
     );
     ensure!(
-        leader(workload).await? == before,
+        workload.leader().await? == before,
         "a dry run has moved the leadership"
     );
     let moved = succeed(management, namespace, "move-leader", &[]).await?;
     let to = moved.get("to").and_then(Value::as_str).context("no leader")?;
-    ensure!(to != before && leader(workload).await? == to, "{moved}");
+    ensure!(to != before && workload.leader().await? == to, "{moved}");
     let back = succeed(management, namespace, "move-leader", &["--to", &before]).await?;
-    ensure!(leader(workload).await? == before, "{back}");
+    ensure!(workload.leader().await? == before, "{back}");
     let again = etcd(management, namespace, "move-leader", &["--yes", "--to", &before]).await?;
     ensure!(
         again.code == 0
@@ -191,7 +182,7 @@ async fn no_write_is_lost(
     let again = succeed(management, namespace, "compact", &[]).await?;
     ensure!(again.get("wasCompact") == Some(&Value::Bool(true)), "{again}");
 
-    let leader = leader(workload).await?;
+    let leader = workload.leader().await?;
     let writes = AcknowledgedWrites::begin_every(PERIOD, workload.clone());
     let done = succeed(management, namespace, "defrag", &[]).await?;
     let summary = writes.end().await?;

@@ -15,8 +15,9 @@ use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::process::Process;
 use kcp_tests::{resources, wait};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::schema;
 use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "etcd-snapshot";
@@ -42,6 +43,7 @@ async fn saved(management: &ManagementCluster) -> Result<()> {
     }
     let folder = management.run().subfolder("etcd-snapshot")?;
     let member = is_recorded_and_restored(management, &workload, &folder).await?;
+    is_encrypted(management, &workload, &folder).await?;
     a_killed_command_leaves_no_file(management, &folder).await?;
     is_saved_before_a_change(management, &folder).await?;
     a_member_that_dies_leaves_no_file(management, &workload, &member, &folder).await?;
@@ -113,8 +115,55 @@ async fn is_recorded_and_restored(
 
     let again = management.kubectl().run(command(&file, &[])?).await?;
     ensure!(again.code == 2 && again.stderr.contains("whole.db: "), "{again}");
-    is_equal_to_the_source(management, workload, &file, folder).await?;
+    is_equal_to_the_source(management, workload, &file).await?;
     Ok(member.to_owned())
+}
+
+/// The real age decrypts an encrypted snapshot.
+async fn is_encrypted(
+    management: &ManagementCluster,
+    workload: &WorkloadCluster,
+    folder: &Path,
+) -> Result<()> {
+    let text = |path: &Path| path.to_str().map(str::to_owned).context("text");
+    let (key, file, decrypted) = (
+        text(&folder.join("key.txt"))?,
+        folder.join("secret.db.age"),
+        folder.join("decrypted.db"),
+    );
+    run_program(management, "age-keygen", &["-o", &key]).await?;
+    let public_key = run_program(management, "age-keygen", &["-y", &key]).await?;
+    let public_key = public_key.trim();
+    let encrypt = ["-o", "json", "--age-recipient", public_key];
+    let saved = management.kubectl().succeed(command(&file, &encrypt)?).await?;
+    let document: Value = serde_json::from_str(&saved.stdout)?;
+    schema::holds("etcdsnapshot.json", &document)?;
+    ensure!(
+        document.get("ageRecipients") == Some(&json!([public_key])),
+        "{saved}"
+    );
+    let encrypted = fs::read(&file)?;
+    ensure!(
+        encrypted.starts_with(b"age-encryption.org/v1\n") && !encrypted.chunks_exact(64).any(|part| part == [b'v'; 64]),
+        "{} contains a value of etcd",
+        file.display()
+    );
+    let decrypt = ["--decrypt", "-i", &key, "-o", &text(&decrypted)?, &text(&file)?];
+    run_program(management, "age", &decrypt).await?;
+    ensure!(
+        document.pointer("/snapshot/bytes").and_then(Value::as_u64) == Some(fs::metadata(&decrypted)?.len()),
+        "{saved}"
+    );
+    is_equal_to_the_source(management, workload, &decrypted).await
+}
+
+/// Runs a program of the assets. Returns what it prints.
+async fn run_program(management: &ManagementCluster, name: &str, arguments: &[&str]) -> Result<String> {
+    let program = Assets::locate()?.program(name);
+    let program = program.to_str().context("text")?;
+    let ended = management.kubectl().script(program, arguments.iter().copied()).await?;
+    ensure!(ended.code == 0, "{ended}");
+    Ok(ended.stdout)
 }
 
 /// Restores a snapshot with etcdutl, serves it with etcd, and compares each key with the source at the same revision.
@@ -122,10 +171,9 @@ async fn is_equal_to_the_source(
     management: &ManagementCluster,
     workload: &WorkloadCluster,
     file: &Path,
-    folder: &Path,
 ) -> Result<()> {
     let assets = Assets::locate()?;
-    let data = folder.join("restored");
+    let data = file.with_extension("restored");
     let restore = [
         "snapshot",
         "restore",
@@ -133,12 +181,7 @@ async fn is_equal_to_the_source(
         "--data-dir",
         data.to_str().context("text")?,
     ];
-    let etcdutl = assets.program("etcdutl");
-    let restored = management
-        .kubectl()
-        .script(etcdutl.to_str().context("text")?, restore)
-        .await?;
-    ensure!(restored.code == 0, "{restored}");
+    run_program(management, "etcdutl", &restore).await?;
     let (clients, peers) = (free_port()?, free_port()?);
     let clients = format!("http://127.0.0.1:{clients}");
     let arguments = [
@@ -273,15 +316,12 @@ async fn workload_etcdctl(
 }
 
 async fn etcdctl(management: &ManagementCluster, flags: &[String], arguments: &[&str]) -> Result<String> {
-    let program = Assets::locate()?.program("etcdctl");
     let flags = flags.iter().map(String::as_str);
-    let arguments = flags.chain(["-w", "json"]).chain(arguments.iter().copied());
-    let ended = management
-        .kubectl()
-        .script(program.to_str().context("text")?, arguments)
-        .await?;
-    ensure!(ended.code == 0, "{ended}");
-    Ok(ended.stdout)
+    let arguments: Vec<&str> = flags
+        .chain(["-w", "json"])
+        .chain(arguments.iter().copied())
+        .collect();
+    run_program(management, "etcdctl", &arguments).await
 }
 
 fn json(text: &str) -> Result<Value> {

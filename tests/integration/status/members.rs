@@ -123,14 +123,8 @@ async fn unreachable_leader_is_reported(
     workload: &WorkloadCluster,
     machines: [&str; 3],
 ) -> Result<()> {
-    let mut leader = None;
-    for machine in machines {
-        let status = workload.etcd_of(machine).await?.status().await?;
-        if status.leader == status.header.member_id {
-            leader = Some(machine);
-        }
-    }
-    let leader = leader.context("no member leads")?;
+    let leader = workload.leader().await?;
+    let leader = leader.as_str();
     let other = machines
         .into_iter()
         .find(|machine| *machine != leader)

@@ -1,7 +1,7 @@
-//! Faults of etcd members. Those that only a new Machine repairs are left to the tests of `status`: a member without its data
-//! exits in one run and rejoins in another.
+//! Faults of etcd members.
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
 
 use super::{NAME, NAMESPACE, NOBODY, PAUSED, PERSON, Questions};
@@ -12,16 +12,11 @@ const STRAY: &str = "stray";
 /// `why` names the cut-off Machine's leader, which is one of the others.
 pub(super) const OTHER: &str = "OTHER";
 
-pub(super) async fn are_explained(asked: &Questions<'_>, second: &str) -> Result<()> {
+pub(super) async fn are_explained(asked: &Questions<'_>, machines: &[String]) -> Result<()> {
+    let second = machines.get(1).context("no second Machine")?.as_str();
     let workload = asked.management.machines().cluster(NAMESPACE, NAME).await?;
-    let silent = |machine: &str, why: &str| {
-        format!(
-            "A person must act: Machine/{machine}: etcd member does not respond: {why} (etcd-members-unresponsive)"
-        )
-    };
-    let exited = |machine: &str| format!("connection refused: no etcd listens in pod etcd-{machine}");
     for (fault, back, answer) in [
-        (Fault::Kill, Fault::Restart, silent(second, &exited(second))),
+        (Fault::Kill, Fault::Restart, exited(second)),
         (
             Fault::Freeze,
             Fault::Thaw,
@@ -75,5 +70,40 @@ pub(super) async fn are_explained(asked: &Questions<'_>, second: &str) -> Result
     asked.answers("stray", PERSON, &stray).await?;
     workload.inflict(Fault::Remove, STRAY).await?;
     asked.answers("remove (the stray member)", NOBODY, PAUSED).await?;
+    faults_of_a_follower_are_explained(asked, &workload, machines).await
+}
+
+fn silent(machine: &str, why: &str) -> String {
+    format!("A person must act: Machine/{machine}: etcd member does not respond: {why} (etcd-members-unresponsive)")
+}
+
+fn exited(machine: &str) -> String {
+    silent(
+        machine,
+        &format!("connection refused: no etcd listens in pod etcd-{machine}"),
+    )
+}
+
+/// The faults that only a new Machine repairs, one after another. A leader without its data would rejoin as a follower, but a
+/// follower exits: it has lost entries that its leader assumes it has.
+async fn faults_of_a_follower_are_explained(
+    asked: &Questions<'_>,
+    workload: &WorkloadCluster,
+    machines: &[String],
+) -> Result<()> {
+    let leader = workload.leader().await?;
+    let follower = machines.iter().find(|machine| **machine != leader);
+    let follower = follower.context("every Machine is the leader")?;
+    let split = format!(
+        "A person must act: Machine/{follower}: is a member of etcd cluster N; most members belong to N (etcd-clusters-differ)"
+    );
+    for (fault, answer) in [
+        (Fault::Wipe, &exited(follower)),
+        (Fault::Split, &split),
+        (Fault::Remove, &split),
+    ] {
+        workload.inflict(fault, follower).await?;
+        asked.answers(&fault.to_string(), PERSON, answer).await?;
+    }
     Ok(())
 }

@@ -118,6 +118,15 @@ impl WorkloadCluster {
             .await
     }
 
+    /// The name of the leading member, which is the name of its Machine.
+    pub async fn leader(&self) -> Result<String> {
+        let etcd = self.etcd().await?;
+        let (status, members) = (etcd.status().await?, etcd.members().await?);
+        let mut members = members.into_iter();
+        let leader = members.find(|member| member.id == status.leader);
+        Ok(leader.context("no member leads")?.name)
+    }
+
     /// The flags with which etcdctl reaches a voting member without a fault.
     pub fn etcdctl_flags(&self) -> Result<Vec<String>> {
         let member = self.etcd_route.member();

@@ -7,6 +7,7 @@
 pub mod compact;
 pub mod defrag;
 pub mod disarm;
+mod encryption;
 mod maintenance;
 pub mod move_leader;
 mod report;

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use age::x25519::Recipient;
 use anyhow::Context as _;
 use kcp_api::Object as _;
 use kcp_client::{reader::Reader, reads::etcd::MemberConnection};
@@ -21,7 +22,7 @@ use crate::{
         arguments::{FIELD_MANAGER, WriteArguments},
         engine::{Engine, Verb},
     },
-    commands::etcd::EtcdMembers,
+    commands::etcd::{EtcdMembers, encryption::SnapshotWriter},
     file::{NewFile, STDIN},
     output::OutputArguments,
     terminal::Terminal,
@@ -41,6 +42,8 @@ pub(crate) struct SaveRequest<'r> {
     pub(crate) file: &'r Path,
     /// The member that sends the snapshot; `None` for a follower.
     pub(crate) member: Option<&'r str>,
+    /// The public keys that the snapshot is encrypted for. Empty: it is not encrypted.
+    pub(crate) recipients: &'r [Recipient],
     /// Whether the control plane records the snapshot.
     pub(crate) is_recorded: bool,
     /// The time limit for finding a member and connecting to it.
@@ -86,10 +89,11 @@ impl SaveRequest<'_> {
         let opened = members.open(&observed, &member, IDLE_LIMIT).await?;
         let mut stream = opened.snapshot().await?;
         if let Some(mut file) = file {
-            receive(&opened, &mut stream, &mut file, terminal).await?;
+            self.receive(&opened, &mut stream, &mut file, terminal).await?;
             file.finish()?;
         } else {
-            receive(&opened, &mut stream, &mut io::stdout().lock(), terminal).await?;
+            self.receive(&opened, &mut stream, &mut io::stdout().lock(), terminal)
+                .await?;
         }
         let record = SnapshotRecord {
             uid: observed.control_plane.uid().to_owned(),
@@ -102,35 +106,38 @@ impl SaveRequest<'_> {
         }
         Ok(Ok(Saved { observed, record }))
     }
-}
 
-/// Writes the snapshot as it arrives, and shows the progress.
-async fn receive(
-    connection: &MemberConnection,
-    stream: &mut SnapshotStream,
-    file: &mut impl Write,
-    terminal: &Terminal,
-) -> anyhow::Result<()> {
-    let mut file = BufWriter::with_capacity(BUFFER_BYTES, file);
-    let mut shown = None;
-    loop {
-        let chunk = stream.next().await;
-        let Some(chunk) = chunk.map_err(|error| connection.describe(error))? else {
-            break;
-        };
-        file.write_all(&chunk.bytes)
-            .context("cannot write the snapshot")?;
-        let received = stream.received_bytes();
-        let mebibytes = received >> 20;
-        if shown != Some(mebibytes) {
-            let whole = (received + chunk.remaining_bytes) >> 20;
-            terminal.spin(&format!("{mebibytes} of {whole} MiB"));
-            shown = Some(mebibytes);
+    /// Writes the snapshot as it arrives, and shows the progress.
+    async fn receive(
+        &self,
+        connection: &MemberConnection,
+        stream: &mut SnapshotStream,
+        output: &mut impl Write,
+        terminal: &Terminal,
+    ) -> anyhow::Result<()> {
+        let output = BufWriter::with_capacity(BUFFER_BYTES, output);
+        let mut writer = SnapshotWriter::new(output, self.recipients)?;
+        let mut shown = None;
+        loop {
+            let chunk = stream.next().await;
+            let Some(chunk) = chunk.map_err(|error| connection.describe(error))? else {
+                break;
+            };
+            writer
+                .write_all(&chunk.bytes)
+                .context("cannot write the snapshot")?;
+            let received = stream.received_bytes();
+            let mebibytes = received >> 20;
+            if shown != Some(mebibytes) {
+                let whole = (received + chunk.remaining_bytes) >> 20;
+                terminal.spin(&format!("{mebibytes} of {whole} MiB"));
+                shown = Some(mebibytes);
+            }
         }
+        writer.finish().context("cannot write the snapshot")?;
+        terminal.stop_spinning();
+        Ok(())
     }
-    file.flush().context("cannot write the snapshot")?;
-    terminal.stop_spinning();
-    Ok(())
 }
 
 /// Records the snapshot on the control plane. A failure is only a warning, because the snapshot is complete.

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use age::x25519::Recipient;
 use anyhow::anyhow;
 use clap::Args;
 use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};
@@ -14,7 +15,10 @@ use serde::Serialize;
 
 use crate::{
     arguments::{parse_control_plane, parse_timeout},
-    commands::etcd::save::{SaveRequest, Saved},
+    commands::etcd::{
+        encryption::RecipientParser,
+        save::{SaveRequest, Saved},
+    },
     document::{API_VERSION, ObjectName, resource_name},
     output::{OutputArguments, Report, print},
     session::Session,
@@ -27,11 +31,14 @@ use crate::{
 #[command(
     after_help = "A follower, if there is one, sends the snapshot through the API server of the workload cluster. The \
         command creates the file under its final name only after it has checked the hash of the snapshot. The snapshot \
-        contains every Secret of the workload cluster: store it like a private key, or write it to stdout and encrypt \
-        it there. Restore it with: etcdutl snapshot restore FILE
+        contains every Secret of the workload cluster: store it like a private key, or encrypt it with \
+        --age-recipient. Restore it with: etcdutl snapshot restore FILE
+
+To restore an encrypted snapshot, first decrypt it with: age --decrypt -i KEY-FILE -o edge.db edge.db.age
 
 Examples:
   kubectl kcp etcd snapshot edge --file edge.db
+  kubectl kcp etcd snapshot edge --file edge.db.age --age-recipient age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p
   kubectl kcp etcd snapshot edge --file edge.db --member edge-9hng4"
 )]
 pub struct SnapshotArguments {
@@ -46,6 +53,10 @@ pub struct SnapshotArguments {
     /// Member that sends the snapshot, by the name of its node or Machine [default: a follower]
     #[arg(long, value_name = "NAME")]
     pub member: Option<String>,
+
+    /// Encrypt the snapshot for the owner of this age public key; repeat the flag for more owners
+    #[arg(long = "age-recipient", value_name = "PUBLIC-KEY", value_parser = RecipientParser)]
+    pub age_recipients: Vec<Recipient>,
 
     /// Do not record the snapshot on the control plane
     #[arg(long)]
@@ -70,6 +81,7 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
         name: &arguments.name,
         file: &arguments.file,
         member: arguments.member.as_deref(),
+        recipients: &arguments.age_recipients,
         is_recorded: !arguments.no_record,
         timeout: arguments.timeout,
     };
@@ -96,6 +108,7 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
     let report = SnapshotReport {
         observed: &observed,
         file: (!is_stdout).then_some(arguments.file.as_path()),
+        recipients: arguments.age_recipients.iter().map(ToString::to_string).collect(),
         record,
     };
     if is_stdout {
@@ -111,6 +124,8 @@ struct SnapshotReport<'r> {
     observed: &'r Snapshot,
     /// The file with the snapshot. None if the snapshot went to stdout.
     file: Option<&'r Path>,
+    /// The public keys of age that it is encrypted for. Empty: it is not encrypted.
+    recipients: Vec<String>,
     record: SnapshotRecord,
 }
 
@@ -120,8 +135,13 @@ impl SnapshotReport<'_> {
             Some(file) => format!(", in {}", escape(&file.display().to_string())),
             None => String::new(),
         };
+        let encrypted = if self.recipients.is_empty() {
+            ""
+        } else {
+            ", encrypted"
+        };
         format!(
-            "kubeadmcontrolplane/{}: snapshot of etcd member {} is complete, {} bytes{place}",
+            "kubeadmcontrolplane/{}: snapshot of etcd member {} is complete, {} bytes{encrypted}{place}",
             escape(self.observed.control_plane.name()),
             escape(&self.record.member),
             self.record.bytes
@@ -158,6 +178,8 @@ pub(crate) struct SnapshotDocument<'r> {
     metadata: ObjectName,
     /// The file with the snapshot.
     file: Option<String>,
+    /// The public keys of age that the file is encrypted for. Empty: it is not encrypted.
+    age_recipients: &'r [String],
     snapshot: &'r SnapshotRecord,
 }
 
@@ -168,6 +190,7 @@ impl<'r> SnapshotDocument<'r> {
             kind: "EtcdSnapshot",
             metadata: ObjectName::from(&report.observed.control_plane),
             file: report.file.map(|file| file.display().to_string()),
+            age_recipients: &report.recipients,
             snapshot: &report.record,
         }
     }
@@ -190,7 +213,8 @@ mod tests {
         let observed = observed();
         let report = SnapshotReport {
             observed: &observed,
-            file: Some(Path::new("edge.db")),
+            file: Some(Path::new("edge.db.age")),
+            recipients: vec!["age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p".to_owned()],
             record: SnapshotRecord {
                 uid: "u1".to_owned(),
                 completed: now(),
@@ -200,7 +224,7 @@ mod tests {
         };
         assert_eq!(
             report.table(Layout::default()),
-            "kubeadmcontrolplane/c1-cp: snapshot of etcd member node-m2 is complete, 20512 bytes, in edge.db\n"
+            "kubeadmcontrolplane/c1-cp: snapshot of etcd member node-m2 is complete, 20512 bytes, encrypted, in edge.db.age\n"
         );
         schema::conforms(&SnapshotDocument::new(&report));
         schema::checked_in::<SnapshotDocument<'_>>("etcdsnapshot.json");

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use age::x25519::Recipient;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use jiff::Timestamp;
@@ -10,7 +11,10 @@ use kcp_client::reader::Reader;
 use kcp_control_plane::verbs::etcd::snapshot::{file_name, recent_snapshot_warning};
 
 use crate::{
-    commands::etcd::save::{SaveRequest, Saved},
+    commands::etcd::{
+        encryption::RecipientParser,
+        save::{SaveRequest, Saved},
+    },
     terminal::{Terminal, escape},
 };
 
@@ -23,6 +27,10 @@ pub struct SnapshotFirstArguments {
     /// First save a snapshot of etcd to this file, or to a new file in this folder; if that fails, change nothing
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub snapshot: Option<PathBuf>,
+
+    /// Encrypt the snapshot for the owner of this age public key; repeat the flag for more owners
+    #[arg(long = "age-recipient", value_name = "PUBLIC-KEY", value_parser = RecipientParser, requires = "snapshot")]
+    pub age_recipients: Vec<Recipient>,
 }
 
 impl SnapshotFirstArguments {
@@ -53,7 +61,9 @@ impl SnapshotFirstArguments {
             return Ok(());
         };
         let file = if path.is_dir() {
-            path.join(file_name(control_plane, reader.connection.now()))
+            let name = file_name(control_plane, reader.connection.now());
+            let suffix = if self.age_recipients.is_empty() { "" } else { ".age" };
+            path.join(name + suffix)
         } else {
             path.clone()
         };
@@ -61,6 +71,7 @@ impl SnapshotFirstArguments {
             name: control_plane.name(),
             file: &file,
             member: None,
+            recipients: &self.age_recipients,
             is_recorded: true,
             timeout: TIMEOUT,
         };

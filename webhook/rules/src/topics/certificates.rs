@@ -20,9 +20,10 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "certificates-expiry-days-endless",
-        summary: "certificatesExpiryDays must be shorter than the certificates' validity",
+        summary: "certificatesExpiryDays must be less than the validity period of the certificates",
         why: "Cluster API replaces a Machine this many days before its certificates expire. If new \
-            certificates are valid for a shorter time, each new Machine is replaced immediately, and the rollout never ends.",
+              certificates are valid for a shorter time, Cluster API replaces each new Machine immediately, \
+              and the rollout never ends.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -76,7 +77,8 @@ fn expiry_days_endless(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut F
             reason: CauseReason::Invalid,
             value: Some(days.to_string()),
             detail: format!(
-                "certificates are valid for {valid} days{set}, so each new Machine would be replaced immediately"
+                "certificates are valid for {valid} days{set}, so Cluster API would replace each new Machine \
+                 immediately"
             )
             .into(),
             remedy: format!("set fewer than {valid} days, or increase certificateValidityPeriodDays").into(),

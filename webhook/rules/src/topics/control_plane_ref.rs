@@ -22,12 +22,14 @@ const RULES: &[Rule] = &[
     Rule {
         id: "control-plane-ref-unknown",
         summary: "a Cluster's controlPlaneRef must refer to an existing control plane",
-        why: "A Cluster waits for the control plane that it refers to, and reports no error if it does not exist.",
+        why: "A Cluster waits for the control plane that it refers to, and reports no error if that control \
+              plane does not exist.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Cluster,
         overridable: false,
-        source: "KubeadmControlPlane proposal, Create: its own sample refers to my-controlplane and creates my-control-plane",
+        source: "KubeadmControlPlane proposal, Create: the sample refers to my-controlplane, but creates \
+                 my-control-plane",
         check: Check::Cluster(references_unknown_control_plane),
         cel: Cel::None(NoCel::OtherObjects),
     },
@@ -60,13 +62,13 @@ fn references_unknown_control_plane(change: &Change<'_, Cluster<'_>>, faults: &m
     }
     let suggestion = existing
         .first()
-        .map_or_else(|| "an existing one".to_owned(), |first| format!("\"{first}\""));
+        .map_or_else(|| "an existing control plane".to_owned(), |first| format!("\"{first}\""));
     faults.push(Fault {
         field: FIELD.into(),
         reason: CauseReason::NotFound,
         value: Some(format!("{name:?}")),
-        detail: "no KubeadmControlPlane has this name, so the Cluster would wait for it forever".into(),
-        remedy: format!("refer to {suggestion}, or rename the control plane").into(),
+        detail: "no KubeadmControlPlane has this name, so the Cluster would wait forever".into(),
+        remedy: format!("refer to {suggestion}, or create a control plane with this name first").into(),
     });
 }
 

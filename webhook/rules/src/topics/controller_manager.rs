@@ -1,5 +1,5 @@
-//! Flags with which the controller manager or the kubelet of a version does not start. No value of a flag is shown,
-//! because it may be secret.
+//! Flags that prevent kube-controller-manager or the kubelet of a version from starting. Messages do not show
+//! the value of a flag, because it may be secret.
 
 use crate::{
     action::Action,
@@ -25,9 +25,9 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "controller-manager-flag-removed",
-        summary: "the controller manager must know its flags at the given version",
-        why: "The controller manager exits at startup if it does not know a flag. The first new Machine then never \
-              becomes ready, and the rollout stops.",
+        summary: "the flags of kube-controller-manager must be valid in the given version",
+        why: "kube-controller-manager exits at startup if it does not know a flag. The first new Machine \
+              then never becomes ready, and the rollout stops.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -39,7 +39,8 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "cloud-provider-removed",
-        summary: "controller manager and kubelet must support the cloud provider at the version",
+        summary: "kube-controller-manager and the kubelet must support the cloud provider in the given \
+                  version",
         why: "Kubernetes 1.31 has no in-tree cloud providers. The controller manager and the kubelet exit at startup \
               if a flag names one.",
         operations: ON_WRITE,
@@ -53,8 +54,9 @@ const RULES: &[Rule] = &[
     Rule {
         id: "kubelet-cloud-provider-differs",
         summary: "all kubelets of a control plane must have the same cloud provider",
-        why: "The cloud-controller-manager initializes only Nodes whose kubelet has cloud-provider=external. A mix \
-              leaves some Nodes without addresses and zones, depending on which Machine is created first.",
+        why: "The cloud-controller-manager initializes only Nodes whose kubelet has cloud-provider=external. \
+              If only some kubelets have this value, the Nodes of the other kubelets get no addresses and no \
+              zones.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -65,11 +67,11 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The minor version at which rules check a template, which has no version: the last one whose controllers are known.
-/// At this version, problems are only warnings.
+/// The minor version for checks of a template, which has no version of its own. It is the newest version
+/// whose controllers are known. Problems of a template are only warnings.
 const TEMPLATE_MINOR: u64 = *known_names::KNOWN_MINORS.end();
 
-/// Finds the flags with which the controller manager exits at startup, apart from those that other rules check.
+/// Finds flags that make kube-controller-manager exit at startup, except for flags that other rules check.
 fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     let list = controller_manager(spec);
@@ -86,7 +88,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
                      ControllerManagerLeaderMigration, and exit at startup",
                     startup_error::GATE_UNKNOWN_SINCE
                 ),
-                "remove the gate; leader migration needs none",
+                "remove the gate; leader migration needs no feature gate",
             ),
             StartupError::LockedGate => (
                 "feature-gates",
@@ -94,7 +96,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
                     "kube-controller-manager 1.{} and later do not start if the feature gate DisableCloudProviders is false",
                     cloud_provider::LAST_IN_TREE + 1
                 ),
-                "remove the gate; no later version has an in-tree cloud provider",
+                "remove the gate; these versions have no in-tree cloud providers",
             ),
             StartupError::ResourceLock => (
                 "leader-elect-resource-lock",
@@ -107,11 +109,11 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
                     "kube-controller-manager 1.{} and later do not know this flag and exit at startup",
                     startup_error::SERVICE_SYNCS_UNKNOWN_SINCE
                 ),
-                "remove the flag; cloud-controller-manager has it",
+                "remove the flag; only cloud-controller-manager still has it",
             ),
             StartupError::UnknownController(name) => {
                 // Text that is not the name of a controller may be secret.
-                names.push(known_names::shown(name).unwrap_or("one of these controllers"));
+                names.push(known_names::shown(name).unwrap_or("one of the controllers in --controllers"));
                 continue;
             }
             // Other rules report these.

@@ -22,22 +22,22 @@ pub enum Unknown {
     NoVersion,
     /// A static Pod cannot be read, so it may be a cloud-controller-manager.
     #[error(
-        "cannot read the static Pod in spec.kubeadmConfigSpec.files[{0}]: write its content as plain text of at most 64 KiB, as \
-         a Pod in YAML or JSON that starts the program without a shell, with flags that contain no environment variables or \
-         placeholders"
+        "cannot read the static Pod in spec.kubeadmConfigSpec.files[{0}]: its content must be a Pod in YAML \
+         or JSON, as plain text of at most 64 KiB, and the Pod must start the program directly, not through \
+         a shell, with flags that contain no environment variables or placeholders"
     )]
     StaticPod(usize),
     /// More than one static Pod is a cloud-controller-manager.
     #[error("spec.kubeadmConfigSpec.files has more than one static Pod with a cloud-controller-manager")]
     SeveralClouds,
-    /// The image of cloud-controller-manager does not tell the version of Kubernetes.
+    /// The image tag of cloud-controller-manager does not show the Kubernetes version.
     #[error(
-        "the image tag of cloud-controller-manager does not show its Kubernetes version: only the tags of the images \
-         of AWS, Azure, GCP, OpenStack and vSphere do"
+        "the image tag of cloud-controller-manager does not show its Kubernetes version; only the image tags \
+         of AWS, Azure, GCP, OpenStack and vSphere show it"
     )]
     NoCloudVersion,
     /// The configuration is not inline text in `files`.
-    #[error("the leader migration configuration of {0} is not plain text in spec.kubeadmConfigSpec.files")]
+    #[error("the leader migration configuration of {0} is not in spec.kubeadmConfigSpec.files as plain text")]
     Configuration(Component),
 }
 

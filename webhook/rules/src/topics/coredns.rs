@@ -26,8 +26,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "coredns-migration-unsupported",
         summary: "Cluster API must be able to migrate the CoreDNS configuration",
-        why: "Cluster API migrates the Corefile when the version of CoreDNS changes. Without a migration path, it \
-              never updates CoreDNS.",
+        why: "Cluster API migrates the Corefile when the version of CoreDNS changes. Without a migration \
+              path, Cluster API never updates CoreDNS.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -39,8 +39,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "coredns-version-unknown",
         summary: "Cluster API may be unable to migrate CoreDNS to a version that it does not know",
-        why: "Cluster API migrates the Corefile only between the versions that its migration library contains, and \
-              these depend on the version of Cluster API.",
+        why: "Cluster API migrates the Corefile only between the versions that its migration library \
+              contains. Which versions the library contains depends on the version of Cluster API.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -51,8 +51,8 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The versions between which the configuration can be migrated, from github.com/coredns/corefile-migration v1.0.35,
-/// migration/versions.go. Cluster API v1.14.2 uses that version.
+/// The `CoreDNS` versions between which Cluster API can migrate the configuration. Source:
+/// migration/versions.go in github.com/coredns/corefile-migration v1.0.35, which Cluster API v1.14.2 uses.
 #[rustfmt::skip]
 const VERSIONS: &[(u64, u64, u64)] = &[
     (1, 1, 3), (1, 1, 4),
@@ -71,7 +71,7 @@ const VERSIONS: &[(u64, u64, u64)] = &[
     (1, 14, 0), (1, 14, 1), (1, 14, 2), (1, 14, 3), (1, 14, 4), (1, 14, 6), (1, 14, 7),
 ];
 
-/// The annotation that keeps Cluster API from changing `CoreDNS`, with any value.
+/// With this annotation, whatever its value, Cluster API does not change `CoreDNS`.
 const SKIP_ANNOTATION: &str = "controlplane.cluster.x-k8s.io/skip-coredns";
 
 const FIELD: &str = "spec.kubeadmConfigSpec.clusterConfiguration.dns.imageTag";
@@ -113,8 +113,9 @@ impl CoreDnsUpgrade<'_> {
         }
     }
 
-    /// Whether this is an upgrade with a version that this table does not contain, and that is not older than all
-    /// versions in it. A newer Cluster API may support the version, which may also lie between two known ones.
+    /// Whether this is an upgrade from or to a version that [`VERSIONS`] lacks and that is newer than its
+    /// first version. A newer Cluster API may support such a version, even if it lies between two versions in
+    /// the table.
     fn upgrades_to_unknown_version(&self) -> bool {
         let may_be_known_later =
             |version| !is_known(version) && VERSIONS.first().is_some_and(|first| version > *first);
@@ -137,7 +138,7 @@ fn migration_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
         )
     } else if !is_known(coredns_upgrade.from) {
         format!(
-            "Cluster API cannot migrate the CoreDNS configuration from {}",
+            "Cluster API cannot migrate the CoreDNS configuration from version {}",
             quoted(coredns_upgrade.old)
         )
     } else {
@@ -155,11 +156,12 @@ fn version_unknown(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     faults.push(coredns_upgrade.fault(
         CauseReason::Invalid,
         format!(
-            "kcp-webhook does not know whether Cluster API can migrate from {} to this version",
+            "kcp-webhook does not know whether Cluster API can migrate CoreDNS from {} to this version",
             quoted(coredns_upgrade.old)
         ),
         format!(
-            "check that your Cluster API has this migration, or skip it with annotation {SKIP_ANNOTATION}"
+            "check that your version of Cluster API supports this migration, or skip the migration with \
+             annotation {SKIP_ANNOTATION}"
         ),
     ));
 }

@@ -23,8 +23,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "patch-op-unknown",
         summary: "a patch must use one of the six operations of RFC 6902",
-        why: "Hive applies the patches of a customization to install-config.yaml. It stops at an operation that it \
-              does not know, and the cluster is not created.",
+        why: "Hive applies the patches of a customization to install-config.yaml. Hive stops at an operation \
+              that it does not know, and does not create the cluster.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -49,8 +49,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "patch-from-missing",
         summary: "`move` and `copy` patches must set `from`",
-        why: "`move` and `copy` read a value from another field. Without `from`, Hive cannot apply the patch, and \
-              the cluster is not created.",
+        why: "`move` and `copy` read a value from another field. Without `from`, Hive cannot apply the \
+              patch, and does not create the cluster.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -62,8 +62,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "patch-from-invalid",
         summary: "`from` must be a JSON pointer; `move` must not target a child of `from`",
-        why: "Hive does not reject a pointer without a leading slash: it reads another field and reports success. \
-              A field cannot move into itself.",
+        why: "Hive does not reject a pointer without a leading slash: it reads another field and reports \
+              success. A field cannot be moved into itself.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -75,8 +75,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "patch-value-json-invalid",
         summary: "valueJSON must be exactly one valid JSON value",
-        why: "Hive inserts valueJSON into a JSON document as it is. Invalid JSON breaks the whole patch, and the \
-              cluster is not created.",
+        why: "Hive inserts valueJSON into a JSON document unchanged. Invalid JSON breaks the whole patch, \
+              and Hive does not create the cluster.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -88,7 +88,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "patch-value-ignored",
         summary: "a patch must set either value or valueJSON",
-        why: "Hive uses valueJSON if both fields are set, so the author of value sees no effect and no error.",
+        why: "If both fields are set, Hive uses valueJSON and silently ignores value.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -110,7 +110,7 @@ fn op_unknown(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &
                     field: format!("{path}.op").into(),
                     reason: CauseReason::NotSupported,
                     value: Some(HIDDEN.to_owned()),
-                    detail: "RFC 6902 has no such operation".into(),
+                    detail: "RFC 6902 does not define this operation".into(),
                     remedy: "use add, remove, replace, move, copy or test".into(),
                 },
             );
@@ -134,7 +134,7 @@ fn from_missing(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults:
                 reason: CauseReason::Required,
                 value: None,
                 detail: format!("{} reads its value from another field", quoted(&patch.op)).into(),
-                remedy: "set from to the JSON pointer of that field".into(),
+                remedy: "set `from` to the JSON pointer of that field".into(),
             });
         }
     }
@@ -179,7 +179,8 @@ fn value_json_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, f
                     value: None,
                     detail: format!("valueJSON must be exactly one JSON value: {error}").into(),
                     remedy:
-                        "write one JSON value, with strings in double quotes, or use value for a plain string"
+                        "write one JSON value, with strings in double quotes, or use the field value for a \
+                         plain string"
                             .into(),
                 },
             );
@@ -270,7 +271,7 @@ impl Pointer<'_> {
     }
 }
 
-/// All JSON pointers in the patches of a customization that Hive reads.
+/// All JSON pointers that Hive reads in the patches of a customization.
 pub(crate) fn pointers<'c>(
     customization: &'c ClusterDeploymentCustomization<'_>,
 ) -> impl Iterator<Item = Pointer<'c>> {

@@ -26,7 +26,7 @@ const RULES: &[Rule] = &[Rule {
     id: "customization-held-by-another",
     summary: "a cluster must not use a customization that another cluster uses or has leased",
     why: "A customization contains names and addresses that only one cluster can use. Two clusters with the \
-          same addresses disturb each other.",
+          same addresses disrupt each other.",
     operations: ON_WRITE,
     action: Action::Deny,
     scope: Scope::Cluster,
@@ -39,7 +39,7 @@ const RULES: &[Rule] = &[Rule {
 
 const FIELD: &str = "spec.clusterPoolRef.clusterDeploymentCustomization";
 
-/// The annotation of a `ClusterDeployment` with the id of the lease for which it was created.
+/// The annotation that contains the id of the lease for which the `ClusterDeployment` was created.
 const LEASE_ID: &str = "kubectl-kcp.dev/lease-id";
 
 fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
@@ -93,7 +93,8 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
             );
         }
         Lease::Unreadable => push(
-            "the lease record cannot be read: it is damaged, or a newer kubectl-kcp wrote it".to_owned(),
+            "the customization's lease record cannot be read: it is damaged, or a newer kubectl-kcp wrote \
+             it".to_owned(),
             remedy(change.new, pool),
         ),
     }
@@ -109,7 +110,7 @@ fn added_customization<'c>(
     (named(pool) != before).then_some((pool, pool.customization()?))
 }
 
-/// Whether the cluster is the holder of the lease, according to its name, or was created for this lease.
+/// Whether the cluster has the name of the lease's holder, or was created for this lease.
 fn is_own(cluster: &ClusterDeployment<'_>, record: &LeaseRecord) -> bool {
     let annotations = cluster.metadata.annotations.as_ref();
     let lease_id = annotations.and_then(|annotations| annotations.get(LEASE_ID));
@@ -120,11 +121,11 @@ fn is_own(cluster: &ClusterDeployment<'_>, record: &LeaseRecord) -> bool {
 /// How to get a customization. The text contains a command only if all names in it are valid, because a shell would
 /// interpret other text.
 fn remedy(cluster: &ClusterDeployment<'_>, pool: &ClusterPoolReference) -> String {
-    let lease = "lease a customization for this cluster, and refer to the leased one";
+    let lease = "refer to a customization that is leased for this cluster";
     let is_name = |name: &str| is_dns1123_subdomain(name.as_bytes());
     match cluster.metadata.name.as_deref() {
         Some(name) if is_name(name) && is_name(&pool.pool_name) && is_name(&pool.namespace) => format!(
-            "{lease}: kubectl kcp pool lease {} --cluster-deployment {name} -n {}",
+            "{lease}; to lease one: kubectl kcp pool lease {} --cluster-deployment {name} -n {}",
             pool.pool_name, pool.namespace
         ),
         _ => lease.to_owned(),

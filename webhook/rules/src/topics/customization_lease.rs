@@ -67,7 +67,7 @@ fn patches_changed_while_leased(
         reason: CauseReason::Forbidden,
         value: None,
         detail: format!(
-            "the customization is leased{}, and its cluster does not get this change",
+            "the customization is leased{}, and the cluster that uses it does not get this change",
             by_holder(lease)
         )
         .into(),
@@ -110,7 +110,8 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
     };
     if let Some(ClusterDeployment { namespace, name, .. }) = users.next() {
         faults.push(fault(
-            format!("ClusterDeployment {name} uses this customization, whose names and addresses would appear to be free"),
+            format!("ClusterDeployment {name} uses this customization; after the deletion, its names and \
+                     addresses would appear to be free"),
             format!(
                 "delete the ClusterDeployment first: kubectl delete clusterdeployment {name} -n {namespace}"
             ),
@@ -132,7 +133,7 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
     } else if let (Some(status), Some(_)) = (&customization.status, clusters)
         && status.is_leased()
     {
-        let detail = format!("the lease{} was never released", by_holder(status));
+        let detail = format!("the lease{} has not been released", by_holder(status));
         let remedy = "check that the names and addresses of the customization are free".to_owned();
         faults.push_at_most(Action::Warn, fault(detail, remedy));
     }

@@ -34,8 +34,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "etcd-topology-switched",
         summary: "a control plane must not switch between stacked and external etcd",
-        why: "The data of a cluster is in its etcd, and neither kubeadm nor Cluster API moves it. A new Machine \
-              would join an empty etcd.",
+        why: "The data of a cluster is in its etcd, and neither kubeadm nor Cluster API moves this data. A \
+              new Machine would join an empty etcd.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -55,9 +55,10 @@ fn local_and_external(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fa
             field: change.new.kubeadm_path("clusterConfiguration.etcd.external"),
             reason: CauseReason::Forbidden,
             value: None,
-            detail: "etcd.local is also set, and kubeadm supports only one of them".into(),
+            detail: "etcd.local is also set, and kubeadm supports only one of the two".into(),
             remedy:
-                "remove etcd.local to use the external cluster, or etcd.external to run etcd on the Machines"
+                "remove etcd.local to use the external etcd, or remove etcd.external to run etcd on the \
+                 Machines"
                     .into(),
         });
     }

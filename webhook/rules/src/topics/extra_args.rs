@@ -25,8 +25,8 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[Rule {
     id: "extra-args-duplicate",
     summary: "each flag of a component must be set only once",
-    why: "Cluster API passes each flag to a component once. The manifest does not determine which of two values \
-          the component gets.",
+    why: "Cluster API passes each flag to a component once. If a flag is set twice, it is undefined which \
+          value the component gets.",
     operations: ON_WRITE,
     action: Action::Deny,
     scope: Scope::Object,
@@ -50,15 +50,15 @@ pub struct FlagValue<'c> {
     /// The value of the flag, which may be secret.
     pub value: &'c str,
     list: &'static str,
-    /// The name of the flag as the manifest has it, which may have underscores.
+    /// The name of the flag as written in the manifest, where it may contain underscores.
     name: &'c str,
     /// The index of the flag in the list; `None` in v1beta1, where flags are a map.
     index: Option<usize>,
 }
 
 impl<'c> FlagList<'c> {
-    /// The flag with this name; `None` if it is not set. As in the components, underscores count as dashes, and of
-    /// repeated flags the last one takes effect.
+    /// The flag with this name; `None` if it is not set. As in the components, underscores count as dashes,
+    /// and the last of repeated flags takes effect.
     pub fn get(&self, name: &'static str) -> Option<FlagValue<'c>> {
         let args = self.args?;
         let is_named = |flag: &Flag<'_>| {
@@ -85,13 +85,14 @@ impl<'c> FlagList<'c> {
         })
     }
 
-    /// The value of the flag with this name, or an empty one.
+    /// The value of the flag with this name; empty if the flag is not set.
     pub fn value(&self, name: &'static str) -> &'c str {
         self.get(name).map_or("", |flag| flag.value)
     }
 }
 
-/// Whether two names of flags differ at most in underscores and dashes (`k8s.io/component-base`, `cli/flag/flags.go`).
+/// Whether two flag names are equal if underscores count as dashes (`k8s.io/component-base`,
+/// `cli/flag/flags.go`).
 fn is_same_flag(one: &str, other: &str) -> bool {
     let dashed = |name: &'_ str| name.replace('_', "-");
     one == other || dashed(one) == dashed(other)

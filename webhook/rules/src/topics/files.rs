@@ -26,7 +26,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "file-content-conflict",
         summary: "the content of a file must be either inline or from a Secret",
-        why: "cloud-init writes a file from one source, and the manifest does not determine which one.",
+        why: "cloud-init writes a file from one source. If both sources are set, it is undefined which one \
+              cloud-init uses.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -96,8 +97,9 @@ fn content_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faul
                         .kubeadm_path(format_args!("files[{index}].contentFrom")),
                     reason: CauseReason::Forbidden,
                     value: None,
-                    detail: "the file also has content, and only one of them can be used".into(),
-                    remedy: "remove content to use the Secret, or contentFrom to use the inline content"
+                    detail: "the file also has content, and only one of the two can be used".into(),
+                    remedy: "remove content to use the Secret, or remove contentFrom to use the inline \
+                             content"
                         .into(),
                 },
             );
@@ -138,7 +140,8 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
                     reason: CauseReason::Required,
                     value: None,
                     detail: format!(
-                        "the content of the file comes from a Secret, and its {} is missing",
+                        "the content of the file comes from a Secret, but the reference to the Secret has no \
+                         {}",
                         missing.field
                     )
                     .into(),
@@ -154,7 +157,7 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
 pub struct MissingSecretField {
     /// The field that is unset: `name` or `key`.
     pub field: &'static str,
-    /// What to do, as the message says it.
+    /// What to do, as text for the message.
     pub remedy: &'static str,
 }
 

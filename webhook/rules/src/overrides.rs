@@ -28,11 +28,11 @@ pub struct Override {
 /// Why an entry of the override annotation has no effect.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum OverrideError<'a> {
-    #[error("the override {} is not <rule id>=<RFC 3339 time>", quoted(.0))]
+    #[error("the override {} does not have the form <rule id>=<RFC 3339 time>", quoted(.0))]
     Malformed(&'a str),
     #[error("the override {} has no valid rule id: a rule id has at most {MAX_ID_BYTES} bytes", quoted(.0))]
     LongId(&'a str),
-    #[error("the override annotation has more than {MAX_ENTRIES} entries; the others are ignored")]
+    #[error("the override annotation has more than {MAX_ENTRIES} entries; further entries have no effect")]
     TooMany,
     #[error("there is no rule {id:?} to override{}", nearest.map(|id| format!("; did you mean {id}?")).unwrap_or_default())]
     Unknown {

@@ -29,7 +29,7 @@ pub struct Row<'c> {
 pub enum CaseError {
     #[error("a patch of the case is not JSON: {0}")]
     Patch(#[from] serde_json::Error),
-    #[error("the object of the case does not decode: {0}")]
+    #[error("the object of the case cannot be decoded: {0}")]
     Object(#[from] DecodeError),
 }
 

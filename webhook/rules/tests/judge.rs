@@ -226,7 +226,7 @@ fn an_invalid_override_is_reported_while_its_rule_denies() {
         ),
         (
             "version-lowered-unverified",
-            "the override \"version-lowered-unverified\" is not <rule id>=<RFC 3339 time>",
+            "the override \"version-lowered-unverified\" does not have the form <rule id>=<RFC 3339 time>",
         ),
     ] {
         let judgement = downgrade(annotation);
@@ -276,7 +276,7 @@ fn an_override_that_can_never_apply_is_reported_even_if_nothing_is_denied() {
         ("=2026-06-01T13:00:00Z", Some("there is no rule \"\" to override")),
         (
             "version-lowered-unverified=tomorrow",
-            Some("the override \"version-lowered-unverified=tomorrow\" is not <rule id>=<RFC 3339 time>"),
+            Some("the override \"version-lowered-unverified=tomorrow\" does not have the form <rule id>=<RFC 3339 time>"),
         ),
         // These entries were valid, or will be.
         ("version-lowered-unverified=2026-06-01T11:00:00Z", None),

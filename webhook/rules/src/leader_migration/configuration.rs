@@ -63,7 +63,8 @@ pub enum Problem {
     #[error("resourceLock must be leases")]
     ResourceLock,
     /// No Lease can have the name in `leaderName`, so no controller manager ever acquires the migration lock.
-    #[error("leaderName must be a valid Lease name: lower-case letters, digits, - and .")]
+    #[error("leaderName must be a valid Lease name, which contains only lower-case letters, digits, '-' and \
+             '.'")]
     LeaderName,
     /// The migration lock would be the main lock of a component.
     #[error("leaderName must not be {0}, the Lease of another component")]
@@ -463,7 +464,8 @@ controllerLeaders:
             (
                 VALID.replace("ipam-migration", "Bad_Name"),
                 35,
-                &["leaderName must be a valid Lease name: lower-case letters, digits, - and ."],
+                &["leaderName must be a valid Lease name, which contains only lower-case letters, digits, \
+                   '-' and '.'"],
             ),
             (
                 VALID.replace("ipam-migration", "kube-controller-manager"),

@@ -63,7 +63,7 @@ impl Finding {
                 None => "keep one of the entries with the same name".to_owned(),
             },
             Self::ConfigurationIgnored(component) => {
-                format!("set --enable-leader-migration of {component}, or remove --{CONFIGURATION_FLAG}")
+                format!("set --enable-leader-migration on {component}, or remove --{CONFIGURATION_FLAG}")
             }
             Self::EnableIgnored(component) => {
                 format!("remove --leader-elect=false or --enable-leader-migration from {component}")
@@ -78,7 +78,8 @@ impl Finding {
                     .to_owned()
             }
             Self::LeaderNameInvalid(..) => {
-                "set leaderName to a valid Lease name: lower-case letters, digits, - and .".to_owned()
+                "set leaderName to a valid Lease name, which contains only lower-case letters, digits, '-' \
+                 and '.'".to_owned()
             }
             Self::LeaderNameInUse(..) => "set leaderName to a name that no other Lease has".to_owned(),
         }
@@ -104,8 +105,8 @@ impl fmt::Display for Finding {
                 name,
             } => write!(
                 f,
-                "the configuration of {component} names {entry}, which is called {name} at 1.{minor}; leader \
-                 migration does not resolve aliases, so {name} runs under the main lock"
+                "the configuration of {component} names {entry}, which is called {name} in version \
+                 1.{minor}; leader migration does not resolve aliases, so {name} runs under the main lock"
             ),
             Self::Repeated(component, name) => write!(
                 f,
@@ -126,13 +127,14 @@ impl fmt::Display for Finding {
             ),
             Self::DifferentLocks(first, second) => write!(
                 f,
-                "the controller managers have different migration locks, {}/{} and {}/{}, so each of them runs the \
-                 controllers",
+                "the controller managers have different migration locks, {}/{} and {}/{}, so each of them \
+                 runs the migrated controllers",
                 first.namespace, first.name, second.namespace, second.name
             ),
             Self::LeaderNameInvalid(component) => write!(
                 f,
-                "leaderName of {component} is not a valid name of a Lease, so its migrated controllers never run"
+                "leaderName of {component} is not a valid name of a Lease, so the migrated controllers never \
+                 run"
             ),
             Self::LeaderNameInUse(component, name) => write!(
                 f,

@@ -25,13 +25,14 @@ pub struct Request {
 pub enum Refusal {
     /// kube-controller-manager exits with leader migration enabled.
     #[error(
-        "kube-controller-manager 1.{0} exits if leader migration is enabled, so it cannot hand a controller over: \
-         disable the controller with --controllers, then start cloud-controller-manager"
+        "kube-controller-manager 1.{0} exits if leader migration is enabled, so it cannot hand over \
+         controllers; disable the cloud controllers with --controllers, then start cloud-controller-manager"
     )]
     Unsupported(u64),
     /// The old version has no controller that can migrate.
     #[error(
-        "nothing to migrate: kube-controller-manager 1.{0} runs no cloud controller; --node-ipam migrates Node IPAM"
+        "nothing to migrate, because kube-controller-manager 1.{0} runs no cloud controllers; to migrate \
+         Node IPAM, use --node-ipam"
     )]
     Nothing(u64),
     /// The versions are in the wrong order.

@@ -46,8 +46,8 @@ impl fmt::Display for StartupError {
                  \"kube-controller-manager\" is already registered",
             ),
             Self::NoServiceAccountKey => f.write_str(
-                "leader migration is enabled and --service-account-private-key-file is not set, and versions 1.35 \
-                 and later crash with a segmentation violation in this case",
+                "versions 1.35 and later crash with a segmentation violation if leader migration is enabled \
+                 and --service-account-private-key-file is not set",
             ),
             Self::NotABoolean(flag) => write!(f, "the value of --{flag} is not a boolean"),
             Self::FeatureGate => {

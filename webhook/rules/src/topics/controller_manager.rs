@@ -209,11 +209,10 @@ fn kubelet_cloud_provider_differs(change: &Change<'_, ControlPlaneSpec<'_>>, fau
         reason: CauseReason::Invalid,
         value: None,
         detail: format!(
-            "cloud-provider is {first} for the first Machine's kubelet, but {others} for the other Machines' \
-             kubelets, so the cloud-controller-manager initializes only some of the Nodes"
+            "cloud-provider is {first} for the first Machine, but {others} for the others"
         )
         .into(),
-        remedy: "set cloud-provider to external in both sections, or in neither".into(),
+        remedy: "use external for all, or for none".into(),
     });
 }
 

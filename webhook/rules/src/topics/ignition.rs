@@ -25,8 +25,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "ignition-gate-off",
         summary: "Ignition requires Cluster API's feature gate KubeadmBootstrapFormatIgnition",
-        why: "With the feature gate off, Cluster API rejects Ignition settings when it creates bootstrap data, and \
-              the next Machine never starts.",
+        why: "If the feature gate is off, Cluster API rejects Ignition settings when it creates bootstrap \
+              data, and the next Machine never starts.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -113,7 +113,7 @@ fn without_format(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
                     .format
                     .as_deref()
                     .map(|format| shown_or_hidden(format, &["cloud-config"])),
-                detail: "the ignition section is set, but only format ignition uses it".into(),
+                detail: "the ignition section is set, but Cluster API uses it only with format: ignition".into(),
                 remedy: "set format to \"ignition\", or remove the section".into(),
             },
         );
@@ -239,7 +239,7 @@ fn unsupported_disks(
             (
                 "partition",
                 &filesystem.partition,
-                "set device to the partition itself",
+                "in device, name the partition instead of the disk",
             ),
         ];
         for (field, value, remedy) in fields {

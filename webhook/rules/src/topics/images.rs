@@ -145,7 +145,8 @@ fn dns_tag_not_a_version(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
                 field: change.new.kubeadm_path(DNS_TAG),
                 reason: CauseReason::Invalid,
                 value: Some(HIDDEN.to_owned()),
-                detail: "Cluster API reads the CoreDNS version from the tag, which is not a semantic version"
+                detail: "Cluster API reads the CoreDNS version from the tag, but the tag is not a semantic \
+                         version"
                     .into(),
                 remedy: "tag the image with its version, such as \"v1.13.1\" or \"v1.13.1_build.2\"".into(),
             },

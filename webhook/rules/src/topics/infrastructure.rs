@@ -34,8 +34,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "infrastructure-ref-namespace-ignored",
         summary: "the infrastructure template must be in the control plane's namespace",
-        why: "Cluster API v1beta2 has no namespace in this reference. It clones the template of the same name in \
-              the control plane's namespace, which may be another template or missing.",
+        why: "Cluster API v1beta2 has no namespace in this reference. It uses the template of the same name \
+              in the control plane's namespace. This template may be a different one, or may not exist.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -61,9 +61,11 @@ fn namespace_ignored(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
             field: format!("{}.namespace", control_plane.infrastructure_ref_path()).into(),
             reason: CauseReason::Forbidden,
             value: Some(quoted(given)),
-            detail: "v1beta2 has no such field, so Cluster API clones the template of this name in the namespace of the control plane"
+            detail: "v1beta2 does not have this field, so Cluster API clones the template with this name in \
+                     the control plane's namespace"
                 .into(),
-            remedy: "create the template in that namespace, and omit infrastructureRef.namespace".into(),
+            remedy: "create the template in the control plane's namespace, and omit \
+                     infrastructureRef.namespace".into(),
         });
     }
 }

@@ -37,9 +37,9 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "health-check-seconds-differ",
-        summary: "init and join must wait equally long for control plane components",
-        why: "Cluster API uses one timeout for the first and for joining Machines, and its own webhook rejects \
-              different values.",
+        summary: "kubeadm init and kubeadm join must wait equally long for control plane components",
+        why: "Cluster API uses one timeout for the first Machine and for joining Machines, and its own \
+              webhook rejects different values.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -51,7 +51,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "discovery-user-conflict",
         summary: "a joining Machine must have only one way to authenticate",
-        why: "A kubeconfig user has one way to authenticate. kubeadm join fails if the kubeconfig sets two ways.",
+        why: "A kubeconfig user can have only one way to authenticate. kubeadm join fails if the kubeconfig \
+              sets two ways.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -154,7 +155,8 @@ fn discovery_user_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &m
                 .kubeadm_path("joinConfiguration.discovery.file.kubeConfig.user"),
             reason: CauseReason::Invalid,
             value: None,
-            detail: "authProvider and exec are both set, and a Machine can authenticate with only one".into(),
+            detail: "authProvider and exec are both set, but a Machine can authenticate with only one of the \
+                     two".into(),
             remedy: "remove authProvider or exec".into(),
         });
     }

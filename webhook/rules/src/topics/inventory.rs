@@ -27,8 +27,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "inventory-not-a-list",
         summary: "an inventory must be a list of entries",
-        why: "Hive's design document shows an inventory with a nested field, but Hive's API has only a list. An \
-              API server drops the unknown field, and the pool has no inventory.",
+        why: "Hive's design document shows an inventory with a nested field, but Hive's API has only a list. \
+              The API server drops the unknown field, so the pool has no inventory.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -46,7 +46,8 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "Hive design document \"ClusterPool inventory\", section \"Validation\": it is not an empty list",
+        source: "Hive design document \"ClusterPool inventory\", section \"Validation\": the inventory is \
+                 not an empty list",
         check: Check::ClusterPool(inventory_empty),
         cel: Cel::Faults(include_str!("cel/inventory-empty.cel")),
     },
@@ -100,7 +101,8 @@ const RULES: &[Rule] = &[
         scope: Scope::Cluster,
         overridable: true,
         source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
-                 ClusterDeploymentCustomization\"; Hive: a pool frees another pool's leases on its entries",
+                 ClusterDeploymentCustomization\"; Hive: a pool frees the leases that another pool has on \
+                 the same entries",
         check: Check::ClusterPool(entry_shared),
         cel: Cel::None(NoCel::OtherObjects),
     },
@@ -118,7 +120,7 @@ fn inventory_not_a_list(change: &Change<'_, ClusterPool<'_>>, faults: &mut Fault
         reason: CauseReason::Invalid,
         value: Some("{...}".to_owned()),
         detail: format!(
-            "the inventory must be a list: the field {} exists only in Hive's design document",
+            "the inventory must be a list, because the field {} exists only in Hive's design document",
             Inventory::DOCUMENTED
         )
         .into(),
@@ -149,8 +151,8 @@ fn inventory_empty(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
             field: FIELD.into(),
             reason: CauseReason::Invalid,
             value: Some("[]".to_owned()),
-            detail: "the pool creates no clusters until Hive removes the empty list; then it creates clusters without \
-                customizations".into(),
+            detail: "the pool creates no clusters until Hive removes the empty list; then the pool creates \
+                     clusters without customizations".into(),
             remedy: "add an entry, or remove the field for a pool without customizations".into(),
         });
     }

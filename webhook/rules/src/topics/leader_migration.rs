@@ -28,9 +28,9 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-unsupported",
-        summary: "leader migration must be off for a controller manager at 1.36 or later",
-        why: "kube-controller-manager 1.36 and later exits at startup if leader migration is enabled. The first new \
-              Machine then never becomes ready, and the rollout stops.",
+        summary: "leader migration must be off for kube-controller-manager 1.36 or later",
+        why: "kube-controller-manager 1.36 or later exits at startup if leader migration is enabled. The \
+              first new Machine then never becomes ready, and the rollout stops.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -81,8 +81,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-configuration-unchecked",
         summary: "a leader migration configuration from a Secret cannot be checked",
-        why: "Admission cannot see the content of the file. An invalid file stops the controller manager of the \
-              first new Machine.",
+        why: "Admission rules cannot see the content of the file. If the file is invalid, the controller \
+              manager of the first new Machine exits at startup.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -93,7 +93,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "leader-migration-unprotected",
-        summary: "leader migration should select a controller of the controller manager",
+        summary: "leader migration should select a controller that the controller manager runs",
         why: "Leader migration protects only the controllers that the configuration names and that the controller \
               manager runs. Other controllers can run twice during a migration.",
         operations: ON_WRITE,
@@ -138,7 +138,7 @@ pub(super) fn enabled<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> 
 
 fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let Some(flag) = enabled(change.new) else { return };
-    let exits = "kube-controller-manager 1.36 and later exits at startup if leader migration is enabled";
+    let exits = "kube-controller-manager 1.36 or later exits at startup if leader migration is enabled";
     let fault = |detail: Cow<'static, str>, remedy: &'static str| Fault {
         field: flag.path(change.new),
         reason: CauseReason::Forbidden,
@@ -265,8 +265,9 @@ fn file_missing(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             "add an entry to controllerManager.extraVolumes, or put the file in /etc/kubernetes/pki, which kubeadm mounts",
         ),
         Source::NoFile => (
-            "no entry of files writes this file, so the controller manager of a new Machine would exit at startup",
-            "add the file to files in the same write",
+            "no entry of kubeadmConfigSpec.files writes this file, so the controller manager of a new \
+             Machine would exit at startup",
+            "add the file to kubeadmConfigSpec.files in the same write",
         ),
         Source::File(..) => return,
     };
@@ -309,7 +310,8 @@ fn configuration_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
         reason: CauseReason::Invalid,
         value: Some(HIDDEN.to_owned()),
         detail: format!(
-            "the controller manager exits at startup, or never holds the migration lock, with this configuration: {}",
+            "with this configuration, the controller manager exits at startup or never holds the migration \
+             lock: {}",
             problems.join(", ")
         )
         .into(),
@@ -330,7 +332,7 @@ fn configuration_unchecked(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &m
     let (field, detail) = if file.content_from.is_some() {
         (
             "contentFrom",
-            "the leader migration configuration comes from a Secret, which admission does not read",
+            "the leader migration configuration is in a Secret, which admission does not read",
         )
     } else if is_encoded {
         (
@@ -347,7 +349,7 @@ fn configuration_unchecked(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &m
             reason: CauseReason::Forbidden,
             value: None,
             detail: detail.into(),
-            remedy: "write the configuration to content as plain text, or check it yourself: an invalid configuration stops the controller manager"
+            remedy: "put the text in content, or check the configuration yourself"
                 .into(),
         },
     );
@@ -403,8 +405,8 @@ fn unprotected(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
         } else if let Some(other) = other {
             push(
                 format!(
-                    "{other} is called {name} at 1.{minor}, and leader migration does not resolve aliases, so {name} \
-                     runs under the main lock"
+                    "{other} is called {name} in version 1.{minor}, and leader migration does not resolve \
+                     aliases, so {name} runs under the main lock"
                 ),
                 format!("add an entry for {name}"),
             );
@@ -415,7 +417,8 @@ fn unprotected(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
             format!(
                 "kube-controller-manager 1.{minor} runs no controller that the configuration names, so nothing migrates"
             ),
-            "name node-ipam-controller to migrate it, or remove enable-leader-migration".to_owned(),
+            "to migrate Node IPAM, add an entry for node-ipam-controller; otherwise remove \
+             enable-leader-migration".to_owned(),
         );
     }
 }

@@ -46,7 +46,8 @@ const RULES: &[Rule] = &[
         id: "leader-migration-changed-during-rollout",
         summary: "a new migration must use the same lock as Machines of an earlier migration",
         why: "Machines keep their configuration until they are replaced. If Machines of an earlier migration \
-              still run and disagree with the new ones on the lock, a controller can run twice, or not at all.",
+              still run and use another lock than the new Machines, a controller can run twice, or not at \
+              all.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,

@@ -58,7 +58,7 @@ fn versions_decide_whether_there_is_anything_to_migrate() {
             36,
             false,
             Ok(
-                "nothing to migrate: kube-controller-manager 1.35 runs no cloud controller; --node-ipam migrates Node IPAM",
+                "nothing to migrate, because kube-controller-manager 1.35 runs no cloud controllers; to migrate Node IPAM, use --node-ipam",
             ),
         ),
         (
@@ -66,8 +66,8 @@ fn versions_decide_whether_there_is_anything_to_migrate() {
             37,
             true,
             Err(
-                "kube-controller-manager 1.36 exits if leader migration is enabled, so it cannot hand a controller \
-                 over: disable the controller with --controllers, then start cloud-controller-manager",
+                "kube-controller-manager 1.36 exits if leader migration is enabled, so it cannot hand over \
+                 controllers; disable the cloud controllers with --controllers, then start cloud-controller-manager",
             ),
         ),
         (

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The consequence of a finding, mildest first.
+/// What happens when a rule finds a problem, from the mildest action to the severest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]

@@ -109,9 +109,9 @@ const FLAGS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A placeholder in CEL expressions for the leader migration configuration of the controller manager: a list of one map of the
-/// `path` and `value` of its flag, and of the path on the `host`, which is empty if no volume contains it. The list is empty if
-/// leader migration is off.
+/// A placeholder in CEL expressions for the leader migration configuration of kube-controller-manager. It
+/// becomes a list with one map: `path` and `value` are those of the flag, and `host` is the path of the file
+/// on the host, which is empty if no volume contains the file. The list is empty if leader migration is off.
 const LEADER_MIGRATION_FILE: (&str, &str) = (
     "LEADER_MIGRATION_FILE",
     include_str!("topics/cel/leader-migration-file.cel"),
@@ -134,8 +134,9 @@ impl Shape {
         }
     }
 
-    /// Replaces the placeholders of an expression: `PATH_OF_TAINTS` becomes the path of the taints, and `TAINTS` the
-    /// same path with every step optional. A placeholder of flags becomes a list of them.
+    /// Replaces the placeholders of an expression: `PATH_OF_TAINTS` becomes the path of the taints, and
+    /// `TAINTS` the same path with every step optional. A placeholder for flags becomes a list of these
+    /// flags.
     fn expand(self, expression: &str) -> String {
         let (placeholder, file) = LEADER_MIGRATION_FILE;
         let expression = expression.replace(placeholder, file.trim_end());

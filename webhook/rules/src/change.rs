@@ -104,7 +104,7 @@ impl<'c, T> Change<'c, T> {
         self
     }
 
-    /// This change, with a part of the new object and of the old one.
+    /// This change, reduced to a part of the new object and of the old object.
     pub(crate) fn part<'p, U>(&self, new: &'p U, old: Option<&'p U>) -> Change<'p, U>
     where
         'c: 'p,

@@ -1,5 +1,5 @@
-//! The rules with CEL as `ValidatingAdmissionPolicy` objects and their bindings. The API server evaluates them itself,
-//! even if the webhook is unreachable.
+//! Writes the rules that have CEL as `ValidatingAdmissionPolicy` objects and their bindings. The API server
+//! evaluates these policies itself, even if the webhook is unreachable.
 //!
 //! Each policy covers one resource, one shape of its fields and one action. It exempts the same requests as the webhook
 //! configuration, with the same expressions. Existing problems and copied objects cause neither denials nor warnings. A
@@ -200,7 +200,7 @@ fn new_faults(rule: &Rule, faults: &str) -> String {
     )
 }
 
-/// A CEL condition that two problems are the same.
+/// A CEL condition that is true if two problems are the same.
 const SAME_PROBLEM: &str = "same.fault == it.fault && same.?hidden == it.?hidden";
 
 fn indent(text: &str) -> String {
@@ -217,7 +217,7 @@ fn cel_identifier(rule: &Rule) -> String {
     rule.id.replace('-', "_")
 }
 
-/// A CEL condition that the object is a copy of an existing object, as in [`crate::judge`].
+/// A CEL condition that is true if the object is a copy of an existing object, as in [`crate::judge`].
 fn copy_expression(users: &TrustedUsers) -> String {
     format!(
         "request.operation == 'CREATE' && (request.userInfo.username in {} \
@@ -229,7 +229,7 @@ fn copy_expression(users: &TrustedUsers) -> String {
     )
 }
 
-/// A list of strings in CEL. The escapes of JSON strings are also those of CEL.
+/// A list of strings as CEL. JSON text is valid, because CEL understands the escapes of JSON strings.
 fn cel_list(texts: &[String]) -> Value {
     texts.iter().map(|text| json!(text)).collect()
 }

@@ -49,8 +49,8 @@ pub struct KubeadmControlPlane<'a, C = KubeadmConfig<'a>> {
     pub status: Option<KubeadmControlPlaneStatus<'a>>,
 }
 
-/// The `spec` of a [`KubeadmControlPlane`]. The type of `kubeadmConfigSpec` is the parameter `C`, because it is by far
-/// the largest part of most objects and is not always decoded.
+/// The `spec` of a [`KubeadmControlPlane`]. The type of `kubeadmConfigSpec` is the parameter `C`, because
+/// this field is by far the largest part of most objects and is not always decoded.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeadmControlPlaneSpec<'a, C = KubeadmConfig<'a>> {
@@ -87,7 +87,7 @@ pub struct KubeadmControlPlaneSpec<'a, C = KubeadmConfig<'a>> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Remediation {
-    /// How often Cluster API repeats a failed replacement; unlimited if unset.
+    /// How many times Cluster API repeats a failed replacement; unlimited if unset.
     pub max_retry: Option<i64>,
 }
 
@@ -111,7 +111,7 @@ pub struct Rollout<'a> {
     pub before: Option<RolloutBefore>,
 }
 
-/// The conditions on which Cluster API starts a rollout by itself.
+/// The events before which Cluster API starts a rollout by itself, such as the expiry of certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RolloutBefore {
@@ -133,8 +133,8 @@ pub struct RolloutStrategy<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RollingUpdate<'a> {
-    /// How many more Machines than the desired number may exist. With 1, a rollout first creates a Machine and then
-    /// deletes one; with 0, it first deletes and then creates.
+    /// How many more Machines than the desired number may exist. With 1, a rollout first creates a Machine
+    /// and then deletes one; with 0, a rollout first deletes a Machine and then creates one.
     #[serde(borrow)]
     pub max_surge: Option<IntOrString<'a>>,
 }
@@ -152,14 +152,14 @@ pub struct KubeadmControlPlaneStatus<'a> {
     pub up_to_date_replicas: Option<i64>,
     /// The number of Machines that match the spec. Only v1beta1 has this field.
     pub updated_replicas: Option<i64>,
-    /// In v1beta2, the status fields of v1beta1.
+    /// The status fields of v1beta1. Only v1beta2 has this field.
     pub deprecated: Option<DeprecatedStatus>,
     /// The lowest Kubernetes version among the Machines.
     #[serde(borrow)]
     pub version: Option<Text<'a>>,
     /// The conditions in v1beta2. In v1beta1, the same conditions are in [`Self::v1beta2`].
     pub conditions: Option<Vec<Condition<'a>>>,
-    /// In v1beta1, the status fields of v1beta2.
+    /// The status fields of v1beta2. Only v1beta1 has this field.
     pub v1beta2: Option<Box<KubeadmControlPlaneStatus<'a>>>,
 }
 
@@ -334,7 +334,7 @@ impl<'a> KubeadmControlPlane<'a> {
         self.common_spec().max_surge()
     }
 
-    /// Whether etcd is external, so that an even number of Machines is fine.
+    /// Whether the control plane uses an external etcd. If it does, rules accept an even number of Machines.
     pub fn has_external_etcd(&self) -> bool {
         self.kubeadm_config()
             .is_some_and(KubeadmConfigSpec::has_external_etcd)

@@ -141,7 +141,7 @@ impl<'c> ControlPlaneSpec<'c> {
         })
     }
 
-    /// The `maxRetry` of the remediation: how often Cluster API repeats a failed replacement.
+    /// The `maxRetry` of the remediation: how many times Cluster API repeats a failed replacement.
     pub fn max_retry(&self) -> Option<i64> {
         let spec = self.spec?;
         let remediation = match self.shape {

@@ -86,8 +86,9 @@ const MAY_BE_SECRET: &[&str] = &[
     "installerManifestPatches",
 ];
 
-/// A [`DecodeError`] as text. An inner deserializer can pass an error to the outer one only as text. The text begins
-/// with a character with which no other error begins, and the same character separates the field from the problem.
+/// A [`DecodeError`] as text. An inner deserializer can pass an error to the outer one only as text. The text
+/// begins with a character that no other error begins with, and the same character separates the field from
+/// the problem.
 struct Nested<'e>(&'e DecodeError);
 
 impl Nested<'_> {
@@ -133,7 +134,7 @@ pub fn decode_part<'a, T: Deserialize<'a>>(part: &'a RawValue) -> Result<T, Deco
     decode_part_reusing(part, None)
 }
 
-/// Same as [`decode_part`], with the same result, but does not scan an object again that equals `known`.
+/// Same as [`decode_part`], with the same result, but does not scan an object that equals `known`.
 pub(super) fn decode_part_reusing<'a, T: Deserialize<'a>>(
     part: &'a RawValue,
     known: Option<&'a RawValue>,

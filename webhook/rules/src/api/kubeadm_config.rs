@@ -33,7 +33,7 @@ pub struct KubeadmConfigSpec<'a> {
     pub users: Option<Vec<User<'a>>>,
     /// Disks to partition and format before kubeadm runs.
     pub disk_setup: Option<DiskSetup<'a>>,
-    /// Commands that cloud-init runs early in the boot. Rules check only whether there are any.
+    /// Commands that cloud-init runs early during boot. Rules check only whether there are any.
     pub boot_commands: Option<Vec<Present>>,
     /// `cloud-config` or `ignition`.
     pub format: Option<Text<'a>>,
@@ -163,7 +163,7 @@ pub struct JoinConfiguration<'a> {
     pub node_registration: Option<NodeRegistration<'a>>,
     /// The timeouts of kubeadm. Only v1beta2 has this field.
     pub timeouts: Option<Timeouts>,
-    /// How kubeadm finds and authenticates to the cluster.
+    /// How kubeadm finds the cluster and authenticates to it.
     pub discovery: Option<Discovery>,
 }
 
@@ -184,7 +184,7 @@ pub struct Timeouts {
     pub control_plane_component_health_check_seconds: Option<i64>,
 }
 
-/// How kubeadm finds and authenticates to the cluster.
+/// How kubeadm finds the cluster and authenticates to it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Discovery {
@@ -211,7 +211,7 @@ pub struct DiscoveryKubeConfig {
 pub struct DiscoveryUser {
     /// An auth provider. Rules check only whether it is set.
     pub auth_provider: Option<Present>,
-    /// A program to run. Rules check only whether it is set.
+    /// A program that provides the credentials. Rules check only whether it is set.
     pub exec: Option<Present>,
 }
 
@@ -220,7 +220,7 @@ pub struct DiscoveryUser {
 pub struct ExtraArgs<'a> {
     /// The flags in the order of the manifest.
     pub flags: Vec<Flag<'a>>,
-    /// Whether the manifest has the flags as a map, as in v1beta1, so that no flag repeats. v1beta2 has a list.
+    /// Whether the flags are a map, in which no flag can repeat, as in v1beta1. In v1beta2, they are a list.
     pub is_map: bool,
 }
 

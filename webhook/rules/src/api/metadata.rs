@@ -29,7 +29,7 @@ pub struct Metadata<'a> {
     pub owner_references: Option<Vec<OwnerReference<'a>>>,
     /// The annotations of the object. One of them contains the overrides of rules.
     pub annotations: Option<BTreeMap<Text<'a>, Text<'a>>>,
-    /// Which client has written which field of the object. The value is long, and only few rules read it.
+    /// Which client has written which field of the object. The value is long, and only a few rules read it.
     pub managed_fields: Option<ManagedFields<'a>>,
 }
 

@@ -137,7 +137,8 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Verbatim<'a, T> {
                 }
             }
 
-            /// Decodes the value from its text, because other deserializers do not provide both.
+            /// Decodes the text first, and the value from the text, because other deserializers do not
+            /// provide both.
             fn visit_newtype_struct<D: Deserializer<'de>>(
                 self,
                 deserializer: D,
@@ -166,10 +167,10 @@ const FORMER_DEFAULTS: &[(&str, &str, &str)] = &[
     ("rolloutStrategy", "type", "RollingUpdate"),
 ];
 
-/// Fields that are ignored, by parent and name, because an API server does not return them as they were written. Most
-/// are fields of v1beta1 that v1beta2 does not have, so that an old object that is stored in v1beta2 has lost them
-/// (Cluster API, `webhooks/conversion`). `divisor` is a quantity, which has several notations. The parent is empty at
-/// the top of `spec.kubeadmConfigSpec`; in a template it is `kubeadmConfigSpec`.
+/// Fields that comparisons ignore, by parent and name, because an API server does not return them as a client
+/// wrote them. Most are fields of v1beta1 that v1beta2 does not have: an API server that stores v1beta2 loses
+/// them (Cluster API, `webhooks/conversion`). `divisor` is a quantity, which a client can write in several
+/// ways. The parent is empty at the top of `spec.kubeadmConfigSpec`; in a template it is `kubeadmConfigSpec`.
 const NOT_PRESERVED: &[(&str, &str)] = &[
     ("resourceFieldRef", "divisor"),
     ("", "useExperimentalRetryJoin"),

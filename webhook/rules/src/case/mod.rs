@@ -19,13 +19,13 @@ pub const NOW: &str = "2026-06-01T12:00:00Z";
 /// The write of a case.
 #[derive(Clone, Copy, Debug)]
 pub enum Write {
-    /// Creates the base object after this patch.
+    /// Applies the patch to the base object, and creates the result.
     Create(&'static str),
-    /// Updates the base object, after the first patch, by the second patch.
+    /// Applies the first patch to the base object, and updates the result with the second patch.
     Update(&'static str, &'static str),
-    /// Scales the base object, after this patch, to a number of replicas.
+    /// Applies the patch to the base object, and scales the result to this number of replicas.
     Scale(&'static str, i64),
-    /// Deletes the base object after this patch.
+    /// Applies the patch to the base object, and deletes the result.
     Delete(&'static str),
 }
 
@@ -114,7 +114,7 @@ impl Case {
         Self::new(name, TEMPLATES, Write::Update(old, new), findings)
     }
 
-    /// Returns a case that creates a Cluster. Our webhook does not review Clusters.
+    /// Returns a case that creates a Cluster. kcp-webhook does not review Clusters.
     pub const fn cluster(name: &'static str, patch: &'static str, findings: Findings) -> Self {
         Self::new(name, &[Base::Cluster], Write::Create(patch), findings).answered_by(Answer::Admitted)
     }

@@ -26,7 +26,7 @@ impl Inventory {
         self.is_object
     }
 
-    /// The names of the customizations, without empty ones.
+    /// The names of the customizations, without empty names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let names = self.entries.iter().map(|entry| entry.name.as_str());
         names.filter(|name| !name.is_empty())

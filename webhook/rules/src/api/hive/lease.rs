@@ -15,7 +15,7 @@ const FIELDS: [&str; 9] = [
 /// The maximum length of a user's name in a record, in characters.
 const MAX_USER: usize = 200;
 
-/// How long after the deadline `kubectl kcp pool` frees an entry, because clocks differ.
+/// How long after the deadline `kubectl kcp pool` frees an entry. This delay allows for clocks that differ.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// A lease on a customization.
@@ -70,8 +70,8 @@ impl Lease {
         }
     }
 
-    /// Whether the lease has ended. If the current time is unknown, every lease with an end counts as ended, so that it
-    /// denies nothing.
+    /// Whether the lease has ended. If the current time is unknown, every lease with an end counts as ended,
+    /// so that it causes no denial.
     pub fn has_ended(&self, now: Option<Timestamp>) -> bool {
         let freed = |end: Timestamp| end.checked_add(CLOCK_TOLERANCE).unwrap_or(end);
         self.end()
@@ -139,8 +139,8 @@ fn parse_time(text: &str) -> Option<Timestamp> {
     (time.subsec_nanosecond() == 0 && time.to_string() == text).then_some(time)
 }
 
-/// Decodes a value: `%`, and bytes outside `!` to `~`, are written as `%XX`, and a value `-` as `%2D`. None if the plugin
-/// does not write the value like this.
+/// Decodes a value of a record. In it, `%XX` stands for `%` or for a byte outside `!` to `~`, and `%2D` for
+/// the value `-`. Returns `None` if the plugin would write the value differently.
 fn decoded(value: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.bytes();

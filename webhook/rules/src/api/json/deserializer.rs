@@ -13,8 +13,8 @@ use serde::{
 
 use super::scanner::{Quoted, ScanStopped, Scanner};
 
-/// The newtype name that requests a sequence of a value and its text as a `RawValue`. Other deserializers treat it as
-/// an ordinary newtype.
+/// The newtype name with which a type requests two elements: a value, and its text as a `RawValue`. Other
+/// deserializers treat it as an ordinary newtype.
 pub(in crate::api) const WITH_TEXT: &str = "$kcp_rules::WithText";
 
 /// The newtype name of `RawValue`, which requests its text as a map with this name as the only key (`serde_json`,

@@ -1,9 +1,9 @@
 //! A fast JSON decoder for the common case. Its results equal those of `serde_json`.
 //!
-//! Most of a large object consists of strings that no rule reads, and an update contains most of the object twice. This
-//! decoder only searches for the end of such strings, decodes a value and captures its text in one pass, and compares a
-//! repeated object instead of parsing it again. It gives up on unusual or invalid input. The caller then uses
-//! `serde_json`, which also returns the error.
+//! Most of a large object consists of strings that no rule reads, and an update contains most of the object
+//! twice. This decoder skips to the end of such strings, decodes a value and captures its text in one pass,
+//! and compares a repeated object instead of parsing it again. It gives up on unusual or invalid input. The
+//! caller then uses `serde_json`, which also returns the error.
 //!
 //! - [`scanner`]: skips over JSON text
 //! - [`deserializer`]: decodes values
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 pub(super) use deserializer::WITH_TEXT;
 use scanner::{ScanStopped, Scanner};
 
-/// A decoded JSON document, and how many values it has at most.
+/// A decoded JSON document, and an upper bound for the number of its values.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Document<T> {
     pub root: T,

@@ -20,7 +20,8 @@ pub(super) struct Scanner<'a> {
     at: usize,
     depth: u8,
     values: usize,
-    /// Whether the text is known to be valid JSON. Then the content of strings is not validated.
+    /// Whether the text is known to be valid JSON. If it is, the scanner does not validate the content of
+    /// strings.
     is_valid: bool,
     known: Option<KnownObject<'a>>,
 }
@@ -290,8 +291,8 @@ fn closing_quote(content: &[u8]) -> Option<usize> {
     })
 }
 
-/// Whether a string has no control characters and only valid escapes. Unpaired surrogates are accepted, as `serde_json`
-/// does for strings that it does not decode.
+/// Whether a string has no control characters and only valid escapes. Accepts unpaired surrogates, as
+/// `serde_json` does for strings that it does not decode.
 fn is_valid_content(content: &[u8]) -> bool {
     // A fold is vectorized; `all` would check byte by byte.
     let least = content.iter().fold(u8::MAX, |least, byte| least.min(*byte));

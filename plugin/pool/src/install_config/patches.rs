@@ -178,7 +178,7 @@ impl PatchPosition<'_> {
                 PatchErrorKind::TestFailed => "the document has a different value",
                 PatchErrorKind::InvalidFromPointer => "the field that `from` names does not exist",
                 PatchErrorKind::InvalidPointer => "the field that `path` names does not exist",
-                PatchErrorKind::CannotMoveInsideItself => "a value cannot be moved into itself",
+                PatchErrorKind::CannotMoveInsideItself => "a field cannot be moved into itself",
                 _ => "the patch cannot be applied",
             }),
         }

@@ -113,7 +113,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             ),
             StartupError::UnknownController(name) => {
                 // Text that is not the name of a controller may be secret.
-                names.push(known_names::shown(name).unwrap_or("one of the controllers in --controllers"));
+                names.push(known_names::shown(name).unwrap_or("one of the names"));
                 continue;
             }
             // Other rules report these.
@@ -134,7 +134,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
     names.dedup();
     if !names.is_empty() {
         let detail = format!(
-            "kube-controller-manager 1.{minor} does not know {}, and exits at startup",
+            "kube-controller-manager 1.{minor} does not know {} in --controllers, and exits at startup",
             names.join(" and ")
         );
         let remedy = "correct or remove the name; kube-controller-manager --help lists all controllers";

@@ -158,7 +158,7 @@ fn from_invalid(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults:
                     field: field.into(),
                     reason: CauseReason::Invalid,
                     value: Some(HIDDEN.to_owned()),
-                    detail: "a value cannot be moved into itself".into(),
+                    detail: "a field cannot be moved into itself".into(),
                     remedy: "move the value to another field, or copy it".into(),
                 },
             );

@@ -120,7 +120,7 @@ fn inventory_not_a_list(change: &Change<'_, ClusterPool<'_>>, faults: &mut Fault
         reason: CauseReason::Invalid,
         value: Some("{...}".to_owned()),
         detail: format!(
-            "the inventory must be a list, because the field {} exists only in Hive's design document",
+            "the field {} exists only in Hive's design document, and Hive's API requires a list",
             Inventory::DOCUMENTED
         )
         .into(),

@@ -274,7 +274,7 @@ fn rejects_patches_that_hive_refuses() {
         ),
         (
             json!({"op": "move", "from": "/metadata", "path": "/metadata/x"}),
-            "a value cannot be moved into itself",
+            "a field cannot be moved into itself",
         ),
     ] {
         let place = format!(

@@ -6,7 +6,8 @@ use serde_json::value::RawValue;
 use super::{Condition, LocalReference};
 use crate::api::Metadata;
 
-/// A `ClusterDeploymentCustomization` as rules read it: patches for one cluster of a pool at a time.
+/// A `ClusterDeploymentCustomization` with the fields that rules read. It contains patches for one cluster of
+/// a pool at a time.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ClusterDeploymentCustomization<'a> {
     #[serde(borrow, default)]

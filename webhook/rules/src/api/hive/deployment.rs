@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::LocalReference;
 use crate::api::Metadata;
 
-/// A `ClusterDeployment` as rules read it: one cluster.
+/// A `ClusterDeployment`, which stands for one cluster, with the fields that rules read.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct ClusterDeployment<'a> {
     #[serde(borrow, default)]

@@ -30,7 +30,7 @@ async fn started(management: &ManagementCluster) -> Result<()> {
         nothing.code == 0
             && nothing
                 .stdout
-                .contains("nothing to migrate: kube-controller-manager 1.35"),
+                .contains("nothing to migrate, because kube-controller-manager 1.35"),
         "{nothing}"
     );
     let planned = start(management, &["--node-ipam", "--dry-run=server", "-o", "yaml"]).await?;

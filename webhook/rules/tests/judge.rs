@@ -276,7 +276,9 @@ fn an_override_that_can_never_apply_is_reported_even_if_nothing_is_denied() {
         ("=2026-06-01T13:00:00Z", Some("there is no rule \"\" to override")),
         (
             "version-lowered-unverified=tomorrow",
-            Some("the override \"version-lowered-unverified=tomorrow\" does not have the form <rule id>=<RFC 3339 time>"),
+            Some(
+                "the override \"version-lowered-unverified=tomorrow\" does not have the form <rule id>=<RFC 3339 time>",
+            ),
         ),
         // These entries were valid, or will be.
         ("version-lowered-unverified=2026-06-01T11:00:00Z", None),

@@ -95,7 +95,8 @@ mod tests {
         };
         assert_eq!(
             generated(&arguments, None).unwrap_err().to_string(),
-            "nothing to migrate: kube-controller-manager 1.34 runs no cloud controller; --node-ipam migrates Node IPAM"
+            "nothing to migrate, because kube-controller-manager 1.34 runs no cloud controllers; to migrate Node \
+             IPAM, use --node-ipam"
         );
     }
 }

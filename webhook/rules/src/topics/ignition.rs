@@ -113,7 +113,8 @@ fn without_format(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
                     .format
                     .as_deref()
                     .map(|format| shown_or_hidden(format, &["cloud-config"])),
-                detail: "the ignition section is set, but Cluster API uses it only with format: ignition".into(),
+                detail: "the ignition section is set, but Cluster API uses it only with format: ignition"
+                    .into(),
                 remedy: "set format to \"ignition\", or remove the section".into(),
             },
         );

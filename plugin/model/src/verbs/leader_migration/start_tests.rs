@@ -58,7 +58,8 @@ fn versions_decide_whether_there_is_anything_to_migrate() {
             36,
             false,
             Ok(
-                "nothing to migrate, because kube-controller-manager 1.35 runs no cloud controllers; to migrate Node IPAM, use --node-ipam",
+                "nothing to migrate, because kube-controller-manager 1.35 runs no cloud controllers; \
+                 to migrate Node IPAM, use --node-ipam",
             ),
         ),
         (

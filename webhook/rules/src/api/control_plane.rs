@@ -26,7 +26,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The shape of an API version, written as `v1beta1` or `group/v1beta1`.
+    /// The shape of an API version. The version may have a group, as in `group/v1beta1`.
     pub fn from_api_version(api_version: &str) -> Self {
         match api_version.rsplit('/').next() {
             Some("v1alpha3" | "v1alpha4" | "v1beta1") => Self::V1Beta1,

@@ -179,7 +179,7 @@ impl<'c> ControlPlaneSpec<'c> {
         })
     }
 
-    /// The labels and annotations of created objects, each with its path.
+    /// The labels and annotations of the objects that Cluster API creates, each with its path.
     pub fn metadata(&self) -> impl Iterator<Item = (Cow<'static, str>, &'c ObjectMeta<'c>)> {
         let of_template = self.metadata.map(|(path, metadata)| (path.into(), metadata));
         let of_machines = self

@@ -41,7 +41,7 @@ pub struct KubeadmConfigSpec<'a> {
     pub ignition: Option<Ignition>,
 }
 
-/// A value that rules only check for its presence.
+/// A value that does not matter: rules check only whether it is set.
 pub type Present = IgnoredAny;
 
 /// kubeadm's `ClusterConfiguration`, reduced to the fields that rules read.

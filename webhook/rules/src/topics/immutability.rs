@@ -56,8 +56,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "kubeadm-config-frozen",
         summary: "the kubeadm configuration must not change",
-        why: "A platform team can turn on this rule to keep all Machines of a control plane identical. A change to \
-              the configuration replaces every Machine.",
+        why: "A platform team can turn on this rule to keep all Machines of a control plane identical. A \
+              change to the configuration makes Cluster API replace every Machine.",
         operations: ON_UPDATE,
         action: Action::Off,
         scope: Scope::Transition,

@@ -110,7 +110,7 @@ type MissingField = (&'static str, Option<String>, &'static str);
 
 fn missing_fields(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Iterator<Item = MissingField> {
     const GROUP: &str = "set the template's group, such as \"infrastructure.cluster.x-k8s.io\"";
-    const VERSION: &str = "set the template's group and version, as in its own apiVersion";
+    const VERSION: &str = "set the template's apiVersion, which contains its group and version";
     let is_set = |text: Option<&str>| text.is_some_and(|text| !text.is_empty());
     let api = match (shape, reference.api_version.as_deref()) {
         (Shape::V1Beta2, _) => ("apiGroup", is_set(reference.api_group.as_deref()), None, GROUP),

@@ -174,8 +174,8 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
         let others = hosts
             .lease("paris", &["--claim", "--hive=yes", "--wait=1s", "-o", "json"])
             .await;
-        let why = "ClusterClaim paris refers to ClusterDeployment pool-claim-x, but the ClusterDeployment does not refer to the claim; the claim \
-                   existed before this command and is kept";
+        let why = "ClusterClaim paris refers to ClusterDeployment pool-claim-x, but the ClusterDeployment \
+            does not refer to the claim; the claim remains, because it existed before this command";
         assert_eq!(others.code, 1, "{others}");
         let message = document(&others)["message"].to_string();
         assert!(message.contains(why), "{message}");

@@ -175,7 +175,7 @@ fn a_namespace_of_others_is_found_before_an_entry_is_leased() {
         let blocked = hosts.make_cluster(name, CONFIG).await;
         assert_eq!(blocked.code, 1, "{blocked}");
         let label = "kubectl-kcp.dev/pool-lease=true";
-        let hint = format!("to use it: kubectl label namespace {name} {label}");
+        let hint = format!("to use it anyway, run: kubectl label namespace {name} {label}");
         assert!(blocked.stderr.contains(&hint), "{blocked}");
         assert_eq!(hosts.holder_of("host-0").await, None);
         hosts

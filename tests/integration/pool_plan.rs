@@ -139,7 +139,7 @@ fn a_plan_that_fails_reports_why() {
         let two = hosts.plan(&[&pool, &pool], &[]).await;
         let file = hosts.file(&[&pool, &pool]);
         let expected = format!(
-            "error: {} has 2 cluster pools; write one pool per file\n",
+            "error: {} contains 2 ClusterPools, but must contain exactly one\n",
             file.display()
         );
         assert_eq!((two.code, two.stderr), (2, expected));

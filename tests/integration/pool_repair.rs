@@ -274,7 +274,7 @@ fn an_entry_whose_holder_nobody_can_know_needs_force() {
         assert_eq!(kept.code, 1, "{kept}");
         assert!(
             kept.stdout
-                .contains("not freed: held by oslo, and the lease ends at"),
+                .contains("not freed: oslo holds the entry, and the lease ends at"),
             "{kept}"
         );
         assert_eq!(hosts.entry("host-0").await, "oslo False");

@@ -168,7 +168,8 @@ fn too_large(request: &Request<'_>) -> Option<Decision> {
     is_too_large(request.old_object).then(|| {
         let mut allowed = Decision::allowed();
         allowed.notes.push(format!(
-            "the stored object has more than {MAX_VALUES} values, too many to check; no rule was evaluated"
+            "the stored object has more than {MAX_VALUES} values, too many to check; kcp-webhook evaluated \
+             no rule"
         ));
         allowed
     })

@@ -170,7 +170,8 @@ impl CurrentConfiguration {
                 if !unknown_rules.is_empty() {
                     warn!(
                         ?unknown_rules,
-                        "the configuration file contains rule ids that no rule has; list the ids with: kubectl kcp rules"
+                        "the configuration file contains unknown rule ids; to list all rule ids, run: \
+                         kubectl kcp rules"
                     );
                 }
                 self.current.store(Arc::new(configuration));

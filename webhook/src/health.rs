@@ -83,7 +83,7 @@ impl Health {
         if !self.cluster.has_access() {
             _ = writeln!(
                 text,
-                "[i]api-access none: writes to the scale subresource are refused"
+                "[i]api-access none: kcp-webhook refuses writes to the scale subresource"
             );
             return;
         }

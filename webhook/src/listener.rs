@@ -136,7 +136,7 @@ impl<H: Handle> Listener<H> {
     async fn serve(&self, stream: TcpStream, peer: SocketAddr, slot: Option<ConnectionSlot>) {
         // Turn off Nagle's algorithm, which would only delay responses, because each is written in one piece.
         if let Err(error) = stream.set_nodelay(true) {
-            debug!(%peer, %error, "the client disconnected before it was served");
+            debug!(%peer, %error, "the client disconnected before kcp-webhook served it");
             return;
         }
         let phase = self.phase.clone();

@@ -97,8 +97,8 @@ impl fmt::Display for HiveEvidence {
             Self::Controllers => "Deployment hive/hive-controllers exists",
             Self::Finalizer => "the pool has Hive's finalizer",
             Self::Conditions => "the pool has Hive's conditions",
-            Self::NotInstalled => "the cluster has no HiveConfig and no Deployment hive/hive-controllers",
-            Self::NoMark => "the pool has no finalizer and no conditions of Hive",
+            Self::NotInstalled => "the cluster has neither a HiveConfig nor Deployment hive/hive-controllers",
+            Self::NoMark => "the pool has neither Hive's finalizer nor Hive's conditions",
         })
     }
 }

@@ -330,7 +330,7 @@ impl LiveReads<'_> {
                 let reason = error.label();
                 let mut unread = progress.unread.lock().unwrap_or_else(PoisonError::into_inner);
                 unread.push(format!(
-                    "could not read {name}: {reason}; skipped the rules that need this"
+                    "could not read {name}: {reason}; skipped the rules that need this information"
                 ));
                 Part::default()
             }

@@ -111,7 +111,8 @@ impl<T: Cached> Watch<T> {
                         self.set(CacheState::Absent);
                         tracing::info!(
                             kind = plural,
-                            "the API server does not serve this kind; treating it as having no objects"
+                            "the API server does not serve this kind; kcp-webhook assumes that there are no \
+                             objects of this kind"
                         );
                     }
                     ABSENT_RETRY
@@ -123,7 +124,8 @@ impl<T: Cached> Watch<T> {
                         tracing::warn!(
                             kind = plural,
                             %error,
-                            "cannot watch this kind; reading it live for each review until the watch works"
+                            "cannot watch this kind; each review reads the objects from the API server \
+                             until the watch works"
                         );
                     }
                     let retry = self.retry;
@@ -197,7 +199,7 @@ impl<T: Cached> Watch<T> {
         let since = Instant::now();
         loop {
             let line = time::timeout(EVENT_TIMEOUT, lines.next()).await.map_err(|_| {
-                ReadError::Failed("the API server sent no event of the watch in time".to_owned())
+                ReadError::Failed("the API server sent no watch event in time".to_owned())
             })??;
             let Some(line) = line else {
                 // If the watch ended immediately, return an error, so that it is restarted after a delay.

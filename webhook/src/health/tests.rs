@@ -50,8 +50,8 @@ async fn is_ready_without_api_access_and_reports_it() {
         get(Phase::Serving, false, "/readyz?verbose").await,
         (
             200,
-            "[+]key-pair ok\n[+]listener ok\n[+]serving ok\n[i]api-access none: writes to the \
-             scale subresource are refused\nreadyz check passed\n"
+            "[+]key-pair ok\n[+]listener ok\n[+]serving ok\n[i]api-access none: kcp-webhook refuses writes \
+             to the scale subresource\nreadyz check passed\n"
                 .to_owned()
         )
     );

@@ -36,7 +36,7 @@ pub enum ClientCaError {
     #[error("{} does not contain PEM certificates: {error}", path.display())]
     NotPem { path: PathBuf, error: pem::Error },
     /// The file contains a certificate that is not a certificate authority.
-    #[error("cannot use a certificate in {} as a certificate authority: {error}", path.display())]
+    #[error("cannot use a certificate in {} as a CA certificate: {error}", path.display())]
     BadCertificate { path: PathBuf, error: rustls::Error },
     /// The file contains no certificate that can verify clients.
     #[error("cannot use the certificates in {}: {error}", path.display())]
@@ -86,7 +86,7 @@ impl ClientCa {
             Ok(Some(current)) => {
                 self.current.store(Arc::new(current));
                 self.metrics.certificate_reads.inc();
-                info!(file = %self.file.display(), "reloaded the certificate authorities of clients");
+                info!(file = %self.file.display(), "reloaded the CA certificates of clients");
             }
             Err(error) => {
                 self.metrics.certificate_errors.inc();

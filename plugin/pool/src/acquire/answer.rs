@@ -173,13 +173,14 @@ pub enum ClaimCleanup {
 impl fmt::Display for ClaimCleanup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kept => f.write_str("the claim is kept"),
-            Self::Deleted => f.write_str("the claim was deleted"),
-            Self::Existed => f.write_str("the claim existed before this command and is kept"),
+            Self::Kept => f.write_str("the claim remains, because --keep is set"),
+            Self::Deleted => f.write_str("this command deleted the claim"),
+            Self::Existed => f.write_str("the claim remains, because it existed before this command"),
             Self::NotDeleted(why) => {
                 write!(
                     f,
-                    "the claim could not be deleted ({why}): delete it, or Hive may assign a cluster to it later"
+                    "this command could not delete the claim ({why}); delete the claim, or Hive may assign \
+                     a cluster to it later"
                 )
             }
         }
@@ -245,7 +246,7 @@ impl fmt::Display for LeaseRefusal {
                 why,
             } => write!(
                 f,
-                "customizationRef {customization} of pool {pool} cannot be applied: {why}"
+                "cannot apply customization {customization}, the customizationRef of pool {pool}: {why}"
             ),
             Self::PoolDeleting { pool } => write!(f, "pool {pool} is being deleted"),
             Self::ClusterDeleting {
@@ -264,8 +265,8 @@ impl fmt::Display for LeaseRefusal {
             }
             Self::RunByHive { pool, because } => write!(
                 f,
-                "Hive runs pool {pool} ({because}) and would revoke the lease: request a cluster with --claim, or use \
-                 --hive=no if Hive does not run the pool"
+                "Hive manages pool {pool} ({because}) and would revoke the lease; request a cluster with \
+                 --claim, or use --hive=no if Hive does not manage the pool"
             ),
             Self::BoundButUnavailable {
                 cluster_deployment,
@@ -274,7 +275,8 @@ impl fmt::Display for LeaseRefusal {
                 availability,
             } => write!(
                 f,
-                "ClusterDeployment {cluster_deployment} can lease only its own customization: {}",
+                "ClusterDeployment {cluster_deployment} can lease only the customization that it had \
+                 before: {}",
                 availability.with_state(customization, pool)
             ),
             Self::AlreadyHeld {
@@ -307,11 +309,11 @@ impl fmt::Display for LeaseRefusal {
             } => write!(f, "{}: {why}", unfinished(customization, cluster_deployment)),
             Self::NotRunByHive { pool, because } => write!(
                 f,
-                "Hive does not run pool {pool} ({because}), so a claim would stay pending; if Hive runs the pool, use \
-                 --hive=yes"
+                "Hive does not manage pool {pool} ({because}), so a claim would stay pending; if Hive \
+                 manages the pool, use --hive=yes"
             ),
             Self::ClaimOfOtherPool { claim, pool } => {
-                write!(f, "ClusterClaim {claim} already exists, for pool {pool}")
+                write!(f, "ClusterClaim {claim} already exists, but for pool {pool}; use another name")
             }
             Self::ClaimPending { why, cleanup } => write!(f, "{why}; {cleanup}"),
             Self::ClaimExists { claim } => write!(

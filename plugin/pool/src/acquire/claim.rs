@@ -54,7 +54,7 @@ pub enum ClaimError {
     #[error(transparent)]
     Api(#[from] Error),
     /// The request failed while the ClusterClaim waited for a cluster.
-    #[error("ClusterClaim {claim} got no cluster; {cleanup}")]
+    #[error("ClusterClaim {claim} got no cluster ({cleanup})")]
     NoCluster {
         claim: String,
         cleanup: ClaimCleanup,

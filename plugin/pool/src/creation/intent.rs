@@ -199,7 +199,7 @@ mod tests {
         let many: serde_json::Map<_, _> = (0..64)
             .map(|number| (format!("c-{number}"), "2026-11-21T05:09:00Z".into()))
             .collect();
-        let why = "64 clusters of pool pool are being created at the same time; try again later";
+        let why = "64 clusters of pool pool are already being created, which is the maximum; try again later";
         assert_eq!(
             after(&Value::Object(many).to_string(), &[], &json!({"maxSize": 99})),
             why

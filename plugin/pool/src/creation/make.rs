@@ -95,27 +95,29 @@ impl fmt::Display for CreationObstacle {
             Self::TooManyAtOnce { pool } => {
                 write!(
                     f,
-                    "64 clusters of pool {pool} are being created at the same time; try again later"
+                    "64 clusters of pool {pool} are already being created, which is the maximum; try again \
+                     later"
                 )
             }
             Self::PatchProblem(why) => why.fmt(f),
             Self::NoInstallConfig { pool } => write!(
                 f,
-                "no install-config: use --install-config, or set installConfigSecretTemplateRef of pool {pool} to a \
-                 Secret that you may read"
+                "no install-config is available; use --install-config, or set \
+                 installConfigSecretTemplateRef of pool {pool} to a Secret that you are allowed to read"
             ),
             Self::NotYaml => f.write_str("the patched install-config cannot be written as YAML"),
             Self::ForeignNamespace { name } => {
                 write!(
                     f,
-                    "namespace {name} exists, but was not created for a lease; to use it: kubectl label namespace {name} \
+                    "namespace {name} exists, but was not created for a lease; to use it anyway, run: \
+                     kubectl label namespace {name} \
                      {LABEL}=true"
                 )
             }
             Self::ForeignCluster { name } => {
                 write!(
                     f,
-                    "ClusterDeployment {name} exists, but was not created with this lease"
+                    "ClusterDeployment {name} exists, but was not created for this lease; use another name"
                 )
             }
             Self::ClusterDeleted { name } => write!(f, "ClusterDeployment {name} was deleted"),
@@ -124,20 +126,21 @@ impl fmt::Display for CreationObstacle {
             }
             Self::NoNamespace { name } => write!(
                 f,
-                "{name} is not a valid namespace name, and a cluster's namespace has the cluster's name: use at most 63 \
-                 lowercase letters, digits and '-'"
+                "{name} is not a valid name for the cluster's namespace, which has the same name as the \
+                 cluster; use at most 63 lowercase letters, digits and '-'"
             ),
             Self::NoLabel { pool } => {
                 write!(
                     f,
-                    "the name of a pool becomes the value of a label, and {pool} is longer than {MAX_LABEL} \
-                    characters, the maximum for such a value"
+                    "the pool's name {pool} is too long; kubectl-kcp writes it into the value of a label, \
+                     which can have at most {MAX_LABEL} characters"
                 )
             }
             Self::LeaseLost { customization } => write!(f, "the lease on {customization} was lost"),
             Self::LostWhileCreating { customization, name } => write!(
                 f,
-                "the lease on {customization} was lost while cluster {name} was being created: delete ClusterDeployment {name}"
+                "the lease on {customization} was lost while cluster {name} was being created; delete \
+                 ClusterDeployment {name}"
             ),
         }
     }

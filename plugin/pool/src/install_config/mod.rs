@@ -28,7 +28,7 @@ pub enum InstallConfigError {
     Secret(#[source] Error),
     #[error("secret/{name} in namespace {namespace} has no key {KEY}")]
     NoKey { namespace: String, name: String },
-    #[error("{place} is not an install-config: {why}")]
+    #[error("cannot use {place} as an install-config: {why}")]
     Malformed { place: String, why: String },
 }
 
@@ -129,10 +129,10 @@ mod tests {
         for (text, expected) in [
             (
                 "a: [sesame",
-                "f is not an install-config: not valid YAML at line 1, column 4",
+                "cannot use f as an install-config: not valid YAML at line 1, column 4",
             ),
-            ("- sesame", "f is not an install-config: not a YAML object"),
-            ("", "f is not an install-config: not a YAML object"),
+            ("- sesame", "cannot use f as an install-config: not a YAML object"),
+            ("", "cannot use f as an install-config: not a YAML object"),
         ] {
             let error = InstallConfig::parse(text.as_bytes(), "f").unwrap_err();
             assert_eq!(error.to_string(), expected, "{text}");

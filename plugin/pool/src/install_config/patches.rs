@@ -226,7 +226,8 @@ impl PatchPosition<'_> {
             return text.to_owned();
         }
         warnings.push(format!(
-            "{self}: the {field} {:?} does not begin with / and is read as {:?}; Hive would drop its first part",
+            "{self}: the {field} {:?} does not begin with /, so kubectl-kcp reads it as {:?}; Hive would \
+             drop its first part",
             shortened(text, MAX_PATH_CHARS),
             shortened(&format!("/{text}"), MAX_PATH_CHARS)
         ));

@@ -170,7 +170,8 @@ mod tests {
 
     fn refused(column: usize) -> String {
         format!(
-            "f is not an install-config: Hive reads the unquoted value at line 1, column {column} differently from \
+            "cannot use f as an install-config: Hive reads the unquoted value at line 1, column {column} \
+             differently from \
              YAML 1.2; put it in quotes"
         )
     }

@@ -53,7 +53,7 @@ impl Ttl {
 pub enum LeaseError {
     #[error(transparent)]
     Api(#[from] Error),
-    #[error("it is unknown whether {customization} is leased; run the same command again to find out")]
+    #[error("it is unknown whether {customization} is leased (to find out, run the same command again)")]
     InDoubt {
         customization: String,
         source: Box<Error>,
@@ -95,6 +95,7 @@ impl LeaseError {
 /// The message for a lease whose cluster was not created.
 pub fn unfinished(customization: &str, cluster_deployment: &str) -> String {
     format!(
-        "{customization} is leased, but cluster {cluster_deployment} is not created; run the same command again to continue"
+        "{customization} is leased, but cluster {cluster_deployment} has not been created (to continue, run \
+         the same command again)"
     )
 }

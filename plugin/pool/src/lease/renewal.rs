@@ -124,7 +124,7 @@ impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone => f.write_str("the customization is free or has another lease"),
-            Self::NotRenewed => f.write_str("the lease could not be renewed in time"),
+            Self::NotRenewed => f.write_str("kubectl-kcp could not renew the lease in time"),
         }
     }
 }

@@ -12,7 +12,7 @@ pub enum ManifestError {
         path: String,
         cause: Box<serde_saphyr::Error>,
     },
-    #[error("{path} has {number} cluster pools; write one pool per file")]
+    #[error("{path} contains {number} ClusterPools, but must contain exactly one")]
     Number { path: String, number: usize },
     #[error("ClusterPool in {path}: {cause}")]
     Pool { path: String, cause: serde_json::Error },
@@ -80,9 +80,9 @@ mod tests {
         assert_eq!(read(POOL), Ok("p".to_owned()));
         let others = format!("kind: Secret\n---\n{POOL}---\n");
         assert_eq!(read(&others), Ok("p".to_owned()));
-        let none = "f has 0 cluster pools; write one pool per file";
+        let none = "f contains 0 ClusterPools, but must contain exactly one";
         assert_eq!(read("kind: Secret"), Err(none.to_owned()));
-        let two = "f has 2 cluster pools; write one pool per file";
+        let two = "f contains 2 ClusterPools, but must contain exactly one";
         assert_eq!(read(&format!("{POOL}---\n{POOL}")), Err(two.to_owned()));
         let documented = POOL.replace(
             "size: 1",

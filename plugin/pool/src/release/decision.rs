@@ -194,7 +194,7 @@ impl fmt::Display for ReleaseRefusal {
                 write!(
                     f,
                     "a cluster may still use {names}, and you are not allowed to list clusterdeployments.hive.openshift.io \
-                     to check this; with --force, the next holder may install over a cluster that is in use"
+                     to check this; if you use --force, the next holder may install over a cluster that is in use"
                 )
             }
             Self::DestroysCluster {

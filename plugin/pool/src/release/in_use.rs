@@ -35,20 +35,16 @@ impl UsingCluster {
         if !self.is_deleting {
             // This program's finalizer keeps a deleted ClusterDeployment until its lease is released, so `kubectl delete`
             // without --wait=false would never return.
-            let (wait, then) = if self.is_ours {
-                (" --wait=false", ", and release it again")
-            } else {
-                ("", "")
-            };
+            let wait = if self.is_ours { " --wait=false" } else { "" };
             return format!(
-                "ClusterDeployment {name} still uses {customization}; delete the ClusterDeployment first: kubectl \
-                delete \
-                 clusterdeployments.hive.openshift.io {name} -n {namespace}{wait}{then}"
+                "ClusterDeployment {name} still uses {customization}; before you release {customization} again, \
+                 delete the ClusterDeployment: kubectl delete clusterdeployments.hive.openshift.io {name} \
+                 -n {namespace}{wait}"
             );
         }
         let finalizers = self.finalizers.join(", ");
         let what_then = if self.is_ours {
-            "when the finalizers are removed, release the customization again".to_owned()
+            "when other controllers have removed the finalizers, release the customization again".to_owned()
         } else {
             format!(
                 "wait until the ClusterDeployment is deleted: kubectl wait --for=delete --timeout=1h \
@@ -65,13 +61,13 @@ impl UsingCluster {
     pub fn still_used_warning(&self, customization: &str) -> String {
         let Self { namespace, name, .. } = self;
         let deleting = if self.is_deleting {
-            ", which is being deleted,"
+            " is being deleted, but"
         } else {
             ""
         };
         format!(
-            "ClusterDeployment {name} in namespace {namespace}{deleting} still uses {customization}, which others can lease once the \
-             ClusterDeployment no longer exists"
+            "ClusterDeployment {name} in namespace {namespace}{deleting} still uses {customization}; others \
+             can lease {customization} once the ClusterDeployment no longer exists"
         )
     }
 }
@@ -89,17 +85,18 @@ mod tests {
         ours["metadata"]["finalizers"] = serde_json::json!(["kubectl-kcp.dev/pool-lease"]);
         assert_eq!(
             of(ours),
-            "ClusterDeployment us still uses a; delete the ClusterDeployment first: kubectl delete clusterdeployments.hive.openshift.io us \
-             -n us --wait=false, and release it again"
+            "ClusterDeployment us still uses a; before you release a again, delete the ClusterDeployment: \
+             kubectl delete clusterdeployments.hive.openshift.io us -n us --wait=false"
         );
         assert_eq!(
             of(foreign.clone()),
-            "ClusterDeployment us still uses a; delete the ClusterDeployment first: kubectl delete clusterdeployments.hive.openshift.io us \
-             -n us"
+            "ClusterDeployment us still uses a; before you release a again, delete the ClusterDeployment: \
+             kubectl delete clusterdeployments.hive.openshift.io us -n us"
         );
         assert_eq!(
             of(deleted(foreign.clone(), &["f", "kubectl-kcp.dev/pool-lease"])),
-            "ClusterDeployment us uses a and is being deleted, with finalizers f; when the finalizers are removed, release the customization again"
+            "ClusterDeployment us uses a and is being deleted, with finalizers f; when other controllers \
+             have removed the finalizers, release the customization again"
         );
         assert_eq!(
             of(deleted(foreign, &["f"])),

@@ -59,7 +59,7 @@ pub fn check_entry(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'
             Some(unknown_holder_finding(entry, why.to_string(), options, &users))
         }
         (Reservation::Unrecorded, []) if entry.cluster_deployment().is_none() => {
-            let why = "reserved, but its status refers to no ClusterDeployment".to_owned();
+            let why = "the entry is reserved, but its status names no ClusterDeployment".to_owned();
             Some(unknown_holder_finding(entry, why, options, &users))
         }
         (_, [_, _, ..]) => Some(contested_finding(entry, &users)),
@@ -290,7 +290,8 @@ fn not_freed_finding(
         ));
     }
     if snapshot.deployments().is_none() {
-        return used("and you are not allowed to list clusterdeployments.hive.openshift.io".to_owned());
+        return used("and a cluster may still use it; you are not allowed to list \
+            clusterdeployments.hive.openshift.io".to_owned());
     }
     if let Reservation::Leased(LeaseRecord {
         deadline: Some(deadline),

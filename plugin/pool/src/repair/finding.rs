@@ -148,7 +148,7 @@ impl Finding {
                 ))
             ),
             Cause::StatusFault(StatusFault::NoRecord) => {
-                format!("reserved for {holder}, but without a record of the lease")
+                format!("the entry is reserved for {holder}, but has no lease record")
             }
             Cause::StatusFault(StatusFault::MarkLost) => {
                 format!("the condition Available is True, but {holder} has leased the entry")
@@ -170,7 +170,7 @@ impl Finding {
             Cause::Unknown { why } => why.clone(),
             Cause::Leftover(what) => (*what).to_owned(),
             Cause::Hive { what } => what.clone(),
-            Cause::InUse { why } => format!("not freed: held by {holder}, {why}"),
+            Cause::InUse { why } => format!("not freed: {holder} holds the entry, {why}"),
         }
     }
 

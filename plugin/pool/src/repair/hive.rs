@@ -35,8 +35,8 @@ pub(super) fn check_hive_entry(
     let pools: Vec<_> = snapshot.pools_that_list(entry.name()).map(Object::name).collect();
     if let [_, _, ..] = pools.as_slice() {
         let what = format!(
-            "pools {} list this entry, and free each other's leases because Hive runs them: list the entry in \
-            only one pool",
+            "pools {} list this entry, and Hive manages them, so each pool frees the leases of the others; \
+             list the entry in only one pool",
             pools.join(", ")
         );
         return Some(finding(what, Remedy::None, None));
@@ -47,7 +47,8 @@ pub(super) fn check_hive_entry(
         && users.is_empty()
     {
         let pool = entry.cluster_pool().unwrap_or_default();
-        let what = format!("reserved for pool {pool}, which does not exist, so Hive does not free the entry");
+        let what = format!("the entry is reserved for pool {pool}, which does not exist, so Hive does not \
+            free the entry");
         return Some(finding(what, Remedy::Free, None));
     }
     // Hive frees an entry shortly before it deletes the entry's cluster, which is not a problem.
@@ -60,7 +61,7 @@ pub(super) fn check_hive_entry(
         "a bug in Hive: the last cluster of the entry never finished installing, so Hive frees and reserves the entry \
          several times a second"
     } else {
-        "the condition Available is True, but a ClusterDeployment of Hive uses the entry"
+        "the condition Available is True, but a ClusterDeployment that Hive created uses the entry"
     };
     let remedy = Remedy::Reserve {
         pool: user.pool()?.to_owned(),

@@ -26,7 +26,8 @@ pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &RepairOption
         },
         pool: Some(pool.to_owned()),
         cluster_deployment: Some(cluster.name().to_owned()),
-        cause: Cause::Leftover("the ClusterDeployment is deleted, but kubectl-kcp's finalizer remains"),
+        cause: Cause::Leftover("the deletion of the ClusterDeployment waits only for kubectl-kcp's \
+            finalizer"),
         remedy: Remedy::Remove,
     })
 }
@@ -73,7 +74,7 @@ pub(super) fn copy_left(
         },
         pool: copy.pool_name().map(str::to_owned),
         cluster_deployment: Some(name.to_owned()),
-        cause: Cause::Leftover("a copy of a customization in a namespace without a ClusterDeployment"),
+        cause: Cause::Leftover("this copy of a customization is in a namespace without a ClusterDeployment"),
         remedy: Remedy::Remove,
     })
 }

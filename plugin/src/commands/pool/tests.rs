@@ -169,25 +169,31 @@ fn a_customization_that_a_cluster_uses_is_not_released() {
     for (metadata, message, left) in [
         (
             alive,
-            "ClusterDeployment us still uses a; delete the ClusterDeployment first: kubectl delete clusterdeployments.hive.openshift.io us -n n",
-            "ClusterDeployment us in namespace n still uses a, which others can lease once the ClusterDeployment no longer exists",
+            "ClusterDeployment us still uses a; before you release a again, delete the ClusterDeployment: \
+             kubectl delete clusterdeployments.hive.openshift.io us -n n",
+            "ClusterDeployment us in namespace n still uses a; others can lease a once the \
+             ClusterDeployment no longer exists",
         ),
         (
             deprovisioning,
             "ClusterDeployment us uses a and is being deleted, with finalizers hive.openshift.io/deprovision; \
              wait until the ClusterDeployment is deleted: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n n",
-            "ClusterDeployment us in namespace n, which is being deleted, still uses a, which others can lease once the ClusterDeployment no longer exists",
+            "ClusterDeployment us in namespace n is being deleted, but still uses a; others can lease a \
+             once the ClusterDeployment no longer exists",
         ),
         (
             json!({"name": "them", "namespace": "t"}),
-            "ClusterDeployment them still uses a; delete the ClusterDeployment first: kubectl delete clusterdeployments.hive.openshift.io them -n t",
-            "ClusterDeployment them in namespace t still uses a, which others can lease once the ClusterDeployment no longer exists",
+            "ClusterDeployment them still uses a; before you release a again, delete the ClusterDeployment: \
+             kubectl delete clusterdeployments.hive.openshift.io them -n t",
+            "ClusterDeployment them in namespace t still uses a; others can lease a once the \
+             ClusterDeployment no longer exists",
         ),
         (
             ours,
-            "ClusterDeployment us uses a and is being deleted, with finalizers example.com/dns; when the \
-             finalizers are removed, release the customization again",
-            "ClusterDeployment us in namespace n, which is being deleted, still uses a, which others can lease once the ClusterDeployment no longer exists",
+            "ClusterDeployment us uses a and is being deleted, with finalizers example.com/dns; when other \
+             controllers have removed the finalizers, release the customization again",
+            "ClusterDeployment us in namespace n is being deleted, but still uses a; others can lease a \
+             once the ClusterDeployment no longer exists",
         ),
     ] {
         let kept = release(&made_with_a(&metadata));
@@ -229,8 +235,8 @@ fn only_force_releases_a_customization_that_a_cluster_may_use() {
     );
     assert_eq!(
         refused["message"],
-        "a cluster may still use a, and you are not allowed to list clusterdeployments.hive.openshift.io to check this; with --force, \
-         the next holder may install over a cluster that is in use"
+        "a cluster may still use a, and you are not allowed to list clusterdeployments.hive.openshift.io to \
+         check this; if you use --force, the next holder may install over a cluster that is in use"
     );
     let forced = release_by(&forbidden(), true);
     assert_eq!(forced["customizations"], json!([{"name": "a"}]));

@@ -212,9 +212,9 @@ async fn a_deletion_uses_live_reads() {
     let (decision, requested) = decide(&[rolling(), cluster(false)], &[], &review).await;
     assert_eq!(
         decision,
-        "allowed; could not read the Cluster: error; skipped the rules that need this; could not read the namespace: \
-         error; skipped the rules that need this; could not read the worker Machines of the Cluster: error; skipped the \
-         rules that need this"
+        "allowed; could not read the Cluster: error; skipped the rules that need this information; could \
+         not read the namespace: \
+         error; skipped the rules that need this information; could not read the worker Machines of the Cluster: error; skipped the rules that need this information"
     );
     // "default" is the namespace.
     assert_eq!(requested, ["clusters", "default", "machinepools", "machines"]);
@@ -231,8 +231,9 @@ async fn warns_of_objects_that_cannot_be_read() {
     assert_eq!(
         decision.notes,
         [
-            "could not read the customizations in the namespace: forbidden; skipped the rules that need this",
-            "could not read the other ClusterPools: forbidden; skipped the rules that need this"
+            "could not read the customizations in the namespace: forbidden; skipped the rules that need \
+             this information",
+            "could not read the other ClusterPools: forbidden; skipped the rules that need this information"
         ]
     );
 }

@@ -34,13 +34,15 @@ impl fmt::Display for Deviation {
         f.write_str(match self {
             Self::DropsFirstPart => "the path does not begin with /, and Hive would drop its first part",
             Self::LeavesTilde => {
-                "the path has a ~ that is neither ~0 nor ~1, and Hive would keep it; write ~0 for a tilde"
+                "the path has a ~ that is neither ~0 nor ~1, which Hive would leave unchanged; write ~0 for \
+                 a tilde"
             }
             Self::CountsFromEnd => {
                 "only Hive reads the index -1 as the last item of a list; count the index from the start"
             }
             Self::ReadsIndex => {
-                "an index must not have a sign or a leading zero, although Hive accepts them; remove it"
+                "an index must not have a sign or a leading zero, although Hive accepts them; remove the \
+                 sign or the zero"
             }
             Self::AddsAbsent => "the field does not exist, and Hive would add it; use op add to add it",
             Self::TestsAbsent => "the field does not exist, and Hive would treat it as null",

@@ -110,8 +110,8 @@ fn the_example_of_the_design_document_names_the_cluster_foo() {
     assert_eq!(
         patched.warnings,
         [
-            "spec.installConfigPatches[0] (replace \"metadata/name\"): the path \"metadata/name\" does not begin with / and \
-          is read as \"/metadata/name\"; Hive would drop its first part"
+            "spec.installConfigPatches[0] (replace \"metadata/name\"): the path \"metadata/name\" does not \
+             begin with /, so kubectl-kcp reads it as \"/metadata/name\"; Hive would drop its first part"
         ]
     );
 }
@@ -172,9 +172,10 @@ fn reports_patches_that_only_hive_applies() {
     const END: &str =
         "only Hive reads the index -1 as the last item of a list; count the index from the start";
     const INDEX: &str =
-        "an index must not have a sign or a leading zero, although Hive accepts them; remove it";
+        "an index must not have a sign or a leading zero, although Hive accepts them; remove the sign or \
+         the zero";
     const TILDE: &str =
-        "the path has a ~ that is neither ~0 nor ~1, and Hive would keep it; write ~0 for a tilde";
+        "the path has a ~ that is neither ~0 nor ~1, which Hive would leave unchanged; write ~0 for a tilde";
     for (patch, why) in [
         (
             json!({"op": "replace", "path": "/metadata/nmae", "value": "foo"}),

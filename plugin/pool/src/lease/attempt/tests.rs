@@ -321,7 +321,7 @@ fn a_faulty_write_leases_exactly_one_entry() {
     let in_doubt = run(leased_by(&fake, &NAMES, "us", |_| {})).unwrap_err();
     assert_eq!(
         in_doubt.to_string(),
-        "it is unknown whether a is leased; run the same command again to find out"
+        "it is unknown whether a is leased (to find out, run the same command again)"
     );
 }
 

@@ -14,13 +14,13 @@ use crate::{
 /// The maximum number of attempts to annotate an entry that other clients change at the same time.
 const MAX_ATTEMPTS: usize = 8;
 
-/// The pause before the entry is read again, after the response to a write was lost.
+/// The pause before this program reads the entry again, after the response to a write is lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CordonResult {
     Changed,
-    /// The entry already was cordoned for this reason, or uncordoned, as requested.
+    /// The entry already had the requested state: cordoned for this reason, or not cordoned.
     Unchanged,
     NoSuchEntry,
 }

@@ -1,5 +1,5 @@
-//! Writes Events about leases, on the customization and on its pool, after the lease itself was written. Failures are
-//! ignored, because the client may not be allowed to write Events.
+//! Writes Events about leases, on the customization and on its pool, after the lease itself has been written.
+//! Failures are ignored, because the client may not be allowed to write Events.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const API_VERSION: &str = "hive.openshift.io/v1";
 /// How long a command waits for its Events to be written.
 const EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum number of customizations about which one command writes Events.
+/// The maximum number of customizations for which one command writes Events.
 const MAX_ENTRIES: usize = 10;
 
 /// What happened to a holder's lease.

@@ -40,10 +40,10 @@ const CONDITIONS: [&str; 4] = [
     "DeletionPossible",
 ];
 
-/// The value of `--hive`: whether to conclude from evidence, or to assume, that Hive runs a pool.
+/// The value of `--hive`: whether to conclude from evidence, or to assume, that Hive manages a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HiveMode {
-    /// Conclude from the evidence whether Hive runs a pool.
+    /// Conclude from the evidence whether Hive manages a pool.
     #[default]
     Auto,
     Runs,
@@ -54,7 +54,7 @@ pub enum HiveMode {
 pub enum Presence {
     Found,
     Absent,
-    /// It is unknown whether the object exists, because the client may not read it.
+    /// It is unknown whether the object exists, because the client is not allowed to read it.
     Unknown,
 }
 
@@ -66,7 +66,7 @@ pub struct Hive {
     pub controllers: Presence,
 }
 
-/// Whether Hive runs a pool, and the evidence for it.
+/// Whether Hive manages a pool, and the evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HiveConclusion {
     pub runs: bool,
@@ -79,13 +79,14 @@ pub enum HiveEvidence {
     Flag,
     Config,
     Controllers,
-    /// The pool has Hive's finalizer, and the client may not read Hive's own objects.
+    /// The pool has Hive's finalizer, and the client is not allowed to read Hive's own objects.
     Finalizer,
-    /// The pool has Hive's conditions, and the client may not read Hive's own objects.
+    /// The pool has Hive's conditions, and the client is not allowed to read Hive's own objects.
     Conditions,
     /// The cluster has neither a `HiveConfig` nor the Deployment of Hive's controllers.
     NotInstalled,
-    /// The pool has neither Hive's finalizer nor Hive's conditions, and the client may not read Hive's own objects.
+    /// The pool has neither Hive's finalizer nor Hive's conditions, and the client is not allowed to read Hive's own
+    /// objects.
     NoMark,
 }
 
@@ -104,14 +105,15 @@ impl fmt::Display for HiveEvidence {
 }
 
 impl Hive {
-    /// The knowledge of a client that may not read Hive's own objects: only a pool's finalizer and conditions can tell.
+    /// For a client that is not allowed to read Hive's own objects: only a pool's finalizer and conditions can tell
+    /// whether Hive manages the pool.
     pub const UNKNOWN: Self = Self {
         mode: HiveMode::Auto,
         config: Presence::Unknown,
         controllers: Presence::Unknown,
     };
 
-    /// Concludes whether Hive runs this pool, and names the evidence.
+    /// Concludes whether Hive manages this pool, and names the evidence.
     pub fn conclude(&self, pool: &ClusterPool) -> HiveConclusion {
         let concluded = |runs, because| HiveConclusion { runs, because };
         let is_absent = [self.config, self.controllers] == [Presence::Absent; 2];

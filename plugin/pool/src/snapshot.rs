@@ -31,7 +31,7 @@ pub struct Snapshot {
     pub hive: Hive,
     /// The server's time for all decisions about this snapshot; see [`Clusters::time_of_check`].
     pub now: ServerTime,
-    /// One sentence for each kind of object that the client may not read.
+    /// One sentence for each kind of object that the client is not allowed to read.
     pub unseen: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ impl Snapshot {
         self.clusters.known()
     }
 
-    /// Whether Hive runs the pool for which the entry is reserved, or a pool that lists the entry.
+    /// Whether Hive manages the pool for which the entry is reserved, or a pool that lists the entry.
     pub fn is_run_by_hive(&self, entry: &Entry) -> bool {
         let reserved_for = entry.cluster_pool().and_then(|name| self.pool(name));
         let mut pools = self.pools_that_list(entry.name()).chain(reserved_for);
@@ -65,8 +65,8 @@ impl Snapshot {
 }
 
 impl Store<'_> {
-    /// Reads the pools, entries and clusters of the namespace. For an account that may not list pools, the snapshot
-    /// contains only the named pool.
+    /// Reads the pools, entries and clusters of the namespace. For an account that is not allowed to list pools, the
+    /// snapshot contains only the named pool.
     pub async fn snapshot(&self, mode: HiveMode, named: Option<&str>) -> Result<Snapshot, Error> {
         let mut unseen = Vec::new();
         let hive = self.hive(mode).await?;

@@ -101,22 +101,22 @@ impl<'c> Store<'c> {
         self.list_of(&CLUSTER_POOL, namespace, selector).await
     }
 
-    /// Writes a pool's status once. The merge patch must contain a resourceVersion. `Changed` also means that the pool no
-    /// longer exists.
+    /// Writes a pool's status, without another attempt after a conflict. The merge patch must contain a
+    /// resourceVersion. Returns [`Written::Changed`] if another client has changed or deleted the pool.
     pub async fn write_pool_status(&self, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_object(self.in_pool_namespace(&CLUSTER_POOL, name), Some("status"), patch)
             .await
     }
 
-    /// Writes a pool's metadata once. The merge patch must contain a resourceVersion. `Changed` also means that the pool no
-    /// longer exists.
+    /// Writes a pool's metadata, without another attempt after a conflict. The merge patch must contain a
+    /// resourceVersion. Returns [`Written::Changed`] if another client has changed or deleted the pool.
     pub async fn write_pool(&self, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_object(self.in_pool_namespace(&CLUSTER_POOL, name), None, patch)
             .await
     }
 
-    /// Writes an entry's metadata once. The merge patch must contain a resourceVersion. `Changed` also means that the entry
-    /// no longer exists.
+    /// Writes an entry's metadata, without another attempt after a conflict. The merge patch must contain a
+    /// resourceVersion. Returns [`Written::Changed`] if another client has changed or deleted the entry.
     pub async fn write_entry(&self, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_object(self.in_pool_namespace(&CUSTOMIZATION, name), None, patch)
             .await
@@ -192,7 +192,7 @@ impl<'c> Store<'c> {
         }
     }
 
-    /// Fails if the namespace does not exist. Succeeds if the client may not read namespaces.
+    /// Fails if the namespace does not exist. Succeeds if the client is not allowed to read namespaces.
     ///
     /// # Errors
     /// The namespace does not exist.
@@ -251,14 +251,15 @@ impl<'c> Store<'c> {
             .await
     }
 
-    /// Deletes a ClusterClaim once, even if it has changed since it was read. Does not delete a later claim with the same
-    /// name.
+    /// Sends one request to delete a ClusterClaim, even if it has changed since it was read. Does not delete a later
+    /// claim with the same name.
     pub async fn delete_claim(&self, claim: &ClusterClaim) -> Result<Written, Error> {
         let place = self.in_pool_namespace(&CLUSTER_CLAIM, claim.name());
         self.delete_at(place, claim.uid(), None).await
     }
 
-    /// Deletes a customization once, in any namespace, if it has not changed since it was read.
+    /// Sends one request to delete a customization, in any namespace. The server refuses the request unless it has
+    /// not changed since it was read.
     pub async fn delete_customization(&self, customization: &ObjectMeta) -> Result<Written, Error> {
         let place = ObjectPath {
             kind: &CUSTOMIZATION,
@@ -323,8 +324,8 @@ impl<'c> Store<'c> {
         self.find_at(cluster_at(namespace, name)).await
     }
 
-    /// Changes a ClusterDeployment once. The merge patch must contain a resourceVersion. `Changed` also means that the
-    /// ClusterDeployment no longer exists.
+    /// Changes a ClusterDeployment, without another attempt after a conflict. The merge patch must contain a
+    /// resourceVersion. Returns [`Written::Changed`] if another client has changed or deleted the ClusterDeployment.
     pub async fn write_cluster(&self, namespace: &str, name: &str, patch: &Value) -> Result<Written, Error> {
         self.patch_object(cluster_at(namespace, name), None, patch).await
     }
@@ -394,7 +395,7 @@ impl Store<'_> {
         }
     }
 
-    /// Deletes one object. Returns [`Written::Stored`] also if the object no longer exists.
+    /// Deletes one object. Also returns [`Written::Stored`] if the object no longer exists.
     async fn delete_at(
         &self,
         place: ObjectPath<'_>,
@@ -461,7 +462,7 @@ impl LeaseStore for Store<'_> {
     }
 }
 
-/// Adds to the error for a kind that the server does not serve which product to install.
+/// If the server does not serve the kind, adds to the error which product to install.
 fn with_product(kind: &Kind, error: Error) -> Error {
     match error {
         Error::NotServed { resource, server, .. } => Error::NotServed {

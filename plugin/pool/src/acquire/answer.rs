@@ -19,13 +19,13 @@ use crate::{
     objects::{Holder, PoolName},
 };
 
-/// The maximum number of inventory entries of each state that a refusal names. It only counts the others.
+/// The maximum number of entries in each state that a refusal names. The refusal only counts the other entries.
 const MAX_NAMED: usize = 10;
 
-/// The maximum number of entries with broken patches that a refusal explains.
+/// The maximum number of entries in each state for which a refusal gives a reason.
 const MAX_EXPLAINED: usize = 3;
 
-/// The maximum length of the explanation of one broken entry, in characters.
+/// The maximum length of the reason that a refusal gives for one entry, in characters.
 const MAX_EXPLANATION_CHARS: usize = 400;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct LeaseResult {
     pub outcome: LeaseOutcome,
     /// How long the command waited before it gave up; `None` if it did not wait, or if it got a lease.
     pub waited: Option<Duration>,
-    /// Why the ClusterDeployments could not be listed. It is then unknown which customizations they use.
+    /// Why the ClusterDeployments could not be listed. If set, it is unknown which customizations they use.
     pub clusters_unread: Option<Error>,
     /// Whether the leased customization has patches that this program did not check, because it had no install-config.
     pub are_patches_unchecked: bool,
@@ -57,7 +57,7 @@ pub enum LeaseOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub leased: Leased,
-    /// Whether the holder's ClusterDeployment exists, either from before or created by this command.
+    /// Whether the holder's ClusterDeployment exists, no matter whether this command created it.
     pub has_cluster: bool,
 }
 
@@ -89,7 +89,7 @@ pub enum LeaseRefusal {
     NoEntryMatches {
         pool: String,
     },
-    /// Hive runs the pool. Hive would free an entry that Hive has not reserved, and delete a cluster that Hive did not
+    /// Hive manages the pool. Hive would free an entry that Hive has not reserved, and delete a cluster that Hive did not
     /// create.
     RunByHive {
         pool: String,
@@ -345,7 +345,7 @@ impl Availability {
         }
     }
 
-    /// The holder and the end of its lease, such as ` by x until ...`. Names the holder's pool if it is not the pool
+    /// The holder and the end of its lease, such as ` by x until ...`. Names the holder's pool if it differs from
     /// `asked`.
     fn holder_and_end(&self, asked: &str) -> String {
         let (cluster_deployment, pool) = self.user();
@@ -366,7 +366,7 @@ impl Availability {
         text
     }
 
-    /// The entry with its state, such as `a, which is held by x`. Names the holder's pool if it is not the pool `asked`.
+    /// The entry with its state, such as `a, which is held by x`. Names the holder's pool if it differs from `asked`.
     pub fn with_state(&self, name: &str, asked: &str) -> String {
         format!(
             "{name}, which is {}{}",
@@ -375,7 +375,7 @@ impl Availability {
         )
     }
 
-    /// The entry with its holder, such as `a by x`. Names the holder's pool if it is not the pool `asked`.
+    /// The entry with its holder, such as `a by x`. Names the holder's pool if it differs from `asked`.
     fn with_holder(&self, name: &str, asked: &str) -> String {
         format!("{name}{}", self.holder_and_end(asked))
     }

@@ -20,10 +20,10 @@ use crate::{
     store::{LeaseStore as _, Store},
 };
 
-/// The maximum number of attempts to create or delete a ClusterClaim whose response is lost.
+/// How many times to try to create or delete a ClusterClaim if the response is lost.
 const MAX_ATTEMPTS: usize = 5;
 
-/// The pause before this program reads the ClusterClaim again, after a response was lost.
+/// The pause before this program reads the ClusterClaim again, after a response is lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// How often a command that uses a claimed cluster checks that the claim still has the cluster.
@@ -40,7 +40,7 @@ pub struct ClaimRequest<'r> {
     pub keep: bool,
     /// Whether to refuse if a ClusterClaim with this name already exists, because another process may use its cluster.
     pub is_new: bool,
-    /// How long Hive keeps the cluster, as a Go duration such as `8h30m`; `None` leaves it to Hive.
+    /// How long Hive keeps the cluster, as a Go duration such as `8h30m`; `None` lets Hive decide.
     pub lifetime: Option<&'r str>,
     /// The RBAC subjects that Hive allows to use the cluster.
     pub subjects: &'r [Value],
@@ -62,8 +62,8 @@ pub enum ClaimError {
     },
 }
 
-/// Creates a ClusterClaim, and waits until Hive has assigned a cluster to it. Deletes a claim that gets no cluster, unless
-/// the request keeps it or the claim existed before.
+/// Creates a ClusterClaim, and waits until Hive has assigned a cluster to it. Deletes a claim that gets no cluster,
+/// unless the request says to keep it, or the claim existed before this command.
 ///
 /// # Errors
 /// The API server cannot be reached or refuses a request. The error says what happened to the claim.
@@ -279,8 +279,8 @@ enum ClaimState {
     Pending(String),
 }
 
-/// Polls a ClusterClaim. The claim has a cluster only if the ClusterDeployment refers back to the claim, because every
-/// client that may write claims can write the name of any cluster into a claim.
+/// Polls a ClusterClaim. The claim has a cluster only if the ClusterDeployment refers back to the claim, because
+/// every client that is allowed to write claims can write the name of any cluster into a claim.
 async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Result<ClaimState, Error> {
     let name = claim.name();
     if claim.is_deleting() {

@@ -1,4 +1,4 @@
-//! Leases a customization and creates its cluster as Hive would, in pools that Hive does not run.
+//! Leases a customization and creates its cluster as Hive would, in pools that Hive does not manage.
 
 use kcp_api::metadata::Object as _;
 
@@ -25,8 +25,8 @@ use crate::{
     store::{LeaseStore as _, Store},
 };
 
-/// Leases a customization and creates its cluster. Without an install-config in the request, the pool's template is used.
-/// If an earlier call was interrupted, continues where it stopped.
+/// Leases a customization and creates its cluster. If the request has no install-config, uses the pool's template. If
+/// an earlier call was interrupted, continues where it stopped.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request. Created objects stay, and the next call continues with them.

@@ -150,8 +150,8 @@ async fn selected_entries<'p>(
     Ok(names)
 }
 
-/// Reads the install-config of the pool's template, for a caller that passed none. Customizations whose patches cannot be
-/// applied to it are not leased. `None` if the template cannot be read.
+/// Reads the install-config of the pool's template, for a caller that passed no install-config. A customization whose
+/// patches cannot be applied to this install-config is not leased. `None` if the template cannot be read.
 async fn template(
     store: &Store<'_>,
     pool: &ClusterPool,
@@ -238,7 +238,8 @@ fn outcome_of(outcome: AttemptOutcome, namespace: &str, holder: Holder<'_>) -> L
     }
 }
 
-/// Why no entry of the pool can be leased, whatever its state; `None` if the pool itself is no obstacle.
+/// Why no entry of the pool can be leased, whatever the state of the entries; `None` if the pool itself does not
+/// prevent leases.
 fn refusal(
     pool: &ClusterPool,
     hive: Hive,

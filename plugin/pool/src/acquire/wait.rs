@@ -58,7 +58,7 @@ impl Timeout {
     }
 }
 
-/// Learns that a command waits for a free entry, and shows it to the user.
+/// Shows the user that a command waits for a free entry.
 pub trait Progress {
     /// Receives the reason to wait, whenever it changes.
     fn waiting(&self, why: &str);
@@ -71,7 +71,7 @@ pub trait Progress {
 /// attempt is never interrupted by `stop`, because it may acquire a lease.
 ///
 /// # Errors
-/// The first attempt fails, or an attempt fails with an error that another attempt cannot clear.
+/// The first attempt fails, or a later attempt fails with an error that is not transient.
 pub async fn wait_for<S>(
     mut attempt: impl AsyncFnMut() -> Result<LeaseResult, LeaseError>,
     timeout: Timeout,

@@ -48,7 +48,7 @@ impl Intents {
         Self(intents)
     }
 
-    /// Adds a cluster to the intents. Returns the limit instead if the pool has reached one.
+    /// Adds a cluster to the intents. If the pool has reached a limit, adds nothing and returns the limit.
     fn with(
         mut self,
         pool: &ClusterPool,

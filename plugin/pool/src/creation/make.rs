@@ -1,4 +1,4 @@
-//! Creates the objects of a lease's cluster, in pools that Hive does not run. Continues an interrupted creation, and
+//! Creates the objects of a lease's cluster, in pools that Hive does not manage. Continues an interrupted creation, and
 //! updates objects that an earlier lease left behind.
 
 use std::{fmt, time::Duration};
@@ -27,13 +27,14 @@ use crate::{
 /// The maximum length of the value of a Kubernetes label, in characters.
 const MAX_LABEL: usize = 63;
 
-/// The maximum number of attempts to create an object whose response is lost.
+/// How many times to try to create an object if the response is lost.
 const MAX_ATTEMPTS: usize = 5;
 
 /// The pause before another attempt to create the object.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The lease must last at least this long when its ClusterDeployment is created, so it is renewed before.
+/// A lease must last at least this much longer when its ClusterDeployment is created. This program therefore renews
+/// the lease right before.
 const MIN_REMAINING_TTL: Ttl = Ttl::For(Duration::from_secs(600));
 
 /// What prevents the creation of a cluster for a lease.
@@ -58,7 +59,7 @@ pub enum CreationObstacle {
     ForeignNamespace {
         name: String,
     },
-    /// A ClusterDeployment with this name exists, but was not created with this lease.
+    /// A ClusterDeployment with this name exists, but was not created for this lease.
     ForeignCluster {
         name: String,
     },
@@ -70,11 +71,11 @@ pub enum CreationObstacle {
         kind: &'static str,
         name: String,
     },
-    /// The cluster's name cannot be the name of a namespace, which every cluster has.
+    /// The cluster's name is not valid as the name of the cluster's namespace.
     NoNamespace {
         name: String,
     },
-    /// The pool's name is too long for the value of a label, which the cluster's objects get.
+    /// The pool's name is too long for the value of the label that names the pool on the cluster's objects.
     NoLabel {
         pool: String,
     },
@@ -159,8 +160,8 @@ pub fn invalid_name(holder: Holder<'_>) -> Option<CreationObstacle> {
     })
 }
 
-/// Checks the namespace with the cluster's name. It is an obstacle if it exists without the label that namespaces for
-/// leases have.
+/// Checks the namespace with the cluster's name. An existing namespace without the label of namespaces for leases is
+/// an obstacle.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
@@ -220,8 +221,8 @@ pub async fn make(
     })
 }
 
-/// The ClusterDeployment with the cluster's name, if it already exists. It is an obstacle if it was created with another
-/// lease.
+/// The ClusterDeployment with the cluster's name, if it already exists. A ClusterDeployment that was created for
+/// another lease is an obstacle.
 fn existing_cluster(
     store: &Store<'_>,
     parts: ClusterParts<'_>,

@@ -1,6 +1,6 @@
-//! Builds the objects of a cluster that is created with a lease, in pools that Hive does not run. Pure, except for
+//! Builds the objects of a cluster that is created with a lease, in pools that Hive does not manage. Pure, except for
 //! [`make`] and [`intent`], which `pool lease --create` and `pool repair --recreate` use.
-//! - [`make`]: creates the objects; [`intent`]: prevents that concurrent clients exceed the pool's limits
+//! - [`make`]: creates the objects; [`intent`]: prevents concurrent clients from exceeding the pool's limits
 
 pub mod intent;
 pub mod make;

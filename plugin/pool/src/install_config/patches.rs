@@ -29,13 +29,13 @@ use crate::install_config::{
 /// The maximum length of a patch's path in a message, in characters.
 const MAX_PATH_CHARS: usize = 120;
 
-/// What a customization's patches result in.
+/// The result of a customization's patches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patched {
     pub install_config: InstallConfig,
     /// The customization's patches for the manifests that the installer writes. They are not applied here.
     pub manifest_patches: Vec<Value>,
-    /// One sentence for each patch whose text Hive does not take literally.
+    /// One sentence for each patch with a pointer that Hive and this program read differently.
     pub warnings: Vec<String>,
 }
 
@@ -59,8 +59,8 @@ impl fmt::Display for PatchProblem {
 /// Applies the patches of a customization's spec to the install-config.
 ///
 /// # Errors
-/// A patch cannot be applied. The first patch that Hive's library cannot apply either is reported before patches that it
-/// can apply.
+/// A patch cannot be applied. If Hive's library cannot apply one of the patches either, the error is about that
+/// patch, even if an earlier patch only violates RFC 6902.
 pub fn patched(install_config: &InstallConfig, spec: &Value) -> Result<Patched, PatchProblem> {
     let read = match spec {
         Value::Null => ClusterDeploymentCustomizationSpec::default(),
@@ -119,8 +119,8 @@ fn patched_document(
     strictly_broken.map_or(Ok(document), Err)
 }
 
-/// Checks the patches of manifests with the admission rules. They cannot be applied here, because the installer writes the
-/// manifests later.
+/// Checks the patches of manifests with the admission rules. These patches cannot be applied here, because the
+/// installer writes the manifests later.
 fn manifest_patches_can_be_read(spec: &ClusterDeploymentCustomizationSpec) -> Result<(), PatchProblem> {
     let customization = ClusterDeploymentCustomization {
         metadata: Metadata::default(),

@@ -88,7 +88,7 @@ impl Capacity {
         }
     }
 
-    /// The counts after one more cluster begins to be created.
+    /// The counts after the creation of one more cluster has begun.
     pub fn with_one_more(self) -> Self {
         Self {
             clusters: self.clusters + 1,
@@ -140,7 +140,7 @@ const INVENTORY_SUFFICIENT: &str = "InventorySufficient";
 /// The reason that Hive gives in `ApplySucceeded` if the cluster could not be created.
 const BROKEN_BY_CLOUD: &str = "BrokenByCloud";
 
-/// The facts from which the conditions about an inventory follow.
+/// The facts that determine the conditions about an inventory.
 #[derive(Clone, Copy, Debug)]
 pub struct InventoryFacts<'f> {
     pub entries: &'f [Entry],

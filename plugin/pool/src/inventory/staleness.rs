@@ -9,8 +9,8 @@ use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object as _};
 pub enum Stale {
     /// The cluster was created from another version of the pool's spec.
     Version {
-        /// The version from which the cluster was created; `None` if the cluster does not say, which Hive treats as another
-        /// version.
+        /// The version from which the cluster was created; `None` if the cluster does not name a version, which Hive
+        /// treats as a different version.
         made_from: Option<String>,
     },
     /// The pool's inventory no longer lists the cluster's customization.
@@ -65,7 +65,7 @@ impl<'p> PoolVersion<'p> {
         })
     }
 
-    /// Whether nothing says if the cluster was created from the pool's current version.
+    /// Whether it is unknown if the cluster was created from the pool's current version.
     pub fn is_unknown(&self, cluster: &ClusterDeployment) -> bool {
         self.version.is_none() && is_replaceable(cluster) && self.stale(cluster).is_none()
     }

@@ -15,8 +15,8 @@ pub trait LeaseStore {
     /// Reads an entry; `None` if it does not exist.
     async fn get(&self, name: &str) -> Result<Option<Entry>, Error>;
 
-    /// Writes an entry's status once, without a retry. `Changed` also means that the entry no longer exists. An error means
-    /// that the write of every other entry would fail, too.
+    /// Writes an entry's status once, without a retry. Returns `Changed` if another client has changed or deleted the
+    /// entry. Returns an error only if a write of any other entry would fail too.
     async fn write_status(&self, name: &str, patch: &Value) -> Result<Written, Error>;
 
     /// Lists the ClusterDeployments of all namespaces; `Unknown` if the client may not list them.

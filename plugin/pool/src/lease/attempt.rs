@@ -1,9 +1,9 @@
 //! One attempt to lease an entry of an inventory for a holder.
 //!
-//! One write of an entry acquires a lease. If the holder already has a lease, it is written again before it is reported: this
-//! changes the entry's resourceVersion, so that the server refuses a release that another client decided before. After a
-//! lease was written, the clusters are listed again. If another holder's cluster uses the entry by then, the lease is
-//! given to that holder.
+//! One write of an entry acquires a lease. If the holder already has a lease, it is written again before it is
+//! reported: this changes the entry's resourceVersion, so that the server refuses a release that another client
+//! decided before. After a lease has been written, the clusters are listed again. If another holder's cluster uses
+//! the entry by then, the lease is given to that holder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,8 +32,8 @@ use crate::{
     },
 };
 
-/// How often the entries are listed again because other clients leased all free entries first. In each round at least one
-/// client gets an entry, so the limit is reached only if entries are released as fast as they are leased.
+/// How many times the entries are listed again because other clients leased all free entries first. In each round at
+/// least one client gets an entry, so the limit is reached only if entries are released as fast as they are leased.
 const MAX_ROUNDS: usize = 32;
 
 /// The holder, the pool, and the conditions of one attempt to lease an entry.
@@ -52,7 +52,7 @@ pub struct AttemptRequest<'r> {
     pub install_config: Option<&'r InstallConfig>,
     /// Whether to refuse if the holder already has a lease, because another process may use it.
     pub is_new: bool,
-    /// The only entry that the request accepts; none accepts every entry in `names`.
+    /// The only entry that the request accepts; `None` accepts every entry in `names`.
     pub only: Option<&'r str>,
 }
 
@@ -141,8 +141,8 @@ impl AttemptOutcome {
 /// Leases an entry, or confirms the lease that the holder already has.
 ///
 /// # Errors
-/// The API server cannot be reached or refuses a request, or other clients lease every free entry first. If it is unknown
-/// whether an entry was leased, the message says so; running the same command again finds out.
+/// The API server cannot be reached or refuses a request, or other clients lease every free entry first. If it is
+/// unknown whether an entry was leased, the error says so, and the user can run the same command again to find out.
 pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> Result<Attempt, LeaseError> {
     let mut patch_problems = PatchProblems::new();
     // The clusters, once this attempt has listed them itself.
@@ -410,8 +410,8 @@ fn is_unchanged(current: &Entry, listed: &Entry) -> bool {
     lease(current) == lease(listed)
 }
 
-/// Lists the clusters after this client leased the entry or confirmed its lease. If another holder's cluster uses the entry, gives the lease to
-/// that holder and returns the clusters.
+/// Lists the clusters after this client has leased the entry or confirmed its lease. If another holder's cluster uses
+/// the entry, gives the lease to that holder and returns the clusters.
 async fn withdraw(
     store: &impl LeaseStore,
     name: &str,

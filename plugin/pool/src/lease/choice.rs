@@ -181,8 +181,8 @@ impl<'l> Inventory<'l> {
         }
     }
 
-    /// Whether the holder can lease the entry. A new lease requires an entry that the inventory lists, and that is neither
-    /// cordoned nor being deleted. An existing lease continues without this.
+    /// Whether the holder can lease the entry. A new lease requires an entry that the inventory lists, and that is
+    /// neither cordoned nor being deleted. An existing lease does not require this.
     fn availability(&self, slot: &InventorySlot<'_>, holder: Holder<'_>) -> Availability {
         let Some(entry) = slot.entry else {
             return Availability::Unusable(UnusableReason::Missing);
@@ -274,10 +274,10 @@ impl<'l> Inventory<'l> {
     }
 
     /// The order in which free entries are tried. Entries without a lease come before entries whose lease has ended.
-    /// Entries whose last use succeeded, and unused ones, come before entries whose last use failed. Then the entry comes
-    /// first that was unused for the longest time. Equal entries have another order for each holder, so that not all
-    /// holders try the same entry first. Unlike Hive's order, which has cycles with three failed entries, this is a total
-    /// order.
+    /// Entries whose last use succeeded, and unused ones, come before entries whose last use failed. Among these, the
+    /// entry that was unused for the longest time comes first. Entries that are still equal have a different order
+    /// for each holder, so that not all holders try the same entry first. Unlike Hive's order, which has cycles with
+    /// three failed entries, this is a total order.
     fn order(&self, a: &Entry, b: &Entry, holder: Holder<'_>) -> Ordering {
         let key = |entry: &Entry| {
             let is_taken = entry.reservation() != Reservation::Free;

@@ -114,9 +114,9 @@ pub struct RenewedLease<'k, S> {
 /// Why a process that renews a lease has lost it.
 #[derive(Debug)]
 pub enum LossReason {
-    /// The entry is free, or another lease is on it.
+    /// The entry is free, or has another lease.
     Gone,
-    /// The lease could not be renewed before it was too late.
+    /// This process could not renew the lease in time.
     NotRenewed,
 }
 
@@ -199,7 +199,7 @@ impl Heartbeat {
         left + Duration::from_secs(self.grace().as_secs().unsigned_abs()) <= self.ttl * 2 / 3
     }
 
-    /// The time between the signals TERM and KILL to the command, after the lease was lost.
+    /// The time between the signals TERM and KILL to the command, after the lease is lost.
     pub fn grace(&self) -> SignedDuration {
         let grace = (self.ttl / 3).min(MAX_GRACE);
         SignedDuration::try_from(grace).unwrap_or(SignedDuration::ZERO)

@@ -7,10 +7,10 @@
 //! | a check finds | held | in-use(uid) | gone |
 //! |---|---|---|---|
 //! | a cluster uses the entry | in-use | in-use, with its uid | in-use |
-//! | the clusters could not be listed | | | |
-//! | no cluster, before the deadline | | gone, at the later of the deadline and now plus the grace period | |
-//! | no cluster, after the deadline | gone, after the grace period; without a cluster free | the same | free |
-//! | another holder's cluster uses the entry | before the deadline nothing, then in-use by that holder | in-use by that holder | the same |
+//! | the clusters could not be listed | no change | no change | no change |
+//! | no cluster, before the deadline | no change | gone until the deadline, or until the grace period ends if that is later | no change |
+//! | no cluster, after the deadline | gone until the grace period ends; free if the holder creates no cluster | gone until the grace period ends | free |
+//! | another holder's cluster uses the entry | no change before the deadline; in-use by that holder after it | in-use by that holder | in-use by that holder |
 //!
 //! If a lease may have had a cluster, only a second check frees its entry, because the first check may have run after the
 //! cluster was deleted and before it was created again.
@@ -32,8 +32,8 @@ use crate::{
 /// How long an entry stays reserved after its cluster no longer exists, unless `--grace` says otherwise.
 pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(10);
 
-/// How long other clients wait after a lease's deadline, because the holder's estimate of the server's time may be late by
-/// this much.
+/// How long other clients wait after a lease's deadline, because the holder's estimate of the server's time may lag
+/// by this much.
 const CLOCK_MARGIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// The time and the grace period with which leases are checked.
@@ -92,8 +92,8 @@ impl Rule {
         }
     }
 
-    /// The new record for an entry that is reserved without one. The record names the cluster that uses the entry, or else
-    /// the holder in the entry's status. `None` if neither is known.
+    /// The new record for an entry that is reserved without a record. The record names the cluster that uses the
+    /// entry, or else the holder in the entry's status. `None` if neither is known.
     pub fn adopted(&self, holder: Option<Holder<'_>>, seen: Usage<'_>, id: String) -> Option<LeaseRecord> {
         let (name, state) = match (seen, holder) {
             (Usage::Used(cluster), _) => {

@@ -26,7 +26,7 @@ pub enum WriteResult {
     /// The server can no longer store the write, because the entry has changed or no longer exists. The current entry shows
     /// whether the write was stored before.
     Superseded(Option<Box<Entry>>),
-    /// The server refused the write, and would refuse the write of every other entry, too.
+    /// The server refused the write, and would also refuse writes of all other entries.
     Refused(Error),
 }
 

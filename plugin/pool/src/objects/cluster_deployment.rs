@@ -20,8 +20,8 @@ pub enum DeletionState {
     Over,
 }
 
-/// Reads how far the deletion of a ClusterDeployment is. This program's finalizer keeps a deleted one until its lease is
-/// released.
+/// Reads how far the deletion of a ClusterDeployment is. This program's finalizer keeps a deleted ClusterDeployment
+/// until its lease is released.
 pub trait Deletion: Object {
     fn deletion_state(&self) -> DeletionState {
         if !self.is_deleting() {

@@ -25,7 +25,8 @@ pub const BROKEN_BY_SYNTAX: &str = "BrokenBySyntax";
 
 /// Hive's reason in `ApplySucceeded` while a cluster is being installed with the entry's patches.
 pub const INSTALLATION_PENDING: &str = "InstallationPending";
-/// The maximum length of a condition's message, in bytes. The schema allows as many characters, which can be more bytes.
+/// The maximum length of a condition's message, in bytes. The schema allows the same number of characters, which can
+/// take more bytes.
 const MAX_MESSAGE: usize = 32_768;
 
 /// What an entry's status says about its lease.
@@ -74,8 +75,8 @@ pub trait EntryStatus {
 
     fn last_result(&self, now: Timestamp) -> LastResult;
 
-    /// The patch that leases the entry: it sets the condition `Available`, both references and the record. The condition
-    /// has Hive's reason and message, because Hive overwrites reservations that have others.
+    /// The patch that leases the entry: it sets the condition `Available`, both references and the record. The
+    /// condition has Hive's reason and message, because Hive overwrites a reservation with another reason or message.
     fn lease(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value;
 
     /// Like [`Self::lease`], for an entry whose patches can be applied to the holder's install-config. If `ApplySucceeded`
@@ -92,7 +93,7 @@ pub trait EntryStatus {
     /// The patch that sets `ApplySucceeded` to false because the entry's patches cannot be applied.
     fn broken(&self, why: &str, now: Timestamp) -> Value;
 
-    /// The patch that sets `ApplySucceeded` to true after the holder's cluster was installed.
+    /// The patch that sets `ApplySucceeded` to true after the holder's cluster has been installed.
     fn succeeded(&self, now: Timestamp) -> Value;
 
     /// Whether `ApplySucceeded` already says that the patches are broken, with this message.

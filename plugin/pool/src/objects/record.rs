@@ -45,8 +45,8 @@ pub struct LeaseRecord {
     pub holder: String,
     /// The random id of the lease. The next lease of the same holder has another id.
     pub id: String,
-    /// How often the holder has confirmed the lease. Each confirmation changes the entry's resourceVersion, so that the
-    /// server refuses writes that were decided before.
+    /// How many times the holder has confirmed the lease. Each confirmation changes the entry's resourceVersion, so
+    /// that the server refuses writes that other clients decided before.
     pub renewals: u32,
     pub acquired: Timestamp,
     /// When the lease ends; `None` if it never ends.
@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// The reason of the condition, where `-`, `.` and `/` are not allowed.
+    /// The state as the condition's reason, in which `-`, `.` and `/` are not allowed.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Held => "Held",

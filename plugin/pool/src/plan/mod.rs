@@ -1,6 +1,6 @@
-//! Predicts what a change to a pool's spec does to its clusters and entries. No I/O. If Hive runs the pool, it replaces
-//! unclaimed clusters of another version or of a dropped entry, one at a time, and deletes unclaimed clusters if there are
-//! more than `size`. Claimed clusters stay.
+//! Predicts what a change to a pool's spec does to its clusters and entries. No I/O. If Hive manages the pool, Hive
+//! replaces unclaimed clusters of another version or of a dropped entry, one at a time, and deletes unclaimed
+//! clusters if there are more than `size`. Claimed clusters stay.
 
 use std::fmt;
 
@@ -24,12 +24,12 @@ pub struct PoolPlan {
     pub name: String,
     /// Whether the change creates the pool.
     pub is_new: bool,
-    /// Whether Hive runs the pool, and therefore replaces and deletes clusters.
+    /// Whether Hive manages the pool, and therefore replaces and deletes clusters.
     pub is_run_by_hive: bool,
     pub version: Version,
     /// The unclaimed clusters that the change makes stale.
     pub stale: Vec<StaleCluster>,
-    /// How many unclaimed clusters Hive deletes because `size` becomes smaller. Hive selects them.
+    /// How many unclaimed clusters Hive deletes because `size` becomes smaller. Hive selects these clusters.
     pub excess: usize,
     pub entries: Vec<EntryChange>,
     /// The problems that the pool has after the change, one sentence each.
@@ -278,7 +278,7 @@ pub enum EntryEffect {
     Free,
     /// The added customization does not exist yet.
     Missing,
-    /// Other pools list the added entry, too.
+    /// Other pools also list the added entry.
     Shared { with: Vec<String> },
     /// The dropped entry is not in use.
     Unused,

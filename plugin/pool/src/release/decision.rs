@@ -18,7 +18,7 @@ use crate::{
 /// What to release: a holder's leases in a pool, or one customization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReleaseTarget {
-    /// All entries that the holder holds from this pool.
+    /// All entries that the holder has leased from this pool.
     Pool(String),
     Customization(String),
 }
@@ -52,7 +52,7 @@ pub enum ReleaseRefusal {
         customization: String,
         cluster_deployment: String,
     },
-    /// The holder has a lease on the customization, but with another id than the request's.
+    /// The holder has a lease on the customization, but its id differs from the id in the request.
     OtherLease {
         customization: String,
         cluster_deployment: String,
@@ -60,7 +60,7 @@ pub enum ReleaseRefusal {
     },
     /// Clusters still use these customizations.
     InUse(Vec<InUse>),
-    /// The client may not list clusters, so it is unknown whether clusters use these customizations.
+    /// The client is not allowed to list clusters, so it is unknown whether clusters use these customizations.
     MayBeInUse {
         customizations: Vec<String>,
     },
@@ -89,7 +89,7 @@ pub enum EntryRelease {
 }
 
 impl ReleaseRequest<'_> {
-    /// Whether the entry is one of those to release.
+    /// Whether the request includes the entry.
     pub fn includes(&self, entry: &Entry) -> bool {
         match self.target {
             ReleaseTarget::Pool(pool) => entry.refers_to(Holder {

@@ -29,7 +29,7 @@ use crate::{
 /// The maximum number of attempts to free entries, or to change clusters, that other clients change at the same time.
 const MAX_ROUNDS: usize = 8;
 
-/// The pause before the next attempt, after the response to a write was lost.
+/// The pause before the next attempt, after the response to a write is lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// What a release request has released, and what it has not.
@@ -63,7 +63,7 @@ pub struct ReleasedEntries {
     pub clusters: Option<Clusters>,
 }
 
-/// Releases the holder's entries, or its ClusterClaim, that the request names.
+/// Releases what the request names: entries of the holder, or its ClusterClaim.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
@@ -277,7 +277,7 @@ async fn release_claim(
 }
 
 /// The ClusterClaim with the holder's name, or else the claim of the ClusterDeployment with that name. `None` if Hive does
-/// not run the pool.
+/// not manage the pool.
 async fn find_claim(
     store: &Store<'_>,
     holder: Holder<'_>,

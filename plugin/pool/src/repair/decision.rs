@@ -103,8 +103,8 @@ fn rule(snapshot: &Snapshot, options: &RepairOptions<'_>) -> Rule {
     }
 }
 
-/// Applies the rule for leases to the entry. A change by the rule is a problem to report, unless it only records the
-/// holder's cluster for the first time.
+/// Applies the rule for leases to the entry. A change that the rule requires is a problem to report, unless it only
+/// records the holder's cluster for the first time.
 fn check_lease(
     snapshot: &Snapshot,
     entry: &Entry,
@@ -192,7 +192,7 @@ pub fn new_cluster_record(
     }
 }
 
-/// Whether the holder's cluster is installed, but `ApplySucceeded` does not say so yet. In pools that Hive runs, Hive sets
+/// Whether the holder's cluster is installed, but `ApplySucceeded` does not say so yet. In pools that Hive manages, Hive sets
 /// this condition.
 pub fn is_installed(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> bool {
     const SUCCEEDED: &str = crate::objects::entry::APPLY_SUCCEEDED;
@@ -271,8 +271,8 @@ fn unknown_holder_finding(
     entry_finding(entry, Cause::Unknown { why }, remedy)
 }
 
-/// The finding about an entry without a problem that the user named with `--force`. The entry is freed if its lease never
-/// ends and no cluster uses it.
+/// The finding about an entry that has no problem, but that the user named with `--force`. The entry is freed if its
+/// lease never ends and no cluster uses it.
 fn not_freed_finding(
     snapshot: &Snapshot,
     entry: &Entry,

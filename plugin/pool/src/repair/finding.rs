@@ -49,7 +49,7 @@ pub enum Cause {
     },
     /// The entry's status is incomplete, or contradicts the clusters.
     StatusFault(StatusFault),
-    /// Several clusters use the entry, or another cluster than the holder's. Contains their names.
+    /// Several clusters use the entry, or a cluster of another holder uses it. Contains the names of the clusters.
     Contested { by: Vec<String> },
     /// The entry is reserved, but its holder is unknown, for this reason.
     Unknown { why: String },

@@ -1,4 +1,4 @@
-//! Finds problems of entries in pools that Hive runs. Hive repairs its own leases, except for these problems. No I/O.
+//! Finds problems of entries in pools that Hive manages. Hive repairs its own leases, except for these problems. No I/O.
 
 use kcp_api::metadata::Object;
 
@@ -11,7 +11,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// The problem of an entry in a pool that Hive runs; `None` if Hive repairs it, or if there is no problem.
+/// The problem of an entry in a pool that Hive manages; `None` if Hive repairs it, or if there is no problem.
 pub(super) fn check_hive_entry(
     snapshot: &Snapshot,
     entry: &Entry,

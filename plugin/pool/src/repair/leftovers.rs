@@ -16,7 +16,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// The finding for a ClusterDeployment that is deleted, except that this program's finalizer remains on it.
+/// The finding for a ClusterDeployment whose deletion waits only for this program's finalizer.
 pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &RepairOptions<'_>) -> Option<Finding> {
     let pool = cluster.pool()?;
     (cluster.waits_only_for_us() && options.includes(Some(pool))).then(|| Finding {

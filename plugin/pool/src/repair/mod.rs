@@ -47,10 +47,10 @@ use crate::{
     store::{CUSTOMIZATION, LeaseStore as _, Store},
 };
 
-/// The maximum number of attempts to delete a copy of a customization whose response is lost.
+/// How many times to try to delete a copy of a customization if the response is lost.
 const MAX_ATTEMPTS: usize = 5;
 
-/// The pause before the copy is deleted again, after the response was lost.
+/// The pause before the next attempt to delete the copy, after the response is lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// What to repair, the same for every namespace.
@@ -251,8 +251,8 @@ async fn recreate_cluster(
     })
 }
 
-/// Writes the conditions of the pools that Hive does not run. Ignores errors, because an account that may not write pools
-/// can still repair entries.
+/// Writes the conditions of the pools that Hive does not manage. Ignores errors, because an account that is not allowed
+/// to write pools can still repair entries.
 async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: &RepairOptions<'_>) {
     let Some(deployments) = snapshot.deployments() else {
         return;

@@ -70,7 +70,7 @@ pub struct EntryUse {
     /// Why the entry is cordoned; `None` if it is not cordoned.
     pub cordoned: Option<String>,
     pub last_result: Option<LastUse>,
-    /// The names of other pools that list the entry, too.
+    /// The names of other pools that also list the entry.
     pub shared_with: Vec<String>,
     /// What `pool repair` reports about the entry, if it has a problem.
     pub leak: Option<Finding>,
@@ -117,7 +117,7 @@ pub struct ClusterUse {
     pub power: Option<String>,
     pub created: Option<Timestamp>,
     pub stale: Option<Stale>,
-    /// Whether nothing says if the cluster was created from the pool's current version.
+    /// Whether it is unknown if the cluster was created from the pool's current version.
     pub has_unknown_version: bool,
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use kcp_rules::api::hive::PatchEntity;
 use serde_json::{Map, Value};
 
-/// The result for a patch that Hive's library refuses, too.
+/// The result for a patch that Hive's library also refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refused;
 
@@ -55,7 +55,7 @@ impl fmt::Display for Deviation {
 /// that the patch adds, sets or tests for.
 ///
 /// # Errors
-/// Hive's library refuses the patch, too.
+/// Hive's library also refuses the patch.
 pub(super) fn apply_as_hive(
     mut document: Value,
     patch: &PatchEntity,
@@ -166,7 +166,7 @@ impl GoJsonPatch {
         is_equal.then_some(()).ok_or(Refused)
     }
 
-    /// The value at a pointer; `None` if a mapping on the way has no such field.
+    /// The value at a pointer; `None` if a mapping on the path lacks the next field.
     fn get<'d>(&mut self, document: &'d mut Value, pointer: &str) -> Result<Option<&'d mut Value>, Refused> {
         let (container, key) = self.find(document, pointer)?;
         self.child(container, &key)

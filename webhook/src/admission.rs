@@ -82,8 +82,9 @@ impl Admission {
 
     /// Decides on one review.
     ///
-    /// Refuses a write to a resource that the webhook does not review, because the webhook configuration says that it does.
-    /// Allows every write of a status, because no rule checks a status, and a controller must always be able to write one.
+    /// Refuses a write to a resource that kcp-webhook does not review, so that a wrong webhook configuration is
+    /// noticed. Allows every write of a status, because no rule checks a status, and a controller must always be able
+    /// to write one.
     pub(crate) async fn decide(&self, hook: Hook, request: &Request<'_>) -> Decision {
         let Some(target) = Target::from_request(request) else {
             return not_reviewed(request);

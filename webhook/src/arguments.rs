@@ -77,8 +77,9 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 
-    /// Let an annotation override a rule only if the user is allowed the verb `override` on the object. The server then needs
-    /// the permission to create subjectaccessreviews. Without this flag, everyone who may write an object may override its rules.
+    /// Let an annotation override a rule only if the user is allowed the verb `override` on the object. The server
+    /// then needs the permission to create subjectaccessreviews. Without this flag, everyone who is allowed to write
+    /// an object can override its rules.
     #[arg(long)]
     pub authorize_overrides: bool,
 

@@ -18,7 +18,7 @@ use time::{Duration, OffsetDateTime};
 
 use crate::arguments::IssueArguments;
 
-/// How long before the current time certificates become valid, because clocks differ.
+/// Certificates become valid this long before the current time, because the clocks of other hosts may be behind.
 const SKEW: Duration = Duration::hours(1);
 
 /// Why certificates could not be issued.
@@ -35,8 +35,8 @@ pub enum IssueError {
     Write { path: PathBuf, error: io::Error },
 }
 
-/// The contents of the files, in the order in which they are written. If a server reloads them in between, it finds a
-/// certificate and a key that do not match, keeps the previous key pair, and tries again.
+/// The contents of the files, in the order in which they are written. If a server reloads the files between two of
+/// these writes, it finds a certificate and a key that do not match, keeps the previous key pair, and tries again.
 struct IssuedFiles {
     authority: String,
     certificate: String,

@@ -1,7 +1,7 @@
 //! The configuration file, in which an operator sets the action of each rule and exempts writes.
 //!
-//! The server runs whatever the file contains: with `failurePolicy: Fail`, a server that does not start blocks every
-//! write.
+//! The server runs no matter what the file contains: with `failurePolicy: Fail`, a server that does not start blocks
+//! every write.
 
 use std::{
     collections::BTreeSet,

@@ -1,7 +1,8 @@
 //! Serves `/livez`, `/readyz` and `/metrics` on a separate port without TLS.
-//! The server is ready from the time when the TLS key pair is loaded and the listener is up until it shuts down. Readiness must not
-//! depend on anything else, such as the caches: with `failurePolicy: Fail`, an unready webhook blocks every write that it
-//! is registered for.
+//!
+//! The server is ready from the time when it has loaded the TLS key pair and opened the port for reviews until it
+//! shuts down. Readiness must not depend on anything else, such as the caches: with `failurePolicy: Fail`, an unready
+//! webhook blocks every write that it is registered for.
 
 use std::{fmt::Write, sync::Arc};
 

@@ -2,7 +2,7 @@
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
-    /// Sets defaults, and denies objects that are invalid with them.
+    /// Sets defaults, and denies objects that are still invalid with these defaults.
     Mutate,
     /// Evaluates all rules.
     Validate,

@@ -83,21 +83,22 @@ pub struct Limits {
     /// The maximum number of connections from one IP address. The API server has one for each review in progress, and keeps 25
     /// idle ones.
     pub connections_per_peer: usize,
-    /// The maximum number of connections from one IP address on which no complete review was sent yet. For each additional
-    /// one, the connection that has waited longest is evicted. The API server's connections are no longer counted after their
-    /// first response.
+    /// The maximum number of connections from one IP address on which no complete review has been sent yet. For each
+    /// additional one, the connection that has waited longest is evicted. The API server's connections are no longer
+    /// counted after their first response.
     pub waiting_connections_per_peer: usize,
     /// The maximum number of connections beyond [`Limits::connections`] that get the response 503. Others are closed without a
     /// response.
     pub refused_connections: usize,
-    /// The maximum size of all bodies in memory from one IP address, in bytes, on connections on which no complete review was
-    /// sent yet.
+    /// The maximum size of all bodies in memory from one IP address, in bytes, on connections on which no complete
+    /// review has been sent yet.
     pub buffered_bytes_per_peer: usize,
     /// The maximum size of all bodies in memory from one IP address, in bytes, on connections whose client has sent a complete
     /// review or has a verified certificate. Only the API server needs this much.
     pub buffered_bytes_per_proven_peer: usize,
-    /// The limits on waiting connections and bodies of one IP address apply only to connections and bodies of at least this
-    /// age, because an API server that starts opens many at the same time. It waits no longer than this for a review.
+    /// The limits on waiting connections and bodies of one IP address apply only to connections and bodies of at
+    /// least this age, because an API server opens many at the same time when it starts. The API server waits no
+    /// longer than this for a review.
     pub peer_grace: Duration,
     /// The minimum rate at which a body must arrive after [`Limits::body_grace`], in bytes per second.
     pub body_rate: usize,

@@ -59,7 +59,7 @@ struct ConnectionLimits {
     slots: Arc<ConnectionSlots>,
     /// Permits for connections beyond the limit, which get the response 503.
     refused: Arc<Semaphore>,
-    /// A sender of which each served connection has a clone. The receiver notices when all clones are dropped.
+    /// Each served connection has a clone of this sender. The receiver notices when all clones are dropped.
     serving: mpsc::Sender<()>,
 }
 

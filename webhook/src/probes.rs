@@ -1,4 +1,5 @@
-//! Serves the health port on a separate thread. Probes must get a response even while every thread for reviews is busy, because otherwise the kubelet restarts the server.
+//! Serves the health port on a separate thread. Probes must get a response even while every thread for reviews is
+//! busy, because otherwise the kubelet restarts the server.
 
 use std::{io, thread};
 

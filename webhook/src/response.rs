@@ -1,5 +1,6 @@
 //! Writes the response to a review: an `AdmissionReview` with only a `response`.
-//! This does not use kube's types, which write a patch as an array of numbers instead of base64.
+//!
+//! This module does not use kube's types, which write a patch as an array of numbers instead of base64.
 
 use std::{
     borrow::Cow,

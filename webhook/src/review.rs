@@ -126,7 +126,8 @@ pub(crate) struct InvalidReview {
 
 /// Decodes a review.
 ///
-/// If that fails, the body is read again only for its uid: an API server accepts a response only with the uid that it sent.
+/// If decoding fails, the body is read again only for its uid: an API server accepts a response only with the uid
+/// that it sent.
 pub(crate) fn read(body: &[u8]) -> Result<Request<'_>, InvalidReview> {
     decode(body).map_err(|sentence| InvalidReview {
         uid: uid::find(body),

@@ -37,7 +37,7 @@ impl Stop {
         (sender, Self(receiver))
     }
 
-    /// Makes SIGTERM and SIGINT stop requests. The signals then no longer end the process directly.
+    /// Turns SIGTERM and SIGINT into stop requests. The signals then no longer end the process directly.
     pub fn on_signals() -> io::Result<Self> {
         let (sender, stop) = Self::channel();
         let mut terminate = signal(SignalKind::terminate())?;

@@ -8,7 +8,7 @@ use tokio::{
     time::{self, MissedTickBehavior},
 };
 
-/// Background tasks by name. They are aborted when this is dropped.
+/// Background tasks by name. Dropping this value aborts the tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     running: JoinSet<()>,

@@ -28,9 +28,9 @@ pub(super) struct Evaluator {
 /// Who may override a rule with an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overrides {
-    /// Every user who may write the object.
+    /// Every user who is allowed to write the object.
     ByWriters,
-    /// Users who have the verb `override` on the object, according to the API server.
+    /// Users who are allowed the verb `override` on the object, according to the API server.
     ByAuthorized,
 }
 
@@ -187,7 +187,7 @@ impl Evaluator {
         ))
     }
 
-    /// If the user may not override rules, removes the overrides from the findings, and returns a warning.
+    /// If the user is not allowed to override rules, removes the overrides from the findings, and returns a warning.
     async fn remove_unauthorized_overrides(
         &self,
         request: &Request<'_>,

@@ -106,8 +106,8 @@ impl Mutation {
 /// Sets defaults, and denies a write that is still invalid with them: this webhook runs before schema validation
 /// and before every validating webhook, and a user sees only the first denial.
 ///
-/// Allows an update if one of the two objects cannot be decoded. It may be the stored object; the validating
-/// webhook finds out which one it is.
+/// Allows an update if the new or the stored object cannot be decoded. The validating webhook finds out which of the
+/// two it is.
 pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Mutation {
     let Some(object) = request.object else {
         return Mutation::Decided(Decision::missing("object"));
@@ -220,8 +220,8 @@ const fn update_without_old<T>(new: &T) -> Change<'_, T> {
     }
 }
 
-/// Whether the stored object is being deleted. Such writes are allowed, so that its controller can always finish
-/// the deletion. The deletion timestamp of the new object is ignored, because any client can set it.
+/// Whether the stored object is being deleted. Writes to such an object are allowed, so that its controller can
+/// always finish the deletion. The deletion timestamp of the new object is ignored, because any client can set it.
 fn is_deleting<'a, T: Kind<'a>>(old: &Result<T, DecodeError>, text: &'a RawValue) -> bool {
     #[derive(Deserialize)]
     struct WithMetadata<'a> {

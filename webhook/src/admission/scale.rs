@@ -86,8 +86,8 @@ pub(super) async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> De
     evaluation.decision(CLUSTER_API, KIND, || name)
 }
 
-/// The cached control plane, if its resource version equals that of the Scale. It is then exactly the object that
-/// is being scaled.
+/// The cached control plane, if its resource version equals that of the Scale. If so, the cached object is exactly
+/// the object that is being scaled.
 fn cached_control_plane(request: &Request<'_>, evaluator: &Evaluator) -> Option<Arc<str>> {
     let old: Scale = decode_part(request.old_object?).ok()?;
     let resource_version = old

@@ -87,7 +87,7 @@ impl<'l> Event<'l> {
 pub(super) struct Lines<B> {
     body: B,
     buffer: Vec<u8>,
-    /// The number of bytes at the start of the buffer that were already returned.
+    /// The number of bytes at the start of the buffer that this reader has already returned.
     returned: usize,
     /// The number of bytes at the start of the buffer that contain no line end.
     searched: usize,

@@ -242,8 +242,8 @@ struct PrunedControlPlane<'o> {
     status: Option<PrunedStatus<'o>>,
 }
 
-/// The fields of [`kcp_rules::api::Metadata`] except `managedFields`. These are long, and rules read them only for
-/// writes of the topology controller, which does not write Scales.
+/// The fields of [`kcp_rules::api::Metadata`] except `managedFields`, which are long. Rules read `managedFields` only
+/// for writes of the topology controller, which does not write Scales.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PrunedMetadata<'o> {

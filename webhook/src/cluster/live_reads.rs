@@ -20,7 +20,7 @@ use crate::{
     metrics::Metrics,
 };
 
-/// What to read: a path of the API, and how much of each object there.
+/// What to read: a path of the API, and how much of each object at that path.
 type Target = (String, Projection);
 
 /// The result of a read, which reviews that read the same path share. An error that the API server returns is
@@ -72,7 +72,7 @@ pub(crate) struct LiveReads<'s> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Projection {
     Whole,
-    /// Only the metadata of each object: an object can have a megabyte, but its name has only a few bytes.
+    /// Only the metadata of each object: an object can take a megabyte, but its name takes only a few bytes.
     Metadata,
 }
 

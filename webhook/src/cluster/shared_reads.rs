@@ -89,7 +89,7 @@ impl<K: Clone + Eq + Hash, V: Clone> SharedReads<K, V> {
     }
 }
 
-/// Forgets a path when its last caller has finished or was cancelled.
+/// Forgets a path when its last caller has finished or has been cancelled.
 struct PathGuard<'r, K: Eq + Hash, V> {
     reads: &'r SharedReads<K, V>,
     key: &'r K,

@@ -1,7 +1,7 @@
-//! The certificate authorities of clients, reloaded from a file.
+//! The CA certificates with which the server verifies clients, reloaded from a file.
 //!
-//! A client without a certificate may connect; the router decides how to respond. With a certificate from another authority,
-//! the handshake fails.
+//! A client without a certificate may connect; the router decides how to respond. If a client has a certificate from
+//! another CA, the handshake fails.
 
 use std::{
     fmt, fs, io,
@@ -28,14 +28,14 @@ use tracing::{info, warn};
 
 use crate::metrics::Metrics;
 
-/// Why the file with the certificate authorities of clients cannot be used.
+/// Why the file with the CA certificates for clients cannot be used.
 #[derive(Debug, Error)]
 pub enum ClientCaError {
     #[error("cannot read {}: {error}", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
     #[error("{} does not contain PEM certificates: {error}", path.display())]
     NotPem { path: PathBuf, error: pem::Error },
-    /// The file contains a certificate that is not a certificate authority.
+    /// The file contains a certificate that is not a CA certificate.
     #[error("cannot use a certificate in {} as a CA certificate: {error}", path.display())]
     BadCertificate { path: PathBuf, error: rustls::Error },
     /// The file contains no certificate that can verify clients.
@@ -46,7 +46,7 @@ pub enum ClientCaError {
     },
 }
 
-/// Verifies client certificates with the current authorities.
+/// Verifies client certificates with the current CA certificates.
 pub(crate) struct ClientCa {
     file: PathBuf,
     current: ArcSwap<Verifier>,
@@ -70,7 +70,7 @@ impl ClientCa {
         })
     }
 
-    /// Replaces the certificate authorities if the file has changed and is valid. Open connections are not affected.
+    /// Replaces the CA certificates if the file has changed and is valid. Open connections are not affected.
     pub(crate) fn reload(&self) {
         let reloaded = read(&self.file).and_then(|content| {
             let mut last = self.content.lock().unwrap_or_else(PoisonError::into_inner);
@@ -150,8 +150,8 @@ impl ClientCertVerifier for ClientCa {
         false
     }
 
-    /// Names no accepted authorities to the client: Go's client sends its certificate without them, and the borrowed
-    /// names would have to outlive a reload.
+    /// Names no accepted CAs to the client: Go's client sends its certificate without them, and the borrowed names
+    /// would have to outlive a reload.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -1,4 +1,5 @@
-//! Reads and writes the record of a lease, which is the message of condition `kubectl-kcp.dev/Lease` on the customization. No I/O.
+//! Reads and writes the record of a lease, which is the message of condition `kubectl-kcp.dev/Lease` on the
+//! customization. No I/O.
 //!
 //! The grammar is strict: no other message can be parsed, and a lease whose record cannot be parsed never ends. The
 //! message contains the times because Hive keeps a condition's message unchanged, but not its lastTransitionTime.

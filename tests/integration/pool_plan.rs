@@ -106,7 +106,7 @@ fn a_plan_reports_what_a_change_makes_stale() {
                 "host-1",
                 "dropped",
                 "held",
-                "stays reserved for rome until released"
+                "stays reserved until rome releases it"
             ),
         ]);
         let missing = json!(["customization host-9 does not exist"]);

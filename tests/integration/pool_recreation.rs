@@ -213,7 +213,7 @@ fn clusters_are_recreated_only_within_the_capacity_of_their_pool() {
         let blocked = vec![format!("{} cluster-gone recreate blocked", leased[1])];
         assert_eq!(hosts.recreate(&["--yes"]).await, (1, blocked.clone()));
         let shown = hosts.run(&[&["repair", "--yes"], &RECREATE[..]].concat()).await;
-        let why = "pool hosts is full: maxSize is 2, and the pool has 2 clusters";
+        let why = "pool hosts cannot have another cluster now: maxSize is 2, and the pool has 2 clusters";
         assert!(shown.stderr.contains(why), "{shown}");
 
         hosts.change(json!({"maxSize": null, "maxConcurrent": 2})).await;

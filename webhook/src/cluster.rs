@@ -185,7 +185,8 @@ fn in_cluster() -> Option<Client> {
     match configured.and_then(|config| client(config).map_err(|error| error.to_string())) {
         Ok(client) => Some(client),
         Err(error) => {
-            tracing::warn!(%error, "cannot use the pod's service account; running without API access");
+            tracing::warn!(%error, "cannot use the pod's service account; kcp-webhook runs without API \
+                access");
             None
         }
     }

@@ -261,7 +261,7 @@ pub fn check(path: &Path, now: Timestamp, out: &mut impl io::Write) -> Result<bo
             ended += 1;
             writeln!(
                 out,
-                "{path_shown}: exemptions[{index}]: the exemption ended at {}; remove the entry",
+                "{path_shown}: exemptions[{index}]: the exemption ended at {}; remove the exemption",
                 exemption.until
             )?;
         }
@@ -431,7 +431,8 @@ mod tests {
                 exempts("2026-12-01T00:00:00Z"),
                 false,
                 format!(
-                    "{shown}: exemptions[0]: the exemption ended at 2026-12-01T00:00:00Z; remove the entry\n"
+                    "{shown}: exemptions[0]: the exemption ended at 2026-12-01T00:00:00Z; remove the \
+                     exemption\n"
                 ),
             ),
             (

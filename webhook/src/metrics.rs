@@ -186,7 +186,7 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_cache_watch_restarts",
-            "Restarts of a watch, because it failed or the API server does not serve the kind",
+            "Restarts of a watch after the watch failed, or after the API server did not serve the kind",
             self.watch_restarts.clone(),
         );
         self.pool_entries.register(registry);
@@ -212,7 +212,7 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_panics",
-            "Reviews that panicked and got the response 500",
+            "Reviews during which kcp-webhook panicked, and to which it responded with 500",
             self.panics.clone(),
         );
         registry.register(

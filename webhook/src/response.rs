@@ -115,7 +115,8 @@ fn invalid_status(invalid: &Invalid) -> Status<'_> {
         causes.truncate(MAX_CAUSES);
         causes.push(StatusCause {
             reason: "FieldValueInvalid",
-            message: format!("not listed: {beyond} more; correct the problems above first").into(),
+            message: format!("number of problems that are not listed: {beyond}; correct the listed problems \
+                first").into(),
             field: "",
         });
     }

@@ -69,7 +69,7 @@ fn counts_the_causes_beyond_the_limit() {
     assert_eq!(causes[MAX_CAUSES - 1]["message"], "49 (field-fault)");
     assert_eq!(
         causes[MAX_CAUSES]["message"],
-        "not listed: 7 more; correct the problems above first"
+        "number of problems that are not listed: 7; correct the listed problems first"
     );
 }
 

@@ -298,8 +298,8 @@ impl fmt::Display for LeaseRefusal {
                 why,
             } => write!(
                 f,
-                "the patches of {customization}, which {cluster_deployment} already holds, cannot be applied: {why}; to \
-                get another entry, first release the lease of {customization}, or use another name"
+                "{cluster_deployment} already holds {customization}, but the patches of {customization} \
+                 cannot be applied: {why}; to get another entry, release the lease on {customization} first, or use another name"
             ),
             Self::Creation(why) => why.fmt(f),
             Self::ClusterNotCreated {
@@ -320,7 +320,8 @@ impl fmt::Display for LeaseRefusal {
                 f,
                 "ClusterClaim {claim} already exists, and another process may use its cluster; use another name"
             ),
-            Self::ClaimDeleting { claim } => write!(f, "ClusterClaim {claim} is being deleted"),
+            Self::ClaimDeleting { claim } => write!(f, "ClusterClaim {claim} is being deleted; try again \
+                later, or use another name"),
             Self::ClaimDeleted { claim } => write!(f, "ClusterClaim {claim} was deleted"),
             Self::ClaimedClusterDeleting {
                 claim,
@@ -426,7 +427,8 @@ impl fmt::Display for HeldUntil {
 
 fn held_instead(cluster_deployment: &str, held: &str, requested: &str) -> String {
     format!(
-        "{cluster_deployment} already holds {held}, so it cannot lease {requested}; release the lease of {held} first, or \
+        "{cluster_deployment} already holds {held}, so it cannot lease {requested}; release the lease on \
+         {held} first, or \
         use another name"
     )
 }

@@ -173,7 +173,7 @@ mod tests {
         let them = [cluster("them", "pool", None)];
         let one = json!({"maxSize": 1});
         let two = json!({"maxSize": 2});
-        let full = "pool pool is full: maxSize is 1, and the pool has 1 cluster";
+        let full = "pool pool cannot have another cluster now: maxSize is 1, and the pool has 1 cluster";
         for (case, intents, clusters, spec, expected) in [
             ("none", "", &[][..], &one, US),
             ("not an annotation of ours", "[1]", &[], &one, US),

@@ -92,7 +92,7 @@ pub enum CreationObstacle {
 impl fmt::Display for CreationObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PoolFull { pool, full } => write!(f, "pool {pool} is full: {full}"),
+            Self::PoolFull { pool, full } => write!(f, "pool {pool} cannot have another cluster now: {full}"),
             Self::TooManyAtOnce { pool } => {
                 write!(
                     f,
@@ -137,11 +137,12 @@ impl fmt::Display for CreationObstacle {
                      which can have at most {MAX_LABEL} characters"
                 )
             }
-            Self::LeaseLost { customization } => write!(f, "the lease on {customization} was lost"),
+            Self::LeaseLost { customization } => write!(f, "this command no longer has the lease on \
+                {customization}"),
             Self::LostWhileCreating { customization, name } => write!(
                 f,
-                "the lease on {customization} was lost while cluster {name} was being created; delete \
-                 ClusterDeployment {name}"
+                "another client took over the lease on {customization} while this command created cluster \
+                 {name}; delete ClusterDeployment {name}"
             ),
         }
     }

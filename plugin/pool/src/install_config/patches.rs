@@ -175,7 +175,7 @@ impl PatchPosition<'_> {
         match json_patch::patch(&mut document, &Patch(vec![operation])) {
             Ok(()) => Ok(document),
             Err(error) => Err(match error.kind {
-                PatchErrorKind::TestFailed => "the document has a different value",
+                PatchErrorKind::TestFailed => "the value in the document differs from the value in the patch",
                 PatchErrorKind::InvalidFromPointer => "the field that `from` names does not exist",
                 PatchErrorKind::InvalidPointer => "the field that `path` names does not exist",
                 PatchErrorKind::CannotMoveInsideItself => "a field cannot be moved into itself",
@@ -226,8 +226,8 @@ impl PatchPosition<'_> {
             return text.to_owned();
         }
         warnings.push(format!(
-            "{self}: the {field} {:?} does not begin with /, so kubectl-kcp reads it as {:?}; Hive would \
-             drop its first part",
+            "{self}: the {field} {:?} does not begin with /, so kubectl-kcp reads it as {:?}; add the /, \
+             because Hive would drop the first part",
             shortened(text, MAX_PATH_CHARS),
             shortened(&format!("/{text}"), MAX_PATH_CHARS)
         ));

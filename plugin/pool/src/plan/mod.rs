@@ -322,7 +322,7 @@ impl fmt::Display for EntryEffect {
             Self::ClusterClaimed { cluster, claim } => {
                 write!(f, "ClusterDeployment {cluster} stays: claim {claim} uses it")
             }
-            Self::Held { by } => write!(f, "stays reserved for {by} until released"),
+            Self::Held { by } => write!(f, "stays reserved until {by} releases it"),
         }
     }
 }

@@ -34,7 +34,8 @@ impl fmt::Display for Deviation {
         f.write_str(match self {
             Self::DropsFirstPart => "the path does not begin with /, and Hive would drop its first part",
             Self::LeavesTilde => {
-                "the path has a ~ that is neither ~0 nor ~1, which Hive would leave unchanged; write ~0 for \
+                "the path has a ~ that is neither ~0 nor ~1, and Hive would leave this ~ unchanged; write \
+                 ~0 for \
                  a tilde"
             }
             Self::CountsFromEnd => {
@@ -44,7 +45,8 @@ impl fmt::Display for Deviation {
                 "an index must not have a sign or a leading zero, although Hive accepts them; remove the \
                  sign or the zero"
             }
-            Self::AddsAbsent => "the field does not exist, and Hive would add it; use op add to add it",
+            Self::AddsAbsent => "the field does not exist, and Hive would add it; to add the field, use op \
+                add",
             Self::TestsAbsent => "the field does not exist, and Hive would treat it as null",
             Self::CopiesAbsent => "the field that `from` names does not exist, and Hive would write null",
         })

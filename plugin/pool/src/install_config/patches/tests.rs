@@ -111,7 +111,8 @@ fn the_example_of_the_design_document_names_the_cluster_foo() {
         patched.warnings,
         [
             "spec.installConfigPatches[0] (replace \"metadata/name\"): the path \"metadata/name\" does not \
-             begin with /, so kubectl-kcp reads it as \"/metadata/name\"; Hive would drop its first part"
+             begin with /, so kubectl-kcp reads it as \"/metadata/name\"; add the /, because Hive would \
+                 drop the first part"
         ]
     );
 }
@@ -145,7 +146,7 @@ fn rejects_patches_that_neither_the_rfc_nor_hive_applies() {
         ),
         (
             json!({"op": "test", "path": "/pullSecret", "value": "swordfish"}),
-            "(test \"/pullSecret\"): the document has a different value",
+            "(test \"/pullSecret\"): the value in the document differs from the value in the patch",
         ),
         (
             json!({"op": "add", "path": "/x", "valueJSON": "swordfish"}),
@@ -168,14 +169,15 @@ fn rejects_patches_that_neither_the_rfc_nor_hive_applies() {
 /// Each was put to gopkg.in/evanphx/json-patch.v4 v4.13.0, which applies it.
 #[test]
 fn reports_patches_that_only_hive_applies() {
-    const ABSENT: &str = "the field does not exist, and Hive would add it; use op add to add it";
+    const ABSENT: &str = "the field does not exist, and Hive would add it; to add the field, use op add";
     const END: &str =
         "only Hive reads the index -1 as the last item of a list; count the index from the start";
     const INDEX: &str =
         "an index must not have a sign or a leading zero, although Hive accepts them; remove the sign or \
          the zero";
     const TILDE: &str =
-        "the path has a ~ that is neither ~0 nor ~1, which Hive would leave unchanged; write ~0 for a tilde";
+        "the path has a ~ that is neither ~0 nor ~1, and Hive would leave this ~ unchanged; write ~0 for a \
+         tilde";
     for (patch, why) in [
         (
             json!({"op": "replace", "path": "/metadata/nmae", "value": "foo"}),

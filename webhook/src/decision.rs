@@ -20,7 +20,7 @@ pub(crate) struct Decision {
     pub(crate) warned: Vec<Cause>,
     /// Findings that are only recorded in the audit log.
     pub(crate) audited: Vec<Cause>,
-    /// Warnings that do not come from a rule, such as objects that could not be read.
+    /// Warnings that do not come from a rule, such as warnings about objects that could not be read.
     pub(crate) notes: Vec<String>,
     /// The patch of the object; empty unless the mutating webhook allows the write.
     pub(crate) patch: Vec<PatchOperation>,

@@ -40,7 +40,7 @@ const CONDITIONS: [&str; 4] = [
     "DeletionPossible",
 ];
 
-/// The value of `--hive`: whether to conclude from evidence, or to assume, that Hive manages a pool.
+/// The value of `--hive`: whether to look for evidence that Hive manages a pool, or to assume the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HiveMode {
     /// Conclude from the evidence whether Hive manages a pool.

@@ -33,8 +33,8 @@ const MAX_ATTEMPTS: usize = 5;
 /// The pause before another attempt to create the object.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// A lease must last at least this much longer when its ClusterDeployment is created. This program therefore renews
-/// the lease right before.
+/// A lease must last at least this much longer when its ClusterDeployment is created, so this program renews the
+/// lease right before it creates the ClusterDeployment.
 const MIN_REMAINING_TTL: Ttl = Ttl::For(Duration::from_secs(600));
 
 /// What prevents the creation of a cluster for a lease.

@@ -135,7 +135,7 @@ fn float(text: &str) -> Option<Value> {
     Some(value)
 }
 
-/// Replaces floats such as `1.0` by whole numbers, because Go's JSON encoder writes `1`.
+/// Replaces floats such as `1.0` with whole numbers, because Go's JSON encoder writes `1`.
 pub(super) fn with_whole_numbers(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(with_whole_numbers),

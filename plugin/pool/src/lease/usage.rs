@@ -42,8 +42,8 @@ impl Clusters {
         }
     }
 
-    /// The server's time when this list of clusters was requested. Leases are checked for that time, because a cluster that
-    /// was created before the end of its lease is then in the list.
+    /// The server's time when this list of clusters was requested. A check compares the end of a lease with this
+    /// time, because a cluster that was created before the end of its lease is then in the list.
     pub fn time_of_check(&self, now: ServerTime) -> ServerTime {
         let requested = self.known().and_then(Deployments::as_of);
         ServerTime {

@@ -70,8 +70,8 @@ impl Deletion for ClusterDeployment {
 pub struct Deployments {
     namespace: String,
     all: Vec<ClusterDeployment>,
-    /// The server's time when the list was requested. The list contains every cluster that was created before. `None` if
-    /// the list counts as current.
+    /// The server's time when the list was requested. The list contains every cluster that was created before that
+    /// time. `None` if the list counts as current.
     as_of: Option<Timestamp>,
 }
 
@@ -127,11 +127,11 @@ impl Deployments {
     }
 }
 
-/// The copy of a customization that this program creates in a cluster's namespace, with its own label. Hive's copies do not
-/// have this label, and are deleted with their namespace.
+/// The copy of a customization that this program creates in a cluster's namespace, with a label of this program.
+/// Hive's copies do not have this label, and are deleted with their namespace.
 pub type Copy = PartialObjectMetadata;
 
-/// Reads from an object's labels to which pool it belongs.
+/// Reads the pool that an object belongs to, from the object's labels.
 pub trait BelongsToPool: Object {
     /// The namespace of the pool, which is also the namespace of the original customization.
     fn pool_namespace(&self) -> Option<&str> {

@@ -86,7 +86,7 @@ impl InventoryChange {
 }
 
 impl PoolPlan {
-    /// Whether the change makes clusters stale, or lets Hive delete clusters.
+    /// Whether the change makes clusters stale, or causes Hive to delete clusters.
     pub fn is_destructive(&self) -> bool {
         !self.stale.is_empty() || self.excess > 0
     }

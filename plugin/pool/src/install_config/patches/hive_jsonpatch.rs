@@ -214,7 +214,7 @@ impl GoJsonPatch {
         part.replace("~1", "/").replace("~0", "~")
     }
 
-    /// Parses an index of a list. It must be below `end`, and a negative index counts back from `end`.
+    /// Parses an index of a list. The index must be below `end`, and a negative index counts back from `end`.
     fn index(&mut self, key: &str, end: usize) -> Result<usize, Refused> {
         let number: i64 = key.parse().map_err(|_| Refused)?;
         let distance = usize::try_from(number.unsigned_abs()).map_err(|_| Refused)?;

@@ -78,7 +78,7 @@ pub async fn namespaces(connection: &Connection, field_manager: &str) -> Result<
     Ok(traces.namespaces())
 }
 
-/// What was missing for a complete repair of one namespace.
+/// What prevented a complete repair of one namespace.
 #[derive(Debug, Default)]
 pub struct RepairGaps {
     pub refusal: Option<RepairRefusal>,

@@ -213,8 +213,8 @@ async fn a_deletion_uses_live_reads() {
     assert_eq!(
         decision,
         "allowed; could not read the Cluster: error; skipped the rules that need this information; could \
-         not read the namespace: \
-         error; skipped the rules that need this information; could not read the worker Machines of the Cluster: error; skipped the rules that need this information"
+         not read the namespace: error; skipped the rules that need this information; could not read the \
+         worker Machines of the Cluster: error; skipped the rules that need this information"
     );
     // "default" is the namespace.
     assert_eq!(requested, ["clusters", "default", "machinepools", "machines"]);

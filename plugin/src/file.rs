@@ -19,7 +19,7 @@ pub const MAX_FILE_BYTES: u64 = 16 << 20;
 pub enum FileError {
     #[error("cannot read {path}: {cause}")]
     Io { path: String, cause: io::Error },
-    #[error("cannot read {path}: more than {} MiB", MAX_FILE_BYTES >> 20)]
+    #[error("cannot read {path}: larger than {} MiB", MAX_FILE_BYTES >> 20)]
     TooLarge { path: String },
     #[error("cannot write {path}: {cause}")]
     Write { path: String, cause: io::Error },

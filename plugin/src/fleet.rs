@@ -40,7 +40,7 @@ impl ContextsArgument {
             .iter()
             .find(|(_, is_set)| *is_set && !self.contexts.is_empty())?;
         Some(format!(
-            "--contexts and {flag} exclude each other: {flag} belongs to one cluster"
+            "--contexts cannot be used with {flag}, which applies to only one cluster"
         ))
     }
 }
@@ -197,7 +197,7 @@ mod tests {
         ] {
             let message = parse(words).expect("parses").contradiction(&global);
             let expected = expected.map(|flag| {
-                format!("--contexts and {flag} exclude each other: {flag} belongs to one cluster")
+                format!("--contexts cannot be used with {flag}, which applies to only one cluster")
             });
             assert_eq!(message, expected, "{words}");
         }

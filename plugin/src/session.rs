@@ -103,7 +103,7 @@ mod tests {
         assert!(matches!(error, Error::CredentialsOutOfTime { .. }), "{error:?}");
         assert_eq!(
             error.to_string(),
-            "no credentials within 0.3s: the credential plugin in the kubeconfig is still running"
+            "the credential plugin in the kubeconfig did not provide credentials within 0.3s"
         );
     }
 }

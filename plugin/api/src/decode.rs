@@ -58,7 +58,7 @@ impl From<DecodeError> for api::DecodeError {
 /// 9999-12-31T23:59:59Z (RFC 5280, 4.1.2.5), a day after that limit.
 ///
 /// # Errors
-/// The text is not a time as in RFC 3339.
+/// The text is not a time in RFC 3339 format.
 pub fn parse_time(text: &str) -> Result<Timestamp, jiff::Error> {
     match text.parse() {
         Err(_) if text.starts_with("9999-12-3") => Ok(Timestamp::MAX),
@@ -82,7 +82,7 @@ pub(crate) fn timestamp<'de, D: Deserializer<'de>>(time: D) -> Result<Option<Tim
         type Value = Time;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("a time as in RFC 3339")
+            formatter.write_str("a time in RFC 3339 format")
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
@@ -218,7 +218,7 @@ fn locate_error<T: DeserializeOwned>(json: &str) -> DecodeError {
         Err(error) => (error.field, error.fault),
         Ok(_) => (
             ROOT_PATH.to_owned(),
-            "the field with the wrong type could not be found".to_owned(),
+            "cannot tell which field has the wrong type".to_owned(),
         ),
     };
     DecodeError {

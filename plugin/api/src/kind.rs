@@ -53,7 +53,7 @@ const fn hive(kind: &'static str, plural: &'static str) -> Kind {
         kind,
         plural,
         versions: &["v1"],
-        product: "Hive, or only its CRDs (manifests/dev/crds)",
+        product: "Hive or at least its CRDs (manifests/dev/crds)",
     }
 }
 

@@ -44,7 +44,7 @@ pub enum Error {
         cause: String,
     },
     /// The credential plugin of the kubeconfig exceeded the time limit. No request was sent.
-    #[error("no credentials within {}: the credential plugin in the kubeconfig is still running", format_limit(*after))]
+    #[error("the credential plugin in the kubeconfig did not provide credentials within {}", format_limit(*after))]
     CredentialsOutOfTime { after: Duration },
     #[error("cannot reach the API server at {server}: {cause}")]
     Unreachable { server: String, cause: String },
@@ -88,7 +88,7 @@ pub enum Error {
         server: String,
     },
     /// The Cluster has no `controlPlaneRef`, or refers to another kind than `KubeadmControlPlane`.
-    #[error("cluster {cluster:?} in namespace {namespace:?} {}", kind.as_ref().map_or_else(|| "refers to no control plane".to_owned(), |kind| format!("has a {kind}, not a KubeadmControlPlane")))]
+    #[error("cluster {cluster:?} in namespace {namespace:?} {}", kind.as_ref().map_or_else(|| "does not refer to a control plane".to_owned(), |kind| format!("has a {kind}, not a KubeadmControlPlane")))]
     NoControlPlane {
         cluster: String,
         namespace: String,
@@ -98,7 +98,7 @@ pub enum Error {
     #[error("cannot {action}: conflict: changed by another client")]
     Conflict { action: Action },
     /// Another client changed the object before each attempt to write it.
-    #[error("cannot {goal}: another client changed the object before each of {attempts} attempts")]
+    #[error("cannot {goal}: {attempts} attempts failed, because another client changed the object each time")]
     Contended {
         /// What the command was to do, such as `scale c1-cp`.
         goal: String,
@@ -164,7 +164,8 @@ impl Error {
                                        get-contexts".to_owned(),
             Self::NotInKubeconfig { kind, .. } => format!("list the {kind}s with: kubectl config get-{kind}s"),
             Self::Unreachable { .. } => {
-                "check that the server is running and that the context is right: kubectl config current-context".to_owned()
+                "check that the server is running and that the context is right; show the context with: \
+                 kubectl config current-context".to_owned()
             }
             Self::Tls { .. } => {
                 "check certificate-authority and tls-server-name of the cluster in the kubeconfig, and this \
@@ -173,10 +174,12 @@ impl Error {
             }
             Self::Timeout { .. } => "allow more time with --request-timeout".to_owned(),
             Self::OutOfTime { .. } => {
-                "check whether the API server is overloaded; if the command has the flag --timeout, allow more time".to_owned()
+                "check whether the API server is overloaded; or allow more time with --timeout, if the \
+                 command has this flag".to_owned()
             }
             Self::CredentialsOutOfTime { .. } => {
-                "log in first, for example with: kubectl auth whoami; or allow more time with --timeout".to_owned()
+                "log in before you run the command, for example with: kubectl auth whoami; or allow more \
+                 time with --timeout".to_owned()
             }
             Self::Unauthorized { .. } => {
                 "log in again, or choose another user with --user or --context".to_owned()
@@ -192,7 +195,7 @@ impl Error {
                 "check the address: the server at this address is not a Kubernetes API server".to_owned()
             }
             Self::NotServed { product, .. } => {
-                format!("check the context: {product} is not installed in this cluster")
+                format!("check that the context is right; if it is, install {product} in this cluster")
             }
             Self::AdmissionFailed { .. } => {
                 "nothing was written, because the webhook did not respond; list webhooks with: kubectl get \

@@ -62,8 +62,8 @@ impl Engine<'_> {
         }
         self.withdraw(&replacement).await.with_context(|| {
             format!(
-                "an earlier `machine replace` announced at {} that it would delete Machine {}, but did not; to stop a late \
-                 deletion, this command must change an annotation of the Machine",
+                "cannot stop an earlier `machine replace`, which announced at {} that it would delete \
+                 Machine {}, but has not deleted it",
                 replacement.time, replacement.machine
             )
         })
@@ -73,8 +73,8 @@ impl Engine<'_> {
     pub(super) async fn withdraw_own_replacement(&self, replacement: &Replacement) {
         if let Err(error) = self.withdraw(replacement).await {
             self.terminal.warning(&format!(
-                "could not withdraw the announcement that Machine {} is being replaced: {error}; other changes are refused \
-                 for up to two minutes",
+                "could not withdraw the announcement that Machine {} is being replaced: {error}; for up to \
+                 two minutes, kubectl-kcp refuses other changes",
                 replacement.machine
             ));
         }

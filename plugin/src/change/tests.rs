@@ -280,7 +280,7 @@ async fn gives_up_if_another_client_keeps_writing() {
     let error = deleted(&connection, "m1", None).await.expect_err("contended");
     assert_eq!(
         error.to_string(),
-        "cannot replace m1: another client changed the object before each of 5 attempts"
+        "cannot replace m1: 5 attempts failed, because another client changed the object each time"
     );
     assert_eq!(writes.lock().expect("a lock").len(), 5);
 }

@@ -69,14 +69,14 @@ const COMMON: [FormatWord; 7] = [
     FormatWord::new("yaml", "The document as YAML"),
     FormatWord::new("name", "RESOURCE/NAME of each object, one line each"),
     FormatWord::new("wide", "Text with all columns, not cut to the terminal's width"),
-    FormatWord::new("jsonpath=TEMPLATE", "Fields of the document: '{.metadata.name}'"),
+    FormatWord::new("jsonpath=TEMPLATE", "Fields of the document, such as '{.metadata.name}'"),
     FormatWord::new(
         "jsonpath-as-json=TEMPLATE",
         "The fields that the template selects, as JSON arrays",
     ),
     FormatWord::new(
         "custom-columns=SPEC",
-        "A table of fields: NAME:.metadata.name,READY:.status.ready",
+        "A table of fields, such as NAME:.metadata.name,READY:.status.ready",
     ),
 ];
 

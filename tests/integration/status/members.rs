@@ -211,7 +211,7 @@ async fn faults_of_the_last_machine_are_reported(
                 let result = StatusResult::take(management, &[]).await?;
                 is_silent(
                     &result,
-                    "etcd member does not respond: connection refused: no etcd listens in pod ",
+                    "etcd member does not respond: connection refused: etcd is not listening in pod ",
                 )
             })
             .await?;

@@ -299,7 +299,8 @@ impl Observer {
             kubeconfig("https://127.0.0.1:1").replace("user: {}", "user: {tokenFile: /etc/hostname}");
         let unusable = |cluster: &str, fault: &str| {
             format!(
-                "key value of Secret {NAMESPACE}/{cluster}-kubeconfig is not a usable kubeconfig: {fault}"
+                "cannot use the kubeconfig in key \"value\" of Secret {NAMESPACE}/{cluster}-kubeconfig: \
+                 {fault}"
             )
         };
         let cases: [(&str, &str, &[u8], String); 4] = [

@@ -15,7 +15,8 @@ pub(super) async fn are_explained(asked: &Questions<'_>, machines: &[String]) ->
         (
             AccessFault::KubeconfigGarbage,
             kubeconfig(
-                "key value of Secret why/edge-kubeconfig is not a usable kubeconfig: not a valid kubeconfig",
+                "cannot use the kubeconfig in key \"value\" of Secret why/edge-kubeconfig: not a valid \
+                 kubeconfig",
             ),
         ),
         (

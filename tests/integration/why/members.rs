@@ -80,7 +80,7 @@ fn silent(machine: &str, why: &str) -> String {
 fn exited(machine: &str) -> String {
     silent(
         machine,
-        &format!("connection refused: no etcd listens in pod etcd-{machine}"),
+        &format!("connection refused: etcd is not listening in pod etcd-{machine}"),
     )
 }
 

@@ -195,7 +195,7 @@ fn validity_of_kubeconfig(bytes: &[u8]) -> Validity {
     let Some(encoded) = users().find_map(|user| user.client_certificate_data.as_deref()) else {
         return match users().find_map(User::without_certificate) {
             Some(how) => Validity::NoCertificate {
-                why: format!("no client certificate: the user {how}"),
+                why: format!("the user in the kubeconfig {how}"),
             },
             None => missing("the kubeconfig has no client certificate"),
         };
@@ -350,20 +350,20 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
         for (user, expected) in [
             (
                 json!({"token": "sesame"}),
-                "no client certificate: the user authenticates with a token",
+                "the user in the kubeconfig authenticates with a token",
             ),
             (
                 json!({"exec": {"command": "login"}}),
-                "no client certificate: the user authenticates with a credential plugin (exec)",
+                "the user in the kubeconfig authenticates with a credential plugin (exec)",
             ),
             (
                 json!({"client-certificate": "/tmp/a.crt"}),
-                "no client certificate: the user authenticates with a client certificate in a file outside the \
+                "the user in the kubeconfig authenticates with a client certificate in a file outside the \
                  Secret",
             ),
             (
                 json!({"username": "jane", "password": "sesame"}),
-                "no client certificate: the user authenticates with a user name and a password",
+                "the user in the kubeconfig authenticates with a user name and a password",
             ),
             (json!({}), "missing: the kubeconfig has no client certificate"),
         ] {

@@ -198,7 +198,7 @@ fn no_member_responds(survey: &EtcdSurvey) -> Failure {
     };
     failures().next().cloned().unwrap_or_else(|| Failure {
         object: "etcd".to_owned(),
-        message: "no etcd member could be queried".to_owned(),
+        message: "could not query any etcd member".to_owned(),
         hint: None,
         forbidden: None,
     })

@@ -45,7 +45,7 @@ pub async fn survey(
         if let Some((query, Err(error))) = first {
             return Reading::OutOfReach(failures.describe(&query.name, error));
         }
-        return Reading::OutOfReach(failure::of_etcd("no etcd member can be reached"));
+        return Reading::OutOfReach(failure::of_etcd("could not reach any etcd member"));
     }
     let alarms = alarms(reports.iter().flatten()).await;
     let mut reports = reports.into_iter();

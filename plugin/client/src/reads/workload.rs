@@ -446,7 +446,8 @@ mod tests {
         );
         assert_eq!(
             failure.hint.as_deref(),
-            Some("check whether the client certificate in key value of Secret edge-kubeconfig has expired")
+            Some("check whether the client certificate in the kubeconfig in Secret edge-kubeconfig has \
+                  expired")
         );
     }
 }

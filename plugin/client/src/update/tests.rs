@@ -69,7 +69,7 @@ async fn the_last_decision_counts() {
     }
     assert_eq!(
         scale(&written_by_another(5, 3)).await.unwrap_err().to_string(),
-        "cannot scale example: another client changed the object before each of 5 attempts"
+        "cannot scale example: 5 attempts failed, because another client changed the object each time"
     );
 }
 

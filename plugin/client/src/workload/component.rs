@@ -50,7 +50,7 @@ pub enum ComponentError {
         format_limit(*after)
     )]
     NoForward { after: Duration },
-    #[error("the response is larger than 1 MiB or not text")]
+    #[error("the response is larger than 1 MiB or is not text")]
     Response,
     /// The kubeconfig has only a token. It is not sent, because the server's certificate is not verified, and anyone
     /// who receives a token can use it.

@@ -23,7 +23,7 @@ use crate::{
 const MAX_KUBECONFIG_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("key {key} of Secret {secret} is not a usable kubeconfig: {fault}")]
+#[error("cannot use the kubeconfig in key {key:?} of Secret {secret}: {fault}")]
 pub struct KubeconfigError {
     /// The Secret that contains the kubeconfig, as `namespace/name`.
     pub secret: String,
@@ -43,7 +43,7 @@ pub enum KubeconfigFault {
         "the kubeconfig refers to {0}, which is not allowed; embed certificates, keys and tokens in the kubeconfig"
     )]
     Outside(&'static str),
-    #[error("the context, cluster and user in the kubeconfig do not define a connection")]
+    #[error("the kubeconfig does not define a usable connection; check its context, cluster and user")]
     Inconsistent,
     #[error("the token contains characters that an HTTP header cannot contain, such as a line break")]
     Token,
@@ -277,8 +277,8 @@ mod tests {
         let made = client("team/edge-kubeconfig", "value", b"{}", Duration::from_secs(1)).await;
         assert_eq!(
             made.err().expect("nothing to connect to").to_string(),
-            "key value of Secret team/edge-kubeconfig is not a usable kubeconfig: the context, cluster and \
-             user in the kubeconfig do not define a connection"
+            "cannot use the kubeconfig in key \"value\" of Secret team/edge-kubeconfig: the kubeconfig does \
+             not define a usable connection; check its context, cluster and user"
         );
     }
 }

@@ -129,6 +129,7 @@ fn a_release_fails_if_an_entry_keeps_changing() {
     let error = release_all(&held(&[Some(Fault::Touched); 100])).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot release the customizations of us: another client changed the object before each of 8 attempts"
+        "cannot release the customizations of us: 8 attempts failed, because another client changed the \
+         object each time"
     );
 }

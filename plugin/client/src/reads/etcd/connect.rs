@@ -77,7 +77,7 @@ impl MemberConnection {
         let Some(query) = query else {
             return Err(MemberError::from(Failure {
                 object: object(&member.name),
-                message: "the control plane has no such member".to_owned(),
+                message: "the control plane has no etcd member with this name".to_owned(),
                 hint: None,
                 forbidden: None,
             }));

@@ -43,7 +43,7 @@ impl FailureContext {
                 }
             }
             error if self.is_not_listening(&error) => without_port_forward(&format!(
-                "connection refused: no etcd listens in pod {}",
+                "connection refused: etcd is not listening in pod {}",
                 pod(name)
             )),
             error => without_port_forward(&error.to_string()),
@@ -91,7 +91,8 @@ impl FailureContext {
                      the workload cluster, or skip etcd with --no-etcd"
                 )),
                 ClientError::NotFound { .. } => Some(format!(
-                    "node {node} does not run etcd as a static pod, or its kubelet does not report the pod"
+                    "check whether node {node} runs etcd as a static pod, and whether its kubelet reports \
+                     the pod"
                 )),
                 _ => None,
             },
@@ -109,11 +110,11 @@ impl FailureContext {
                 format!("check that the etcd member trusts the CA in Secret {authority}")
             }
             Error::Handshake(HandshakeError::Expired { .. }) => {
-                let how = "renew the certificate on the member's node, and then restart etcd";
+                let how = "renew the certificate on the member's node";
                 if self.stacked {
-                    format!("{how}: kubeadm certs renew etcd-server")
+                    format!("{how} with: kubeadm certs renew etcd-server; then restart etcd")
                 } else {
-                    how.to_owned()
+                    format!("{how}, and then restart etcd")
                 }
             }
             Error::Handshake(HandshakeError::NotYetValid) => {
@@ -129,8 +130,9 @@ impl FailureContext {
             ),
             // The kubelet forwards the connection, and the kernel accepts it for a process that has stopped.
             Error::Deadline { .. } if self.stacked => format!(
-                "etcd accepts connections, but may be frozen; allow more time with --timeout, or restart its container on node \
-                 {name}: crictl stop $(crictl ps -q --name etcd)"
+                "etcd accepts connections, but may be frozen; allow more time with --timeout, or stop etcd's \
+                 container on node {name}, which the kubelet then restarts: crictl stop $(crictl ps -q \
+                 --name etcd)"
             ),
             Error::Handshake(HandshakeError::Closed(_)) | Error::Broken { .. } if self.stacked => {
                 format!(
@@ -200,8 +202,9 @@ mod tests {
                 deadline(),
                 "Status: no response within 1.5 s",
                 Some(
-                    "etcd accepts connections, but may be frozen; allow more time with --timeout, or restart its container on \
-                     node n1: crictl stop $(crictl ps -q --name etcd)",
+                    "etcd accepts connections, but may be frozen; allow more time with --timeout, or stop \
+                     etcd's container on node n1, which the kubelet then restarts: crictl stop $(crictl ps \
+                     -q --name etcd)",
                 ),
             ),
             (
@@ -233,7 +236,7 @@ mod tests {
                      address found"
                         .to_owned(),
                 )),
-                "connection refused: no etcd listens in pod etcd-n1",
+                "connection refused: etcd is not listening in pod etcd-n1",
                 Some(
                     "etcd has exited: read the logs of pod etcd-n1 in namespace kube-system of the workload cluster",
                 ),
@@ -243,7 +246,8 @@ mod tests {
                 Error::Handshake(HandshakeError::Expired { not_after: None }),
                 "TLS handshake failed: the member's certificate has expired",
                 Some(
-                    "renew the certificate on the member's node, and then restart etcd: kubeadm certs renew etcd-server",
+                    "renew the certificate on the member's node with: kubeadm certs renew etcd-server; then \
+                     restart etcd",
                 ),
             ),
             (
@@ -262,7 +266,8 @@ mod tests {
                 true,
                 refused(404, "NotFound", "pods \"etcd-n1\" not found"),
                 "cannot get pods/portforward \"etcd-n1\" in namespace \"kube-system\": not found",
-                Some("node n1 does not run etcd as a static pod, or its kubelet does not report the pod"),
+                Some("check whether node n1 runs etcd as a static pod, and whether its kubelet reports the \
+                      pod"),
             ),
             (
                 true,

@@ -70,7 +70,7 @@ pub fn external(endpoints: &[String]) -> Vec<MemberQuery> {
                 }
                 _ => Err(unusable_endpoint(
                     &without_user(endpoint),
-                    "the endpoint is not an https URL, and etcd members are queried only over TLS",
+                    "the endpoint is not an https URL, and kubectl-kcp queries etcd only over TLS",
                 )),
             };
             match way {
@@ -175,7 +175,8 @@ mod tests {
         let way = |host: &str| format!("Endpoint {{ names: [\"{host}\"], .. }}");
         let refused = |name: &str| {
             format!(
-                "etcd member {name}: the endpoint is not an https URL, and etcd members are queried only over TLS"
+                "etcd member {name}: the endpoint is not an https URL, and kubectl-kcp queries etcd only \
+                 over TLS"
             )
         };
         let expected = [

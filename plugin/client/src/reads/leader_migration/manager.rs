@@ -180,7 +180,7 @@ impl ManagerReader<'_> {
                      text"
                 )
             }),
-            MountedFile::Unknown => Err(format!("{path} is neither in a ConfigMap nor a file on the Node")),
+            MountedFile::Unknown => Err(format!("{path} comes neither from a ConfigMap nor from the Node")),
         }
     }
 }

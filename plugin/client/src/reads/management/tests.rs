@@ -201,7 +201,7 @@ fn a_cluster_leads_to_its_control_plane() {
         ),
         (
             "bare",
-            "cluster \"bare\" in namespace \"d\" refers to no control plane",
+            "cluster \"bare\" in namespace \"d\" does not refer to a control plane",
         ),
         (
             "none",

@@ -28,7 +28,7 @@ impl FailureContext {
     }
 
     fn hint(&self, error: &Error) -> Option<String> {
-        let kubeconfig = format!("key value of Secret {}", self.kubeconfig);
+        let kubeconfig = format!("the kubeconfig in Secret {}", self.kubeconfig);
         Some(match error {
             Error::Unreachable { .. } => {
                 format!("check the address in {kubeconfig}, and whether this machine can reach it")
@@ -90,7 +90,7 @@ mod tests {
                 object: "Pod".to_owned(),
                 message: "cannot list pods in namespace \"kube-system\": forbidden for user \"reader\""
                     .to_owned(),
-                hint: Some("allow the user of key value of Secret edge-kubeconfig to list pods".to_owned()),
+                hint: Some("allow the user of the kubeconfig in Secret edge-kubeconfig to list pods".to_owned()),
                 forbidden: Some(Forbidden {
                     verb: "list".to_owned(),
                     resource: "pods".to_owned(),
@@ -113,7 +113,8 @@ mod tests {
                 object: "Secret/edge-kubeconfig".to_owned(),
                 message: "cannot reach the API server at https://s:6443: connection refused".to_owned(),
                 hint: Some(
-                    "check the address in key value of Secret edge-kubeconfig, and whether this machine can reach it"
+                    "check the address in the kubeconfig in Secret edge-kubeconfig, and whether this machine \
+                     can reach it"
                         .to_owned()
                 ),
                 forbidden: None,
@@ -127,8 +128,9 @@ mod tests {
         assert_eq!(
             failures().describe("Pod", &timeout).hint.as_deref(),
             Some(
-                "check whether this machine can reach the address in key value of Secret edge-kubeconfig; or allow \
-                 more time with --timeout, or skip the workload cluster with --no-workload"
+                "check whether this machine can reach the address in the kubeconfig in Secret \
+                 edge-kubeconfig; or allow more time with --timeout, or skip the workload cluster with \
+                 --no-workload"
             )
         );
     }

@@ -124,7 +124,8 @@ pub(crate) fn unreadable() -> Example {
     Example::new(|observed| {
         let failure = Failure {
             hint: Some(
-                "check the address in key value of Secret c1-kubeconfig, and whether this machine can reach it"
+                "check the address in the kubeconfig in Secret c1-kubeconfig, and whether this machine can \
+                 reach it"
                     .to_owned(),
             ),
             ..failure(

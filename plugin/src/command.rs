@@ -104,7 +104,7 @@ pub fn options() -> String {
 }
 
 impl Command {
-    /// Whether the command handles signals itself, so that a signal must not end it at once.
+    /// Whether the command handles signals itself. If it does, a signal must not end the program immediately.
     pub(crate) fn handles_signals(&self) -> bool {
         matches!(self, Self::Pool(pool) if matches!(pool.command, PoolCommand::Exec(_)))
     }

@@ -87,7 +87,7 @@ impl NewFile {
     /// Stores the content durably, and then gives the file its name.
     ///
     /// # Errors
-    /// The content cannot be stored, or another file has got the name since.
+    /// The content cannot be stored, or another file now has the name.
     pub fn finish(self) -> Result<(), FileError> {
         let Self { path, temporary } = self;
         let stored = temporary
@@ -120,7 +120,7 @@ fn folder(path: &Path) -> &Path {
     }
 }
 
-/// Reads everything; `None` if that is more than [`MAX_BYTES`].
+/// Reads everything; `None` if the content exceeds [`MAX_FILE_BYTES`].
 fn content(reader: impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut content = Vec::new();
     let read = reader.take(MAX_FILE_BYTES + 1).read_to_end(&mut content)?;

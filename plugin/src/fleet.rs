@@ -70,7 +70,7 @@ pub struct InContexts<T> {
     pub unread: Vec<UnreadContext>,
 }
 
-/// Connects to each context once. `limit` is the time for a credential plugin.
+/// Connects to each context once. `limit` is the time limit for a credential plugin.
 pub async fn connect(session: &Session, contexts: &[String], limit: Duration) -> Connections {
     let mut names: Vec<&String> = Vec::new();
     for context in contexts {
@@ -87,8 +87,8 @@ pub async fn connect(session: &Session, contexts: &[String], limit: Duration) ->
         .await
 }
 
-/// The time of the first API server to which there is a connection; ages in a table of several contexts are relative to it. Without
-/// any, the table shows no ages.
+/// The time of the first API server to which there is a connection. In a table of several contexts, ages are
+/// relative to this time. Without a connection, the table shows no ages.
 pub fn now(connections: &Connections) -> Timestamp {
     let mut connections = connections
         .iter()
@@ -96,7 +96,7 @@ pub fn now(connections: &Connections) -> Timestamp {
     connections.next().map_or(Timestamp::UNIX_EPOCH, Connection::now)
 }
 
-/// Reads in each context. The failure of one context does not affect the others.
+/// Calls `read` for each context. The failure of one context does not affect the others.
 pub async fn read_each<T>(
     connections: &Connections,
     read: impl AsyncFn(&Connection) -> Result<T, Error>,

@@ -114,8 +114,8 @@ fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Arguments, c
     })
 }
 
-/// Whether the arguments, which have a usage error, contain these subcommands one below the other, with any flags between
-/// them.
+/// Whether the arguments contain these subcommands, each nested in the one before, even if flags stand
+/// between them or an argument is invalid.
 fn has_subcommands(command: clap::Command, arguments: &[OsString], names: &[&str]) -> bool {
     let matches = command.ignore_errors(true).try_get_matches_from(arguments);
     let subcommand = |matches: clap::ArgMatches, name: &&str| match matches.subcommand() {

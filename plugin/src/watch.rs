@@ -18,14 +18,15 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What one poll of a watch has read.
 pub trait Observation {
-    /// The changes since the poll `before`, one line each; without it, the current state. The text is not escaped.
+    /// The changes since the poll `before`, one line each. If `before` is none, the current state. The text
+    /// is not escaped.
     fn changes(before: Option<&Self>, after: &Self) -> Vec<String>;
 
     fn verdict(&self) -> Verdict;
 }
 
-/// Polls until the user interrupts, or until whatever reads stdout closes its pipe. Reports a poll that fails, and polls
-/// again. Draws `screen` below a line with the time.
+/// Polls until the user interrupts, or until the program that reads stdout closes its pipe. Reports a poll
+/// that fails, and polls again. Draws `screen` below a line with the time.
 ///
 /// # Errors
 /// The first poll fails, or writing to stdout fails.

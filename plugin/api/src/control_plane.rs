@@ -123,9 +123,9 @@ impl KubeadmControlPlane {
         observed.is_some_and(|observed| observed >= self.generation())
     }
 
-    /// When the spec was written that the controller has not processed. None if the status is up to date, or if the time is
-    /// unknown: a write of the scale subresource leaves no entry in `managedFields`, so the time is known only if no
-    /// status was written after it.
+    /// When a client last wrote the spec, if the controller has not processed it yet. None if the status is
+    /// up to date, or if the time is unknown. A write of the scale subresource leaves no entry in
+    /// `managedFields`, so the time is known only if the status was not written later.
     pub fn unprocessed_since(&self) -> Option<Timestamp> {
         let latest = |is_of_status: bool| {
             let entries = self.metadata.managed_fields.iter().flatten();
@@ -148,7 +148,8 @@ impl KubeadmControlPlane {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// The remediation that has deleted a Machine and not created its replacement yet. None if there is no such remediation.
+    /// The remediation that has deleted a Machine, but has not created its replacement yet. None if there is
+    /// no such remediation.
     pub fn remediation_in_progress(&self) -> Option<Remediation> {
         let value = self.annotation(annotation::REMEDIATION_IN_PROGRESS)?;
         Some(Remediation::from_annotation(value))

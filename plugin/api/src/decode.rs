@@ -54,8 +54,8 @@ impl From<DecodeError> for api::DecodeError {
     }
 }
 
-/// Parses a time. A time after the last one that [`Timestamp`] can hold becomes that time. X.509 writes "never expires" as
-/// 9999-12-31T23:59:59Z (RFC 5280, 4.1.2.5), a day after that limit.
+/// Parses a time. A time that is later than [`Timestamp::MAX`] becomes `Timestamp::MAX`, because X.509 writes
+/// "never expires" as 9999-12-31T23:59:59Z (RFC 5280, 4.1.2.5), which is a day later.
 ///
 /// # Errors
 /// The text is not a time in RFC 3339 format.
@@ -135,7 +135,7 @@ pub fn decode_list<T: DeserializeOwned>(json: &str) -> Result<List<T>, DecodeErr
     })
 }
 
-/// An object of a list that cannot be decoded.
+/// A list item that cannot be decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Undecodable {
     pub api_version: String,
@@ -150,7 +150,7 @@ pub struct Undecodable {
 
 impl Undecodable {
     /// # Errors
-    /// `error`, if the metadata cannot be decoded either.
+    /// Returns `error` if the metadata cannot be decoded either.
     fn new(json: &str, error: DecodeError) -> Result<Self, DecodeError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -191,7 +191,7 @@ impl Undecodable {
     }
 }
 
-/// Like [`decode_list`], but an object with a field of the wrong type does not hide the other objects.
+/// Like [`decode_list`], but if a field of an object has the wrong type, still returns the other objects.
 ///
 /// # Errors
 /// The document is not a list, or the metadata of an item cannot be decoded.

@@ -21,8 +21,8 @@ pub struct ExtensionConfig {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ExtensionConfigSpec {
-    /// Selects the namespaces for whose objects Cluster API calls the extension. If absent or empty, it selects all
-    /// namespaces.
+    /// Selects namespaces. Cluster API calls the extension only for objects in these namespaces. If the
+    /// selector is absent or empty, it selects all namespaces.
     pub namespace_selector: Option<LabelSelector>,
 }
 

@@ -1,8 +1,8 @@
 //! Hive's kinds, `hive.openshift.io/v1`.
 //!
-//! The types of the specs come from the admission rules (`kcp_rules::api::hive`). [`conditions`] also keep unknown
-//! fields, because a merge patch replaces the whole list. So do the specs of pools and customizations, because the
-//! plugin copies them to other objects.
+//! The types of the specs come from the admission rules (`kcp_rules::api::hive`). [`conditions`] also keep
+//! unknown fields, because a merge patch replaces the whole list. The specs of pools and customizations also
+//! keep unknown fields, because the plugin copies the specs to other objects.
 
 pub mod conditions;
 
@@ -25,7 +25,8 @@ pub use conditions::Conditions;
 pub struct ClusterPool {
     pub metadata: ObjectMeta,
     pub spec: ClusterPoolSpec,
-    /// The pool's spec with all its fields. The plugin copies unknown fields to the pool's `ClusterDeployments`, too.
+    /// The pool's spec with all its fields. The plugin also copies unknown fields to the pool's
+    /// `ClusterDeployments`.
     pub whole_spec: Value,
     pub status: ClusterPoolStatus,
 }
@@ -181,7 +182,8 @@ impl ClusterDeployment {
 pub struct ClusterDeploymentCustomization {
     #[serde(deserialize_with = "metadata::without_managed_fields")]
     pub metadata: ObjectMeta,
-    /// The customization's spec with all its fields. A copy of the customization must have its unknown fields, too.
+    /// The customization's spec with all its fields. A copy of the customization must also have the unknown
+    /// fields.
     #[serde(default)]
     pub spec: Value,
     #[serde(default, deserialize_with = "null_as_default")]

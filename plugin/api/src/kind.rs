@@ -24,8 +24,8 @@ impl Kind {
         ApiResource::from_gvk_with_plural(&kind, self.plural)
     }
 
-    /// Chooses the API version in which to read the kind. `served` lists the server's versions, its preferred version
-    /// first. None if the server has none.
+    /// Chooses the API version in which to read the kind. `served` lists the server's versions, its preferred
+    /// version first. None if `served` is empty.
     pub fn choose<'s>(&self, served: &[&'s str]) -> Option<&'s str> {
         self.versions
             .iter()

@@ -23,8 +23,8 @@ pub struct Machine {
     pub metadata: ObjectMeta,
     pub spec: MachineSpec,
     pub status: MachineStatus,
-    /// What the infrastructure machine says that `spec.infrastructureRef` refers to. [`Infrastructure::Missing`] until
-    /// a separate request has read the object.
+    /// The facts from the infrastructure machine to which `spec.infrastructureRef` refers.
+    /// [`Infrastructure::Missing`] until a separate request has read the object.
     pub infrastructure: Infrastructure,
     /// The `KubeadmConfig` that `spec.bootstrap.configRef` refers to. [`Bootstrap::Missing`] until a separate request
     /// has read the object.

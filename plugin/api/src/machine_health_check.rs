@@ -40,7 +40,7 @@ pub struct MachineHealthCheckSpec {
     pub template_ref: Option<Reference>,
 }
 
-/// A Machine counts as unhealthy after this time with this status of a condition.
+/// A Machine counts as unhealthy if a condition has had this status for this time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnhealthyCondition {
     /// Whether the node of the Machine has the condition. Otherwise the Machine itself has it.

@@ -207,7 +207,8 @@ pub trait Object {
         self.annotation(name).is_some()
     }
 
-    /// Whether the annotation `paused` stops the reconciliation of this object. `spec.paused` of its Cluster stops it, too.
+    /// Whether the annotation `paused` stops the reconciliation of this object. `spec.paused` of the Cluster
+    /// also stops it.
     fn is_paused(&self) -> bool {
         self.has_annotation(annotation::PAUSED)
     }

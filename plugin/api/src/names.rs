@@ -13,8 +13,8 @@ pub mod label {
     pub const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
     /// A label of a control plane's Machines, with an empty value.
     pub const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
-    /// A label of a control plane's Machines; the value is the name of the control plane, or a hash of it if it exceeds
-    /// 63 characters.
+    /// A label of a control plane's Machines; the value is the name of the control plane, or a hash of the
+    /// name if the name exceeds 63 characters.
     pub const CONTROL_PLANE_NAME: &str = "cluster.x-k8s.io/control-plane-name";
     /// A label of objects that Cluster API's topology controller manages.
     pub const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
@@ -45,11 +45,11 @@ pub mod lease {
     /// The namespace into which clusterctl installs Cluster API's kubeadm control plane controller.
     pub const NAMESPACE: &str = "capi-kubeadm-control-plane-system";
 
-    /// The Lease of Cluster API's core controllers, among them that of Machines.
+    /// The leader election Lease of Cluster API's core controllers, which include the Machine controller.
     pub const CORE: &str = "controller-leader-election-capi";
     pub const CORE_NAMESPACE: &str = "capi-system";
 
-    /// The Lease of Cluster API's kubeadm bootstrap controller.
+    /// The leader election Lease of Cluster API's kubeadm bootstrap controller.
     pub const BOOTSTRAP: &str = "kubeadm-bootstrap-manager-leader-election-capi";
     pub const BOOTSTRAP_NAMESPACE: &str = "capi-kubeadm-bootstrap-system";
 }
@@ -62,7 +62,7 @@ pub mod annotation {
     pub const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
     /// On a Machine, with any value: `MachineHealthChecks` report the Machine unhealthy.
     pub const REMEDIATE_MACHINE: &str = "cluster.x-k8s.io/remediate-machine";
-    /// On a Machine: when the certificates expire that kubeadm issued there, in RFC 3339.
+    /// On a Machine: when the certificates that kubeadm issued on it expire, as a time in RFC 3339 format.
     pub const CERTIFICATES_EXPIRY: &str = "machine.cluster.x-k8s.io/certificates-expiry";
     /// On a Machine, with any value: `MachineHealthChecks` ignore the Machine.
     pub const SKIP_REMEDIATION: &str = "cluster.x-k8s.io/skip-remediation";

@@ -14,10 +14,12 @@ pub struct Remediation {
     pub machine: String,
     #[serde(default, deserialize_with = "timestamp")]
     pub timestamp: Option<Timestamp>,
-    /// How many retries the remediation is after the first failure: 0 for the first remediation.
+    /// The number of retries since the first failure, including this remediation: 0 for the first
+    /// remediation.
     #[serde(default)]
     pub retry_count: i64,
-    /// Whether the annotation cannot be decoded. The controller then stops with an error before it remediates a Machine.
+    /// Whether the annotation cannot be decoded. If it cannot, the controller stops with an error before it
+    /// remediates a Machine.
     #[serde(skip)]
     pub is_malformed: bool,
 }

@@ -199,8 +199,8 @@ pub(crate) fn root_cause(error: &(dyn StdError + 'static)) -> String {
     }
 }
 
-/// Whether the API server did not create an object because its namespace is being deleted. It responds with 403, as to
-/// a missing permission.
+/// Whether the API server did not create an object because its namespace is being deleted. The server then
+/// responds with 403, as it does if a permission is missing.
 fn is_namespace_terminating(status: &Status) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes

@@ -33,7 +33,7 @@ pub struct ServerTime {
     pub is_certain: bool,
 }
 
-/// The API server's clock, as far as its responses so far tell. Clones share what they learn.
+/// What is known about the API server's clock from its responses so far. All clones share this knowledge.
 #[derive(Clone, Debug, Default)]
 pub struct ServerClock(Arc<Mutex<ClockBounds>>);
 

@@ -114,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// The namespace, and the context or the server, as a prompt names them.
+    /// Describes the namespace, and the context or the server, for a confirmation prompt.
     pub fn place(&self) -> String {
         let cluster = match &self.context {
             Some(context) => format!("context {context}"),

@@ -66,8 +66,8 @@ impl ServedVersions {
         }
     }
 
-    /// Returns the resource of a kind that only a reference names, in the preferred version of its group. The plural is
-    /// derived from the kind according to Cluster API's provider contract.
+    /// Returns the resource of a kind that is known only from a reference, in the preferred version of its
+    /// group. The plural is derived from the kind according to Cluster API's provider contract.
     ///
     /// # Errors
     /// [`Error::NotServed`] if the cluster does not serve the kind's group.

@@ -73,8 +73,8 @@ pub enum Error {
     /// The API server responded with 401.
     #[error("the API server at {server} rejected the credentials")]
     Unauthorized { server: String },
-    /// The API server responded with 403, because the user may not send this request. A denial by admission is
-    /// [`Error::Rejected`].
+    /// The API server responded with 403, because the user is not allowed to send this request. A denial by
+    /// admission is [`Error::Rejected`].
     #[error("cannot {action}: forbidden{}", user.as_ref().map_or(String::new(), |user| format!(" for user {user:?}")))]
     Forbidden { action: Action, user: Option<String> },
     /// The API server responded with 404 to a request for an object.
@@ -97,10 +97,10 @@ pub enum Error {
     /// The API server responded with 409: the object has changed since it was read.
     #[error("cannot {action}: conflict: changed by another client")]
     Conflict { action: Action },
-    /// Another client changed the object before each attempt to write it.
+    /// Each attempt to write the object failed, because another client had changed it.
     #[error("cannot {goal}: {attempts} attempts failed, because another client changed the object each time")]
     Contended {
-        /// What the command was to do, such as `scale c1-cp`.
+        /// What the command tried to do, such as `scale c1-cp`.
         goal: String,
         attempts: usize,
     },

@@ -1,5 +1,5 @@
-//! Chooses the proxy for the API server as client-go does: `proxy-url` of the kubeconfig, or else the proxy from
-//! the environment, which is not used for this machine and for hosts in `NO_PROXY`.
+//! Chooses the proxy for the API server as client-go does: `proxy-url` of the kubeconfig, or else the proxy
+//! from the environment. The latter does not apply to loopback addresses or to hosts in `NO_PROXY`.
 
 use std::net::IpAddr;
 
@@ -106,7 +106,7 @@ fn is_in_cidr(range: &str, ip: IpAddr) -> bool {
     }
 }
 
-/// Parses the URL of a proxy. Without a scheme, the URL means `http`.
+/// Parses the URL of a proxy. If the URL has no scheme, the scheme is `http`.
 fn parse_url(url: &str) -> Result<Uri, Error> {
     let parsed = if url.contains("://") {
         url.parse()

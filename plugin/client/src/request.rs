@@ -71,7 +71,7 @@ impl Pages<'_> {
         self.next_decoded_by(decode_list).await
     }
 
-    /// Like [`Self::next`], but an object with a field of the wrong type does not hide the other objects.
+    /// Like [`Self::next`], but if a field of an object has the wrong type, still returns the other objects.
     ///
     /// # Errors
     /// Same as [`Connection::read`], or the page is not a list of objects.
@@ -314,8 +314,8 @@ impl Connection {
     }
 }
 
-/// Rejects names that are unsafe in a URL. No server has validated a name that another object contains, and `..` would
-/// change the path of the request.
+/// Rejects names that are unsafe in a URL. If the name comes from a field of another object, no server has
+/// validated it, and `..` would change the path of the request.
 pub(crate) fn safe_in_url(action: &Action) -> Result<(), Error> {
     let mut names = action.namespace.iter().chain(&action.name);
     match names.find(|name| !is_dns1123_subdomain(name.as_bytes())) {

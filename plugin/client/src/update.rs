@@ -87,8 +87,8 @@ pub struct Updated<S, D> {
     pub snapshot: S,
     pub decision: D,
     pub result: WriteResult,
-    /// The spec fields that another client has changed since the first read, and that this change does not write: one
-    /// line for each field.
+    /// The spec fields that another client has changed since the first read, and that this change does not
+    /// write, one line each.
     pub other_changes: Vec<String>,
 }
 
@@ -99,7 +99,8 @@ pub enum WriteResult {
     Stored,
     /// Why the server or a webhook rejected the write, one line for each reason.
     Rejected(Vec<String>),
-    /// The fields that another client has changed after the check, and that this change writes, too: one line for each field.
+    /// The fields that another client has changed after the check, and that this change also writes, one line
+    /// each.
     Conflict(Vec<String>),
 }
 

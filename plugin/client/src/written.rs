@@ -16,8 +16,8 @@ pub enum Written {
 /// Classifies the response to a write.
 ///
 /// # Errors
-/// Nothing is stored, and another attempt would fail, too: the write was not sent, or the server rejected its content
-/// or its user.
+/// Nothing is stored, and another attempt would also fail: the write was not sent, or the server rejected its
+/// content or the user.
 pub(crate) fn written<T>(answer: Result<T, Error>, dry_run: bool) -> Result<Written, Error> {
     match answer {
         Ok(_) => Ok(Written::Stored),

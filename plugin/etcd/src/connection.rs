@@ -185,7 +185,8 @@ impl Connection {
         self.call(Call::Defragment, request).await.map(drop)
     }
 
-    /// Deletes all revisions of keys before `revision`, on all members. The member responds when its own database is compacted.
+    /// Deletes all revisions of keys before `revision`, on all members. The member responds once its own
+    /// database is compacted.
     pub async fn compact(&self, revision: i64) -> Result<(), Error> {
         let mut client = self.kv();
         let request = client.compact(wire::CompactionRequest {

@@ -18,8 +18,8 @@ pub enum CredentialError {
     /// The PEM text has no block with a private key.
     #[error("contains no PEM private key")]
     NoKey,
-    /// The private key is damaged or of another kind than RSA from 2,048 to 8,192 bits, P-256, P-384 and Ed25519, as
-    /// PKCS#8, PKCS#1 or SEC1.
+    /// The private key is damaged, or is not of a supported kind: RSA from 2,048 to 8,192 bits, P-256, P-384
+    /// or Ed25519, as PKCS#8, PKCS#1 or SEC1.
     #[error(
         "the private key is damaged or of an unsupported kind (RSA, P-256, P-384 and Ed25519 are supported)"
     )]

@@ -14,7 +14,7 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A [`Stream`] whose type is not known to the compiler.
+/// A boxed [`Stream`] of any type.
 pub type BoxedStream = Box<dyn Stream>;
 
 /// A future that opens a stream to a member.

@@ -206,7 +206,7 @@ impl Error {
         }
     }
 
-    /// Whether etcd has rejected a compaction because it has already deleted this history.
+    /// Whether etcd has rejected a compaction because it had already compacted this history.
     #[must_use]
     pub fn is_compacted(&self) -> bool {
         // etcd's `ErrGRPCCompacted` (`api/v3rpc/rpctypes/error.go`).

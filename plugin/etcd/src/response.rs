@@ -128,7 +128,7 @@ pub enum AlarmKind {
     NoSpace,
     /// The member's data differs from that of the other members.
     Corrupt,
-    /// An alarm type that this crate does not know, with the number that etcd has for it.
+    /// An alarm type that this crate does not know, with etcd's number for it.
     Other(i32),
 }
 

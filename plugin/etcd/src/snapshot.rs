@@ -14,8 +14,9 @@ use crate::stream::FirstError;
 /// `server/etcdserver/api/v3rpc/maintenance.go`).
 const HASH_BYTES: usize = 32;
 
-/// The size in bytes of a page of etcd's database, of which the size of the database is a multiple. etcd's tools tell
-/// by the remainder whether a file ends with a hash (etcd 3.6, `client/v3/snapshot/v3_snapshot.go`).
+/// The size in bytes of a page of etcd's database. The size of the database is a multiple of it. etcd's tools
+/// use the remainder to find out whether a file ends with a hash (etcd 3.6,
+/// `client/v3/snapshot/v3_snapshot.go`).
 const PAGE_BYTES: u64 = 512;
 
 /// A snapshot that a member is sending. It contains the database, followed by its SHA-256 hash.
@@ -93,7 +94,8 @@ impl fmt::Debug for SnapshotStream {
     }
 }
 
-/// The hash of a snapshot, whose last bytes are the expected hash of those before them.
+/// Computes the hash of a snapshot. The last bytes of the snapshot are the expected hash of the bytes before
+/// them.
 struct ReceivedSnapshot {
     /// The hash of all bytes except for those in `last`.
     hash: Context,

@@ -36,7 +36,7 @@ pub struct Global {
     #[arg(short, long, global = true, value_name = "NAME", value_parser = parse_namespace)]
     pub namespace: Option<String>,
 
-    /// User to impersonate; a service account as system:serviceaccount:NAMESPACE:NAME
+    /// User to impersonate; for a service account, system:serviceaccount:NAMESPACE:NAME
     #[arg(long = "as", global = true, value_name = "USER", hide = true)]
     pub impersonate: Option<String>,
 
@@ -56,7 +56,7 @@ pub struct Global {
     #[arg(long, global = true, value_name = "TOKEN", hide = true)]
     pub token: Option<Token>,
 
-    /// How long one request may take: 30s, 2m; 0 for no limit [default: 30s]
+    /// How long one request may take, such as 30s or 2m; 0 for no limit [default: 30s]
     #[arg(long, global = true, value_name = "DURATION", value_parser = parse_duration, hide = true)]
     pub request_timeout: Option<Duration>,
 

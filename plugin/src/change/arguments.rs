@@ -1,4 +1,4 @@
-//! The arguments that all commands share that change a control plane or a Machine.
+//! The arguments that are common to all commands that change a control plane or a Machine.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use kcp_rules::Configuration;
 
 use crate::{arguments::DryRun, configuration, output::OutputArguments};
 
-/// The name under which the server records our changes, unless the user sets another.
+/// The name under which the server records the changes of this program, unless the user sets another name.
 pub(crate) const FIELD_MANAGER: &str = "kubectl-kcp";
 
 /// The flags that say how to write a change and how to report it.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use kcp_control_plane::merge_patch;
 use serde_json::Value;
 
-/// The fields by which the entries of a list are distinguished.
+/// The fields that distinguish the entries of a list.
 const KEYS: [&str; 2] = ["name", "path"];
 
-/// Longer text is shown by its size.
+/// The maximum length in bytes of a text that is shown. For longer text, only the size is shown.
 const MAX_LENGTH: usize = 100;
 
 /// One line for each value that a merge patch removes (`-`) or sets (`+`).
@@ -98,7 +98,7 @@ fn below(path: &str, name: &str) -> String {
     }
 }
 
-/// A value on one line. The content of a file can be secret.
+/// A value on one line. The content of a file is not shown, because it can be secret.
 fn shown(path: &str, value: &Value) -> String {
     match value {
         Value::String(text)

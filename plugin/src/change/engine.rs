@@ -274,7 +274,7 @@ impl Engine<'_> {
         self.reader.connection.now()
     }
 
-    /// Prints those warnings that this command has not printed before.
+    /// Prints the warnings that this command has not printed before.
     pub(crate) fn warn(&self, warnings: &[String]) {
         for warning in warnings {
             self.terminal.warning_once(warning);

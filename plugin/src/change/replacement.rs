@@ -30,7 +30,8 @@ use crate::change::engine::{Engine, Verb};
 const CHECKS_LIMIT: SignedDuration = SignedDuration::from_secs(15);
 
 impl Engine<'_> {
-    /// The refusal of a verb while a Machine other than `target` is being replaced; `None` if no other is.
+    /// The refusal of a verb while a Machine other than `target` is being replaced; `None` if no other
+    /// Machine is being replaced.
     pub(crate) fn refusal_during_replacement(
         &self,
         verb: &Verb<'_>,
@@ -176,8 +177,8 @@ impl Engine<'_> {
     }
 }
 
-/// Adds the uid to a patch, so that it applies to this object only. With `resource_version`, it applies to this version
-/// only.
+/// Adds the uid to a patch, so that the patch applies only to this object. With `resource_version`, the patch
+/// applies only to this version.
 fn with_uid(mut patch: Value, uid: &str, resource_version: Option<&str>) -> Value {
     let metadata = match resource_version {
         Some(version) => json!({"uid": uid, "resourceVersion": version}),

@@ -51,7 +51,7 @@ pub(crate) struct ChangeRefused<'c> {
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "ChangeRefused")))]
     kind: &'static str,
-    /// The object that was to be changed.
+    /// The object that the command did not change.
     metadata: ObjectName,
     refused_by: &'c str,
     /// Why the change was not written, one sentence each.
@@ -265,7 +265,8 @@ impl Engine<'_> {
     }
 }
 
-/// Whether both are the same object, and not an object that was created later with the same name.
+/// Whether both texts are the same object. They are not if the object was deleted and created again with the
+/// same name.
 fn is_same(before: &str, now: &str) -> bool {
     let uid = |text: &str| {
         let object: Value = serde_json::from_str(text).ok()?;

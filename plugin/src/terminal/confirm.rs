@@ -12,8 +12,8 @@ impl Terminal {
         io::stdin().is_terminal() && io::stderr().is_terminal()
     }
 
-    /// Asks the user to confirm a change. Without a terminal, prints that the command cannot reach `goal`, with the hint,
-    /// and returns None.
+    /// Asks the user to confirm a change. Without a terminal, prints an error that names `goal`, prints the
+    /// hint, and returns None.
     ///
     /// # Errors
     /// stdin cannot be read.

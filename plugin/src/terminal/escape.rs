@@ -56,8 +56,8 @@ pub fn escape_lines(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     text.lines().map(escape)
 }
 
-/// Whether a character is a control character (C0, C1), a Unicode bidirectional control, or invisible. With invisible
-/// characters, two different names look the same. `previous` is the character before it.
+/// Whether a character is a control character (C0, C1), a Unicode bidirectional control, or invisible. With
+/// invisible characters, two different names look the same. `previous` is the character before `c`.
 fn is_unsafe(previous: Option<char>, c: char) -> bool {
     // Most characters.
     if matches!(c, ' '..='~') {
@@ -81,7 +81,8 @@ const fn is_variation_selector(c: char) -> bool {
     matches!(c, '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// Whether a variation selector may follow, as in an emoji. After a letter of ASCII it is invisible.
+/// Whether a variation selector may follow this character, as in an emoji. After an ASCII letter, the
+/// selector is invisible.
 fn has_variations(c: char) -> bool {
     !c.is_ascii() && !c.is_whitespace() && !c.is_control() && !is_invisible(c) && !is_variation_selector(c)
 }

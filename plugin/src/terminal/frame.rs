@@ -22,8 +22,8 @@ impl Size {
     }
 }
 
-/// The output that replaces the terminal's content by `text`. Clears the terminal first if `is_first` is true. Text that
-/// exceeds the terminal's size is cut.
+/// The output that replaces the terminal's content with `text`. Clears the terminal first if `is_first` is
+/// true. Cuts text that exceeds the terminal's size.
 pub fn frame(text: &str, size: Size, is_first: bool) -> String {
     let mut bytes = String::new();
     if is_first {

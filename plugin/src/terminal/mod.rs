@@ -39,7 +39,7 @@ struct Shared {
     warnings: Vec<String>,
     spinner: Option<ProgressBar>,
     on_interrupt: Option<String>,
-    /// Whether whatever reads stdout through a pipe has closed the pipe.
+    /// Whether the program that reads stdout through a pipe has closed the pipe.
     is_unread: bool,
 }
 
@@ -76,7 +76,7 @@ impl Terminal {
         self.print(&format!("{text}\n"))
     }
 
-    /// Whether whatever reads stdout through a pipe has closed the pipe, so that a watch can end.
+    /// Whether the program that reads stdout through a pipe has closed the pipe, so that a watch can end.
     pub fn is_unread(&self) -> bool {
         let stdout = io::stdout();
         let mut stdout = [PollFd::new(&stdout, PollFlags::empty())];
@@ -112,7 +112,7 @@ impl Terminal {
         })
     }
 
-    /// Draws a screen over the one before. `is_first` means that there is none before.
+    /// Draws a screen over the one before. `is_first` means that there is no earlier screen.
     ///
     /// # Errors
     /// Writing to stdout fails.
@@ -233,7 +233,7 @@ impl Terminal {
     }
 }
 
-/// The local time of day, as it begins the lines that a watch prints.
+/// The local time of day, with which a watch begins each line that it prints.
 pub fn clock(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }

@@ -24,7 +24,7 @@ const MIN_WRAPPED_WIDTH: usize = 20;
 pub struct Layout {
     /// The terminal's width in cells; `None` if stdout is not a terminal.
     pub width: Option<usize>,
-    /// Whether to show all columns, and not to limit lines to the terminal's width.
+    /// Whether to show all columns, even if lines exceed the terminal's width.
     pub is_wide: bool,
     /// Whether to leave out the header lines of tables.
     pub no_headers: bool,
@@ -76,8 +76,8 @@ impl Layout {
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     title: &'static str,
-    /// When the column is left out of a table that is too wide: the column with the highest number first; `None` means
-    /// never.
+    /// The order in which columns are left out of a table that is too wide, the highest number first. `None`
+    /// means that the column is never left out.
     expendable: Option<u8>,
     is_wide: bool,
     stays_blank: bool,
@@ -94,8 +94,8 @@ impl Column {
         }
     }
 
-    /// Allows that the column is left out of a table that is too wide. The column with the highest `order` is left out
-    /// first.
+    /// Allows the column to be left out of a table that is too wide. The column with the highest `order` is
+    /// left out first.
     pub const fn expendable(mut self, order: u8) -> Self {
         self.expendable = Some(order);
         self

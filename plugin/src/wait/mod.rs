@@ -26,11 +26,11 @@ use kcp_control_plane::{
     wait::{WaitCondition, WaitProgress},
 };
 
-/// The time between two polls of a change, which takes minutes. Unlike a watch, a wait continues after the API server of a
-/// self-hosted management cluster restarts.
+/// The time between two polls. A change takes minutes. Unlike a watch, a wait continues after the API server
+/// of a self-hosted management cluster restarts.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often the infrastructure template is read: at every poll whose number is a multiple of this.
+/// A wait reads the infrastructure template only at every poll whose number is a multiple of this number.
 const TEMPLATE_POLLS: u32 = 10;
 
 /// The time limit of one read of the infrastructure template.

@@ -118,7 +118,7 @@ fn unread(why: &str) -> Validity {
     Validity::Unread { why: why.to_owned() }
 }
 
-/// The validity of that certificate of a PEM bundle which expires first.
+/// The validity of the first certificate to expire in a PEM bundle.
 fn validity_of_bundle(pem: &[u8]) -> Validity {
     let parsed: Option<Vec<(Timestamp, Timestamp)>> = CertificateDer::pem_slice_iter(pem)
         .map(|certificate| {

@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// The time limit for all reads together that precede a change.
+/// The time limit for all reads before a change, taken together.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
 /// Reads all facts about a control plane. `limit` applies to all reads together. A part that cannot be read is recorded

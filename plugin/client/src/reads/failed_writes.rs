@@ -15,7 +15,7 @@ use crate::{
     reads::{failure, planned::Reads},
 };
 
-/// The reasons of these Events, and whether the controller deletes a Machine
+/// The reasons of these Events, each with whether the failed write is a deletion
 /// (`controlplane/kubeadm/reconcilers/kubeadmcontrolplane/scale.go` in Cluster API v1.14).
 const REASONS: [(&str, bool); 3] = [
     ("FailedInitialization", false),
@@ -27,7 +27,8 @@ const REASONS: [(&str, bool); 3] = [
 const CHANGES: [&str; 4] = ["RollingOut", "ScalingUp", "ScalingDown", "Remediating"];
 
 impl Reads<'_> {
-    /// Reads the Events if a change is pending. Otherwise, the controller creates and deletes no Machine.
+    /// Reads the Events if a change is pending. Otherwise, the controller neither creates nor deletes
+    /// Machines.
     pub(super) async fn failed_writes(
         &self,
         control_plane: &KubeadmControlPlane,
@@ -50,12 +51,13 @@ impl Reads<'_> {
     }
 }
 
-/// Whether a change may be pending. The Machines, which say it exactly, are read at the same time.
+/// Whether a change may be pending. Only the Machines show this exactly, but they are still being read.
 fn may_have_pending_change(control_plane: &KubeadmControlPlane) -> bool {
     reports_pending_change(control_plane) || CHANGES.iter().any(|kind| control_plane.is(kind))
 }
 
-/// One failed write for each message, because the API server's error can name another Machine at each attempt.
+/// One failed write for each message, because the API server's error can name a different Machine at each
+/// attempt.
 fn failed_writes(control_plane: &KubeadmControlPlane, events: Vec<Event>) -> Vec<FailedWrite> {
     let uid = control_plane.metadata.uid.as_deref();
     let mut writes: BTreeMap<(bool, String), FailedWrite> = BTreeMap::new();

@@ -25,7 +25,7 @@ use sorted::{ByCluster, Lists, Sorted};
 /// Reads control planes with their Machines, Clusters and `MachineHealthChecks`, sorted by namespace and name.
 /// `namespace` is none for all namespaces; `selector` is a label selector.
 ///
-/// An object that cannot be decoded is in `unread` of each control plane that it may belong to.
+/// An object that cannot be decoded is listed in `unread` of each control plane to which it may belong.
 ///
 /// # Errors
 /// The control planes cannot be read, or the pages of a list are not sorted.
@@ -47,7 +47,8 @@ pub async fn list(
 /// of one namespace and at most one page of each list are in memory.
 ///
 /// # Errors
-/// The control planes cannot be read, or the pages of a list are not sorted. Those of earlier namespaces were visited.
+/// The control planes cannot be read, or the pages of a list are not sorted. `visit` has then already
+/// received the control planes of earlier namespaces.
 pub async fn for_each(
     reader: &Reader<'_>,
     namespace: Option<&str>,
@@ -145,7 +146,7 @@ pub(super) async fn namespace_metadata(
     connection.run_with_limit(limit, &action, read).await
 }
 
-/// The snapshot of a control plane of which only the metadata can be decoded.
+/// The snapshot of a control plane if only its metadata can be decoded.
 fn undecodable(object: Undecodable, action: &Action) -> Result<Snapshot, Error> {
     let Undecodable {
         api_version,

@@ -58,7 +58,7 @@ pub enum ReadMachineError {
 #[error("{cause}")]
 pub struct NoSuchMachine {
     cause: Error,
-    /// Names of control plane Machines, most similar first.
+    /// The names of control plane Machines. Those that are most similar to the requested name come first.
     known: Vec<String>,
     namespace: String,
 }

@@ -144,7 +144,7 @@ async fn health_checks(reads: &Reads<'_>) -> Result<Vec<MachineHealthCheck>, Err
     connection.run_with_limit(reads.limit, &action, read).await
 }
 
-/// The names of a Cluster's Secrets, by whether they exist.
+/// The names of a Cluster's Secrets, grouped by whether the Secrets exist.
 #[derive(Default)]
 struct Secrets {
     existing: BTreeSet<String>,

@@ -45,8 +45,8 @@ pub use workload_and_etcd::{Excluded, MachineByNode, Target, workload_and_etcd};
 
 use crate::{Action, Connection, Error, ReadLimit, reader::Reader};
 
-/// What [`Reading::Excluded`](kcp_control_plane::snapshot::Reading::Excluded) shows instead of a flag: without an
-/// argument NAME, `status` does not read Secrets, the workload cluster and etcd.
+/// The text that [`Reading::Excluded`](kcp_control_plane::snapshot::Reading::Excluded) contains instead of a
+/// flag, if `status` has no argument NAME. `status` then does not read Secrets, the workload cluster or etcd.
 pub const NO_NAME_ARGUMENT: &str = "no NAME";
 
 /// The default of the flag `--timeout`.

@@ -72,8 +72,8 @@ fn by_node(machines: &[Machine]) -> MachineByNode {
         .collect()
 }
 
-/// Returns the snapshot of a control plane that was in a list, but could then not be read. All its other sources count
-/// as failed.
+/// Returns the snapshot of a control plane that was in a list, but could not be read afterwards. All its
+/// other sources count as failed.
 pub fn unread(mut listed: Snapshot, error: &Error) -> Snapshot {
     let name = &listed.control_plane.name();
     let failure = failure::from_error(failure::object(KUBEADM_CONTROL_PLANE.kind, Some(name)), error);

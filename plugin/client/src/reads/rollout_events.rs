@@ -16,7 +16,7 @@ use crate::{
     reads::{failed_writes::times, failure, planned::Reads},
 };
 
-/// The templates for the names of Machines, in v1beta2 and in v1beta1.
+/// The fields with the template for the names of Machines, in v1beta2 and in v1beta1.
 const NAMING: [&str; 2] = [
     "/spec/machineNaming/template",
     "/spec/machineNamingStrategy/template",
@@ -40,8 +40,8 @@ impl Reads<'_> {
         }
     }
 
-    /// Reads the Events, and then all Machines of the namespace. In this order, a Machine with an Event that is not among the
-    /// Machines no longer exists.
+    /// Reads the Events, and then all Machines of the namespace. Because of this order, a Machine that has an
+    /// Event, but is not in the list of Machines, no longer exists.
     async fn reported_events(
         &self,
         control_plane: &KubeadmControlPlane,

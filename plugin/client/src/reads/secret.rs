@@ -8,7 +8,7 @@ use kcp_control_plane::snapshot::Failure;
 use crate::reads::{failure, time_limits};
 use crate::{Action, Connection, Error, ReadLimit};
 
-/// How the failure of a Secret that does not exist begins. The namespace follows.
+/// The beginning of the message for a Secret that does not exist. The namespace follows.
 const ABSENT: &str = "not found in namespace ";
 
 #[derive(Clone, Copy)]

@@ -9,12 +9,13 @@ use kcp_etcd::Timeouts;
 /// two in sequence.
 const SECRET_SHARE: f64 = 1.0 / 3.0;
 
-/// The share of the time that remains after the Secrets have been read which one read of the workload cluster may take. The
+/// The share of the remaining time for one read of the workload cluster, once the Secrets have been read. The
 /// query of etcd follows, because it needs the nodes.
 const WORKLOAD_SHARE: f64 = 0.4;
 
-/// The shares of the time that remains after the nodes have been read, for the steps of an etcd query. The longest
-/// query opens a stream, does a TLS handshake, and makes two calls; the rest of the time is a reserve.
+/// The shares of the remaining time for the steps of an etcd query, once the nodes have been read. The
+/// longest query opens a stream, does a TLS handshake, and makes two calls; the rest of the time is a
+/// reserve.
 const DIAL_SHARE: f64 = 0.28;
 const HANDSHAKE_SHARE: f64 = 0.12;
 const CALL_SHARE: f64 = 0.2;
@@ -46,7 +47,8 @@ pub fn for_etcd(left: Duration) -> Timeouts {
     }
 }
 
-/// Returns a share of the remaining time, rounded down to tenths of a second because messages show it.
+/// Returns a share of the remaining time, rounded down to tenths of a second, because messages show the
+/// result.
 fn share(left: Duration, part: f64) -> Duration {
     let share = left.mul_f64(part);
     let tenths = share.as_millis() / 100;

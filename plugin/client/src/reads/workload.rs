@@ -219,7 +219,8 @@ impl WorkloadCluster {
     }
 }
 
-/// Says how to get a new kubeconfig, and to back up the old one first, which may be the only access to the cluster.
+/// Says how to get a new kubeconfig. Tells the user to back up the old one first, because it may be the only
+/// access to the cluster.
 fn renewal_hint(secrets: &Secrets<'_>, is_managed: bool) -> String {
     if is_managed {
         format!(

@@ -25,7 +25,7 @@ use kcp_control_plane::duration::format_limit;
 
 use crate::workload::PortForward;
 
-/// The maximum size of a response. That of `/configz` has some ten kilobytes.
+/// The maximum size of a response. The response of `/configz` has about ten kilobytes.
 const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
 
 /// The host name in TLS and HTTP requests. Components do not check it.
@@ -43,7 +43,7 @@ pub enum ComponentError {
     Connection(String),
     #[error("no response within {}", format_limit(*after))]
     Timeout { after: Duration },
-    /// The port-forward did not open in time, to which the API server must first connect to the kubelet.
+    /// The port-forward did not open in time. To open it, the API server must first connect to the kubelet.
     #[error(
         "the API server did not open a port-forward to the Pod within {}; check that it can reach \
          the kubelet of the Node",
@@ -213,7 +213,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Accepts every certificate, but verifies that the server has its private key.
+/// Accepts every certificate, but verifies that the server has the certificate's private key.
 #[derive(Debug)]
 struct AcceptAnyCertificate(Arc<CryptoProvider>);
 

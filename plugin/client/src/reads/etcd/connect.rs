@@ -113,7 +113,7 @@ impl MemberConnection {
         self.described(self.connection.defragment()).await
     }
 
-    /// Deletes all revisions before `revision`. Returns false if etcd had deleted them before.
+    /// Deletes all revisions before `revision`. Returns false if etcd had already deleted them.
     ///
     /// # Errors
     /// The member does not respond, or refuses the call.

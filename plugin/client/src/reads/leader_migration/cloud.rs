@@ -68,7 +68,7 @@ pub async fn cloud_workload(
 }
 
 /// The name of the `ConfigMap` that the cloud-controller-manager mounts at the path of its leader migration
-/// configuration. None if it mounts none there.
+/// configuration. None if it does not mount one.
 fn config_map(manifest: &Value) -> Option<String> {
     let workload = Workload::find(manifest)?;
     let flags = workload.flags()?;

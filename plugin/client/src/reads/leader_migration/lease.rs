@@ -1,4 +1,4 @@
-//! Extracts from a Lease the fields that concern a lock, and which field manager wrote its holder.
+//! Extracts from a Lease the fields that concern a lock, and the field manager that wrote the holder.
 
 use std::time::Duration;
 

@@ -36,7 +36,7 @@ pub(super) struct ManagerReader<'r> {
     pub(super) limit: Duration,
 }
 
-/// What the Pod of a controller manager says about it.
+/// A controller manager, as its Pod describes it.
 struct DescribedManager<'p> {
     pod: &'p ManagerPod,
     workload: Workload<'p>,

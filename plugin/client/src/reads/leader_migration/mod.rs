@@ -3,7 +3,8 @@
 //! - [`cloud`]: reads the Deployment or `DaemonSet` of a cloud-controller-manager
 //! - [`pods`]: reads the Pods of controller managers
 //! - [`manager`]: reads which controllers a controller manager runs, and its settings
-//! - [`lease`]: the Lease of a lock; [`permissions`]: what controller managers may do with such a Lease
+//! - [`lease`]: reads the Lease of a lock
+//! - [`permissions`]: reads what controller managers are allowed to do with the Lease of a lock
 
 pub mod cloud;
 pub mod lease;

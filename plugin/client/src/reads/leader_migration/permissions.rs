@@ -38,7 +38,8 @@ pub struct Permission {
     pub is_allowed: bool,
 }
 
-/// Asks the API server of a workload cluster, for each identity and each verb, whether it may use the verb on the Lease.
+/// Asks the API server of a workload cluster, for each identity and each verb, whether the identity may use
+/// the verb on the Lease.
 ///
 /// # Errors
 /// A `SubjectAccessReview` cannot be created.

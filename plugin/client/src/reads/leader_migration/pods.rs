@@ -11,8 +11,8 @@ use crate::reads::workload::{
     objects::{container_problem, reason_and_message},
 };
 
-/// The maximum number of controller managers. More Pods mean that other Pods were selected too, and each Pod needs
-/// port-forwards.
+/// The maximum number of controller managers. If there are more Pods, some are probably not controller
+/// managers, and each Pod needs port-forwards.
 const MAX_PODS: usize = 32;
 
 /// The label with which kubeadm marks static Pods, such as `component: kube-controller-manager`.
@@ -66,8 +66,8 @@ pub(super) async fn read(
     Ok(pods)
 }
 
-/// Returns what is needed of a controller manager's Pod. None for a Pod of another component, and for a Pod that has
-/// ended, such as an evicted one.
+/// Returns the parts of a controller manager's Pod that this module needs. None for a Pod of another
+/// component, and for a Pod that has ended, such as an evicted one.
 fn manager_pod(pod: Pod) -> Option<ManagerPod> {
     let status = pod.status.clone().unwrap_or_default();
     if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {

@@ -1,4 +1,4 @@
-//! Lists that are read page by page, and of which one namespace after the other is taken.
+//! Lists that are read page by page, and whose objects the caller takes one namespace at a time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -38,19 +38,20 @@ impl<'r> Lists<'r> {
     }
 }
 
-/// A list that is read page by page, and of which one namespace after the other is taken.
+/// A list that is read page by page, and whose objects the caller takes one namespace at a time.
 pub(super) struct Sorted<'r, T> {
     connection: &'r Connection,
     /// None if the server does not serve the kind.
     pages: Option<Pages<'r>>,
     limit: ReadLimit,
-    /// Objects that have been read and not yet taken.
+    /// The objects that have been read, but not yet taken.
     waiting: VecDeque<Listed<T>>,
-    /// The last namespace of the pages that have been read.
+    /// The last namespace on the pages that have been read.
     last_namespace: String,
     /// Why the list is incomplete.
     pub(super) failure: Option<Error>,
-    /// Set if the pages are not sorted, so that objects of namespaces that were taken before may be missing.
+    /// Set if the pages are not sorted. Objects of namespaces that the caller has already taken may then be
+    /// missing.
     pub(super) disorder: Option<Error>,
 }
 

@@ -106,7 +106,7 @@ pub mod annotation {
     /// Set by Hive on a `ClusterDeployment`: a hash of the pool spec that it was created from.
     pub use kcp_rules::pool_version::ANNOTATION as CLUSTER_POOL_SPEC_HASH;
 
-    /// The annotation that overrides admission rules, each until a time in the value.
+    /// The annotation that overrides admission rules, each until the time that the value gives.
     pub use kcp_rules::overrides::ANNOTATION as OVERRIDE_RULES;
 
     /// On a `ClusterDeployment`: the id of the lease that it was created with.
@@ -121,7 +121,8 @@ pub mod annotation {
     pub const ETCD_SNAPSHOT: &str = "kubectl-kcp.dev/etcd-snapshot";
     /// On a Machine: the time of an announced replacement that another command has withdrawn.
     pub const REPLACEMENT_WITHDRAWN: &str = "kubectl-kcp.dev/replacement-withdrawn";
-    /// On a pool: clusters that are being created and whose `ClusterDeployments` may not be listed yet.
+    /// On a pool: the clusters that are being created, because their `ClusterDeployments` might not be in
+    /// lists yet.
     pub const CREATING: &str = "kubectl-kcp.dev/creating";
 }
 

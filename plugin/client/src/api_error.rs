@@ -135,8 +135,9 @@ enum AdmissionFailure {
     Failed,
 }
 
-/// Recognizes by its message that admission stopped a write, because Status has no field for it (k8s.io/apiserver,
-/// `pkg/admission/plugin/webhook/errors/statuserror.go`, `pkg/admission/plugin/policy/validating/dispatcher.go`,
+/// Tells from the message whether admission stopped a write, because a Status has no field for this
+/// (k8s.io/apiserver, `pkg/admission/plugin/webhook/errors/statuserror.go`,
+/// `pkg/admission/plugin/policy/validating/dispatcher.go`,
 /// `pkg/admission/plugin/webhook/validating/dispatcher.go`).
 fn admission_failure(message: &str) -> Option<AdmissionFailure> {
     let by_webhook = message.starts_with("admission webhook \"") && message.contains("\" denied the request");
@@ -168,7 +169,7 @@ fn error_chain<'e>(
     })
 }
 
-/// Downcasts the error, or the error inside an `io::Error`, whose `source` skips the error that it contains.
+/// Downcasts the error. Also downcasts the error inside an `io::Error`, because `io::Error::source` skips it.
 fn downcast<'e, E: StdError + 'static>(error: &'e (dyn StdError + 'static)) -> Option<&'e E> {
     let mut error = error;
     loop {

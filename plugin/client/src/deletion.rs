@@ -19,7 +19,8 @@ pub struct Delete<'d> {
     pub resource: &'d ApiResource,
     pub namespace: &'d str,
     pub name: &'d str,
-    /// The uid of the object to delete. If another object has its name by now, the server rejects the deletion (409).
+    /// The uid of the object to delete. If another object has the name by now, the server rejects the
+    /// deletion (409).
     pub uid: &'d str,
     /// The resource version of the object. If the object has changed since, the server rejects the deletion (409). None
     /// deletes any version.

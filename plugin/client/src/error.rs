@@ -168,8 +168,8 @@ impl Error {
                  kubectl config current-context".to_owned()
             }
             Self::Tls { .. } => {
-                "check certificate-authority and tls-server-name of the cluster in the kubeconfig, and this \
-                 machine's clock"
+                "check this machine's clock, and the fields certificate-authority and tls-server-name of the \
+                 cluster in the kubeconfig"
                     .to_owned()
             }
             Self::Timeout { .. } => "allow more time with --request-timeout".to_owned(),
@@ -203,8 +203,8 @@ impl Error {
                     .to_owned()
             }
             Self::UnknownField { .. } => {
-                "nothing was written: the CRDs in this cluster do not have the field; correct its name, or upgrade the CRDs; \
-                 list the fields with: kubectl explain KIND --recursive"
+                "nothing was written: the CRDs in this cluster do not have the field; correct the field's \
+                 name, or upgrade the CRDs; list the fields with: kubectl explain KIND --recursive"
                     .to_owned()
             }
             Self::OutcomeUnknown { .. } => "check with: kubectl kcp status".to_owned(),

@@ -41,7 +41,8 @@ impl ReadObject for ObjectText {
 }
 
 impl Grantor<'_> {
-    /// Creates a Role or `RoleBinding`, or adds to the existing one what it lacks. Writes only the version that it read.
+    /// Creates a Role or `RoleBinding`, or adds what is missing to the existing one. Writes only the version
+    /// that it read.
     ///
     /// # Errors
     /// The object cannot be read or written, or it is unknown whether it was written.

@@ -197,7 +197,8 @@ fn is_about_certificates(alert: AlertDescription) -> bool {
 }
 
 impl Error {
-    /// When the member's certificate expired, in seconds since 1970, if the TLS handshake failed because of it.
+    /// When the member's certificate expired, in seconds since 1970, if the TLS handshake failed because the
+    /// certificate had expired.
     #[must_use]
     pub const fn certificate_expired(&self) -> Option<i64> {
         match self {

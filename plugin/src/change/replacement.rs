@@ -93,10 +93,11 @@ impl Engine<'_> {
         }
     }
 
-    /// Reads a Machine. If the verb deletes the Machine, announces its replacement on the control plane, with a write that
-    /// requires the resourceVersion that was checked. Then reads everything again, because another command may have
-    /// deleted a Machine, and because a member of etcd may have failed. Stores the announcement in `announced`. In a server
-    /// dry run, the server only checks whether the user may announce it.
+    /// Reads a Machine. If the verb deletes the Machine, announces its replacement on the control plane, with
+    /// a write that requires the resourceVersion that was checked. Then reads everything again, because
+    /// another command may have deleted a Machine, and because a member of etcd may have failed. Stores the
+    /// announcement in `announced`. In a server dry run, the server only checks whether the user is allowed
+    /// to announce the replacement.
     ///
     /// # Errors
     /// The Machine cannot be read, or its control plane cannot be written.

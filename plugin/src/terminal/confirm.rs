@@ -26,7 +26,7 @@ impl Terminal {
         if Self::can_prompt() {
             return self.confirm(question).await.map(Some);
         }
-        let error = anyhow!("cannot {goal}: no terminal to ask for confirmation");
+        let error = anyhow!("cannot {goal} without confirmation: stdin or stderr is not a terminal");
         self.error(&error, Some(hint));
         Ok(None)
     }

@@ -36,7 +36,7 @@ const TEMPLATE_POLLS: u32 = 10;
 /// The time limit of one read of the infrastructure template.
 const TEMPLATE_LIMIT: Duration = Duration::from_secs(5);
 
-/// The time limit of a wait without a limit: ten years.
+/// The time limit of a wait for which the user sets no limit: ten years.
 const NO_LIMIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// When a wait that begins now ends. `timeout` is none for a wait without a limit.

@@ -106,8 +106,8 @@ const fn is_unreachable(report: &Result<Report, Error>) -> bool {
     )
 }
 
-/// Reads the alarms of each etcd cluster (normally one) from the first member with a leader that responds. etcd reads
-/// alarms through raft, so a member without a leader does not respond.
+/// Reads the alarms of each etcd cluster (normally one) from the first member that responds and has a leader.
+/// etcd reads alarms through raft, so a member without a leader does not respond.
 async fn alarms(reports: impl Iterator<Item = &Report>) -> Alarms {
     let mut with_leader: BTreeMap<u64, Vec<&Connection>> = BTreeMap::new();
     for report in reports {

@@ -1,4 +1,5 @@
-//! Describes errors of reads for a report, with the object that was read and with a missing permission.
+//! Describes errors of reads for a report, with the object that was read, and with the permission that is
+//! missing, if any.
 
 use kcp_api::Kind;
 use kcp_control_plane::snapshot::{Failure, Forbidden};
@@ -40,7 +41,7 @@ pub fn of_kind(kind: &Kind, error: &Error) -> Failure {
     from_error(object(kind.kind, None), error)
 }
 
-/// The maximum length in characters of a server's message, because the server is not trusted.
+/// The maximum length in characters of a server's message. It is limited, because the server is not trusted.
 pub const MAX_MESSAGE_CHARS: usize = 300;
 
 /// Puts a server's message on one line and limits its length.

@@ -1,6 +1,6 @@
-//! Reads the facts about one control plane from all sources at the same time. The control plane itself is read first,
-//! because it names the Cluster, whose name begins the names of the Secrets. etcd is queried as soon as the nodes and
-//! Machines are known.
+//! Reads the facts about one control plane from all sources at the same time. The control plane itself is
+//! read first, because it names the Cluster, and the names of the Secrets begin with the Cluster's name. etcd
+//! is queried as soon as the nodes and Machines are known.
 
 use std::time::Instant;
 

@@ -53,7 +53,7 @@ impl Target {
     }
 }
 
-/// What was read of the workload cluster, of the serving certificate at its endpoint, and of etcd.
+/// What was read from the workload cluster, from the serving certificate at its endpoint, and from etcd.
 pub type WorkloadAndEtcd = (
     Reading<Workload>,
     Reading<EndpointCertificate>,

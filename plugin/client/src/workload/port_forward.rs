@@ -35,7 +35,7 @@ impl Dial for PortForward {
         Box::pin(async {
             let forwarder = self.pods.portforward(&self.pod, &[self.port]).await;
             let mut forwarder = forwarder.map_err(io::Error::other)?;
-            let absent = || io::Error::other("the API server did not open a stream for the port");
+            let absent = || io::Error::other("the API server did not open a stream for the port-forward");
             let stream = forwarder.take_stream(self.port).ok_or_else(absent)?;
             let failure = forwarder.take_error(self.port).ok_or_else(absent)?;
             Ok(Box::new(ForwardedStream {

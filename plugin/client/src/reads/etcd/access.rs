@@ -8,11 +8,11 @@ use kcp_etcd::{ClientCertificate, CredentialError, Tls, Trust};
 use crate::reads::secret::Secrets;
 use kcp_control_plane::snapshot::Failure;
 
-/// The suffix of the Secret with etcd's CA. The Secret has no key if etcd is external, or if the operator stores the
-/// key outside the cluster.
+/// The suffix of the Secret with etcd's CA. The Secret has no key if etcd is external, or if the user stores
+/// the key outside the cluster.
 const CA_SECRET: &str = "etcd";
 
-/// The suffix of the Secret with the client certificate with which the API servers connect to etcd.
+/// The suffix of the Secret with the client certificate that the API servers use to connect to etcd.
 const CLIENT_SECRET: &str = "apiserver-etcd-client";
 
 const CERTIFICATE: &str = "tls.crt";

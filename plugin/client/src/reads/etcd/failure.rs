@@ -252,8 +252,8 @@ mod tests {
             ),
             (
                 true,
-                Error::Dial(io::Error::other("the API server did not open a stream for the port")),
-                "cannot connect: the API server did not open a stream for the port",
+                Error::Dial(io::Error::other("the API server did not open a stream for the port-forward")),
+                "cannot connect: the API server did not open a stream for the port-forward",
                 None,
             ),
             (

@@ -99,7 +99,7 @@ fn without_user(endpoint: &str) -> String {
     }
 }
 
-/// How failures name an etcd member.
+/// The name of an etcd member in error messages.
 pub fn object(name: &str) -> String {
     format!("etcd member {name}")
 }

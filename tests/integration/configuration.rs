@@ -152,9 +152,9 @@ async fn overridden(management: &ManagementCluster) -> Result<()> {
     let annotations = json!({"kubectl-kcp.dev/override-rules": format!("replicas-with-upgrade={until}")});
     let passed = patch(json!({"metadata": {"annotations": annotations}, "spec": both})).await?;
     let warning = format!(
-        "Warning: spec.replicas: overridden until {until}: Forbidden: 5: this write scales from 3 and changes \
-         version, which starts a rollout; each adds and removes etcd members; change version \
-         first, wait for the rollout, then scale (replicas-with-upgrade)\n"
+        "Warning: spec.replicas: overridden until {until}: Forbidden: 5: this write scales from 3 and \
+         changes version, which starts a rollout; both operations change etcd members; change version first, \
+         wait for the rollout, then scale (replicas-with-upgrade)\n"
     );
     ensure!(
         passed.code == 0 && passed.stderr == warning,

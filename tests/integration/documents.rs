@@ -92,9 +92,9 @@ fn a_scale_together_with_an_upgrade() {
         given(management, "both", 3).await.unwrap();
         let both = patch("both", r#"{"spec":{"replicas":5,"version":"v1.35.0"}}"#);
         let words = "\
-            The KubeadmControlPlane \"both\" is invalid: spec.replicas: Forbidden: 5: this write scales \
-            from 3 and changes version, which starts a rollout; each adds and removes etcd members; change version \
-            first, wait for the rollout, then scale (replicas-with-upgrade)\n";
+            The KubeadmControlPlane \"both\" is invalid: spec.replicas: Forbidden: 5: this write scales from \
+            3 and changes version, which starts a rollout; both operations change etcd members; change \
+            version first, wait for the rollout, then scale (replicas-with-upgrade)\n";
         refused(management, &both, words).await.unwrap();
     });
 }
@@ -137,8 +137,8 @@ fn a_scale_to_one_with_max_surge_0() {
             .unwrap();
         let scale = ["scale", "kubeadmcontrolplane/surgeless", "--replicas=1"];
         let words = "\
-            The KubeadmControlPlane \"surgeless\" is invalid: spec.replicas: Forbidden: 1: maxSurge 0 \
-            deletes a Machine before creating its replacement, and an etcd cluster of size 1 then loses \
+            The KubeadmControlPlane \"surgeless\" is invalid: spec.replicas: Forbidden: 1: maxSurge 0 makes \
+            Cluster API delete a Machine before creating one, and an etcd cluster of size 1 then loses \
             quorum; set maxSurge to 1, or use at least three Machines (max-surge-zero-below-three)\n";
         refused(management, &scale, words).await.unwrap();
     });

@@ -156,8 +156,8 @@ fn harm(rows: &[Row], pair: &Pair, known: Cloud) -> Option<(String, Action)> {
         }
         Verdict::Unknown if pair.is_handover() => Some((
             format!(
-                "{names} could run twice or not at all, because neither the flags of cloud-controller-manager nor its \
-                 cloud provider say whether it has {names}"
+                "{names} could run twice or not at all, because the flags and the cloud provider of \
+                 cloud-controller-manager do not show whether it runs {names}"
             ),
             Action::Warn,
         )),
@@ -188,15 +188,15 @@ fn stopped(names: &str, row: &Row, phase: Phase) -> String {
     };
     if row.then.is_empty() {
         let now = if row.now.is_empty() {
-            "and none runs it now either".to_owned()
+            "and none does now".to_owned()
         } else {
             format!("which now runs {}", places(&row.now))
         };
         format!("{when} the rollout no controller manager would run {names}, {now}")
     } else {
         format!(
-            "{names} would run {}, but would stop {when} the rollout while a controller manager that does not run \
-             {names} holds the migration lock",
+            "{names} would run {}, but would stop {when} the rollout whenever a controller manager that does \
+             not run {names} holds the migration lock",
             places(&row.then)
         )
     }
@@ -205,7 +205,8 @@ fn stopped(names: &str, row: &Row, phase: Phase) -> String {
 fn not_in_files(names: &str, known: Cloud) -> String {
     let why = match known {
         Cloud::Unknown => {
-            "and admission cannot read a static Pod in spec.kubeadmConfigSpec.files that may do so"
+            "and kcp-webhook cannot read a static Pod in spec.kubeadmConfigSpec.files that may run a \
+             cloud-controller-manager"
         }
         Cloud::Absent | Cloud::Known => {
             "and spec.kubeadmConfigSpec.files contains no cloud-controller-manager that \

@@ -70,7 +70,7 @@ fn label_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
                 (quoted(key), fault.to_owned(), remedy)
             });
             let value_fault = label_value_fault(value).map(|fault| {
-                let remedy = "change the value, or use an annotation";
+                let remedy = "change the value, or use an annotation instead";
                 (quoted(value), format!("label {}: {fault}", quoted(key)), remedy)
             });
             for (found, detail, remedy) in key_fault.into_iter().chain(value_fault) {
@@ -118,7 +118,7 @@ fn annotations_too_large(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
                 reason: CauseReason::TooLong,
                 value: None,
                 detail: format!(
-                    "keys and values have {bytes} bytes in total, but Kubernetes allows at most \
+                    "the keys and values add up to {bytes} bytes, but Kubernetes allows at most \
                      {ANNOTATION_BYTES}"
                 )
                 .into(),

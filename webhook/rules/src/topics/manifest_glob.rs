@@ -32,7 +32,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "glob-outside",
-        summary: "a glob must stay in the installer's directory",
+        summary: "a glob must not select files outside the installer's directory",
         why: "The installer's manifests are in one directory. A pattern that leaves the directory can change other \
               files of the installer.",
         operations: ON_WRITE,
@@ -64,7 +64,7 @@ fn glob_malformed(change: &Change<'_, ClusterDeploymentCustomization<'_>>, fault
                 reason: CauseReason::Required,
                 value: None,
                 detail: "an empty glob matches no manifest".into(),
-                remedy: "write a glob below the installer's directory, such as manifests/*.yaml".into(),
+                remedy: "write a glob relative to the installer's directory, such as manifests/*.yaml".into(),
             });
         } else if let Err((detail, remedy)) = check_glob(glob) {
             faults.push_redacted(

@@ -47,9 +47,9 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "naming-template-unverified",
-        summary: "a naming template with more than text and fields cannot be checked",
-        why: "Admission evaluates only text and fields. An invalid result appears only when Cluster API creates \
-              the next Machine.",
+        summary: "a naming template is checked only if it consists of text and fields",
+        why: "kcp-webhook evaluates only text and fields such as {{ .random }}. If another template produces \
+              an invalid name, the error appears only when Cluster API creates the next Machine.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -176,7 +176,7 @@ fn not_random(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
 fn names_unverified(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let Some(template) = template(change) else { return };
     if let Err(TemplateError::Unsupported(_)) = parse(template) {
-        let detail = "the template has more than text and fields, so the resulting names are not checked";
+        let detail = "the template has more than text and fields, so kcp-webhook does not check the names";
         let remedy = "check the names yourself, or use only text and fields";
         faults.push(fault(change, template, detail.to_owned(), remedy));
     }

@@ -24,7 +24,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "pool-version-changed",
-        summary: "a change to how clusters are created replaces the unclaimed clusters",
+        summary: "a change to the settings of new clusters replaces the unclaimed clusters",
         why: "Hive replaces unclaimed clusters that were created with other settings. Creating clusters takes time \
               and resources, and claims wait in the meantime.",
         operations: ON_UPDATE,
@@ -56,9 +56,9 @@ fn version_changed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let Some(first) = changed.first() else { return };
     let stale = match unclaimed_clusters(change).map(Iterator::count) {
         Some(0) => return,
-        Some(1) => "1 unclaimed cluster becomes stale and is replaced".to_owned(),
-        Some(count) => format!("{count} unclaimed clusters become stale and are replaced"),
-        None => "unclaimed clusters become stale and are replaced".to_owned(),
+        Some(1) => "this change makes 1 unclaimed cluster stale, so Hive replaces it".to_owned(),
+        Some(count) => format!("this change makes {count} unclaimed clusters stale, so Hive replaces them"),
+        None => "this change makes unclaimed clusters stale, so Hive replaces them".to_owned(),
     };
     faults.push(Fault {
         field: format!("spec.{first}").into(),
@@ -66,7 +66,7 @@ fn version_changed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         value: None,
         detail: stale.into(),
         remedy: format!(
-            "do not change {}, unless the clusters should be replaced",
+            "do not change {}, unless Hive should replace the clusters",
             changed.join(", ")
         )
         .into(),

@@ -21,8 +21,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "pool-ref-changed",
         summary: "the pool and customization of a cluster must not change",
-        why: "Hive finds the pool and the customization of a cluster by this reference. A change loses the lease \
-              of the customization, and another cluster can then use the same addresses.",
+        why: "Hive finds the pool and the customization of a cluster by this reference. If the reference \
+              changes, the customization loses its lease, and another cluster can use the same addresses.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -34,8 +34,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "claim-name-changed",
         summary: "the claim of a claimed cluster must not change",
-        why: "The name assigns a cluster to its ClusterClaim. A change takes the cluster away from its user, or \
-              gives the cluster to two users.",
+        why: "claimName assigns a cluster to its ClusterClaim. A change takes the cluster away from its \
+              user, or gives the cluster to two users.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -47,8 +47,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "claim-name-given",
         summary: "a new cluster of a pool must not have a claim",
-        why: "Hive assigns a cluster to a claim after the cluster exists. A claimName that is set at creation can \
-            give the cluster to a claim that Hive did not choose.",
+        why: "Hive assigns a cluster to a claim once the cluster exists. A claimName that is set at creation \
+              can give the cluster to a claim that Hive did not choose.",
         operations: ON_CREATE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -169,8 +169,8 @@ fn claim_set_on_creation(change: &Change<'_, ClusterDeployment<'_>>, faults: &mu
         field: CLAIM.into(),
         reason: CauseReason::Forbidden,
         value: Some(quoted(claim)),
-        detail: "Hive sets the claim after the cluster exists".into(),
-        remedy: format!("remove claimName, or set label {RESTORED}=true to restore a backup").into(),
+        detail: "Hive sets claimName once the cluster exists".into(),
+        remedy: format!("remove claimName, or set label {RESTORED}=true if you restore a backup").into(),
     });
 }
 

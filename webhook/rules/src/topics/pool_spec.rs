@@ -142,7 +142,7 @@ fn limits_negative(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         (
             "spec.runningCount",
             spec.running_count,
-            "set a number from 0 to size",
+            "set a number from 0 to spec.size",
         ),
         (
             "spec.maxSize",

@@ -46,8 +46,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-dropped",
         summary: "an update must not scale the control plane to 1 by omitting replicas",
-        why: "An omitted number of replicas defaults to 1. A manifest that omits the field, because an autoscaler \
-              or a person sets it, would delete all Machines but one.",
+        why: "If replicas is omitted, it defaults to 1. A manifest that leaves the field to an autoscaler or \
+              a person would then delete all Machines but one.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,

@@ -138,7 +138,8 @@ fn max_surge_zero_below_three(change: &Change<'_, KubeadmControlPlane<'_>>, faul
             max_surge.to_string()
         }),
         detail: format!(
-            "maxSurge 0 deletes a Machine before creating its replacement, and an etcd cluster of size {replicas} then loses quorum"
+            "maxSurge 0 makes Cluster API delete a Machine before creating one, and an etcd cluster of size \
+             {replicas} then loses quorum"
         )
         .into(),
         remedy: "set maxSurge to 1, or use at least three Machines".into(),
@@ -164,9 +165,9 @@ fn rollout_time_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
     });
     let detail = match older {
         Some(0) => "no Machine is older, so this time has no effect".to_owned(),
-        Some(1) => "this time is in the past, so one Machine is replaced now".to_owned(),
-        Some(older) => format!("this time is in the past, so {older} Machines are replaced now"),
-        None => "this time is in the past, so older Machines are replaced now".to_owned(),
+        Some(1) => "this time is in the past, so Cluster API replaces one Machine now".to_owned(),
+        Some(older) => format!("this time is in the past, so Cluster API replaces {older} Machines now"),
+        None => "this time is in the past, so Cluster API replaces older Machines now".to_owned(),
     };
     faults.push(Fault {
         field: change.new.rollout_after_path().into(),

@@ -38,8 +38,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-during-rollout",
         summary: "replicas must not change while a rollout is, or may be, in progress",
-        why: "Scaling and a rollout both add and remove etcd members. Cluster API finishes the rollout first, so \
-              the scaling would happen later than expected, and on changed Machines.",
+        why: "Scaling and a rollout both add and remove etcd members. Cluster API finishes the rollout \
+              first, so it would scale later than you expect, when the Machines have already changed.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -52,8 +52,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-while-adopting",
         summary: "replicas must not change while the control plane adopts Machines",
-        why: "While Cluster API adopts existing Machines, it does not know all etcd members. Scaling can then \
-              remove a Machine that it does not own yet.",
+        why: "While Cluster API adopts existing Machines, it does not know all etcd members. Scaling can \
+              then remove a Machine that the control plane does not own yet.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -99,7 +99,8 @@ fn scales_with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mu
             reason: CauseReason::Forbidden,
             value: Some(to.to_string()),
             detail: format!(
-                "this write scales from {from} and changes {what}, which starts a rollout; each adds and removes etcd members"
+                "this write scales from {from} and changes {what}, which starts a rollout; both operations \
+                 change etcd members"
             )
             .into(),
             remedy: format!("change {what} first, wait for the rollout, then scale").into(),

@@ -20,8 +20,8 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[Rule {
     id: "template-spec-immutable",
     summary: "the spec of a template must not change",
-    why: "Control planes refer to a template by its name. If the template changed, two control planes of the \
-          same template could differ, and nothing would show why.",
+    why: "Control planes refer to a template by its name. If the template changed, two control planes from \
+          the same template could differ, and nothing would show why.",
     operations: ON_UPDATE,
     action: Action::Deny,
     scope: Scope::Transition,
@@ -46,7 +46,8 @@ fn spec_immutable(change: &Change<'_, KubeadmControlPlaneTemplate<'_>>, faults: 
         reason: CauseReason::Forbidden,
         value: None,
         detail: format!(
-            "ClusterClasses create control planes from this template, and {differences} would change"
+            "the spec is immutable, because ClusterClasses create control planes from this template; \
+             {differences} would change"
         )
         .into(),
         remedy: "create a template with another name, and refer to it in the ClusterClass".into(),

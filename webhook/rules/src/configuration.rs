@@ -27,10 +27,10 @@ pub struct Configuration {
     pub api_version: String,
     /// The kind of the document, `AdmissionConfiguration`.
     pub kind: String,
-    /// Actions by rule id.
+    /// The actions for the findings of rules, by rule id.
     #[serde(default)]
     pub rules: BTreeMap<String, Action>,
-    /// The feature gates with which Cluster API runs in the cluster.
+    /// Cluster API's feature gates in this cluster.
     #[serde(default)]
     pub feature_gates: FeatureGates,
     /// The users that the controllers of Cluster API and Hive authenticate as.
@@ -39,7 +39,7 @@ pub struct Configuration {
     /// Writes whose findings are only recorded in the audit log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exemptions: Vec<Exemption>,
-    /// Selects by labels the namespaces in which denials are only warnings.
+    /// A label selector for the namespaces in which kcp-webhook warns instead of denying.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warn_only: Option<Selector>,
 }
@@ -98,7 +98,8 @@ impl Configuration {
         self.rules.keys().chain(exempted.flatten())
     }
 
-    /// Removes rule ids that no rule has, and returns them. An exemption that lists only such ids then exempts no rule.
+    /// Removes rule ids that no rule has, and returns them. An exemption that lists only removed ids then
+    /// exempts no rule.
     pub fn remove_unknown_rules(&mut self, is_rule: impl Fn(&str) -> bool) -> BTreeSet<String> {
         let unknown = self.rule_ids().filter(|id| !is_rule(id)).cloned().collect();
         self.rules.retain(|id, _| is_rule(id));

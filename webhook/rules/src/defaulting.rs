@@ -56,10 +56,10 @@ pub fn apply(object: &str, patch: &[PatchOperation]) -> Option<String> {
     Some(object.to_string())
 }
 
-/// Default values for a `KubeadmControlPlane` (proposal, "And the following defaulting", and "Rollout strategy"):
-/// replicas, the `v` of the version, and the rollout strategy.
+/// Default values for a `KubeadmControlPlane`: replicas, the leading `v` of the version, and the rollout
+/// strategy (proposal, sections "And the following defaulting" and "Rollout strategy").
 ///
-/// If an update omits replicas, the default is the old number. Without this, Cluster API would default to 1 and scale
+/// If an update omits replicas, the default is the old number. Otherwise Cluster API would set 1, and scale
 /// down a control plane of three.
 pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> Defaulted {
     if is_deletion(change.operation, change.old.map(|old| &old.metadata)) {
@@ -89,8 +89,8 @@ pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> De
     }
 }
 
-/// Whether the object is being deleted, according to the old object. Any client can set a deletionTimestamp in the new
-/// one.
+/// Whether the object is being deleted, according to the old object. Any client can set a deletionTimestamp
+/// in the new object.
 fn is_deletion(operation: Operation, old: Option<&Metadata<'_>>) -> bool {
     operation == Operation::Delete || old.is_some_and(Metadata::is_deleting)
 }
@@ -133,7 +133,8 @@ fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperati
 /// Adds the leading slash to the JSON pointers of a `ClusterDeploymentCustomization`. The example in the design
 /// document omits the slash. Without it, Hive patches the wrong field and reports success.
 ///
-/// An update does not change existing pointers, so that an unrelated edit does not change the effect of an object.
+/// In an update, pointers of the old object stay as they are, so that an unrelated edit does not change what
+/// they patch.
 pub fn default_customization(change: &Change<'_, ClusterDeploymentCustomization<'_>>) -> Defaulted {
     let mut defaulted = Defaulted::default();
     let unknown = change.operation == Operation::Update && change.old.is_none();

@@ -1,4 +1,4 @@
-//! Exemptions: writes whose findings do not deny, by user, group and namespace.
+//! Exemptions by user, group and namespace: findings do not deny an exempt write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -128,8 +128,8 @@ impl Exemption {
     }
 }
 
-/// Applies exemptions: findings of exempt writes are only recorded. In namespaces that `warn_only` selects, denials become
-/// warnings.
+/// Applies exemptions: the findings of an exempt write are only recorded. In namespaces that `warn_only`
+/// selects, denials become warnings.
 pub fn apply(
     findings: &mut [Finding],
     exemptions: &[Exemption],

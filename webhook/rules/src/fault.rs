@@ -65,9 +65,9 @@ pub struct Fault {
     pub remedy: Cow<'static, str>,
 }
 
-/// The text that a message shows instead of a string that may be secret. Any string in `kubeadmConfigSpec` or in the
-/// patches of a customization may be secret. Of these, messages show only booleans, numbers, versions and values of
-/// enumerations.
+/// The text that a message shows instead of a string that may be secret. Any string in `kubeadmConfigSpec` or
+/// in the patches of a customization may be secret. From these fields, messages show only booleans, numbers,
+/// versions and values of enumerations.
 pub const HIDDEN: &str = "a string";
 
 /// Quotes text for a message, and shortens long text. Never call this for text that may be secret: use [`HIDDEN`].
@@ -94,8 +94,8 @@ pub struct CollectedFault {
 }
 
 impl CollectedFault {
-    /// The key by which problems that one rule found in the old and the new object are compared. It does not contain
-    /// the path, because the removal of a list entry shifts the paths of all entries after it.
+    /// A key that is equal if a rule found the same problem in the old and in the new object. It does not
+    /// contain the path, because the removal of a list entry shifts the paths of all entries after it.
     pub(crate) fn identity(&self) -> impl Eq + Hash + use<> {
         (
             self.fault.value.clone(),

@@ -25,7 +25,7 @@ pub struct Finding {
     pub rule: &'static Rule,
     /// What happens to the write: the webhook denies it, warns, or only records the finding.
     pub action: Action,
-    /// Why the finding is only a warning although the action of its rule is to deny; `None` if it is not softened.
+    /// Why the finding is only a warning although the action of its rule is to deny; `None` otherwise.
     pub softened: Option<Softening>,
     pub fault: Fault,
 }

@@ -1,4 +1,5 @@
-//! Applies all rules to one change. Every finding is reported, in table order; no rule stops another.
+//! Applies all rules to one change, and reports every finding in the order of the rules. A finding of one
+//! rule does not stop the other rules.
 
 use std::collections::HashMap;
 
@@ -92,8 +93,8 @@ impl Judged for ClusterDeployment<'_> {
     }
 }
 
-/// Implements [`Judged`] for the kinds that have a [`crate::api::ControlPlaneSpec`]. Rules about this spec apply to
-/// both.
+/// Implements [`Judged`] for the kinds that have a [`crate::api::ControlPlaneSpec`]. Rules about this spec
+/// apply to all of these kinds.
 macro_rules! judged_with_common_spec {
     ($($kind:ident: $check:ident),+) => {$(
         impl Judged for $kind<'_> {
@@ -217,9 +218,9 @@ fn soften_copy<T: Judged>(mut finding: Finding, change: &Change<'_, T>) -> Findi
     finding
 }
 
-/// Whether a new object is a copy of an existing one. Hive copies a customization into the namespace of its cluster.
-/// `clusterctl move` and restores create objects with the owner that Cluster API set. Cluster API's topology
-/// controller also does so, but its objects are new.
+/// Whether a new object is a copy of an existing one. Hive copies a customization into the namespace of its
+/// cluster. `clusterctl move` and restores create objects with the owner that Cluster API set. Cluster API's
+/// topology controller also creates objects with an owner, but they are not copies.
 fn is_copy(metadata: &Metadata<'_>, context: &Context<'_>) -> bool {
     let owned =
         metadata.is_owned_by_cluster_api("Cluster") || metadata.is_owned_by_cluster_api("ClusterClass");

@@ -7,8 +7,8 @@
 //!
 //! - [`api`]: the fields that rules read, borrowed from the JSON they were decoded from
 //! - [`syntax`], [`go_template`]: the syntax of names in Kubernetes and Cluster API
-//! - [`view`], [`feature_gates`], [`trusted_users`], [`context`]: the environment of a change: related objects, feature
-//!   gates, the writer and the time; any of them may be unknown
+//! - [`view`], [`feature_gates`], [`trusted_users`], [`context`]: the environment of a change, any part of
+//!   which may be unknown: related objects, feature gates, the writer and the time
 //! - [`change`]: the input of a rule: the operation, the new object and the old one
 //! - [`action`], [`fault`], [`cel`], [`rule`]: the definition of a rule, and its result as Kubernetes field errors
 //! - [`configuration`]: the actions that an operator sets for rules, and exemptions
@@ -18,7 +18,7 @@
 //! - [`pool_version`]: the hash by which Hive finds stale unclaimed clusters of a pool
 //! - [`topics`]: every rule, by topic; the table of contents
 //! - [`finding`], [`overrides`], [`judge`]: applies all rules to one change
-//! - [`exemption`]: writes whose findings do not deny, by user, group and namespace
+//! - [`exemption`]: exemptions of writes by user, group and namespace; findings do not deny an exempt write
 //! - [`row`]: applies all rules to one case
 //! - [`admission_policy`]: the rules with CEL as `ValidatingAdmissionPolicy` objects
 //! - [`defaulting`]: default values as minimal JSON patches

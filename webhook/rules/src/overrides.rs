@@ -8,7 +8,7 @@ use crate::{fault::quoted, rule::Rule, topics};
 /// The annotation that overrides rules. Its value is a comma-separated list of `<rule id>=<RFC 3339 expiry time>`.
 pub const ANNOTATION: &str = "kubectl-kcp.dev/override-rules";
 
-/// The longest time until an override expires, so that a forgotten override ends.
+/// The maximum time until an override expires. It is limited so that a forgotten override ends.
 pub const MAX_DURATION: SignedDuration = SignedDuration::from_hours(24);
 
 /// The maximum number of entries of the override annotation that take effect.
@@ -49,8 +49,9 @@ pub enum OverrideError<'a> {
 }
 
 impl OverrideError<'_> {
-    /// The rule id of an entry whose only problem is the expiry time; `None` for another problem. Such an entry causes
-    /// a warning only while the rule denies, because expired entries may stay in the annotation.
+    /// The rule id of an entry whose only problem is the expiry time; `None` for another problem. An entry
+    /// with such a problem causes a warning only while the rule denies the write, because expired entries may
+    /// stay in the annotation.
     pub const fn rule_with_invalid_time(&self) -> Option<&'static str> {
         match self {
             Self::Malformed(_)

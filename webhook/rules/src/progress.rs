@@ -14,8 +14,8 @@ use crate::{
 /// The annotation that pauses an object. Cluster API checks only its presence.
 const PAUSED: &str = "cluster.x-k8s.io/paused";
 
-/// A time that differs from the current time by at most this counts as now, because clocks differ, and because it takes
-/// a moment to apply a manifest.
+/// A time counts as now if it differs from the current time by at most this duration. Clocks differ, and it
+/// takes a moment to apply a manifest.
 pub(crate) const NOW_TOLERANCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// Requests all other objects that the functions of this module read. Every rule that uses this module calls this
@@ -70,9 +70,9 @@ pub(crate) struct GenerationLag {
     pub(crate) observed: Option<i64>,
 }
 
-/// The generations of a control plane whose last change its controller has not processed; `None` if it has. Until then,
-/// the status does not show whether that change starts a rollout. The lag persists if the controller is down or its
-/// reconciles fail.
+/// The generations of a control plane if its controller has not processed the last change yet; otherwise
+/// `None`. Until then, the status does not show whether that change starts a rollout. The lag persists if the
+/// controller is down or its reconciles fail.
 pub(crate) fn generation_lag(control_plane: &KubeadmControlPlane<'_>) -> Option<GenerationLag> {
     let generation = control_plane.metadata.generation?;
     let observed = control_plane
@@ -84,9 +84,9 @@ pub(crate) fn generation_lag(control_plane: &KubeadmControlPlane<'_>) -> Option<
 
 /// The evidence that a rollout is in progress, if there is any.
 ///
-/// If the status has the number of Machines that match the spec, this number decides. The condition `UpToDate` of
-/// Machines does not, because it also compares the version that the kubelet reports, and stays False with a vendor's
-/// kubelet.
+/// If the status has the number of Machines that match the spec, this number decides. The condition
+/// `UpToDate` of Machines does not decide, because it also compares the version that the kubelet reports, and
+/// stays False with a vendor's kubelet.
 pub(crate) fn rollout_evidence(control_plane: &KubeadmControlPlane<'_>) -> Option<String> {
     let status = control_plane.status.as_ref()?;
     let version = control_plane.spec.version.as_deref();

@@ -8,7 +8,7 @@ use semver::Version;
 /// Parses a Kubernetes version, with or without the leading `v`.
 ///
 /// # Errors
-/// The rest is not a semantic version.
+/// The text, without a leading `v`, is not a semantic version.
 pub fn parse_version(version: &str) -> Result<Version, semver::Error> {
     Version::parse(version.strip_prefix('v').unwrap_or(version))
 }

@@ -1,6 +1,7 @@
 //! The cloud providers that Kubernetes contained ("in-tree") until 1.30.
 
-/// In-tree cloud providers, and the last minor version that has each (`pkg/cloudprovider/providers/providers.go`).
+/// In-tree cloud providers, each with the last minor version that has it
+/// (`pkg/cloudprovider/providers/providers.go`).
 const CLOUD_PROVIDERS: [(&str, u64); 5] = [
     ("openstack", 25),
     ("aws", 26),
@@ -20,8 +21,8 @@ pub fn is_in_tree(provider: &str) -> bool {
     !provider.is_empty() && provider != "external"
 }
 
-/// Why a component of a minor version exits at startup with a value of `--cloud-provider`; `None` if it starts. A
-/// template has no minor version.
+/// Why a component of a minor version exits at startup with a value of `--cloud-provider`; `None` if it
+/// starts. `minor` is `None` in a template, which has no version.
 pub fn refusal(provider: &str, gates: &str, minor: Option<u64>) -> Option<String> {
     if !is_in_tree(provider) {
         return None;

@@ -45,7 +45,7 @@ pub enum Problem {
     /// The `apiVersion` is missing, or controller managers do not know it.
     #[error("apiVersion must be {GROUP}/v1, {GROUP}/v1beta1 or {GROUP}/v1alpha1")]
     ApiVersion,
-    /// The `kind` is missing, or is another one.
+    /// The `kind` is missing, or is not `LeaderMigrationConfiguration`.
     #[error("kind must be {KIND}")]
     Kind,
     /// A required field is not set.
@@ -59,7 +59,7 @@ pub enum Problem {
         /// The names of the fields that the object may have.
         known: String,
     },
-    /// The `resourceLock` is not one with which controller managers start.
+    /// Controller managers do not start with this value of `resourceLock`.
     #[error("resourceLock must be leases")]
     ResourceLock,
     /// No Lease can have the name in `leaderName`, so no controller manager ever acquires the migration lock.
@@ -142,10 +142,11 @@ impl LeaderMigrationConfiguration {
         }
     }
 
-    /// Parses the first YAML document, as a controller manager of the minor version does. An unknown version is strict.
+    /// Parses the first YAML document, as a controller manager of the minor version does. If the version is
+    /// unknown, unknown fields are errors.
     ///
     /// # Errors
-    /// Every problem, unless the text is not YAML.
+    /// All problems. If the text is not YAML, only [`Problem::NotYaml`].
     pub fn parse(text: &str, minor: Option<u64>) -> Result<Self, Vec<Problem>> {
         match Self::parse_to_start(text, minor)? {
             (configuration, problems) if problems.is_empty() => Ok(configuration),
@@ -156,7 +157,7 @@ impl LeaderMigrationConfiguration {
     /// Like [`parse`](Self::parse), but a configuration with which a controller manager starts is not an error.
     ///
     /// # Errors
-    /// Every problem, if one of them is fatal.
+    /// All problems, if at least one of them is fatal.
     pub fn parse_to_start(text: &str, minor: Option<u64>) -> Result<Parsed, Vec<Problem>> {
         let strict = minor.is_none_or(|minor| minor >= STRICT_SINCE);
         let Some(document) = first_document(text, strict) else {

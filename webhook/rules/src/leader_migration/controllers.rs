@@ -1,6 +1,6 @@
 //! The controllers that kube-controller-manager and cloud-controller-manager can both run.
 //!
-//! Minor versions are those of Kubernetes 1.
+//! A minor version of 30 stands for Kubernetes 1.30.
 
 use super::cloud_provider::LAST_IN_TREE;
 
@@ -44,7 +44,8 @@ pub const CONTROLLERS: [Controller; 4] = [
 ];
 
 impl Controller {
-    /// The controller with this name, in either spelling; `None` if no controller that can migrate has it.
+    /// The controller with this current or earlier name; `None` if no controller that can migrate has the
+    /// name.
     pub fn named(name: &str) -> Option<&'static Self> {
         CONTROLLERS
             .iter()

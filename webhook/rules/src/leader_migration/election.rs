@@ -2,14 +2,14 @@
 
 use super::{Assignment, Component, Controller, Lock, Manager};
 
-/// The most controller managers that are considered: two components before and after an upgrade.
+/// The maximum number of controller managers to consider: two components, each before and after an upgrade.
 const MAX_MANAGERS: usize = 4;
 
 /// A controller manager as a candidate for its locks.
 struct Candidate {
     component: Component,
-    /// The index of the main lock in the list of all locks. `None` if the controller manager elects no leader: then it always
-    /// runs its controllers.
+    /// The index of the main lock in the list of all locks. `None` if the controller manager elects no
+    /// leader, so that it always runs its controllers.
     main: Option<usize>,
     /// The index of the migration lock in the list of all locks. `None` if the controller manager never takes one.
     migration: Option<usize>,
@@ -19,14 +19,15 @@ struct Candidate {
 /// How many controller managers can run a controller at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Runners {
-    /// The fewest, once every free lock is taken.
+    /// The lowest number, once every free lock is taken.
     pub(super) min: usize,
-    /// The most.
+    /// The highest number.
     pub(super) max: usize,
 }
 
-/// Counts the controller managers that run a controller, over every way in which those that start can hold their locks. A
-/// migration lock is taken only by the holder of a main lock, and no lock stays free that one of them can take.
+/// Counts how many controller managers can run a controller at the same time. Considers every way in which
+/// the controller managers that start can hold their locks: only the holder of a main lock takes a migration
+/// lock, and no lock stays free if a controller manager can take it.
 pub(super) fn runners(managers: &[&Manager], controller: &Controller) -> Runners {
     let mut locks: Vec<Lock> = Vec::new();
     let mut index_of = |lock: Lock| {
@@ -63,7 +64,7 @@ pub(super) fn runners(managers: &[&Manager], controller: &Controller) -> Runners
     found
 }
 
-/// Calls a function with the holder of each lock, for every stable state.
+/// Calls `seen` for every stable state, with the holder of each lock.
 fn visit(
     candidates: &[Candidate],
     locks: usize,
@@ -92,7 +93,8 @@ fn leads(candidate: &Candidate, index: usize, holders: &[Option<usize>]) -> bool
     candidate.main.is_none_or(|main| holds(holders, main, index))
 }
 
-/// Whether every lock is held by a candidate that may hold it, and none is free that a candidate can take.
+/// Whether every lock is held by a candidate that may hold it, and no lock is free that a candidate could
+/// take.
 fn is_stable(candidates: &[Candidate], holders: &[Option<usize>]) -> bool {
     holders.iter().enumerate().all(|(lock, holder)| {
         let mut able = candidates.iter().enumerate().filter(|(index, candidate)| {

@@ -1,4 +1,4 @@
-//! Settings of controller managers that have another effect than their name suggests.
+//! Settings of controller managers whose effect differs from what their name suggests.
 
 use std::fmt;
 
@@ -7,13 +7,14 @@ use super::{
     known_names,
 };
 
-/// A setting that has another effect than its name suggests. Names come from the configuration. Messages show only names of
-/// controllers and of Leases, because any other text in a flag or a file may be secret.
+/// A setting whose effect differs from what its name suggests. Names come from the configuration. Messages
+/// show only the names of controllers and Leases, because any other text in a flag or a file may be secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// No controller manager has a controller of this name.
     UnknownName(Component, String),
-    /// kube-controller-manager alone has this controller, so it stops while another component holds the migration lock.
+    /// Only kube-controller-manager has this controller, so the controller stops while another component
+    /// holds the migration lock.
     NotShared(Component, String),
     /// The name is another spelling of a controller's name, and aliases do not match.
     Alias {
@@ -28,17 +29,17 @@ pub enum Finding {
     },
     /// More than one entry of the configuration has this name. The last one counts.
     Repeated(Component, String),
-    /// `--leader-migration-config` is set, and `--enable-leader-migration` is not.
+    /// `--leader-migration-config` is set, but `--enable-leader-migration` is not.
     ConfigurationIgnored(Component),
-    /// `--enable-leader-migration` is set, and `--leader-elect` is false.
+    /// `--enable-leader-migration` is set, but `--leader-elect` is false.
     EnableIgnored(Component),
-    /// Leader migration is on, and selects no controller that the controller manager runs.
+    /// Leader migration is on, but selects no controller that the controller manager runs.
     SelectsNothing(Component, u64),
     /// Two controller managers have different migration locks.
     DifferentLocks(Lock, Lock),
     /// No Lease can have the name of the migration lock.
     LeaderNameInvalid(Component),
-    /// The migration lock is the main lock of a component, or the Lease of another one.
+    /// The migration lock is the main lock of a controller manager, or the Lease of another component.
     LeaderNameInUse(Component, String),
 }
 
@@ -147,7 +148,7 @@ impl fmt::Display for Finding {
 /// Leases of other components in `kube-system`.
 const OTHER_LEASES: [&str; 1] = ["kube-scheduler"];
 
-/// The findings about controller managers, each once.
+/// The findings about controller managers, without duplicates.
 pub(super) fn findings<'m>(managers: impl Iterator<Item = &'m Manager>) -> Vec<Finding> {
     let mut managers: Vec<&Manager> = managers.collect();
     managers.dedup_by(|later, earlier| later == earlier);

@@ -1,4 +1,4 @@
-//! A configuration that protects an upgrade.
+//! Generates a leader migration configuration that protects an upgrade.
 
 use thiserror::Error;
 
@@ -40,11 +40,12 @@ pub enum Refusal {
     Downgrade(u64, u64),
 }
 
-/// The YAML of a v1 configuration for both controller managers. Unknown names have no effect, so it lists each name that a
-/// controller has at either version. Cloud providers register Node IPAM under either name.
+/// The YAML of a v1 configuration for both controller managers. Unknown names have no effect, so the
+/// configuration lists each name that a controller has at either version. Cloud providers register Node IPAM
+/// under either name.
 ///
 /// # Errors
-/// There is nothing to migrate, or no way to do it.
+/// There is nothing to migrate, or leader migration cannot protect the upgrade.
 pub fn configuration(request: &Request) -> Result<String, Refusal> {
     let Request { from, to, .. } = *request;
     if to < from {

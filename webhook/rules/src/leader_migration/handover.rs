@@ -1,7 +1,8 @@
-//! How long no controller manager runs a controller, after its holder stops.
+//! How long no controller manager runs a controller after the controller manager that ran it has stopped.
 //!
-//! A holder that stops does not release its Lease. A candidate takes the Lease when it has not seen a renewal for the
-//! duration in the Lease (`k8s.io/client-go`, `tools/leaderelection`). It retries after a period plus jitter.
+//! A holder that stops does not release its Lease. A candidate takes the Lease when it has not seen a renewal
+//! for the duration in the Lease (`k8s.io/client-go`, `tools/leaderelection`). A candidate tries again after
+//! the retry period plus jitter.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::Flags;
 pub struct Timing {
     /// How long a Lease lasts without a renewal.
     pub lease: Duration,
-    /// How often the holder renews its Lease, and a candidate tries to take it.
+    /// How often the holder renews its Lease, and how often a candidate tries to take the Lease.
     pub retry: Duration,
 }
 
@@ -21,15 +22,17 @@ pub struct Timing {
 pub struct Gap {
     /// The shortest time: the holder stops just before it would renew its Lease.
     pub min: Duration,
-    /// The longest time: the holder stops just after it renewed its Lease, and the candidate waits as long as it can.
+    /// The longest time: the holder stops just after it has renewed its Lease, and the candidate waits as
+    /// long as it can.
     pub max: Duration,
 }
 
-/// The longest wait of a candidate between two tries, in retry periods: one and a jitter of 1.2.
+/// The longest wait of a candidate between two tries, as a multiple of the retry period: 1, plus jitter of up
+/// to 1.2.
 const LONGEST_RETRY: f64 = 2.2;
 
-/// The time from taking the lock to the first work of a controller, for discovery and informers. Measured on
-/// kube-controller-manager 1.36 and a cloud-controller-manager.
+/// The time that a controller manager needs, after it has taken the lock, for discovery and informers before
+/// its controllers work. Measured on kube-controller-manager 1.36 and a cloud-controller-manager.
 const START: Duration = Duration::from_secs(2);
 
 impl Timing {
@@ -43,9 +46,10 @@ impl Timing {
     }
 }
 
-/// The gap until a candidate holds a number of locks of a holder that stops: one lock if it waits for that lock already; two
-/// if it takes the main lock first and the migration lock then. It first sees the second lock when it holds the first one,
-/// and waits the whole duration again.
+/// The gap until a candidate holds all locks of a holder that stops. `locks` is 1 if the candidate already
+/// waits for that lock. It is 2 if the candidate takes first the main lock and then the migration lock: it
+/// starts to wait for the second lock only when it holds the first one, and then waits for the whole duration
+/// again.
 pub fn gap(holder: Timing, candidate: Timing, locks: u32) -> Gap {
     let longest = holder.lease + candidate.retry.mul_f64(LONGEST_RETRY);
     let renewed = holder.lease.saturating_sub(holder.retry);

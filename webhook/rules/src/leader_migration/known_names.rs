@@ -1,4 +1,4 @@
-//! The controllers that kube-controller-manager knows, by minor version of Kubernetes 1.
+//! The controllers that kube-controller-manager knows, by minor version of Kubernetes.
 
 use std::ops::RangeInclusive;
 
@@ -134,8 +134,8 @@ const KNOWN_NAMES: [KnownName; 52] = [
     row("volumeattributesclass-protection-controller", "", 32),
 ];
 
-/// Whether kube-controller-manager of a minor version accepts a name in `--controllers`. `None` if the sources of the
-/// version were not read.
+/// Whether kube-controller-manager of a minor version accepts a name in `--controllers`. `None` if the table
+/// does not cover the version.
 pub fn is_known(name: &str, minor: u64) -> Option<bool> {
     KNOWN_MINORS.contains(&minor).then(|| {
         KNOWN_NAMES.iter().any(|known| {
@@ -146,13 +146,14 @@ pub fn is_known(name: &str, minor: u64) -> Option<bool> {
     })
 }
 
-/// The name, if a controller has it; otherwise `None`. Other text in a flag or a file may be secret, so messages do not
-/// show it.
+/// Returns the name if a controller has it. Other text in a flag or a file may be secret, so messages do not
+/// show such text.
 pub fn shown(name: &str) -> Option<&str> {
     is_a_controller(name).then_some(name)
 }
 
-/// Whether any version of kube-controller-manager has a controller of this name, in either spelling.
+/// Whether any version of kube-controller-manager has a controller with this name. Names up to 1.27 and later
+/// names count.
 pub fn is_a_controller(name: &str) -> bool {
     KNOWN_NAMES
         .iter()

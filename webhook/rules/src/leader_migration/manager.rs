@@ -18,43 +18,48 @@ pub struct Lock {
 /// What a controller manager does with a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assignment {
-    /// Does not have it, or its flags disable it.
+    /// The controller manager does not have the controller, or its flags disable the controller.
     Absent,
-    /// Its configuration assigns the controller to another component, so it does not start it.
+    /// The configuration assigns the controller to another component, so the controller manager does not
+    /// start it.
     Unowned,
-    /// Runs it while it holds the main lock and the migration lock.
+    /// The controller manager runs the controller while it holds the main lock and the migration lock.
     Migrated,
-    /// Runs it while it holds the main lock.
+    /// The controller manager runs the controller while it holds the main lock.
     NonMigrated,
-    /// Runs it if the cloud provider has it, which neither the flags nor [`NODE_IPAM_PROVIDERS`] say.
+    /// The controller manager runs the controller if its cloud provider has it. Neither the flags nor
+    /// [`NODE_IPAM_PROVIDERS`] show whether it does.
     Unknown,
 }
 
 /// Values of `--cloud-provider` whose cloud-controller-manager has Node IPAM. Kubernetes' library for
-/// cloud-controller-managers does not have it; each provider decides (`kubernetes/cloud-provider-gcp`,
-/// `cmd/cloud-controller-manager/main.go`).
+/// cloud-controller-managers does not contain Node IPAM; each provider decides whether to add it
+/// (`kubernetes/cloud-provider-gcp`, `cmd/cloud-controller-manager/main.go`).
 const NODE_IPAM_PROVIDERS: [&str; 1] = ["gce"];
 
 /// A controller manager of one version, with its flags. Replicas with the same flags are one manager, because the main
 /// lock lets only one of them run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manager {
-    /// Which of the two it is.
+    /// Which of the two controller managers this is.
     pub component: Component,
-    /// Its minor version. For a cloud-controller-manager, that of its Kubernetes libraries.
+    /// The minor version of Kubernetes. For a cloud-controller-manager, the minor version of its Kubernetes
+    /// libraries.
     pub minor: u64,
-    /// Its flags, with the defaults of whoever starts it.
+    /// The flags, including those that kubeadm sets by default.
     pub flags: Flags,
-    /// The effective configuration. `None` if leader migration is off, or if it exits because of the configuration.
+    /// The effective configuration. `None` if leader migration is off, or if the controller manager exits
+    /// because of the configuration.
     pub configuration: Option<LeaderMigrationConfiguration>,
-    /// Problems of the configuration with which it runs.
+    /// Problems of the configuration despite which the controller manager starts.
     pub problems: Vec<Problem>,
     /// Why the controller manager exits at startup. Empty if it runs.
     pub startup_errors: Vec<StartupError>,
 }
 
 impl Manager {
-    /// A controller manager with the text of the file at [`Flags::configuration_path`]. `None` means that the file does not exist.
+    /// Returns a controller manager. `file` is the text of the file at [`Flags::configuration_path`]; `None`
+    /// means that the file does not exist.
     pub fn new(component: Component, minor: u64, flags: Flags, file: Option<&str>) -> Self {
         let mut startup_errors = startup_error::by_flags(component, minor, &flags);
         let (configuration, problems) = match (flags.configuration_path(), file) {
@@ -82,12 +87,12 @@ impl Manager {
         }
     }
 
-    /// Whether the controller manager runs, rather than exit at startup.
+    /// Whether the controller manager starts without an error.
     pub fn starts(&self) -> bool {
         self.startup_errors.is_empty()
     }
 
-    /// Whether it runs controllers only while it holds a Lease.
+    /// Whether the controller manager runs controllers only while it holds a Lease.
     pub fn elects_leader(&self) -> bool {
         self.flags.boolean("leader-elect", true) != Ok(false)
     }
@@ -116,7 +121,7 @@ impl Manager {
         }
     }
 
-    /// What it does with a controller while it runs.
+    /// What the controller manager does with a controller while it runs.
     pub fn assignment(&self, controller: &Controller) -> Assignment {
         match self.has(controller) {
             Some(false) => return Assignment::Absent,
@@ -133,7 +138,8 @@ impl Manager {
         }
     }
 
-    /// The same controller manager, if its cloud provider has a controller, or does not have it.
+    /// Returns the same controller manager, under the assumption that its cloud provider has the controller
+    /// (`is_there`) or does not have it.
     pub(super) fn assuming(&self, controller: &Controller, is_there: bool) -> Self {
         let mut assumed = self.clone();
         let name = controller.name_at(self.minor);
@@ -146,7 +152,8 @@ impl Manager {
         assumed
     }
 
-    /// Whether it has the controller, and its flags enable it. `None` if only its cloud provider decides.
+    /// Whether the controller manager has the controller and its flags enable the controller. `None` if this
+    /// depends on the cloud provider.
     fn has(&self, controller: &Controller) -> Option<bool> {
         let is_set = |flag, default| self.flags.boolean(flag, default) == Ok(true);
         let has_cloud = match self.component {
@@ -178,7 +185,7 @@ impl Manager {
         is_certain.then_some(true)
     }
 
-    /// Whether a name in `--controllers` is that of a controller. Aliases count from 1.28 on.
+    /// Whether a name in `--controllers` selects the controller. From 1.28 on, aliases do so too.
     fn is_named(&self, controller: &Controller, name: &str) -> bool {
         name == controller.name_at(self.minor) || (self.minor >= 28 && name == controller.short)
     }

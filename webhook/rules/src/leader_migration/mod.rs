@@ -1,7 +1,8 @@
 //! Leader migration (KEP-2436): which controllers a controller manager starts, and under which lock.
 //!
-//! kube-controller-manager and cloud-controller-manager can both run some controllers. With leader migration, both run
-//! these only while they hold a second Lease, the migration lock, so that one of them runs each controller at a time.
+//! kube-controller-manager and cloud-controller-manager can both run some controllers. With leader migration,
+//! each of them runs these controllers only while it holds a second Lease, the migration lock. Thus only one
+//! of them runs each controller at a time.
 //!
 //! From the bottom up:
 //!
@@ -9,8 +10,8 @@
 //! - [`configuration`]: the configuration file, its validation and its defaults
 //! - [`component`], [`flags`], [`startup_error`], [`manager`]: a controller manager, whether it starts, and what it does with each controller
 //! - [`election`]: every way in which controller managers can hold their locks
-//! - [`pair`]: an upgrade: who runs each controller before, during and after it
-//! - [`finding`]: settings that have another effect than their name suggests
+//! - [`pair`]: an upgrade, and who runs each controller before, during and after it
+//! - [`finding`]: settings whose effect differs from what their name suggests
 //! - [`workload`]: a cloud-controller-manager in a manifest
 //! - [`generate`]: a configuration that protects an upgrade
 //! - [`step`]: a change of a control plane that can be reversed; [`steps`]: the steps of a migration

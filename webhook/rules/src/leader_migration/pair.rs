@@ -21,7 +21,7 @@ impl ControllerManagers {
         std::iter::once(&self.kube).chain(&self.cloud)
     }
 
-    /// Who runs a controller.
+    /// The controller managers that run a controller.
     fn owners(&self, controller: &Controller) -> Vec<Owner> {
         self.managers()
             .filter(|manager| manager.starts())
@@ -66,31 +66,35 @@ pub enum Phase {
 pub struct Owner {
     /// The component.
     pub component: Component,
-    /// The lock that it must hold.
+    /// The lock that the controller manager must hold to run the controller.
     pub lock: Lock,
-    /// Whether that is the migration lock.
+    /// Whether `lock` is the migration lock.
     pub is_migration_lock: bool,
 }
 
 /// What happens to a controller in an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The migration lock lets one controller manager run it at a time.
+    /// The migration lock lets only one controller manager run the controller at a time.
     Protected,
     /// Leader migration is on, but the controller runs under a main lock.
     Unprotected,
-    /// No controller manager runs it, or it stops while the wrong one holds the migration lock. A controller that the user
-    /// disables counts as orphaned only if the change is a handover; see [`Pair::is_handover`].
+    /// No controller manager runs the controller, or the controller stops while a controller manager without
+    /// it holds the migration lock. A controller that the user disables counts as orphaned only in a
+    /// handover; see [`Pair::is_handover`].
     Orphaned(Phase),
-    /// It ran before, the flags disable it everywhere, and the change is no handover: the user switches it off.
+    /// The user switches the controller off: it ran before, no controller manager has it after the change,
+    /// and the change is not a handover.
     SwitchedOff,
-    /// Two controller managers run it at the same time.
+    /// Two controller managers run the controller at the same time.
     RunsTwice(Phase),
-    /// No controller manager runs the controller: the only one that is configured to run it exits at startup.
+    /// No controller manager runs the controller, because the one that is configured to run it exits at
+    /// startup.
     CannotStart(Component, Phase),
-    /// It stays where it is, or no controller manager has run it.
+    /// The controller stays where it is, or no controller manager ran it before.
     NothingToMigrate,
-    /// It depends on whether the cloud provider has the controller, which neither the flags nor the name of the provider say.
+    /// The verdict depends on whether the cloud provider has the controller. Neither the flags nor the name
+    /// of the provider show this.
     Unknown,
 }
 
@@ -109,22 +113,25 @@ impl Verdict {
 pub struct Row {
     /// The controller.
     pub controller: &'static Controller,
-    /// Who runs it before the upgrade. More than one with the migration lock, or if it runs twice.
+    /// The controller managers that run the controller before the upgrade. There are several if they share
+    /// the migration lock, or if the controller runs twice.
     pub now: Vec<Owner>,
-    /// Who runs it after the upgrade.
+    /// The controller managers that run the controller after the upgrade.
     pub then: Vec<Owner>,
-    /// What happens to it.
+    /// What happens to the controller.
     pub verdict: Verdict,
 }
 
-/// The times without a runner that an upgrade leads to, although nothing is wrong with it.
+/// The times in which no controller manager runs a controller. They occur even in an upgrade without
+/// problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gaps {
-    /// From a kube-controller-manager to the next one, for controllers under the main lock.
+    /// Between the old and the new kube-controller-manager, for controllers under the main lock.
     pub main: Gap,
-    /// From a kube-controller-manager to the next one, for controllers under the migration lock.
+    /// Between the old and the new kube-controller-manager, for controllers under the migration lock.
     pub migration: Option<Gap>,
-    /// From a kube-controller-manager to a cloud-controller-manager that waits for the migration lock.
+    /// Between the old kube-controller-manager and a cloud-controller-manager that waits for the migration
+    /// lock.
     pub to_cloud: Option<Gap>,
 }
 
@@ -142,7 +149,7 @@ impl Pair {
             .collect()
     }
 
-    /// Why controller managers exit at startup. One that does not change is listed once.
+    /// Why controller managers exit at startup. A controller manager that does not change is listed once.
     pub fn startup_errors(&self) -> Vec<(Phase, Component, &StartupError)> {
         let now = self.now.managers().map(|manager| (Phase::Now, manager));
         let then = self
@@ -158,7 +165,7 @@ impl Pair {
             .collect()
     }
 
-    /// Settings that have another effect than their name suggests.
+    /// Settings whose effect differs from what their name suggests.
     pub fn findings(&self) -> Vec<Finding> {
         finding::findings(self.now.managers().chain(self.then.managers()))
     }
@@ -183,9 +190,9 @@ impl Pair {
         }
     }
 
-    /// Whether the change hands controllers over from one component to the other, rather than only switches some off:
-    /// kube-controller-manager enables leader migration before or after it or gets another cloud provider, or a
-    /// cloud-controller-manager comes or goes.
+    /// Whether the change hands controllers over from one component to the other, rather than only switching
+    /// some off. This is the case if kube-controller-manager enables leader migration before or after the
+    /// change, if its cloud provider changes, or if the change adds or removes a cloud-controller-manager.
     ///
     /// A controller that stops everywhere counts as orphaned only in a handover. In any other change, the user disables it in
     /// `--controllers` on purpose, for example because a network plugin allocates the addresses of Pods.
@@ -209,7 +216,7 @@ impl Pair {
             .all(Manager::elects_leader)
     }
 
-    /// The controller managers that run in a phase. One that does not change is listed once.
+    /// The controller managers that run in a phase. A controller manager that does not change is listed once.
     fn running(&self, phase: Phase) -> Vec<&Manager> {
         let now = (phase != Phase::Then).then_some(&self.now);
         let then = (phase != Phase::Now).then_some(&self.then);
@@ -222,7 +229,8 @@ impl Pair {
         running
     }
 
-    /// The same change, if the cloud provider has a controller, or does not have it.
+    /// Returns the same change, under the assumption that the cloud provider has the controller (`is_there`)
+    /// or does not have it.
     fn assuming(&self, controller: &Controller, is_there: bool) -> Self {
         let assuming = |managers: &ControllerManagers| ControllerManagers {
             kube: managers.kube.clone(),
@@ -277,8 +285,8 @@ impl Pair {
         self.safe_verdict(controller)
     }
 
-    /// Whether a controller manager of this phase is configured so that the controller should run. During the rollout, only
-    /// controllers that ran before count: the others start when the rollout ends.
+    /// Whether a controller manager of this phase is configured to run the controller. During the rollout,
+    /// only controllers that ran before count, because the others start when the rollout ends.
     fn must_run(&self, phase: Phase, controller: &Controller) -> bool {
         phase != Phase::Rollout
             && self
@@ -287,7 +295,7 @@ impl Pair {
                 .any(|manager| manager.assignment(controller) != Assignment::Absent)
     }
 
-    /// Whether no controller manager has the controller after a change that is no handover.
+    /// Whether no controller manager has the controller after a change that is not a handover.
     fn switches_off(&self, controller: &Controller) -> bool {
         let mut then = self.then.managers();
         !self.is_handover() && then.all(|manager| manager.assignment(controller) == Assignment::Absent)

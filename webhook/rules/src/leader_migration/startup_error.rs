@@ -13,13 +13,15 @@ pub const SERVICE_SYNCS_UNKNOWN_SINCE: u64 = 37;
 /// Why a controller manager exits at startup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartupError {
-    /// kube-controller-manager 1.36 and later exits after it has taken both locks.
+    /// Leader migration is on. kube-controller-manager 1.36 and later versions then exit after taking both
+    /// locks.
     MigrationUnsupported,
-    /// kube-controller-manager 1.35 and later ends with a segmentation violation if leader migration is on.
+    /// Leader migration is on without a service account key. kube-controller-manager 1.35 and later versions
+    /// then crash with a segmentation violation.
     NoServiceAccountKey,
     /// The value of a boolean flag is not a boolean.
     NotABoolean(&'static str),
-    /// The feature gate of leader migration, which ended with 1.26.
+    /// The feature gate `ControllerManagerLeaderMigration` is set, which versions 1.27 and later do not know.
     FeatureGate,
     /// The feature gate `DisableCloudProviders` is false. 1.31 locked it, and later versions do not know it.
     LockedGate,
@@ -30,7 +32,7 @@ pub enum StartupError {
     UnknownController(String),
     /// `--leader-elect-resource-lock` is not `leases`.
     ResourceLock,
-    /// `--cloud-provider` is not available, with the cause.
+    /// The provider in `--cloud-provider` is not available. Contains the cause.
     CloudProvider(String),
     /// The configuration file does not exist.
     NoFile,
@@ -104,7 +106,7 @@ impl StartupError {
     }
 }
 
-/// Each flag that makes a controller manager exit at startup. Does not consider its configuration file.
+/// Finds the flags that make a controller manager exit at startup. Does not check the configuration file.
 pub fn by_flags(component: Component, minor: u64, flags: &Flags) -> Vec<StartupError> {
     let mut startup_errors: Vec<StartupError> = BOOLEAN
         .into_iter()

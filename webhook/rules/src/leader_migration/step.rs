@@ -28,13 +28,13 @@ pub struct Step {
 }
 
 impl Step {
-    /// The merge patch that takes the step, in the API version of the control plane. A merge patch replaces lists, so it
-    /// contains their other entries, too.
+    /// The merge patch that takes the step, in the API version of the control plane. A merge patch replaces
+    /// whole lists, so it also contains the list entries that do not change.
     pub fn patch(&self, control_plane: &Value) -> Value {
         between(control_plane, &self.taken(control_plane)).unwrap_or_else(|| json!({}))
     }
 
-    /// The step back to the control plane as it is now.
+    /// The step that restores the control plane as it is now.
     #[must_use]
     pub fn inverse(&self, control_plane: &Value) -> Self {
         let at = |path: &[&str]| path.iter().try_fold(control_plane, |value, name| value.get(name));
@@ -155,7 +155,7 @@ fn set_entries(parent: &mut Map<String, Value>, list: &str, key: &str, entries: 
     });
 }
 
-/// Changes a list. The API does not accept an empty one.
+/// Changes a list, and removes it if it becomes empty, because the API does not accept an empty list.
 fn edit(parent: &mut Map<String, Value>, name: &str, change: impl FnOnce(&mut Vec<Value>)) {
     let list = parent.get(name).and_then(Value::as_array).cloned();
     let mut changed = list.unwrap_or_default();
@@ -167,7 +167,8 @@ fn edit(parent: &mut Map<String, Value>, name: &str, change: impl FnOnce(&mut Ve
     }
 }
 
-/// Replaces the entries with a key by others, where the first one was, or appends them.
+/// Replaces the entries whose `key` is `name` with `entries`, at the position of the first one. If there are
+/// none, appends `entries`.
 fn replace(list: &mut Vec<Value>, key: &str, name: &str, entries: Vec<Value>) {
     let first = list.iter().position(|entry| is_named(entry, key, name));
     let at = first.unwrap_or(list.len());
@@ -175,7 +176,7 @@ fn replace(list: &mut Vec<Value>, key: &str, name: &str, entries: Vec<Value>) {
     list.splice(at..at, entries);
 }
 
-/// The object at a path, which is created if it is missing.
+/// Returns the object at a path, and creates it if it is missing.
 fn object_at<'v>(value: &'v mut Value, path: &[&str]) -> Option<&'v mut Map<String, Value>> {
     let mut value = value;
     for name in path {
@@ -206,7 +207,7 @@ fn remove_if_empty(value: &mut Value, path: &[&str]) {
     }
 }
 
-/// The merge patch from one object to another; none if they are equal.
+/// The merge patch from one object to another; `None` if they are equal.
 fn between(old: &Value, new: &Value) -> Option<Value> {
     if old == new {
         return None;

@@ -10,10 +10,10 @@ use super::{
     flags::CONFIGURATION_FLAG,
 };
 
-/// Where the configuration is, on the host and in the Pod.
+/// The path of the configuration file, both on the host and in the Pod.
 pub const PATH: &str = "/etc/kubernetes/leader-migration.yaml";
 
-/// Where a new static Pod of cloud-controller-manager is.
+/// The path of the manifest of a new static Pod of cloud-controller-manager.
 pub const MANIFEST_PATH: &str = "/etc/kubernetes/manifests/cloud-controller-manager.yaml";
 
 /// The volume with the configuration.
@@ -25,14 +25,14 @@ const CONTROLLERS_FLAG: &str = "controllers";
 
 const GATES_FLAG: &str = "feature-gates";
 
-/// A gate that 1.29 and 1.30 need for an in-tree cloud provider. Later versions exit if it is false
-/// (`pkg/features/kube_features.go`: locked from 1.31 on).
+/// A feature gate that must be false in 1.29 and 1.30 for an in-tree cloud provider. Later versions exit if
+/// it is false (`pkg/features/kube_features.go`: locked from 1.31 on).
 const LOCKED_GATE: &str = "DisableCloudProviders";
 
 /// A static Pod of cloud-controller-manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Manifest<'m> {
-    /// Its path on the host.
+    /// The path of the manifest on the host.
     pub path: &'m str,
     /// The text of the manifest.
     pub content: &'m str,

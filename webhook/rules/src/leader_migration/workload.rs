@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Component, Flags};
 
-/// The name in images, programs and names of containers.
+/// The name that images, programs and containers of cloud-controller-managers contain.
 pub const NAME: &str = "cloud-controller-manager";
 
 /// An image whose tags follow the versions of Kubernetes.
@@ -15,9 +15,11 @@ struct Numbering {
     before_minor: &'static str,
 }
 
-/// Other cloud providers have versions of their own: v1.20 of hcloud-cloud-controller-manager is no version of Kubernetes.
-/// Sources: the version tables in the READMEs of `kubernetes/cloud-provider-aws`, `kubernetes/cloud-provider-openstack`,
-/// `kubernetes-sigs/cloud-provider-azure`, `kubernetes/cloud-provider-vsphere` and `kubernetes/cloud-provider-gcp`.
+/// The images whose tags follow the versions of Kubernetes. Other cloud providers have versions of their own:
+/// v1.20 of hcloud-cloud-controller-manager does not mean Kubernetes 1.20. Sources: the version tables in the
+/// READMEs of `kubernetes/cloud-provider-aws`, `kubernetes/cloud-provider-openstack`,
+/// `kubernetes-sigs/cloud-provider-azure`, `kubernetes/cloud-provider-vsphere` and
+/// `kubernetes/cloud-provider-gcp`.
 const NUMBERED_AS_KUBERNETES: [Numbering; 6] = [
     Numbering {
         image: "kube-controller-manager",
@@ -46,10 +48,11 @@ const NUMBERED_AS_KUBERNETES: [Numbering; 6] = [
     },
 ];
 
-/// The first minor version since which all of [`NUMBERED_AS_KUBERNETES`] follow Kubernetes: Azure's v1.1 is for 1.22.
+/// From this minor version on, all images in [`NUMBERED_AS_KUBERNETES`] follow the versions of Kubernetes.
+/// Azure's v1.1 is for Kubernetes 1.22.
 const NUMBERED_SINCE: u64 = 23;
 
-/// Programs that run a command in one of their arguments.
+/// Programs that run the command that one of their arguments contains.
 const SHELLS: [&str; 4] = ["sh", "bash", "ash", "dash"];
 
 /// The container of a controller manager, with the Pod around it.
@@ -80,9 +83,10 @@ impl<'v> Workload<'v> {
         Self::of(Component::Cloud, manifest)
     }
 
-    /// Finds a component in a Pod, `Deployment`, `DaemonSet` or `StatefulSet`: the first container whose program has the
-    /// name, or else the first one whose image has it, or whose own name. Arguments do not count, because those of another
-    /// program can mention it.
+    /// Finds a component in a Pod, `Deployment`, `DaemonSet` or `StatefulSet`: the first container whose
+    /// program contains the component's name; if there is none, the first one whose image contains it; or
+    /// else the first one whose own name contains it. Arguments do not count, because another program can
+    /// mention the component in its arguments.
     pub fn of(component: Component, manifest: &'v Value) -> Option<Self> {
         let pod = match manifest.get("kind")?.as_str()? {
             "Pod" => manifest.get("spec")?,
@@ -115,15 +119,16 @@ impl<'v> Workload<'v> {
         text(self.container, "name")
     }
 
-    /// The flags of the container. `None` if the manifest does not show them: a shell starts the program, or they refer to
-    /// environment variables or have placeholders of a template.
+    /// The flags of the container. `None` if the manifest does not show them, because a shell starts the
+    /// program, or because the flags refer to environment variables or contain template placeholders.
     pub fn flags(&self) -> Option<Flags> {
         let is_complete = !program(self.container).is_some_and(is_shell)
             && words(self.container).all(|word| !word.contains("$(") && !word.contains("{{"));
         is_complete.then(|| Flags::from_command(words(self.container)))
     }
 
-    /// The minor version of its Kubernetes libraries, if the tags of its image follow the versions of Kubernetes.
+    /// The minor version of the program's Kubernetes libraries, if the tags of its image follow the versions
+    /// of Kubernetes.
     pub fn minor(&self) -> Option<u64> {
         let image = text(self.container, "image").split('@').next()?;
         let (path, tag) = image.rsplit_once(':')?;

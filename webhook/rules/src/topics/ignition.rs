@@ -206,7 +206,7 @@ impl<'c> UnsupportedValue<'c> {
     }
 }
 
-/// Returns the text if it is one of `values`. Other text may be secret, so this returns a replacement.
+/// Quotes the text if it is one of `values`. For other text, which may be secret, returns [`HIDDEN`].
 fn shown_or_hidden(text: &str, values: &[&str]) -> String {
     if values.contains(&text) {
         quoted(text)

@@ -105,7 +105,7 @@ fn reference_incomplete(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &m
     }
 }
 
-/// A field that the reference lacks, its value if it is invalid, and what to do.
+/// A field that is missing in the reference or invalid: its name, its value if it is invalid, and what to do.
 type MissingField = (&'static str, Option<String>, &'static str);
 
 fn missing_fields(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Iterator<Item = MissingField> {

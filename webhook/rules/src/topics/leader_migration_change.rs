@@ -70,9 +70,9 @@ fn migration(configuration: &LeaderMigrationConfiguration) -> Migration {
     }
 }
 
-/// The leader migration that the `spec` of a Machine's `KubeadmConfig` enables, which has the fields of `kubeadmConfigSpec`.
-/// `None` if it enables none, or if the configuration is unknown. A `KubeadmConfig` has no Kubernetes version, so the
-/// controllers of the default configuration are unknown.
+/// The leader migration that a Machine's `KubeadmConfig` enables. Its `spec` has the fields of
+/// `kubeadmConfigSpec`. `None` if the `spec` enables no migration, or if the configuration is unknown. A
+/// `KubeadmConfig` has no Kubernetes version, so the controllers of the default configuration are unknown.
 pub fn migration_of_kubeadm_config(spec: &RawValue) -> Option<Migration> {
     // A version whose controller managers ignore unknown fields, as those may run on this Machine.
     const LENIENT: u64 = 31;
@@ -187,7 +187,7 @@ fn another_lock() -> View {
     machines(&[("earlier", Some(&["node-ipam-controller"]))])
 }
 
-/// A Machine that migrates with the same lock and other controllers.
+/// A Machine that migrates other controllers with the same lock.
 fn other_controllers() -> View {
     machines(&[("ipam-migration", Some(&["node-ipam-controller", "nodeipam"]))])
 }

@@ -1,5 +1,5 @@
-//! Upgrades that leave a controller without a controller manager, or run it in two (KEP-2436). No text of a flag or a file
-//! is shown, because it may be secret.
+//! Upgrades that leave a controller without a controller manager, or with two of them (KEP-2436). No message
+//! shows text of a flag or a file, because it may be secret.
 
 use std::borrow::Cow;
 
@@ -42,11 +42,12 @@ const RULES: &[Rule] = &[Rule {
 /// What `files` say about the cloud-controller-manager, before and after the update.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cloud {
-    /// No static Pod is one. A `DaemonSet` may run one.
+    /// No static Pod is a cloud-controller-manager. A `DaemonSet` may run one.
     Absent,
-    /// A static Pod that may be one cannot be read.
+    /// A static Pod that may be a cloud-controller-manager cannot be read.
     Unknown,
-    /// Static Pods, before or after the update, that were read completely.
+    /// A static Pod is a cloud-controller-manager before or after the update, and every static Pod can be
+    /// read.
     Known,
 }
 
@@ -96,7 +97,7 @@ fn handover_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     }
 }
 
-/// The rows in groups with the same owners and verdict.
+/// Groups the rows that have the same owners and the same verdict.
 fn alike(rows: Vec<Row>) -> Vec<Vec<Row>> {
     let mut groups: Vec<Vec<Row>> = Vec::new();
     for row in rows {
@@ -127,8 +128,9 @@ fn field(new: &ControlPlaneSpec<'_>, pair: &Pair, file: Option<usize>) -> Cow<'s
     }
 }
 
-/// What an update does to controllers with the same owners and verdict, and the severest action on it. What already went
-/// wrong before the update is for no rule, and a kube-controller-manager that exits at startup is for other rules.
+/// What an update does to controllers with the same owners and verdict, and the severest action on it. `None`
+/// for problems that exist before the update, and for a kube-controller-manager that exits at startup, which
+/// other rules report.
 fn harm(rows: &[Row], pair: &Pair, known: Cloud) -> Option<(String, Action)> {
     let row = rows.first()?;
     let names: Vec<&str> = rows.iter().map(|row| row.controller.canonical).collect();
@@ -216,7 +218,8 @@ fn not_in_files(names: &str, known: Cloud) -> String {
     format!("after this update kube-controller-manager does not run {names}, {why}")
 }
 
-/// The controller managers that run a controller, with their locks. The names of Leases are text of the user.
+/// The controller managers that run a controller, with their locks. Does not contain the names of Leases,
+/// because users choose them and they may be secret.
 fn places(owners: &[Owner]) -> String {
     let places: Vec<String> = owners
         .iter()

@@ -110,7 +110,7 @@ fn glob_leaves_directory(change: &Change<'_, ClusterDeploymentCustomization<'_>>
 }
 
 /// Whether a relative glob leaves the installer's directory at any step, as in `a/../../b`. A wildcard never
-/// matches `..`, so it always leads one level down.
+/// matches `..`, so each wildcard leads one level down.
 fn leaves_directory(path: &str) -> bool {
     let mut depth = 0_usize;
     for step in path.split('/') {
@@ -160,7 +160,7 @@ fn check_glob(glob: &str) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Checks a character set, from after its `[` until after its `]`.
+/// Checks a character set. `rest` starts after the `[`, and is moved to the text after the `]`.
 fn check_set(rest: &mut std::str::Chars<'_>) -> Result<(), Malformed> {
     if rest.as_str().starts_with('^') {
         rest.next();

@@ -79,7 +79,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The field manager of `kubectl kcp`. A rollout that a user starts with it needs no warning.
+/// The field manager of `kubectl kcp`. A rollout that a user starts with `kubectl kcp` needs no warning.
 pub const FIELD_MANAGER: &str = "kubectl-kcp";
 
 fn type_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {

@@ -1,7 +1,8 @@
 //! The static Pods that kubelets start from `files`, if their manifests can be read.
 //!
-//! A manifest is text of the user, so its size bounds the work: a review parses at most [`MAX_BYTES`] of static Pods in at most
-//! [`MAX_MANIFESTS`] files for each of the old and the new object, and each of them up to [`MAX_EVENTS`].
+//! Users write the manifests, so the work of a review is limited: for each of the old and the new object, a
+//! review parses at most [`MAX_MANIFESTS`] files with [`MAX_BYTES`] in total, and at most [`MAX_EVENTS`] of
+//! each file.
 
 use serde_json::Value;
 

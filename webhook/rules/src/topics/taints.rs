@@ -90,7 +90,7 @@ fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     });
 }
 
-/// The keys of all taints that have one, each with its path.
+/// The keys of all taints that have a key, each with its path.
 fn keys<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (Cow<'static, str>, &'c Text<'c>)> {
     let path = spec.taints_path();
     let taints = spec.taints().iter().enumerate();

@@ -79,7 +79,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-lowered",
-        summary: "the version must not be lowered after a Machine with the higher version has joined",
+        summary: "a downgrade is not allowed after a Machine with the higher version has joined",
         why: "A Machine at the higher version may have written data to etcd that older API servers cannot read. \
               Kubernetes does not support downgrades.",
         operations: ON_UPDATE,
@@ -92,7 +92,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "version-lowered-unverified",
-        summary: "the version must not be lowered if it is unknown whether a newer Machine has joined",
+        summary: "a downgrade is not allowed while it is unknown whether a Machine has joined",
         why: "A downgrade is safe only if no Machine with the higher version has joined. If the Machines cannot be \
               read, this is unknown.",
         operations: ON_UPDATE,

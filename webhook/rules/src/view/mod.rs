@@ -145,7 +145,7 @@ pub struct Machine {
     pub created: Option<Timestamp>,
     /// Whether `status.nodeRef` is set, that is, the Machine has joined the cluster.
     pub has_node: bool,
-    /// Whether the Machine has a controller reference. If not, the control plane adopts the Machine.
+    /// Whether the Machine has a controller reference. If it has none, the control plane adopts the Machine.
     pub has_controller: bool,
     pub deleting: bool,
 }

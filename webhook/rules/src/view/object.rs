@@ -104,8 +104,9 @@ impl MachineObject {
         owners.find(|owner| owner.controller == Some(true))
     }
 
-    /// Whether the Machine belongs to the control plane `name` of the Cluster `cluster` in the same namespace. This is
-    /// decided by the controller reference, or by the labels if the Machine has not been adopted yet.
+    /// Whether the Machine belongs to the control plane `name` of the Cluster `cluster` in the same
+    /// namespace. The controller reference decides. If the Machine has not been adopted yet, its labels
+    /// decide.
     ///
     /// Owners are compared by name, because a control plane in a manifest has no uid yet.
     pub fn belongs_to(&self, name: Option<&str>, cluster: Option<&str>) -> bool {

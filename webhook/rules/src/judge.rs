@@ -150,7 +150,7 @@ pub fn judge<T: Judged>(change: &Change<'_, T>, configuration: &Configuration) -
     judgement
 }
 
-/// The problems that an object rule finds in the old object.
+/// The problems that a rule of [`Scope::Object`] finds in the old object; none for other rules.
 fn faults_before<T: Judged>(rule: &Rule, change: &Change<'_, T>) -> Vec<CollectedFault> {
     let mut faults = Faults::default();
     if rule.scope == Scope::Object

@@ -114,7 +114,7 @@ pub enum Filter {
     NonMigrated,
 }
 
-/// A configuration with which a controller manager starts, and its problems.
+/// A configuration with which a controller manager starts, and the problems of the configuration.
 pub type Parsed = (LeaderMigrationConfiguration, Vec<Problem>);
 
 impl LeaderMigrationConfiguration {

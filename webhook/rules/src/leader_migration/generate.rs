@@ -10,7 +10,7 @@ pub const UNSUPPORTED_SINCE: u64 = 36;
 /// An upgrade to protect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The minor version of kube-controller-manager before the upgrade, which enables leader migration.
+    /// The minor version of kube-controller-manager before the upgrade. It runs with leader migration.
     pub from: u64,
     /// The minor version of cloud-controller-manager after the upgrade.
     pub to: u64,

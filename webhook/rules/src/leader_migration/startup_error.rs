@@ -23,7 +23,8 @@ pub enum StartupError {
     NotABoolean(&'static str),
     /// The feature gate `ControllerManagerLeaderMigration` is set, which versions 1.27 and later do not know.
     FeatureGate,
-    /// The feature gate `DisableCloudProviders` is false. 1.31 locked it, and later versions do not know it.
+    /// The feature gate `DisableCloudProviders` is false. Kubernetes 1.31 locks it, and later versions do not
+    /// know it.
     LockedGate,
     /// A flag that the version no longer has.
     UnknownFlag(&'static str),

@@ -89,8 +89,8 @@ fn handover_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
             reason: CauseReason::Forbidden,
             value: None,
             detail: detail.into(),
-            remedy: "write the new manifest to FILE, and list every controller with its problem and the fix: kubectl kcp \
-                     leader-migration check NAME -f FILE"
+            remedy: "save the new manifest as FILE; to list every controller with its problem and the fix: \
+                     kubectl kcp leader-migration check NAME -f FILE"
                 .into(),
         };
         faults.push_at_most(action, fault);

@@ -133,7 +133,7 @@ fn annotations_too_large(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
 const LABEL: &str = "machine-label-invalid";
 const ANNOTATION: &str = "machine-annotation-invalid";
 
-/// JSON that contains a string of 256 KiB. Together with its key it exceeds the limit.
+/// JSON that contains a string of 256 KiB. Together with its key, the string exceeds the limit.
 const fn around_large_string<const LENGTH: usize>(open: &str, close: &str) -> [u8; LENGTH] {
     let mut json = [b'a'; LENGTH];
     let (start, rest) = json.split_at_mut(open.len());

@@ -128,7 +128,7 @@ fn reference_changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Fa
                 || "without a customization".to_owned(),
                 |old| format!("{created} {old}"),
             );
-            let detail = format!("the field is immutable: this cluster was created {old}");
+            let detail = format!("the field is immutable, and this cluster was created {old}");
             let remedy = "keep the reference; to get another cluster, create a ClusterClaim".to_owned();
             push(field, new, detail, remedy);
         }

@@ -184,7 +184,7 @@ fn exceeds_inventory(field: &'static str, size: i32, spec: &ClusterPoolSpec) -> 
         reason: CauseReason::Invalid,
         value: Some(size.to_string()),
         detail: format!("the number of inventory entries is {entries}").into(),
-        remedy: format!("add entries to the inventory (missing: {missing}), or set {field} to {entries}")
+        remedy: format!("add entries to the inventory (at least {missing}), or set {field} to {entries}")
             .into(),
     })
 }

@@ -164,7 +164,7 @@ fn rollout_time_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
             .count()
     });
     let detail = match older {
-        Some(0) => "no Machine is older, so this time has no effect".to_owned(),
+        Some(0) => "no Machine is older than this time, so the time has no effect".to_owned(),
         Some(1) => "this time is in the past, so Cluster API replaces one Machine now".to_owned(),
         Some(older) => format!("this time is in the past, so Cluster API replaces {older} Machines now"),
         None => "this time is in the past, so Cluster API replaces older Machines now".to_owned(),

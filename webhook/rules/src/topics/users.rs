@@ -32,7 +32,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "user-secret-incomplete",
-        summary: "a password hash from a Secret must specify the name of the Secret and the key",
+        summary: "a password hash from a Secret needs the name of the Secret and the key",
         why: "Cluster API cannot create bootstrap data without the password hash, so the next Machine never \
               starts.",
         operations: ON_WRITE,
@@ -60,7 +60,7 @@ fn passwd_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fault
                     field: change.new.kubeadm_path(format_args!("users[{index}].passwdFrom")),
                     reason: CauseReason::Forbidden,
                     value: None,
-                    detail: "the user also has passwd, and only one of them can be used".into(),
+                    detail: "the user also has passwd, and only one of the two fields can be used".into(),
                     remedy: "remove passwd to use the Secret, which keeps the hash out of this object".into(),
                 },
             );
@@ -81,7 +81,7 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
                     reason: CauseReason::Required,
                     value: None,
                     detail: format!(
-                        "the password of the user comes from a Secret, and its {} is missing",
+                        "the password of the user comes from a Secret, but its {} is not set",
                         missing.field
                     )
                     .into(),

@@ -74,8 +74,8 @@ pub struct View {
     pub pools: Part<Vec<Pool>>,
     /// The names of the customizations in the namespace.
     pub customizations: Part<Vec<String>>,
-    /// The `ClusterDeployment`s in all namespaces that belong to the pool or use the customization. For the review of a
-    /// `ClusterDeployment`, those that use the same customization.
+    /// The `ClusterDeployment`s in all namespaces that belong to the pool or use the customization. For the
+    /// review of a `ClusterDeployment`, only the ones that use the same customization.
     pub cluster_deployments: Part<Vec<ClusterDeployment>>,
     /// The status of the customization to which the reviewed `ClusterDeployment` refers; `None` if the customization
     /// has no status or does not exist.

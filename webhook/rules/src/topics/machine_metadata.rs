@@ -70,7 +70,7 @@ fn label_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
                 (quoted(key), fault.to_owned(), remedy)
             });
             let value_fault = label_value_fault(value).map(|fault| {
-                let remedy = "change the value, or use an annotation instead";
+                let remedy = "change the value, or use an annotation";
                 (quoted(value), format!("label {}: {fault}", quoted(key)), remedy)
             });
             for (found, detail, remedy) in key_fault.into_iter().chain(value_fault) {

@@ -46,8 +46,7 @@ enum Cloud {
     Absent,
     /// A static Pod that may be a cloud-controller-manager cannot be read.
     Unknown,
-    /// A static Pod is a cloud-controller-manager before or after the update, and every static Pod can be
-    /// read.
+    /// A static Pod is a cloud-controller-manager before or after the update, and its manifest can be read.
     Known,
 }
 

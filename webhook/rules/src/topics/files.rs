@@ -51,7 +51,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "file-secret-incomplete",
-        summary: "a file from a Secret must specify the name of the Secret and the key",
+        summary: "a file from a Secret needs the name of the Secret and the key",
         why: "Cluster API cannot create bootstrap data without the content of the file, so the next Machine never \
               starts.",
         operations: ON_WRITE,

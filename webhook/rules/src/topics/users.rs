@@ -60,7 +60,7 @@ fn passwd_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fault
                     field: change.new.kubeadm_path(format_args!("users[{index}].passwdFrom")),
                     reason: CauseReason::Forbidden,
                     value: None,
-                    detail: "the user also has passwd, and only one of the two fields can be used".into(),
+                    detail: "the user also has passwd, and only one of the two can be used".into(),
                     remedy: "remove passwd to use the Secret, which keeps the hash out of this object".into(),
                 },
             );

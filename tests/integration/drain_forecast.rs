@@ -45,8 +45,8 @@ fn a_drain_waits_for_what_the_forecast_names() {
 async fn is_forecast(subject: &Subject<'_>, machine: &str) -> Result<()> {
     let expected = [
         format!(
-            "the drain of Machine {machine} waits, because PodDisruptionBudget shop/web allows no disruption of pod shop/web-0: \
-             without a nodeDrainTimeout, Cluster API waits indefinitely"
+            "the drain of Machine {machine} waits, because PodDisruptionBudget shop/web allows no disruption \
+             of pod shop/web-0; without a nodeDrainTimeout, Cluster API waits indefinitely"
         ),
         format!("the drain of Machine {machine} deletes pod shop/web-0, and no controller recreates it"),
         format!("the drain of Machine {machine} deletes the data in the emptyDir volumes of pod shop/web-0"),

@@ -234,7 +234,7 @@ async fn spec_and_record(management: &ManagementCluster) -> Result<(Value, Optio
 /// `upgrade` and `rollout start` warn without a recent snapshot, save one with `--snapshot`, and change nothing if that fails.
 async fn is_saved_before_a_change(management: &ManagementCluster, folder: &Path) -> Result<()> {
     const WARNING: &str =
-        "warning: no snapshot of etcd is recorded: to save one before the change, use --snapshot FILE";
+        "warning: no snapshot of etcd is recorded; to save a snapshot before the change, use --snapshot FILE";
     let kubectl = management.kubectl();
     let folder = folder.join("first");
     fs::create_dir(&folder)?;

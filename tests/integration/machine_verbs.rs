@@ -138,7 +138,7 @@ async fn dead_machine_is_replaced(
     wait::until("the dead one may be replaced", || async {
         let dry = machine(management, &["replace", dead, "--dry-run=server"]).await?;
         let expected =
-            format!("machine/{dead} deleted; the control plane creates a replacement (server dry run)\n");
+            format!("machine/{dead} deleted; the controller creates a replacement (server dry run)\n");
         ensure!(dry.code == 0 && dry.stdout.starts_with(&expected), "{dry}");
         Ok(())
     })
@@ -146,8 +146,9 @@ async fn dead_machine_is_replaced(
     annotate(management, dead, HOLD, Some("")).await?;
     let replaced = machine(management, &["replace", dead, "-o", "json"]).await?;
     let expected = format!(
-        "warning: the deletion waits until another program removes its hook from the Machine: annotation {HOLD}\n\
-         machine/{dead} deleted; the control plane creates a replacement\n  etcd tolerates no member failure until the replacement has joined\n"
+        "warning: the deletion waits until another program removes its deletion hook from the Machine, the \
+         annotation {HOLD}\nmachine/{dead} deleted; the controller creates a replacement\n  etcd tolerates \
+         no member failure until the replacement has joined\n"
     );
     let leaving: Value = serde_json::from_str(&replaced.stdout).with_context(|| format!("{replaced}"))?;
     ensure!(
@@ -244,7 +245,8 @@ async fn is_remediated(management: &ManagementCluster, cluster: &Cluster) -> Res
     let victim = machines.first().context("there is none")?;
     let remediated = machine(management, &["remediate", victim]).await?;
     let expected = format!(
-        "machine/{victim} marked for remediation\n  MachineHealthCheck {NAME} reports the Machine as unhealthy, and the control plane replaces it\n"
+        "machine/{victim} marked for remediation\n  MachineHealthCheck {NAME} reports the Machine as \
+         unhealthy, and the control plane controller replaces it\n"
     );
     ensure!(
         remediated.code == 0 && remediated.stdout == expected,
@@ -273,12 +275,13 @@ async fn preferred_machine_is_deleted_first(management: &ManagementCluster, clus
     for (arguments, told) in [
         (
             &["prefer-delete", preferred][..],
-            "is preferred for deletion\n  takes effect at the next scale down or rollout\n  the Machine is deleted first\n",
+            "is preferred for deletion\n  takes effect at the next scale down or rollout\n  the controller \
+             deletes the Machine first\n",
         ),
         (
             &["prefer-delete", preferred],
-            "unchanged: already preferred for deletion; takes effect at the next scale down or rollout; the Machine is \
-             deleted first\n",
+            "unchanged: already preferred for deletion; takes effect at the next scale down or rollout; the \
+             controller deletes the Machine first\n",
         ),
         (
             &["prefer-delete", preferred, "--clear"],
@@ -290,7 +293,8 @@ async fn preferred_machine_is_deleted_first(management: &ManagementCluster, clus
         ),
         (
             &["prefer-delete", preferred],
-            "is preferred for deletion\n  takes effect at the next scale down or rollout\n  the Machine is deleted first\n",
+            "is preferred for deletion\n  takes effect at the next scale down or rollout\n  the controller \
+             deletes the Machine first\n",
         ),
     ] {
         let ended = machine(management, arguments).await?;

@@ -197,7 +197,7 @@ async fn a_paused_machine_blocks_changes(management: &ManagementCluster, cluster
     let annotate = |value: &'static str| ["annotate", "machine", &oldest, "-n", NAMESPACE, value];
     let kubectl = management.kubectl();
     kubectl.succeed(annotate("cluster.x-k8s.io/paused=")).await?;
-    let why = format!("Machine {oldest} is paused, so Cluster API neither completes nor deletes it");
+    let why = format!("Machine {oldest} is paused, so Cluster API neither provisions nor deletes it");
     let scale = kcp(
         management,
         &["scale", NAME, "--replicas", "1", "--dry-run=server"],
@@ -205,7 +205,7 @@ async fn a_paused_machine_blocks_changes(management: &ManagementCluster, cluster
     .await?;
     ensure!(scale.code == 1 && scale.stdout.contains(&why), "{scale}");
     let rollout = kcp(management, &["rollout", "start", NAME, "--dry-run=server"]).await?;
-    let later = format!("the change stops later: {why}");
+    let later = format!("the change starts, but stops later: {why}");
     ensure!(rollout.code == 0 && rollout.stderr.contains(&later), "{rollout}");
     let status = kcp(management, &["status", NAME]).await?;
     ensure!(

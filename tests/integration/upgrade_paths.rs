@@ -110,7 +110,7 @@ fn a_path_stops_for_an_old_worker_and_continues_after_its_upgrade() {
         // Cluster API creates no Machine of this version, but the spec is enough.
         subject.worker_version(TOO_OLD).await?;
         let command = "upgrade edge --to v1.35.1 --via v1.34.2 --yes --wait=10m";
-        let worker = "MachineDeployment/edge: upgrade it from v1.31.14 to v1.32 or newer, at most to v1.34.2";
+        let worker = "MachineDeployment/edge: upgrade from v1.31.14 to at least v1.32 and at most v1.34.2";
         let stopped = subject
             .says(command, 1, "edge is at v1.34.2, with all Machines ready")
             .await?;

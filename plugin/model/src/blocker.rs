@@ -254,8 +254,8 @@ impl Blocker {
                 "the Cluster is paused: no controller reconciles the control plane".to_owned()
             }
             Self::MixedOwnership { machine, owner } => format!(
-                "{owner} controls Machine {machine} of the Cluster: the controller does nothing until all control plane \
-                 Machines of the Cluster belong to this control plane"
+                "Machine {machine} of the Cluster belongs to {owner}: the controller does nothing until all \
+                 control plane Machines of the Cluster belong to this control plane"
             ),
             Self::CannotAdopt { machine, why } => format!(
                 "the controller cannot adopt Machine {machine}: {why}; the controller does nothing until all control \
@@ -279,7 +279,8 @@ impl Blocker {
                  without it"
             ),
             Self::TopologyVersion { version } => {
-                format!("the Cluster's topology must set the control plane's version to {version} first")
+                format!("the controller waits until the Cluster's topology has set the control plane's \
+                    version to {version}")
             }
             Self::CertificatesNotAvailable => {
                 "no Machine can join: condition CertificatesAvailable is not True".to_owned()
@@ -309,7 +310,7 @@ impl Blocker {
             } => format!("etcd member {member} of Machine {machine} has raised the alarm {alarm}"),
             Self::NoMember { machine } => format!("Machine {machine} has no etcd member"),
             Self::MachinePaused { machine } => {
-                format!("Machine {machine} is paused, so Cluster API neither completes nor deletes it")
+                format!("Machine {machine} is paused, so Cluster API neither provisions nor deletes it")
             }
             Self::LeaderUnreachable { member } => format!(
                 "etcd's leader {member} does not respond, so Cluster API can neither move the leadership nor remove a \
@@ -320,7 +321,7 @@ impl Blocker {
             }
             Self::MemberWithoutMachine { member } => format!("etcd member {member} has no Machine"),
             Self::MembersDisputed => {
-                "the etcd members contradict each other, so it is unknown which of them have the data"
+                "the etcd members contradict each other, so it is unknown which members have the data"
                     .to_owned()
             }
             Self::AnotherInProgress => "another Machine is being remediated".to_owned(),
@@ -379,7 +380,8 @@ impl Blocker {
             )),
             Self::ClusterPaused => Some("set spec.paused of the Cluster to false".to_owned()),
             Self::MixedOwnership { machine, .. } => Some(format!(
-                "correct the labels or the owner of the Machine: kubectl get machine {machine} -n {namespace} -o yaml"
+                "correct the labels or the owner of the Machine; to see them: kubectl get machine {machine} \
+                 -n {namespace} -o yaml"
             )),
             Self::CannotAdopt { machine, .. } => Some(format!(
                 "correct spec.bootstrap.configRef, the version or the labels of the Machine: kubectl edit machine \
@@ -391,8 +393,8 @@ impl Blocker {
                  {namespace}"
             )),
             Self::NoKubeadmConfig { .. } => Some(
-                "restore the ConfigMap from a backup, or upload the configuration on a control plane node: kubeadm init phase \
-                 upload-config kubeadm --config FILE"
+                "restore the ConfigMap from a backup, or upload the configuration: on a control plane node, \
+                 run kubeadm init phase upload-config kubeadm --config FILE"
                     .to_owned(),
             ),
             Self::NoTemplate {
@@ -400,13 +402,14 @@ impl Blocker {
                 group,
                 template,
             } => Some(format!(
-                "create {kind} {template} in namespace {namespace}, or refer to another template: the controller then \
-                 replaces every Machine; list the templates with: kubectl get {}.{group} -n {namespace}",
+                "create {kind} {template} in namespace {namespace}, or refer to another template, which \
+                 makes the controller replace every Machine; to list the templates: kubectl get {}.{group} \
+                 -n {namespace}",
                 kind.to_lowercase()
             )),
             Self::NoCa { secret } => Some(format!(
-                "restore Secret {secret} from a backup, because certificates from a new CA would not match those of \
-                 the running Machines; list the Secrets with: kubectl get secrets -n {namespace}"
+                "restore Secret {secret} from a backup, because certificates from a new CA would not match \
+                 those of the running Machines; to list the Secrets: kubectl get secrets -n {namespace}"
             )),
             Self::Silent { machine, .. } => Some(format!(
                 "repair the member, or replace its Machine: kubectl kcp machine replace {machine} -n {namespace}"
@@ -420,7 +423,7 @@ impl Blocker {
                 "replace the Machine: kubectl kcp machine replace {machine} -n {namespace}"
             )),
             Self::TopologyVersion { .. } => {
-                Some("change spec.topology.version of the Cluster instead".to_owned())
+                Some("to change the version, set spec.topology.version of the Cluster".to_owned())
             }
             Self::MalformedRemediation { machine: None } => Some(format!(
                 "remove the annotation: kubectl annotate kcp {name} -n {namespace} {}-",
@@ -436,8 +439,8 @@ impl Blocker {
                 "find out what each member reports: kubectl kcp status {name} -n {namespace}"
             )),
             Self::LeaderUnreachable { member } => Some(format!(
-                "repair node {member}; stop its etcd member only if the other members have quorum without it: they then elect a \
-                 new leader"
+                "repair node {member}, or stop its etcd member so that the other members elect a new leader; \
+                 stop it only if the others have quorum"
             )),
             Self::CertificatesNotAvailable => Some(format!(
                 "see condition CertificatesAvailable: kubectl describe kcp {name} -n {namespace}"

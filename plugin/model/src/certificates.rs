@@ -174,7 +174,7 @@ impl Certificate {
                 "Cluster API's control plane controller, six months before the expiry".to_owned(),
             ),
             (Purpose::ServiceAccountKeys, _) => person("you, if the keys must change: they do not expire"),
-            (Purpose::EtcdClient, _) => person("the operator of the external etcd"),
+            (Purpose::EtcdClient, _) => person("the administrators of the external etcd"),
             _ => person("you: neither Cluster API nor kubeadm renews a CA"),
         };
         Self {
@@ -214,7 +214,8 @@ impl Certificate {
     fn issued_by_kubeadm(control_plane: &KubeadmControlPlane, object: String, validity: Validity) -> Self {
         let (name, namespace) = (control_plane.name(), control_plane.namespace());
         let renewal = match control_plane.spec.certificates_expiry_days {
-            Some(days) => format!("kubeadm: Cluster API replaces the Machine {days} days before the expiry"),
+            Some(days) => format!("kubeadm, when Cluster API replaces the Machine {days} days before the \
+                expiry"),
             None => format!("kubeadm, in a rollout: kubectl kcp rollout start {name} -n {namespace}"),
         };
         Self {
@@ -384,7 +385,7 @@ mod tests {
         observed.control_plane.spec.certificates_expiry_days = Some(21);
         assert_eq!(
             of(&observed),
-            "kubeadm: Cluster API replaces the Machine 21 days before the expiry"
+            "kubeadm, when Cluster API replaces the Machine 21 days before the expiry"
         );
     }
 

@@ -77,7 +77,7 @@ pub fn forecast(observed: &Snapshot, deleted: &DeletedMachines) -> Vec<String> {
         Reading::Read(objects) => objects,
         Reading::Failed(failure) | Reading::OutOfReach(failure) => {
             return vec![format!(
-                "it is unknown what prevents the drain of {}: {}: {}",
+                "what prevents the drain of {} is unknown, because {} could not be read: {}",
                 machine_names(&machines),
                 failure.object,
                 failure.message
@@ -93,7 +93,7 @@ pub fn forecast(observed: &Snapshot, deleted: &DeletedMachines) -> Vec<String> {
         if machine.has_annotation(annotation::EXCLUDE_NODE_DRAINING) {
             let name = machine.name();
             let what = if is_possible(machine) {
-                format!("if Cluster API deletes Machine {name}, it does not drain its node")
+                format!("Cluster API would delete Machine {name} without draining its node")
             } else {
                 format!("Cluster API deletes Machine {name} without draining its node")
             };
@@ -331,15 +331,16 @@ fn line(
     let end = end_of_drain(machine.spec.node_drain_timeout);
     match effect {
         Effect::Refused { budget } => format!(
-            "the drain of Machine {name} waits, because PodDisruptionBudget {budget} allows no disruption of {listed}: {end}"
+            "the drain of Machine {name} waits, because PodDisruptionBudget {budget} allows no disruption of \
+             {listed}; {end}"
         ),
         Effect::SeveralBudgets => format!(
-            "the drain of Machine {name} waits, because more than one PodDisruptionBudget selects {listed}, and the API \
-             server does not evict pods that several budgets select: {end}"
+            "the drain of Machine {name} waits, because more than one PodDisruptionBudget selects {listed}, \
+             and the API server does not evict pods that several budgets select; {end}"
         ),
         Effect::WaitsForCompletion => {
             let complete = if pods.len() == 1 { "completes" } else { "complete" };
-            format!("the drain of Machine {name} waits until {listed} {complete}: {end}")
+            format!("the drain of Machine {name} waits until {listed} {complete}; {end}")
         }
         Effect::NotRecreated => {
             let them = if pods.len() == 1 { "it" } else { "them" };

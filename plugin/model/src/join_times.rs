@@ -72,7 +72,7 @@ impl JoinTimes {
             1 => "1 earlier Machine".to_owned(),
             machines => format!("{machines} earlier Machines"),
         };
-        format!("each new Machine takes about {range} to join, judged from {earlier}")
+        format!("each new Machine takes about {range} to join, based on {earlier}")
     }
 }
 
@@ -230,11 +230,11 @@ mod tests {
     #[test]
     fn the_message_is_a_range() {
         for (shortest_seconds, longest_seconds, machines, expected) in [
-            (240, 420, 3, "4m to 7m to join, judged from 3 earlier Machines"),
-            (250, 361, 2, "4m to 7m to join, judged from 2 earlier Machines"),
-            (300, 300, 1, "5m to join, judged from 1 earlier Machine"),
-            (5, 8, 2, "5s to 8s to join, judged from 2 earlier Machines"),
-            (90, 150, 2, "1m30s to 3m to join, judged from 2 earlier Machines"),
+            (240, 420, 3, "4m to 7m to join, based on 3 earlier Machines"),
+            (250, 361, 2, "4m to 7m to join, based on 2 earlier Machines"),
+            (300, 300, 1, "5m to join, based on 1 earlier Machine"),
+            (5, 8, 2, "5s to 8s to join, based on 2 earlier Machines"),
+            (90, 150, 2, "1m30s to 3m to join, based on 2 earlier Machines"),
         ] {
             let times = JoinTimes {
                 shortest_seconds,

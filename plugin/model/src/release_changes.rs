@@ -251,12 +251,13 @@ impl Removal {
                 format!("v1.{minor} no longer serves {kinds} in {version}: {remedy}")
             }
             RemovedItem::Flag { component, name } => format!(
-                "v1.{minor} removed the flag --{name}, and {} does not start with it: {remedy}",
+                "v1.{minor} removed the flag --{name}, and {} does not start if the flag is set: {remedy}",
                 component.name()
             ),
             RemovedItem::FeatureGate(gate) => {
                 format!(
-                    "v1.{minor} removed feature gate {gate}, and components do not start with it: {remedy}"
+                    "v1.{minor} removed feature gate {gate}, and components do not start if it is set: \
+                     {remedy}"
                 )
             }
             RemovedItem::KubeadmFeatureGate(gate) => format!(
@@ -381,11 +382,13 @@ mod tests {
             |name: &str, value: &str| json!([{"name": "v", "value": "2"}, {"name": name, "value": value}]);
         let gates = "AllAlpha=false, HonorPVReclaimPolicy=true";
         let cloud =
-            "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start with it: remove it";
+            "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start if the flag is set: \
+             remove it";
         let gate =
-            "v1.36 removed feature gate HonorPVReclaimPolicy, and components do not start with it: remove it";
-        let pause = "v1.35 removed the flag --pod-infra-container-image, and kubelet does not start with it: remove \
-            the flag, and set the image in the container runtime's configuration";
+            "v1.36 removed feature gate HonorPVReclaimPolicy, and components do not start if it is set: \
+             remove it";
+        let pause = "v1.35 removed the flag --pod-infra-container-image, and kubelet does not start if the \
+            flag is set: remove the flag, and set the image in the container runtime's configuration";
         for (name, config, to, expected) in [
             (
                 "list",

@@ -149,7 +149,7 @@ fn paused_later(observed: &Snapshot, plan: &Plan) -> Vec<String> {
     };
     blockers
         .filter(is_later)
-        .map(|blocker| format!("the change stops later: {}", blocker.message()))
+        .map(|blocker| format!("the change starts, but stops later: {}", blocker.message()))
         .collect()
 }
 

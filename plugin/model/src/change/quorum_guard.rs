@@ -187,8 +187,8 @@ pub fn leader_warning(observed: &Snapshot, machine: &str) -> Option<String> {
     let mut leaders = members.iter().filter(|member| member.is_leader);
     leaders.any(|member| member.name == *node).then(|| {
         format!(
-            "etcd member {node} of Machine {machine} is the leader: Cluster API moves the leadership to another member before \
-             it removes this one, and writes pause during the move"
+            "etcd member {node} of Machine {machine} is the leader: Cluster API moves the leadership to \
+             another member before it removes this one, and etcd pauses writes during the move"
         )
     })
 }

@@ -226,7 +226,8 @@ pub fn check_machines_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResul
             control_plane.name()
         );
         Finding::fail(machine_object(other.name()), message).hint(format!(
-            "correct the labels or the owner of the Machine: kubectl get machine {} -n {} -o yaml",
+            "correct the labels or the owner of the Machine; to see them: kubectl get machine {} -n {} -o \
+             yaml",
             other.name(),
             control_plane.namespace()
         ))

@@ -62,14 +62,15 @@ fn forecast_of(observed: &Snapshot, names: &[&str]) -> Vec<String> {
     forecast(observed, &deleted)
 }
 
-const REFUSED: &str = "the drain of Machine m1 waits, because PodDisruptionBudget shop/web allows no disruption of pod \
-    shop/web-0: without a nodeDrainTimeout, Cluster API waits indefinitely";
+const REFUSED: &str = "the drain of Machine m1 waits, because PodDisruptionBudget shop/web allows no \
+    disruption of pod shop/web-0; without a nodeDrainTimeout, Cluster API waits indefinitely";
 const NOT_RECREATED: &str = "the drain of Machine m1 deletes pod shop/web-0, and no controller recreates it";
 const LOSES_DATA: &str = "the drain of Machine m1 deletes the data in the emptyDir volumes of pod shop/web-0";
-const WAITS: &str = "the drain of Machine m1 waits until pod shop/web-0 completes: without a nodeDrainTimeout, \
-    Cluster API waits indefinitely";
-const SEVERAL: &str = "the drain of Machine m1 waits, because more than one PodDisruptionBudget selects pod shop/web-0, and \
-    the API server does not evict pods that several budgets select: without a nodeDrainTimeout, Cluster API waits indefinitely";
+const WAITS: &str = "the drain of Machine m1 waits until pod shop/web-0 completes; without a \
+    nodeDrainTimeout, Cluster API waits indefinitely";
+const SEVERAL: &str = "the drain of Machine m1 waits, because more than one PodDisruptionBudget selects pod \
+    shop/web-0, and the API server does not evict pods that several budgets select; without a \
+    nodeDrainTimeout, Cluster API waits indefinitely";
 
 #[test]
 fn a_budget_refuses_what_the_api_server_refuses() {
@@ -290,8 +291,8 @@ fn a_timeout_ends_the_drain_and_long_lists_are_counted() {
     assert_eq!(
         forecast_of(&observed, &["m1"]),
         [
-            "the drain of Machine m1 waits, because PodDisruptionBudget shop/web allows no disruption of pods shop/a, \
-             shop/b, shop/c and 2 more: Cluster API deletes the Machine anyway after 10m"
+            "the drain of Machine m1 waits, because PodDisruptionBudget shop/web allows no disruption of \
+             pods shop/a, shop/b, shop/c and 2 more; Cluster API deletes the Machine anyway after 10m"
         ]
     );
 }

@@ -491,8 +491,8 @@ fn an_unreachable_leader_blocks_every_deletion() {
     observed.survey().queried[0].response = Err(failure("etcd", "no answer within 2 s"));
     let blocker = "etcd's leader node-m1 does not respond, so Cluster API can neither move the leadership nor remove a \
         member";
-    let way_out = "repair node node-m1; stop its etcd member only if the other members have quorum without it: they then elect a new \
-                   leader";
+    let way_out = "repair node node-m1, or stop its etcd member so that the other members elect a new \
+        leader; stop it only if the others have quorum";
     let preflight = inspect(&observed, now()).preflight;
     let remediations = preflight
         .remediation

@@ -43,7 +43,8 @@ pub fn problems(pair: &Pair, unknown_clouds: &[Unknown]) -> Vec<Problem> {
     });
     let unknown = unknown_clouds.iter().map(|unknown| Problem {
         message: unknown.to_string(),
-        fix: "give the manifest of cloud-controller-manager with --ccm, and the one before the upgrade with --old-ccm"
+        fix: "pass the manifest of cloud-controller-manager with --ccm, and its manifest from before the \
+            upgrade with --old-ccm"
             .to_owned(),
         is_harmful: false,
     });
@@ -126,8 +127,8 @@ fn fix_of_no_owner(pair: &Pair, name: &str) -> String {
              configuration assign {name} to \"*\""
         ),
         None => format!(
-            "if a cloud-controller-manager runs {name}, give its manifest with --ccm; otherwise enable {name} in \
-             kube-controller-manager"
+            "if a cloud-controller-manager runs {name}, pass its manifest with --ccm; otherwise enable \
+             {name} in kube-controller-manager"
         ),
     }
 }

@@ -194,7 +194,8 @@ impl Reason {
                     {other}")
             }
             Self::UnknownHolder { component, .. } => format!(
-                "give the namespace of the Pods of {component} with --ccm-namespace, or find out which process holds the Lease"
+                "pass the namespace of the Pods of {component} with --ccm-namespace, or find out which \
+                 process holds the Lease"
             ),
             _ => return None,
         };
@@ -249,7 +250,7 @@ impl fmt::Display for Reason {
             Self::LockNotTaken { lock, pod } => {
                 write!(
                     f,
-                    "{pod} is healthy, but has not taken {}, which has no holder",
+                    "{pod} is healthy, but has not acquired {}, which has no holder",
                     lease(lock)
                 )
             }
@@ -294,7 +295,7 @@ impl fmt::Display for Reason {
                 write!(f, "{pod} runs the controller, but {} has no holder", lease(lock))
             }
             Self::PodsUnread { object, why } => write!(f, "could not read {object}: {why}"),
-            Self::HealthUnread { pod, why } => write!(f, "could not read what {pod} runs: {why}"),
+            Self::HealthUnread { pod, why } => write!(f, "could not read which controllers {pod} runs: {why}"),
             Self::SettingsUnread { pod, why } => write!(f, "could not read the settings of {pod}: {why}"),
             Self::LockUnread { lock, why } => write!(f, "could not read {}: {why}", lease(lock)),
             Self::UnknownHolder {
@@ -308,8 +309,8 @@ impl fmt::Display for Reason {
             ),
             Self::HolderUnclear { lock, holder, pod } => write!(
                 f,
-                "{pod} runs the controller, but {} is held by {holder}, which is not the holder of the main lock of \
-                 {pod}",
+                "{pod} runs the controller, but the holder of {} is {holder}, which does not hold the main \
+                 lock of {pod}",
                 lease(lock)
             ),
             Self::SettingsDiffer { pod } => {

@@ -429,7 +429,8 @@ mod tests {
             reported,
             [
                 (
-                    "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start with it: remove it",
+                    "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start if the flag \
+                     is set: remove it",
                     Some("https://github.com/kubernetes/kubernetes/pull/130162")
                 ),
                 (

@@ -107,8 +107,8 @@ impl OldWorker {
             newest,
         } = self;
         format!(
-            "{object}: upgrade it from {version} to {oldest} or newer, at most to {newest}; API server {server} does not \
-             support older kubelets"
+            "{object}: upgrade from {version} to at least {oldest} and at most {newest}; API server {server} \
+             does not support older kubelets"
         )
     }
 }
@@ -187,7 +187,8 @@ pub fn topology_refusal(observed: &Snapshot, to: &str) -> Option<Refusal> {
         ..Refusal::new(
             RefusedBy::Command,
             vec![format!(
-                "Cluster {cluster} has a managed topology, from which Cluster API sets the version of the control plane"
+                "Cluster API sets the version of the control plane from the managed topology of Cluster \
+                 {cluster}"
             )],
         )
     })
@@ -222,7 +223,8 @@ pub fn upgrade_path(state: &PathState<'_>, options: PathOptions<'_>) -> Result<U
             .map(|line| format!("it is unknown whether the workers and add-ons are ready: {line}"));
         return Err(Refusal {
             remedies: vec![
-                "run the command again once they can be read, or use --force to go on without them"
+                "run the command again when the workers and add-ons can be read, or use --force to continue \
+                 without this information"
                     .to_owned(),
             ],
             ..Refusal::new(RefusedBy::Command, why.collect())
@@ -274,12 +276,12 @@ fn versions(from: &str, PathOptions { to, via, .. }: PathOptions<'_>) -> Result<
     let (current, last) = (parse(from)?, parse(to)?);
     if last < current {
         return Err(refuse(format!(
-            "{to} is older than the current version {from}, and Kubernetes has no downgrade"
+            "{to} is older than the current version {from}, and Kubernetes does not support downgrades"
         )));
     }
     if last.major != current.major {
         return Err(refuse(format!(
-            "{to} has another major version than the current version {from}"
+            "{to} has a different major version than the current version {from}"
         )));
     }
     let mut between: BTreeMap<u64, &String> = BTreeMap::new();
@@ -287,7 +289,7 @@ fn versions(from: &str, PathOptions { to, via, .. }: PathOptions<'_>) -> Result<
         let version = parse(stop)?;
         if version.major != last.major || version.minor >= last.minor {
             return Err(refuse(format!(
-                "--via {stop} does not belong to a minor version below that of --to {to}"
+                "--via {stop} must have the same major version as --to {to}, and a lower minor version"
             )));
         }
         if let Some(other) = between.insert(version.minor, stop) {

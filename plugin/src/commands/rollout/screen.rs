@@ -119,7 +119,7 @@ mod tests {
             machines: 3,
         });
         let shown = plain(&status(&report, Layout::default()));
-        let estimate = "  each new Machine takes about 4m to 7m to join, judged from 3 earlier Machines";
+        let estimate = "  each new Machine takes about 4m to 7m to join, based on 3 earlier Machines";
         assert_eq!(shown.lines().last(), Some(estimate));
 
         pause(&mut snapshot.control_plane.metadata);

@@ -219,7 +219,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 None,
             ),
             Verdict::Orphaned,
-            "ccm is healthy, but has not taken Lease m, which has no holder",
+            "ccm is healthy, but has not acquired Lease m, which has no holder",
         ),
         (
             "a lock with another holder",
@@ -333,7 +333,7 @@ fn a_source_that_was_not_read_never_leads_to_success() {
     let mut no_lease = protected();
     no_lease.locks.last_mut().unwrap().lease = Err(failure());
     for (observed, reason) in [
-        (no_health, "could not read what kcm runs: timed out"),
+        (no_health, "could not read which controllers kcm runs: timed out"),
         (no_settings, "could not read the settings of ccm: forbidden"),
         (
             no_settings_of_other,
@@ -347,8 +347,8 @@ fn a_source_that_was_not_read_never_leads_to_success() {
         ),
         (
             with(|observed| observed.locks.last_mut().unwrap().lease = Ok(lease("stranger_3", 1))),
-            "ccm runs the controller, but Lease m is held by stranger_3, which is not the holder of the main lock of \
-             ccm",
+            "ccm runs the controller, but the holder of Lease m is stranger_3, which does not hold the main \
+             lock of ccm",
         ),
         (
             // The field manager that wrote the holder contradicts the holder's identity.
@@ -358,8 +358,8 @@ fn a_source_that_was_not_read_never_leads_to_success() {
                     lease.as_mut().unwrap().writer = Some(writer.to_owned());
                 }
             }),
-            "ccm runs the controller, but Lease m is held by cloud_2, which is not the holder of the main lock of \
-             ccm",
+            "ccm runs the controller, but the holder of Lease m is cloud_2, which does not hold the main \
+             lock of ccm",
         ),
     ] {
         let decision = node_ipam(&observed);

@@ -175,7 +175,7 @@ impl Defragmentation {
             cluster.without_quorum(format!("etcd has no quorum without member {member}: {votes}"));
         refusal.remedies.extend(if is_small {
             Some(
-                "to accept that the API server pauses until the member has finished, use --allow-pause"
+                "to accept that the API server pauses while the member is defragmented, use --allow-pause"
                     .to_owned(),
             )
         } else {

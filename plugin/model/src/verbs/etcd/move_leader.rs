@@ -43,7 +43,7 @@ pub fn decide(observed: &Snapshot, requested: Option<&str>) -> Result<Option<Lea
             }
             if let Some(why) = why_not(observed, target) {
                 return Err(refused(format!(
-                    "etcd member {} cannot lead: it {why}",
+                    "etcd member {} cannot become the leader: it {why}",
                     target.name
                 )));
             }
@@ -79,7 +79,7 @@ fn best<'c, 's>(observed: &Snapshot, cluster: &'c EtcdCluster<'s>) -> Result<&'c
     let suitable = others().filter(|member| why_not(observed, member).is_none());
     let best = suitable.min_by_key(|member| (Reverse(created(observed, member)), &member.name));
     best.ok_or_else(|| {
-        let mut refusal = refused("no other member can lead".to_owned());
+        let mut refusal = refused("no other etcd member can become the leader".to_owned());
         refusal.why.extend(others().filter_map(|member| {
             Some(format!(
                 "etcd member {}: {}",
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(
             decided(&observed, Some("node-m3")),
             Err(lines(&[
-                "etcd member node-m3 cannot lead: it is on Machine m3, which is being deleted"
+                "etcd member node-m3 cannot become the leader: it is on Machine m3, which is being deleted"
             ]))
         );
         assert!(is_moved(&observed, 1) && !is_moved(&observed, 2));
@@ -173,17 +173,18 @@ mod tests {
             (
                 "dead",
                 |o| o.kill(3),
-                "etcd member node-m3 cannot lead: it does not respond: cannot connect: connection refused",
+                "etcd member node-m3 cannot become the leader: it does not respond: cannot connect: \
+                 connection refused",
             ),
             (
                 "behind",
                 |o| o.status(3).raft_applied_index -= 5_001,
-                "etcd member node-m3 cannot lead: it is 5001 raft log entries behind",
+                "etcd member node-m3 cannot become the leader: it is 5001 raft log entries behind",
             ),
             (
                 "a learner",
                 |o| o.each_list(|list| list.members[2].is_learner = true),
-                "etcd member node-m3 cannot lead: it does not vote",
+                "etcd member node-m3 cannot become the leader: it does not vote",
             ),
             (
                 "unknown",

@@ -99,7 +99,7 @@ pub fn recent_snapshot_warning(control_plane: &KubeadmControlPlane, now: Timesta
         None => "no snapshot of etcd is recorded".to_owned(),
     };
     Some(format!(
-        "{recorded}: to save one before the change, use --snapshot FILE"
+        "{recorded}; to save a snapshot before the change, use --snapshot FILE"
     ))
 }
 
@@ -138,7 +138,7 @@ fn suitable_member(survey: &EtcdSurvey) -> Result<SnapshotSource, Refusal> {
     };
     let newest = with_leader().map(|(_, status)| status.raft_applied_index).max();
     let Some(newest) = newest else {
-        return Err(with_choice("no etcd member that responds has a leader", survey));
+        return Err(with_choice("no responding etcd member has a leader", survey));
     };
     let up_to_date = with_leader()
         .filter(|(_, status)| newest.saturating_sub(status.raft_applied_index) <= RAFT_LAG_LIMIT);
@@ -151,7 +151,7 @@ fn suitable_member(survey: &EtcdSurvey) -> Result<SnapshotSource, Refusal> {
             member: queried.clone(),
             warnings: Vec::new(),
         }),
-        None => Err(with_choice("no etcd member that responds has a leader", survey)),
+        None => Err(with_choice("no responding etcd member has a leader", survey)),
     }
 }
 
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(
             selected(&observed, None),
             Err(vec![
-                "no etcd member that responds has a leader".to_owned(),
+                "no responding etcd member has a leader".to_owned(),
                 "to take a snapshot of one member, which may lack the latest writes, set --member to node-m1"
                     .to_owned()
             ])
@@ -342,9 +342,10 @@ mod tests {
             }
             recent_snapshot_warning(control_plane, now())
         };
-        let none = "no snapshot of etcd is recorded: to save one before the change, use --snapshot FILE";
-        let old = "the last recorded snapshot of etcd is from 2026-08-20T11:00:00Z: to save one before the change, use \
-            --snapshot FILE";
+        let none = "no snapshot of etcd is recorded; to save a snapshot before the change, use --snapshot \
+            FILE";
+        let old = "the last recorded snapshot of etcd is from 2026-08-20T11:00:00Z; to save a snapshot \
+            before the change, use --snapshot FILE";
         let external: fn(&mut Snapshot) = |o| use_external_etcd(&mut o.control_plane.spec);
         let uninitialized: fn(&mut Snapshot) = |o| o.control_plane.status.initialized = false;
         assert_eq!(warning(None, |_| {}).as_deref(), Some(none));

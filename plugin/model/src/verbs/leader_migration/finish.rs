@@ -158,7 +158,7 @@ fn why_cloud_still_migrates(
     observed: &Observed,
     manifest: Option<CloudManifest<'_>>,
 ) -> Option<String> {
-    let fix = "pass a manifest without --enable-leader-migration to --ccm-manifest";
+    let fix = "use --ccm-manifest with a manifest that does not set --enable-leader-migration";
     let in_files = match (manifest, &managers.cloud) {
         (Some(manifest), _) => Some(manifest.manager),
         (None, Ok(cloud)) => cloud.as_ref().map(|cloud| &cloud.manager),

@@ -46,9 +46,10 @@ pub(super) fn why_not_stopped(snapshot: &ChangeSnapshot, observed: &Observed) ->
     })
 }
 
-/// Why a migration before this one has not ended, one line for each reason: the control plane has no leader migration, but a
-/// controller manager that started before still uses a Lease. With a second Lease, a controller could run twice; with the same
-/// one, kube-controller-manager could not take it, and nothing would run the controllers.
+/// Why a migration before this one has not ended, one line for each reason: the control plane does not use
+/// leader migration, but a controller manager that started before still uses a Lease. With a second Lease, a
+/// controller could run twice; with the same one, kube-controller-manager could not take it, and nothing
+/// would run the controllers.
 pub(super) fn why_not_settled(observed: &Observed) -> Vec<String> {
     let used = observed.managers().iter().filter_map(|manager| {
         let lock = manager.settings.manager.as_ref().ok()?.migration_lock()?;
@@ -110,7 +111,7 @@ fn of_component(
 pub(super) fn settings(manager: &ObservedManager) -> Result<&Manager, String> {
     let pod = &manager.pod;
     if let Health::Down(why) | Health::Unread(why) = &manager.health {
-        return Err(format!("{pod} does not report what it runs: {why}"));
+        return Err(format!("{pod} does not report which controllers it runs: {why}"));
     }
     match (&manager.settings.manager, &manager.settings.unverified) {
         (Ok(settings), None) => Ok(settings),

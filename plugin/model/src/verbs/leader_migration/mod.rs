@@ -134,16 +134,16 @@ fn stop_then_start(snapshot: &ChangeSnapshot, kube: &Manager, why: String) -> De
         vec![why],
         vec![
             format!(
-                "stop {names} in kube-controller-manager: set controllers to {} in \
-                 spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs, and wait for the rollout: kubectl \
-                 kcp rollout status {}",
+                "to stop {names} in kube-controller-manager, set controllers to {} in \
+                 spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs, and wait for the \
+                 rollout: kubectl kcp rollout status {}",
                 without(&kube.flags, &controllers, kube.minor),
                 control_plane(snapshot)
             ),
             format!(
-                "then start cloud-controller-manager with {names}; no controller manager runs {names} from the end \
-                 of the rollout until cloud-controller-manager holds its main lock, which it takes at startup, or \
-                 {:.0} to {:.0} s later if an earlier holder did not release the Lease",
+                "then start cloud-controller-manager with {names}; from the end of the rollout until it \
+                 acquires its main lock, no controller manager runs {names}; it acquires the lock at \
+                 startup, or {:.0} to {:.0} s later if an earlier holder did not release the Lease",
                 min.as_secs_f64(),
                 max.as_secs_f64()
             ),

@@ -33,7 +33,7 @@ pub fn decide(
     };
     if migration.phase == Phase::Off {
         return Ok(Decision::Unchanged(
-            "the control plane has no leader migration".to_owned(),
+            "the control plane does not use leader migration".to_owned(),
         ));
     }
     if migration.phase != Phase::Enabled {
@@ -44,8 +44,8 @@ pub fn decide(
     }
     let Some(record) = Record::of(snapshot.control_plane()) else {
         return Ok(refused(vec![
-            "the control plane has no record of its last leader migration step, because another client made that \
-             change: reverse the change with that client"
+            "the control plane has no record of its last leader migration step, because another client made \
+             the change; use that client to revert it"
                 .to_owned(),
         ]));
     };

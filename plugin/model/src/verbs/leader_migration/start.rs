@@ -45,7 +45,7 @@ pub fn decide(
     let version = snapshot.control_plane().spec.version();
     let Ok(from) = parse_version(version) else {
         return Ok(refused(vec![format!(
-            "spec.version is not a version: {version:?}"
+            "spec.version is not a Kubernetes version: {version:?}"
         )]));
     };
     let StartOptions {
@@ -135,8 +135,8 @@ fn unsettled(snapshot: &ChangeSnapshot, phase: Phase, options: StartOptions<'_>)
                     reasons,
                     vec![format!(
                         "wait until the rollout has replaced every kube-controller-manager that uses leader \
-                         migration, and remove --enable-leader-migration from cloud-controller-manager; see: kubectl \
-                         kcp leader-migration status {name}"
+                         migration, and remove --enable-leader-migration from cloud-controller-manager; to \
+                         see the progress: kubectl kcp leader-migration status {name}"
                     )],
                 )
             })

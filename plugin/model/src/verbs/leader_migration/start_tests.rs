@@ -211,7 +211,7 @@ fn start_passes_only_if_every_old_controller_manager_migrates() {
         (
             with(down),
             Some("k_1"),
-            "k3 does not report what it runs: connection refused",
+            "k3 does not report which controllers it runs: connection refused",
         ),
         (
             with(unverified),

@@ -163,7 +163,7 @@ fn every_verb_decides_in_every_phase() {
                 "writes: leader migration enabled with Lease m",
                 "refused: leader migration is not enabled, so a controller could run twice during the upgrade",
                 "done: no controller manager uses leader migration",
-                "done: the control plane has no leader migration",
+                "done: the control plane does not use leader migration",
             ],
         ),
         (
@@ -210,7 +210,7 @@ fn every_verb_decides_in_every_phase() {
                 gone,
                 "done: version is already v1.36.0",
                 "done: no controller manager uses leader migration",
-                "done: the control plane has no leader migration",
+                "done: the control plane does not use leader migration",
             ],
         ),
         (
@@ -221,7 +221,7 @@ fn every_verb_decides_in_every_phase() {
                 gone,
                 "done: version is already v1.36.0",
                 "refused: cloud-controller-manager still uses leader migration",
-                "done: the control plane has no leader migration",
+                "done: the control plane does not use leader migration",
             ],
         ),
     ] {
@@ -315,7 +315,7 @@ fn upgrade_waits_for_every_controller_manager() {
             Verb::Upgrade,
             with(three()),
             "",
-            "refused: no cloud-controller-manager is running, and no manifest was given",
+            "refused: no cloud-controller-manager is running, and --ccm-manifest is not set",
         ),
         (
             Verb::Upgrade,
@@ -354,8 +354,8 @@ fn finish_waits_until_cloud_controller_manager_has_taken_over() {
         (
             Verb::Finish,
             taken_over(MIGRATING),
-            "refused: the static Pod of cloud-controller-manager enables leader migration: pass a manifest without \
-             --enable-leader-migration to --ccm-manifest",
+            "refused: the static Pod of cloud-controller-manager enables leader migration: use \
+             --ccm-manifest with a manifest that does not set --enable-leader-migration",
         ),
         (
             Verb::FinishWith,
@@ -385,13 +385,13 @@ fn versions_that_cannot_migrate_name_what_to_stop_and_start() {
     assert_eq!(
         refusal.remedies,
         [
-            "stop node-ipam-controller in kube-controller-manager: set controllers to \
+            "to stop node-ipam-controller in kube-controller-manager, set controllers to \
              *,bootstrapsigner,tokencleaner,-node-ipam-controller in \
-             spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs, and wait for the rollout: kubectl kcp \
-             rollout status example -n default",
-            "then start cloud-controller-manager with node-ipam-controller; no controller manager runs \
-             node-ipam-controller from the end of the rollout until cloud-controller-manager holds its main lock, \
-             which it takes at startup, or 13 to 21 s later if an earlier holder did not release the Lease",
+             spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs, and wait for the \
+             rollout: kubectl kcp rollout status example -n default",
+            "then start cloud-controller-manager with node-ipam-controller; from the end of the rollout \
+             until it acquires its main lock, no controller manager runs node-ipam-controller; it acquires \
+             the lock at startup, or 13 to 21 s later if an earlier holder did not release the Lease",
         ]
     );
 }

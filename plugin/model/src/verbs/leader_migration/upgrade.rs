@@ -120,7 +120,7 @@ fn enabled(
                 "{version} is lower than the version of the control plane"
             )]));
         }
-        Err(error) => return Ok(refused(vec![format!("{version:?} is not a version: {error}")])),
+        Err(error) => return Ok(refused(vec![format!("{version:?} is not a Kubernetes version: {error}")])),
     };
     if kube.flags.configuration_path() != Some(PATH) {
         return Ok(refused(vec![format!(
@@ -208,7 +208,7 @@ fn why_not_ready(
         }
     };
     if then.is_none() {
-        reasons.push("no cloud-controller-manager is running, and no manifest was given".to_owned());
+        reasons.push("no cloud-controller-manager is running, and --ccm-manifest is not set".to_owned());
         return reasons;
     }
     let pair = Pair {
@@ -239,8 +239,8 @@ fn remedies(snapshot: &ChangeSnapshot, kube: &Manager, options: HandoverOptions<
     }
     if options.manifest.is_none() {
         remedies.push(
-            "install the DaemonSet of cloud-controller-manager with the same leader migration configuration, or give the \
-             manifest of a static Pod with --ccm-manifest"
+            "install the DaemonSet of cloud-controller-manager with the same leader migration configuration, \
+             or pass the manifest of a static Pod with --ccm-manifest"
                 .to_owned(),
         );
     }

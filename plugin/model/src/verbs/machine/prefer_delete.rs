@@ -149,9 +149,9 @@ fn deletion_order(observed: &Snapshot, plan: &Plan, name: &str) -> Option<String
     let next = next_to_delete(&observed.failure_domains(), &state.replicas)?;
     let is_among = next.machines.iter().any(|other| other == name);
     Some(match next.machines.as_slice() {
-        [_] if is_among => "the Machine is deleted first".to_owned(),
-        machines if is_among => format!("one of {} is deleted first", join_names(machines, "and")),
-        machines => format!("{} is deleted before this Machine", join_names(machines, "or")),
+        [_] if is_among => "the controller deletes the Machine first".to_owned(),
+        machines if is_among => format!("the controller deletes one of {} first", join_names(machines, "and")),
+        machines => format!("the controller deletes {} before this Machine", join_names(machines, "or")),
     })
 }
 
@@ -204,14 +204,14 @@ mod tests {
     fn says_when_it_is_deleted_and_what_is_deleted_before_it() {
         type Case = (&'static str, fn(&mut MachineSnapshot), &'static [&'static str]);
         const NEXT: &str = "takes effect at the next scale down or rollout";
-        const FIRST: &str = "the Machine is deleted first";
+        const FIRST: &str = "the controller deletes the Machine first";
         let cases: &[Case] = &[
             ("alone", |_| {}, &[NEXT, FIRST]),
             // The older of two, in no failure domain.
             (
                 "an older one is marked",
                 |machine| mark_other(machine, 1),
-                &[NEXT, "m1 is deleted before this Machine"],
+                &[NEXT, "the controller deletes m1 before this Machine"],
             ),
             (
                 "a younger one is marked",
@@ -224,7 +224,7 @@ mod tests {
                     spread_over_domains(machine);
                     mark_other(machine, 1);
                 },
-                &[NEXT, "one of m1 and m2 is deleted first"],
+                &[NEXT, "the controller deletes one of m1 and m2 first"],
             ),
             (
                 "an outdated one is marked",
@@ -235,7 +235,7 @@ mod tests {
                 },
                 &[
                     "takes effect now: a rollout is in progress",
-                    "m3 is deleted before this Machine",
+                    "the controller deletes m3 before this Machine",
                 ],
             ),
             (
@@ -294,8 +294,8 @@ mod tests {
             (
                 &marked,
                 Preference::Preferred,
-                "already preferred for deletion; takes effect at the next scale down or rollout; the Machine is \
-                 deleted first",
+                "already preferred for deletion; takes effect at the next scale down or rollout; the \
+                 controller deletes the Machine first",
             ),
             (&snapshot("m2"), Preference::Cleared, "not preferred for deletion"),
             (&deleting, Preference::Preferred, "already being deleted"),
@@ -330,7 +330,7 @@ mod tests {
             "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
             "etcd member node-m3 of Machine m3 does not respond: no answer within 2s",
             "takes effect now: the control plane is scaling down",
-            "the Machine is deleted first",
+            "the controller deletes the Machine first",
         ];
         let refusal = Refusal::new(RefusedBy::Command, why.map(str::to_owned).to_vec());
         assert_eq!(
@@ -362,7 +362,7 @@ mod tests {
             proposal.consequences,
             [
                 "takes effect now: a rollout is in progress",
-                "the Machine is deleted first"
+                "the controller deletes the Machine first"
             ]
         );
     }
@@ -380,8 +380,8 @@ mod tests {
         assert_eq!(
             proposal.warnings,
             [
-                "etcd member node-m2 of Machine m2 is the leader: Cluster API moves the leadership to another member \
-                 before it removes this one, and writes pause during the move"
+                "etcd member node-m2 of Machine m2 is the leader: Cluster API moves the leadership to \
+                 another member before it removes this one, and etcd pauses writes during the move"
             ]
         );
     }

@@ -42,7 +42,8 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
         )),
         Ok(Remediator::ControlPlane { check }) => {
             consequences.push(format!(
-                "MachineHealthCheck {check} reports the Machine as unhealthy, and the control plane replaces it"
+                "MachineHealthCheck {check} reports the Machine as unhealthy, and the control plane \
+                 controller replaces it"
             ));
             if let Some(next) = next_if_unhealthy(machine.observed(), name, now) {
                 add_obstacles(&mut obstacles, &next, name);
@@ -178,7 +179,7 @@ fn next_if_unhealthy(observed: &Snapshot, machine: &str, now: Timestamp) -> Opti
 /// Adds the reasons why the control plane would not remediate the Machine now.
 fn add_obstacles(obstacles: &mut WriteObstacles, next: &NextRemediation, machine: &str) {
     if next.machine != machine {
-        let first = format!("Machine {} is remediated first", next.machine);
+        let first = format!("the controller remediates Machine {} first", next.machine);
         obstacles.temporary.push(first);
     }
     let Some(blocker) = &next.blocked_by else {
@@ -264,7 +265,8 @@ mod tests {
         assert_eq!(proposal.write, ObjectWrite::patch(patch));
         assert_eq!(
             proposal.consequences,
-            ["MachineHealthCheck h reports the Machine as unhealthy, and the control plane replaces it"]
+            ["MachineHealthCheck h reports the Machine as unhealthy, and the control plane controller \
+                replaces it"]
         );
         assert_eq!(
             proposal.event.note("alice"),
@@ -275,7 +277,8 @@ mod tests {
         let mut machine = checked_by("m2", 3, &external);
         for expected in [
             "MachineHealthCheck h remediates the Machine with a Reboot, not through the control plane",
-            "MachineHealthCheck second reports the Machine as unhealthy, and the control plane replaces it",
+            "MachineHealthCheck second reports the Machine as unhealthy, and the control plane controller \
+             replaces it",
         ] {
             let Decision::Write(proposal) = decision(&machine, false) else {
                 panic!("not written");

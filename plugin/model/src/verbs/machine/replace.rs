@@ -92,13 +92,14 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
     warnings.extend(leader_warning(machine.observed(), name));
     warnings.extend(machine.object.machine.foreign_deletion_hooks().map(|hook| {
         format!(
-            "the deletion waits until another program removes its hook from the Machine: annotation {hook}"
+            "the deletion waits until another program removes its deletion hook from the Machine, the \
+             annotation {hook}"
         )
     }));
     let consequences = consequences(plan);
     Decision::Write(Proposal {
         write: ObjectWrite::Delete,
-        done: "deleted; the control plane creates a replacement".to_owned(),
+        done: "deleted; the controller creates a replacement".to_owned(),
         warnings,
         consequences,
         event: ChangeEvent {
@@ -160,7 +161,7 @@ fn consequences(plan: &Plan) -> Vec<String> {
     let created = steps.iter().position(|step| step.action == Action::Create);
     let Some(created) = created else {
         return vec![format!(
-            "the control plane does not create a replacement: replicas is {}",
+            "the controller does not create a replacement, because replicas is {}",
             plan.desired.spec.size()
         )];
     };
@@ -170,7 +171,7 @@ fn consequences(plan: &Plan) -> Vec<String> {
         .map(messages::failure_domains)
         .unwrap_or_default();
     if !domains.is_empty() {
-        lines.push(format!("the replacement is created in failure domain {domains}"));
+        lines.push(format!("the controller creates the replacement in failure domain {domains}"));
     }
     let until_created = steps.iter().take(created + 1);
     let may_fail = until_created.filter_map(|step| Some(step.votes?.tolerance_during_step()));
@@ -321,7 +322,7 @@ mod tests {
         let mut machine = snapshot("m3");
         dead(&mut machine, &["m3"]);
         machine.context.observed.control_plane.spec.replicas = Some(0);
-        let none = "the control plane does not create a replacement: replicas is 0".to_owned();
+        let none = "the controller does not create a replacement, because replicas is 0".to_owned();
         let desired = "the desired number of Machines is 0".to_owned();
         assert_eq!(written(&machine, false), (vec![desired], vec![none]));
     }
@@ -383,7 +384,8 @@ mod tests {
             (
                 "the topology moves",
                 |machine| machine.context.observed.set_topology("v9.9.9"),
-                &["the Cluster's topology must set the control plane's version to v9.9.9 first"],
+                &["the controller waits until the Cluster's topology has set the control plane's version to \
+                    v9.9.9"],
             ),
             (
                 "certificates",
@@ -395,7 +397,7 @@ mod tests {
             let mut machine = snapshot("m1");
             change(&mut machine);
             let remedies: &[&str] = match *name {
-                "the topology moves" => &["change spec.topology.version of the Cluster instead"],
+                "the topology moves" => &["to change the version, set spec.topology.version of the Cluster"],
                 "certificates" => &["see condition CertificatesAvailable: kubectl describe kcp c1-cp -n d"],
                 _ => &[],
             };
@@ -414,7 +416,8 @@ mod tests {
             annotate(&mut held.object.machine.metadata, hook, "");
         }
         let expected = format!(
-            "the deletion waits until another program removes its hook from the Machine: annotation {}",
+            "the deletion waits until another program removes its deletion hook from the Machine, the \
+             annotation {}",
             hooks[0]
         );
         assert_eq!(written(&held, false).0, [expected]);
@@ -452,19 +455,19 @@ mod tests {
         assert_eq!(
             warnings,
             [
-                "etcd member node-m1 of Machine m1 is the leader: Cluster API moves the leadership to another member \
-                 before it removes this one, and writes pause during the move"
+                "etcd member node-m1 of Machine m1 is the leader: Cluster API moves the leadership to \
+                 another member before it removes this one, and etcd pauses writes during the move"
             ]
         );
         assert_eq!(
             consequences,
-            ["the replacement is created in failure domain b", FRAGILE]
+            ["the controller creates the replacement in failure domain b", FRAGILE]
         );
         // One too many.
         machine.context.observed.control_plane.spec.replicas = Some(2);
         assert_eq!(
             written(&machine, false).1,
-            ["the control plane does not create a replacement: replicas is 2"]
+            ["the controller does not create a replacement, because replicas is 2"]
         );
     }
 

@@ -116,7 +116,8 @@ pub fn decide(
     }
     let (reason, done, detail) = if options.start.is_planned() {
         consequences.push(format!(
-            "every Machine created before {after} is replaced; the rollout starts at most {MAX_START_DELAY} after that time"
+            "the controller replaces every Machine created before {after}; the rollout starts at most \
+             {MAX_START_DELAY} after that time"
         ));
         ("RolloutPlanned", "rollout planned", format!("for {after}"))
     } else {
@@ -310,7 +311,8 @@ mod tests {
         assert_eq!(
             planned.consequences,
             [format!(
-                "every Machine created before {time} is replaced; the rollout starts at most ten minutes after that time"
+                "the controller replaces every Machine created before {time}; the rollout starts at most ten \
+                 minutes after that time"
             )]
         );
         let over = startning(StartTime::At(minutes_ago(1)));

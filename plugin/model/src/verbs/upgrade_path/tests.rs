@@ -95,7 +95,8 @@ fn what_could_not_be_read_stops_the_path_unless_it_is_forced() {
         refused,
         [
             "it is unknown whether the workers and add-ons are ready: Nodes: forbidden",
-            "run the command again once they can be read, or use --force to go on without them"
+            "run the command again when the workers and add-ons can be read, or use --force to continue \
+             without this information"
         ]
     );
     // Nothing is left to do, or the rollout comes first.
@@ -142,25 +143,28 @@ fn no_path() {
             "v1.34.2",
             "v1.33.9",
             &[],
-            owned(&["v1.33.9 is older than the current version v1.34.2, and Kubernetes has no downgrade"]),
+            owned(&["v1.33.9 is older than the current version v1.34.2, and Kubernetes does not support \
+                downgrades"]),
         ),
         (
             "v1.34.2",
             "v2.0.0",
             &[],
-            owned(&["v2.0.0 has another major version than the current version v1.34.2"]),
+            owned(&["v2.0.0 has a different major version than the current version v1.34.2"]),
         ),
         (
             "v1.34.2",
             "v1.36.0",
             &["v1.35.6", "v1.36.0"],
-            owned(&["--via v1.36.0 does not belong to a minor version below that of --to v1.36.0"]),
+            owned(&["--via v1.36.0 must have the same major version as --to v1.36.0, and a lower minor \
+                version"]),
         ),
         (
             "v1.34.2",
             "v1.36.0",
             &["v0.35.6"],
-            owned(&["--via v0.35.6 does not belong to a minor version below that of --to v1.36.0"]),
+            owned(&["--via v0.35.6 must have the same major version as --to v1.36.0, and a lower minor \
+                version"]),
         ),
         (
             "v1.34.2",
@@ -244,7 +248,7 @@ fn the_next_step_waits_for_whatever_must_come_first() {
     };
     assert_eq!(path(&last).next, NextStep::Complete);
     insta::assert_snapshot!(too_old("v1.35.6", "v1.32", "v1.34.2").message(),
-        @"MachineDeployment/md-0: upgrade it from v1.31.4 to v1.32 or newer, at most to v1.34.2; API server v1.35.6 does not support older kubelets");
+        @"MachineDeployment/md-0: upgrade from v1.31.4 to at least v1.32 and at most v1.34.2; API server v1.35.6 does not support older kubelets");
 }
 
 #[test]
@@ -267,7 +271,8 @@ fn a_step_reports_what_its_version_changes() {
         })
         .collect();
     let removed =
-        "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start with it: remove it";
+        "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start if the flag is set: \
+         remove it";
     assert_eq!(messages, [vec![removed], vec![]]);
 }
 
@@ -309,7 +314,7 @@ fn a_managed_topology_upgrades_itself() {
     managed.set_topology("v1.34.1");
     let refusal = topology_refusal(&managed, "v1.36.3").expect("refused");
     insta::assert_snapshot!([refusal.why, refusal.remedies].concat().join("\n"), @r"
-    Cluster c1 has a managed topology, from which Cluster API sets the version of the control plane
+    Cluster API sets the version of the control plane from the managed topology of Cluster c1
     set spec.topology.version of Cluster c1 to v1.36.3; Cluster API 1.12 or newer then upgrades the control plane and the workers one minor version at a time
     ");
     managed.cluster = Reading::Failed(Failure {

@@ -3,7 +3,7 @@
 pub use json_patch::merge as apply;
 use serde_json::Value;
 
-/// Whether an object already has all values of the patch, and would stay the same.
+/// Whether an object already has all values of the patch, so that the patch would not change it.
 pub fn is_applied(object: &Value, patch: &Value) -> bool {
     match (object, patch) {
         (Value::Object(object), Value::Object(patch)) => patch.iter().all(|(name, patch)| {

@@ -18,8 +18,8 @@ pub struct Member {
     pub is_reported_unhealthy: bool,
     /// Whether the member may belong to a Machine that is joining.
     pub is_joining: bool,
-    /// Whether neither the member nor a condition of its Machine says whether it is healthy. The controller then counts the
-    /// member as unhealthy.
+    /// Whether the member's health is unknown: neither the member nor a condition of its Machine reports it.
+    /// The controller then counts the member as unhealthy.
     pub is_unknown: bool,
     pub machine: Option<String>,
 }

@@ -24,15 +24,15 @@ pub enum RemovedItem {
         /// The names of the kinds, separated by commas.
         kinds: &'static str,
     },
-    /// A command-line flag. With the flag, the component does not start.
+    /// A command-line flag. If it is set, the component does not start.
     Flag {
         component: Component,
         /// The name of the flag, without leading dashes.
         name: &'static str,
     },
-    /// A feature gate of the Kubernetes components. With the gate, a component does not start.
+    /// A feature gate of the Kubernetes components. If it is set, a component does not start.
     FeatureGate(&'static str),
-    /// A feature gate of kubeadm. kubeadm rejects a configuration with the gate.
+    /// A feature gate of kubeadm. kubeadm rejects a configuration that sets the gate.
     KubeadmFeatureGate(&'static str),
 }
 

@@ -1,8 +1,9 @@
 //! What Events say about a control plane, its Machines, and the Machines that no longer exist.
 //!
-//! Cluster API keeps no record of deleted Machines, but the Events about them stay until they expire. Such an Event names the
-//! Machine, not its control plane. The Machine belonged to the control plane if an Event about the control plane names it too,
-//! or if it has a name that the controller gives to the Machines of this control plane alone.
+//! Cluster API keeps no record of deleted Machines, but the Events about them stay until they expire. Such an
+//! Event names the Machine, not its control plane. The Machine belonged to the control plane if an Event
+//! about the control plane names it too, or if it has a name that the controller gives only to Machines of
+//! this control plane.
 
 use jiff::Timestamp;
 use kcp_api::{
@@ -17,7 +18,8 @@ const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
 /// The number of random characters at the end of a Machine's name.
 const RANDOM_LENGTH: usize = 5;
 
-/// The longest part of a generated name before the random characters. The controller cuts a longer one.
+/// The maximum length of a generated name without its random characters. The controller truncates a longer
+/// one.
 const MAX_BASE_LENGTH: usize = 63 - RANDOM_LENGTH;
 
 /// The reason of the Event that Cluster API writes once a Machine's node has joined. Its note is the name of the node.
@@ -41,7 +43,7 @@ pub struct ReportedEvent {
 pub struct EventObject {
     pub kind: String,
     pub name: String,
-    /// None if the Event does not have it.
+    /// None if the Event does not contain a uid.
     pub uid: Option<String>,
 }
 
@@ -94,7 +96,7 @@ pub struct DeletedMachine {
     /// When the node joined. Absent if no Event says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub joined: Option<Timestamp>,
-    /// When an Event was last reported about the Machine, which still existed then.
+    /// When an Event about the Machine was last reported. At that time, the Machine still existed.
     pub last_seen: Timestamp,
 }
 
@@ -107,9 +109,10 @@ pub enum KnownBy {
     Name,
 }
 
-/// Selects and sorts the Events about a control plane and its Machines. `machines` are all Machines of the namespace, read after
-/// the Events. `has_own_names` says that the control plane names its Machines with a template of its own
-/// (`spec.machineNaming`), so that a name proves nothing.
+/// Selects and sorts the Events about a control plane and its Machines. `machines` are all Machines of the
+/// namespace, read after the Events. `has_own_names` says that the control plane names its Machines with a
+/// template of its own (`spec.machineNaming`); a Machine's name then does not prove to which control plane it
+/// belonged.
 pub fn select(
     control_plane: &KubeadmControlPlane,
     has_own_names: bool,

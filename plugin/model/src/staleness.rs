@@ -10,23 +10,24 @@ use serde::Serialize;
 
 use crate::{blocker::Blocker, duration::format_duration, plan::state::component_conditions};
 
-/// How long after the creation of a Machine its node may take to join. In Cluster API's quick start, nodes join within
-/// five minutes; cloud providers document ten at most.
+/// How long a node may take to join after the creation of its Machine. In Cluster API's quick start, nodes
+/// join within five minutes; cloud providers document ten at most.
 pub const JOIN_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// How long the deletion of a Machine may take. The drain may wait for pod disruption budgets.
 pub const DELETION_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// How long a deletion takes before it is worth a message. Cluster API needs less than a minute for a Machine whose node
-/// runs only control plane pods.
+/// How long a deletion may take before commands mention it. Cluster API needs less than a minute for a
+/// Machine whose node runs only control plane pods.
 pub const SLOW_DELETION: Duration = Duration::from_secs(2 * 60);
 
 /// How long the components of a joined Machine may take to become healthy. Static pods start within two minutes of the
 /// node; kubeadm waits four minutes for them.
 const HEALTH_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// How long after the labels and taints of a new node its static pods may take to become ready. kubeadm sets labels and
-/// taints after the pods have started; their readiness probes take about ten seconds each.
+/// How long the static pods of a new node may take to become ready after kubeadm has set the node's labels
+/// and taints. kubeadm sets them after the pods have started; the pods' readiness probes take about ten
+/// seconds each.
 pub const SETTLING_LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a summary condition may lag behind the conditions that it summarizes.

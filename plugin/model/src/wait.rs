@@ -138,7 +138,7 @@ impl WaitCondition {
     }
 }
 
-/// What keeps the controller from a pending change until someone acts.
+/// What prevents the controller from making a pending change until a person acts.
 fn stopping_blocker(snapshot: &Snapshot) -> Option<Blocker> {
     let spec = &snapshot.control_plane.spec;
     let lacks_template = || {
@@ -160,8 +160,9 @@ pub fn pause(control_plane: &KubeadmControlPlane) -> Option<Blocker> {
     (condition.is_true() && !is_outdated).then_some(Blocker::ClusterPaused)
 }
 
-/// Machines that are not up to date although the control plane's status counts enough that are: one line each. The controller
-/// writes the counts after it has read the Machines, so the counts may be outdated.
+/// Machines that are not up to date although the control plane's status counts enough up-to-date Machines:
+/// one line each. The controller writes the counts after it has read the Machines, so the counts may be
+/// outdated.
 fn outdated_despite_counts(
     control_plane: &KubeadmControlPlane,
     machines: &[Machine],
@@ -181,7 +182,8 @@ fn outdated_despite_counts(
     })
 }
 
-/// Why a Machine differs from the spec, by its version and its condition `UpToDate`; none if neither says so.
+/// Why a Machine differs from the spec, according to its version and its condition `UpToDate`. None if
+/// neither says so.
 fn why_outdated(control_plane: &KubeadmControlPlane, machine: &Machine) -> Option<String> {
     let desired = control_plane.spec.version.as_ref();
     if let (Some(version), Some(desired)) = (&machine.spec.version, desired)

@@ -13,9 +13,10 @@ pub enum Verdict {
     NothingToMigrate,
     /// One controller manager runs the controller, and holds the migration lock.
     Protected,
-    /// It is unknown who runs the controller, because something could not be read.
+    /// It is unknown which controller manager runs the controller, because something could not be read.
     Unknown,
-    /// One controller manager runs the controller, but no lock prevents another one from running it, too.
+    /// One controller manager runs the controller, but no lock prevents another one from running it at the
+    /// same time.
     Unprotected,
     /// The holder of the lock no longer renews it.
     Stale,
@@ -49,11 +50,11 @@ pub enum Reason {
     HeldWithoutRunner {
         lock: Lock,
         holder: String,
-        /// The component that holds the lock. None if the holder is not the holder of a main lock.
+        /// The component that holds the lock. None if the holder does not hold a main lock.
         component: Option<Component>,
         /// Whether that component is the component of the Pod.
         is_own: bool,
-        /// The Pod that would run the controller with the lock.
+        /// The Pod that would run the controller if it held the lock.
         pod: String,
     },
     /// No process holds the lock that a healthy controller manager needs.
@@ -65,7 +66,8 @@ pub enum Reason {
         pod: String,
         why: String,
     },
-    /// Every configuration assigns the controller to the other component, or to a component that does not run it.
+    /// No controller manager runs the controller, because each configuration assigns it to the other
+    /// component, or to a component that does not have it.
     NotAssigned {
         pods: Vec<String>,
     },
@@ -73,7 +75,8 @@ pub enum Reason {
         lock: Lock,
         holder: String,
         age: Option<Duration>,
-        /// The Pod that runs the controller nevertheless.
+        /// The Pod that runs the controller although the holder does not renew the Lease. None if no Pod runs
+        /// it.
         runner: Option<String>,
     },
     MainLock {
@@ -90,7 +93,8 @@ pub enum Reason {
         lock: Lock,
         pod: String,
     },
-    /// The Pods could not be read, or what is needed to read them, such as the Secret with the kubeconfig.
+    /// The Pods could not be read, or something that is needed to read them could not, such as the Secret
+    /// with the kubeconfig.
     PodsUnread {
         object: String,
         why: String,
@@ -113,7 +117,7 @@ pub enum Reason {
         holder: String,
         component: Component,
     },
-    /// The holder of the lock is not the holder of the runner's main lock, or another component wrote it.
+    /// The holder of the lock does not hold the runner's main lock, or another component wrote the lock.
     HolderUnclear {
         lock: Lock,
         holder: String,

@@ -13,9 +13,9 @@ const ELECTION_CHECK: &str = "leaderElection";
 /// The minor version that is assumed if the tag of the image is not a version. Names and flags have been the same since 1.32.
 const ASSUMED_MINOR: u64 = *KNOWN_MINORS.end();
 
-/// Returns the controllers in the response of `/healthz?verbose`, which has lines such as `[+]node-ipam-controller ok`
-/// and `[-]node-ipam-controller failed: reason withheld`. A controller that fails has been started, too. None if the
-/// response is not such a list.
+/// Returns the controllers in the response of `/healthz?verbose`, which has lines such as
+/// `[+]node-ipam-controller ok` and `[-]node-ipam-controller failed: reason withheld`. A controller whose
+/// check fails has also been started. None if the response is not such a list.
 pub fn controllers_in_healthz(response: &str) -> Option<BTreeSet<String>> {
     let is_list = response.trim_end().ends_with("healthz check passed")
         || response.trim_end().ends_with("healthz check failed");
@@ -34,7 +34,7 @@ pub fn controllers_in_healthz(response: &str) -> Option<BTreeSet<String>> {
 /// Returns a controller manager with the effective configuration in the response of `/configz`.
 ///
 /// # Errors
-/// The response has another form. The error says which.
+/// The response does not have the expected form. The error says what is missing.
 pub fn manager_in_configz(
     component: Component,
     minor: Option<u64>,
@@ -87,7 +87,7 @@ pub fn manager_in_configz(
 /// Returns the flags in the response of `/flagz`, which is JSON.
 ///
 /// # Errors
-/// The response has another form. The error says which.
+/// The response does not have the expected form. The error says what is missing.
 pub fn flags_in_flagz(response: &str) -> Result<Flags, String> {
     let unexpected = || "/flagz does not contain flags as JSON".to_owned();
     let document: Value = serde_json::from_str(response).map_err(|_| unexpected())?;
@@ -124,7 +124,8 @@ fn text_of(migration: &Value) -> Value {
     })
 }
 
-/// Returns a field whose name may have any case: `/configz` of some versions has `LeaderName`, that of others `leaderName`.
+/// Returns a field, whatever the case of its name: `/configz` has `LeaderName` in some versions, and
+/// `leaderName` in others.
 fn field<'v>(object: &'v Value, name: &str) -> Option<&'v Value> {
     let fields = object.as_object()?;
     let found = fields.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));

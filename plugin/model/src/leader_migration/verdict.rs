@@ -120,8 +120,8 @@ fn reason_with_runner(observed: &Observed, controller: &Controller, runner: &Obs
     }
 }
 
-/// The reason if the flags do not say whether the cloud provider has the controller, and therefore under which lock the
-/// controller would run.
+/// The reason if the flags do not say whether the cloud provider has the controller, so that it is unknown
+/// under which lock the controller would run.
 fn unknown_provider(pod: String) -> Reason {
     Reason::SettingsUnread {
         pod,

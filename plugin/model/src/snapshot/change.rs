@@ -43,8 +43,8 @@ pub struct ChangeSnapshot {
     pub observed: Snapshot,
     /// Whether the command tried to read the Machines, the workload cluster and etcd.
     pub machines_read: bool,
-    /// The parts of `observed` that could not be read. The control plane, and Machines that were to be read, are never
-    /// among them.
+    /// The parts of `observed` that could not be read. They never include the control plane, nor Machines
+    /// that the command must read.
     pub unread: Vec<UnreadPart>,
     /// Why the etcd members could not be read, so that the Machines' conditions are used instead. None if a member
     /// responded, or etcd is external.
@@ -138,9 +138,9 @@ impl UnreadPart {
 /// A part of [`Snapshot`]. The variants say which value a part has if it could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// [`Snapshot::cluster`], which then counts as ready and without failure domains.
+    /// [`Snapshot::cluster`]. If it cannot be read, it counts as ready and without failure domains.
     Cluster,
-    /// [`Snapshot::machines`], which are then empty.
+    /// [`Snapshot::machines`]. If they cannot be read, the list is empty.
     Machines,
     /// The bootstrap configurations. If they cannot be read, every Machine gets [`Bootstrap::Missing`].
     Bootstrap,

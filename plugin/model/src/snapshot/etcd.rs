@@ -206,8 +206,9 @@ impl EtcdSurvey {
         }
     }
 
-    /// The members in the agreed list, with the reasons why they are unhealthy, which are the same in every command. A
-    /// member that was not queried is never healthy. `machines` are the Machines of the control plane.
+    /// The members in the agreed list, with the reasons why they are unhealthy. Every command uses these
+    /// reasons. A member that was not queried is never healthy. `machines` are the Machines of the control
+    /// plane.
     pub fn members(&self, machines: &[Machine]) -> EtcdMembers {
         if !self.stacked {
             return EtcdMembers::External;
@@ -288,8 +289,8 @@ impl EtcdSurvey {
     }
 }
 
-/// Marks as many members without a Machine as joining as there are Machines that are joining. Healthy members come
-/// first, because a member that does not respond was more likely left behind by a deleted Machine.
+/// Marks members without a Machine as joining, at most one for each Machine that is joining. Healthy members
+/// come first, because a member that does not respond was more likely left behind by a deleted Machine.
 fn mark_joining(members: &mut [EtcdMember], machines: &[Machine]) {
     let joining = machines
         .iter()

@@ -13,7 +13,7 @@ use kcp_api::{
 };
 use kube::core::{Selector, SelectorExt as _};
 
-/// The deletion of a Machine, which has begun and not finished.
+/// The deletion of a Machine. It has begun, and has not finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
     pub machine: String,
@@ -22,7 +22,7 @@ pub struct Deletion {
     pub waits_for: Vec<String>,
 }
 
-/// A Machine that the control plane controller could not create or delete, as its Events report it.
+/// A Machine that the control plane controller could not create or delete, according to its Events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedWrite {
     /// Whether the controller deletes a Machine. Otherwise it creates one.
@@ -43,7 +43,8 @@ pub struct HealthCheck {
     pub targets: BTreeSet<String>,
     /// Whether the number of unhealthy Machines permits remediation now. None if the status does not say.
     pub remediation_allowed: Option<bool>,
-    /// After how long in a status of a condition the `MachineHealthCheck` marks a Machine as unhealthy.
+    /// How long a condition may have a given status before the `MachineHealthCheck` marks the Machine as
+    /// unhealthy.
     pub timeouts: Vec<UnhealthyCondition>,
 }
 

@@ -35,8 +35,8 @@ pub struct Snapshot {
     pub control_plane: KubeadmControlPlane,
     /// The Cluster of the control plane. `NotYet` until Cluster API labels the control plane with its name.
     pub cluster: Reading<Cluster>,
-    /// Whether each infrastructure template exists to which the spec, or a planned spec, refers. The map has no entry
-    /// for a template that was not read.
+    /// For each infrastructure template to which the spec or a planned spec refers, whether the template
+    /// exists. The map has no entry for a template that was not read.
     pub templates: BTreeMap<Reference, Reading<bool>>,
     /// Whether the Secret with the workload cluster's kubeconfig exists. None if the Secret was not read.
     pub has_kubeconfig: Option<bool>,
@@ -110,7 +110,7 @@ impl From<KubeadmControlPlane> for Snapshot {
 }
 
 impl Snapshot {
-    /// Whether the control plane or its Cluster is paused, or the controller reports so.
+    /// Whether the control plane or its Cluster is paused, or the controller reports that one of them is.
     pub fn is_paused(&self) -> bool {
         let control_plane = &self.control_plane;
         control_plane.is_paused() || control_plane.is("Paused") || self.cluster_is_paused()
@@ -214,9 +214,9 @@ impl Snapshot {
         machine.is_not("EtcdPodHealthy") || machine.is_not("EtcdMemberHealthy") || pods.any(is_down)
     }
 
-    /// The etcd members if none of them responds and the API server reports that etcd does not respond either. The
-    /// members that the conditions and pods report as unhealthy count as such, as in `status`; if they do not explain
-    /// the loss of quorum, all members do.
+    /// The etcd members if none of them responds and the API server reports that etcd does not respond
+    /// either. The members that the conditions and pods report as unhealthy count as unhealthy, as in
+    /// `status`. If they do not explain the loss of quorum, all members count as unhealthy.
     fn members_without_quorum(&self) -> EtcdMembers {
         let joined = || self.machines.iter().filter(|machine| machine.has_node());
         let down = joined()

@@ -26,8 +26,8 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The failure as text. It names the object only if the object has a name: a kind alone, such as `Node`, says
-    /// nothing that the message does not say.
+    /// The failure as text. It names the object only if the object has a name: a kind alone, such as `Node`,
+    /// adds nothing to the message.
     pub fn text(&self) -> String {
         if self.object.contains(['/', ' ']) {
             format!("{}: {}", self.object, self.message)

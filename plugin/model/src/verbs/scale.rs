@@ -1,4 +1,4 @@
-//! Decides for `scale`, which changes the number of Machines.
+//! The decision of `scale`, which changes the number of Machines.
 
 use kcp_api::Object as _;
 use kcp_rules::api::DecodeError;
@@ -71,8 +71,8 @@ pub fn decide(
     }))
 }
 
-/// Returns the refusal while the control plane or its Cluster is paused: the number would be written, and nothing would
-/// happen.
+/// Returns the refusal while the control plane or its Cluster is paused: the command would write the number,
+/// but the controller would not act on it.
 fn refusal_while_paused(snapshot: &ChangeSnapshot, force: bool) -> Option<Refusal> {
     let control_plane = snapshot.control_plane();
     let blockers = reconciliation_blockers(&snapshot.observed, &control_plane.spec);

@@ -1,4 +1,4 @@
-//! Decides for `upgrade`, which changes the Kubernetes version.
+//! The decision of `upgrade`, which changes the Kubernetes version.
 
 use kcp_rules::api::DecodeError;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Decides for `upgrade --to`, which upgrades a control plane across several minor versions: which versions are still to
-//! come, and what the next step is.
+//! The decision of `upgrade --to`, which upgrades a control plane across several minor versions: which
+//! versions remain, and what the next step is.
 //!
 //! The decision depends only on what the cluster shows now, so a command that was interrupted can run again.
 
@@ -25,21 +25,21 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How many minor versions without a version in `--via` a refusal names.
+/// The maximum number of minor versions that a refusal names as missing in `--via`.
 const MISSING_SHOWN: usize = 5;
 
 /// The flags of the command, with the versions as [`parse_full_version`] returns them.
 #[derive(Clone, Copy, Debug)]
 pub struct PathOptions<'o> {
     pub to: &'o str,
-    /// One version for each minor version between the current one and `to`. Those that the control plane has passed are
-    /// ignored, so that the same command can run again.
+    /// One version for each minor version between the current one and `to`. Versions that the control plane
+    /// has passed are ignored, so that the same command can run again.
     pub via: &'o [String],
     /// Whether to upgrade although kube-proxy or `CoreDNS` is not ready, or workers or add-ons could not be read.
     pub force: bool,
 }
 
-/// What determines the next step.
+/// The state that determines the next step.
 #[derive(Clone, Debug)]
 pub struct PathState<'s> {
     /// `spec.version` of the control plane.
@@ -58,7 +58,7 @@ pub struct PathState<'s> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpgradePath {
     pub from: String,
-    /// The upgrades that are still to be written. The first is the next.
+    /// The remaining upgrades. The first is the next.
     pub steps: Vec<PathStep>,
     pub next: NextStep,
 }
@@ -66,9 +66,9 @@ pub struct UpgradePath {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathStep {
     pub version: String,
-    /// The workers that must be upgraded before this step, judged from their present versions.
+    /// The workers that must be upgraded before this step, based on their current versions.
     pub workers: Vec<OldWorker>,
-    /// What changes in the version, without what an earlier step also reports.
+    /// The changes in this version that no earlier step reports.
     pub notices: Vec<Notice>,
 }
 
@@ -246,7 +246,8 @@ pub fn upgrade_path(state: &PathState<'_>, options: PathOptions<'_>) -> Result<U
     })
 }
 
-/// The workers that are too old for an API server of `server`. `before` is the version of the API servers before it.
+/// The workers that are too old for an API server of `server`. `before` is the version of the API servers
+/// before the upgrade.
 fn old_workers(workers: &[Worker], server: &str, before: &str) -> Vec<OldWorker> {
     let Some(oldest) = kubelet_skew::oldest_supported(server) else {
         return Vec::new();
@@ -263,7 +264,7 @@ fn old_workers(workers: &[Worker], server: &str, before: &str) -> Vec<OldWorker>
         .collect()
 }
 
-/// The versions from `from`, which is not among them, to the last one: one for each minor version.
+/// The versions after `from`, up to the last one: one for each minor version.
 fn versions(from: &str, PathOptions { to, via, .. }: PathOptions<'_>) -> Result<Vec<String>, Refusal> {
     if from == to {
         return Ok(Vec::new());

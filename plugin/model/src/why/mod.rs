@@ -36,7 +36,7 @@ pub enum State {
     Working,
     /// No program solves the problem, or the program that does makes no progress. So a person must act.
     PersonNeeded,
-    /// What the answer depends on could not be read.
+    /// Something that the answer depends on could not be read.
     Unknown,
 }
 
@@ -70,13 +70,14 @@ pub struct Cause {
     pub hint: Option<String>,
 }
 
-/// The checks whose infos name a change as a whole. What blocks the next step of the plan is then the cause.
+/// The checks whose infos describe a change as a whole. If the first cause is one of them, what blocks the
+/// next step of the plan is the cause instead.
 const WHOLE_CHANGES: [&str; 2] = ["machines-outdated", "replicas-differ"];
 
 /// The check that reports the deletion of the control plane.
 const DELETION: &str = "deleting";
 
-/// The conditions of a Machine that date a problem whose own check finds no time.
+/// The Machine conditions whose times date a problem if its own check finds no time.
 const DATING_CONDITIONS: [&str; 3] = ["EtcdMemberHealthy", "EtcdPodHealthy", "Ready"];
 
 /// Explains why nothing happens on a control plane, from the results of its checks.
@@ -110,7 +111,7 @@ pub fn explain(observed: &Snapshot, inspection: &Inspection, now: Timestamp) -> 
     explanation
 }
 
-/// Since when the effects of a cause hold, if no object says it of the cause itself. The Machine is the same.
+/// When the effects of a cause on the same Machine began. Used if no object has a time for the cause itself.
 fn since_effects(cause: &Cause, also: &[Cause]) -> Option<Timestamp> {
     let is_same = |object: &String| object.starts_with("Machine/") && cause.objects.contains(object);
     let effects = also
@@ -130,7 +131,8 @@ impl Candidate<'_> {
         std::ptr::eq(self.finding, other.finding)
     }
 
-    /// Whether `other` reports the cause of this finding. An info accompanies whatever step the controllers take.
+    /// Whether `other` reports the cause of this finding. An info is an effect even if it is about other
+    /// objects, because it accompanies every step of the controllers.
     fn is_effect_of(&self, other: &Candidate<'_>, whole: &str) -> bool {
         let is_about_whole = |finding: &Finding| finding.objects.iter().any(|object| object == whole);
         // What repairs a problem does not cause it.
@@ -148,8 +150,8 @@ impl Candidate<'_> {
     }
 }
 
-/// The findings that may be the cause, in the order of `status`, but summaries and warnings last. An info of a check that
-/// finds faults only accompanies a change.
+/// The findings that may be the cause, in the order of `status`, except that summaries and warnings come
+/// last. The infos of checks that find faults are left out, because they only accompany a change.
 fn candidates(inspection: &Inspection) -> Vec<Candidate<'_>> {
     let findings = inspection.findings().into_iter();
     let mut candidates: Vec<Candidate<'_>> = findings
@@ -168,7 +170,7 @@ fn candidates(inspection: &Inspection) -> Vec<Candidate<'_>> {
     candidates
 }
 
-/// The first candidate that is not the effect of another one. A warning causes nothing but other warnings.
+/// The first candidate that is not the effect of another one. A warning does not count as a cause.
 fn first_cause<'c, 'i>(candidates: &'c [Candidate<'i>], observed: &Snapshot) -> Option<&'c Candidate<'i>> {
     let whole = observed.object();
     let is_effect = |candidate: &Candidate<'_>| {
@@ -207,7 +209,8 @@ impl Context<'_> {
         }
     }
 
-    /// Since when a Machine's conditions report a problem that no object of the workload cluster dates.
+    /// Since when a Machine's conditions report a problem for which no object of the workload cluster has a
+    /// time.
     fn since_condition(self, finding: &Finding) -> Option<Timestamp> {
         if finding.outcome == CheckOutcome::Info {
             return None;
@@ -263,8 +266,8 @@ impl Context<'_> {
         (state == State::Working).then(|| (actor, repair.finding.message.clone()))
     }
 
-    /// The explanation by the first blocker of the next step, if no finding says more than that a change is in progress. A
-    /// Machine whose deletion has just begun has no finding.
+    /// The explanation from the first blocker of the next step. None if a finding says more than that a
+    /// change is in progress. A Machine whose deletion has just begun has no finding.
     fn blocked_step(
         self,
         first: Option<&Candidate<'_>>,

@@ -1,5 +1,5 @@
-//! The changes of a control plane during which no etcd member may pause: a Machine that comes or goes can fail at the same
-//! time as the member that pauses, and etcd would lose quorum.
+//! The changes of a control plane during which no etcd member may pause: a Machine that is starting or being
+//! deleted can fail during the pause, and etcd would then lose quorum.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -15,7 +15,8 @@ use crate::{
 };
 
 /// # Errors
-/// A Machine comes or goes, or the controller may create or delete one. The error lists all reasons.
+/// A Machine is starting or being deleted, or the controller may create or delete one. The error lists all
+/// reasons.
 pub fn refuse_during_changes(
     observed: &Snapshot,
     cluster: &EtcdCluster<'_>,

@@ -1,4 +1,4 @@
-//! Decides for `etcd compact`: up to which revision etcd deletes its history.
+//! The decision of `etcd compact`: up to which revision etcd deletes its history.
 //!
 //! etcd does not know when a revision was written. kube-apiserver compacts every five minutes
 //! (`--etcd-compaction-interval`), and each round writes [`ROUND_KEY`]. The next round compacts to the revision of this
@@ -40,7 +40,7 @@ pub struct Compaction {
 /// Selects the member that compacts, and from which [`ROUND_KEY`] is read.
 ///
 /// # Errors
-/// etcd rejects a compaction, or it would delete what is needed to find corrupt data.
+/// etcd would reject a compaction, or the compaction would delete what is needed to find corrupt data.
 pub fn select_member(observed: &Snapshot) -> Result<QueriedMember, Refusal> {
     let cluster = EtcdCluster::new(observed)?;
     // The hashes of the members are compared by revision, so the history shows which member is wrong.

@@ -1,9 +1,9 @@
-//! Decides for `etcd defrag`: which member is defragmented next, and when the one before is in step again.
+//! The decision of `etcd defrag`: which member is defragmented next, and when the previous one has caught up.
 //!
-//! A member serves no client while it rewrites its database file. It keeps its vote, but it may fail, so etcd must have
-//! quorum without it. etcd writes a new file beside the old one and renames it
-//! (`server/storage/backend/backend.go`, `defrag`), so a member that dies has one of both, and removes the other when it
-//! starts.
+//! A member serves no client while it rewrites its database file. It keeps its vote, but it may fail, so etcd
+//! must have quorum without it. etcd writes a new file beside the old one and renames it
+//! (`server/storage/backend/backend.go`, `defrag`), so a member that crashes still has one of the two files,
+//! and removes the other when it starts.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -17,9 +17,9 @@ use crate::{
 /// The defragmentation of all members of an etcd cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defragmentation {
-    /// Whether members may be defragmented although etcd then has no quorum without them.
+    /// Whether a member may be defragmented even if etcd has no quorum without it.
     allows_pause: bool,
-    /// The members that are complete, in this order.
+    /// The members that are complete, in the order in which they were defragmented.
     pub complete: Vec<DefragmentedMember>,
     in_progress: Option<InProgress>,
 }
@@ -44,7 +44,7 @@ impl DefragmentedMember {
     }
 }
 
-/// The member that is defragmented, or that must be in step again.
+/// The member that is being defragmented, or that has not caught up yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct InProgress {
     id: u64,
@@ -58,14 +58,14 @@ struct InProgress {
 pub enum DefragStep {
     /// Defragment this member now.
     Defragment(Box<QueriedMember>),
-    /// The member before is not in step yet, for this reason.
+    /// The previous member has not caught up yet, for this reason.
     Wait(String),
     /// Every member is complete.
     Complete,
 }
 
 impl Defragmentation {
-    /// With `allows_pause`, the members of an etcd cluster of one or two may be defragmented too.
+    /// With `allows_pause`, an etcd cluster of one or two members may be defragmented too.
     pub fn new(allows_pause: bool) -> Self {
         Self {
             allows_pause,
@@ -76,7 +76,7 @@ impl Defragmentation {
     /// The members in the order in which they are defragmented, with the expected sizes.
     ///
     /// # Errors
-    /// The first member must not be defragmented.
+    /// The first member must not be defragmented now.
     pub fn plan(&self, observed: &Snapshot, now: Timestamp) -> Result<Vec<DefragmentedMember>, Refusal> {
         self.clone().next(observed, now)?;
         let cluster = EtcdCluster::new(observed)?;
@@ -90,10 +90,11 @@ impl Defragmentation {
         Ok(planned.collect())
     }
 
-    /// Returns the next step. After [`DefragStep::Defragment`], the caller defragments the member and calls this again.
+    /// Returns the next step. After [`DefragStep::Defragment`], the caller defragments the member and calls
+    /// this function again.
     ///
     /// # Errors
-    /// No further member must be defragmented now.
+    /// The next member must not be defragmented now.
     pub fn next(&mut self, observed: &Snapshot, now: Timestamp) -> Result<DefragStep, Refusal> {
         let cluster = EtcdCluster::new(observed)?;
         if let Some(why) = self.why_to_wait(&cluster) {
@@ -129,7 +130,8 @@ impl Defragmentation {
         self.in_progress.as_ref().map(|member| member.name.as_str())
     }
 
-    /// Why the member that was defragmented last is not in step yet. Completes the member if it is.
+    /// Why the member that was defragmented last has not caught up yet. If it has, the member becomes
+    /// complete.
     fn why_to_wait(&mut self, cluster: &EtcdCluster<'_>) -> Option<String> {
         let InProgress {
             id,
@@ -229,7 +231,7 @@ mod tests {
             next(&observed),
             "wait: etcd member node-m2 has applied raft index 1000000 of 1000010"
         );
-        // It is in step with what was the newest index, although that is not the newest any more.
+        // It has caught up with the index that was the newest then, although there is a newer one now.
         observed.status(1).raft_index += 10;
         observed.status(2).raft_applied_index += 10;
         assert_eq!(next(&observed), "node-m3");

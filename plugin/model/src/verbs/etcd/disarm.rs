@@ -1,7 +1,8 @@
-//! Decides for `etcd disarm`: whether the alarm NOSPACE can be disarmed.
+//! The decision of `etcd disarm`: whether the alarm NOSPACE can be disarmed.
 //!
-//! Only NOSPACE is disarmed. CORRUPT means that the data of the members differs: without the alarm, etcd would answer reads
-//! from either of them and write on top. The remedy is a new member with the right data, which also ends the alarm.
+//! Only NOSPACE is disarmed. CORRUPT means that the data of the members differs: without the alarm, etcd
+//! would serve reads from any member, and add writes to the differing data. The remedy is a new member with
+//! the right data, which also ends the alarm.
 
 use kcp_api::Object as _;
 use kcp_etcd::{Alarm, AlarmKind, Status};
@@ -15,15 +16,17 @@ use crate::{
     verbs::etcd::members::{EtcdCluster, failed, refused},
 };
 
-/// etcd's default quota in bytes, for members that do not report theirs, as before etcd 3.6 (etcd's `DefaultQuotaBytes`).
+/// etcd's default quota in bytes, for members that do not report their quota because they are older than etcd
+/// 3.6 (etcd's `DefaultQuotaBytes`).
 const DEFAULT_QUOTA_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
-/// The space in bytes that a database needs below its quota: that of one request of the maximum size (etcd's
+/// The free space in bytes that a database needs below its quota: one request of the maximum size (etcd's
 /// `DefaultMaxRequestBytes`). etcd raises the alarm again when a request does not fit.
 const REQUEST_BYTES: u64 = 1024 * 1024 * 3 / 2;
 
-/// From which percentage of the quota in use a compaction comes first: a defragmentation alone would win little, and the
-/// database would soon be full again. `status` warns from the same percentage on.
+/// If at least this percentage of the quota is in use, a compaction comes first: a defragmentation alone
+/// would free little space, and the database would soon be full again. `status` warns from the same
+/// percentage on.
 const COMPACTION_PERCENT: u64 = 80;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +42,7 @@ pub struct Disarmament {
 /// Returns which alarms to disarm. None if no alarm is raised.
 ///
 /// # Errors
-/// Another alarm is raised, or a database has no space yet.
+/// Another alarm is raised, or a database still has too little space.
 pub fn decide(observed: &Snapshot) -> Result<Option<Disarmament>, Refusal> {
     let cluster = EtcdCluster::new(observed)?;
     cluster.refuse_corruption().map_err(|mut refusal| {
@@ -75,7 +78,7 @@ pub fn decide(observed: &Snapshot) -> Result<Option<Disarmament>, Refusal> {
     }))
 }
 
-/// Every member must have space, not only that with the alarm: a write goes to all members.
+/// Every member must have space, not only the one with the alarm: a write goes to all members.
 fn refuse_without_space(observed: &Snapshot, cluster: &EtcdCluster<'_>) -> Result<(), Refusal> {
     let mut refusal = cluster.without_quorum(String::new());
     // The size of their databases is unknown.

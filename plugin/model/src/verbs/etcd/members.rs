@@ -35,7 +35,7 @@ pub struct ClusterMember<'s> {
     /// The name of the member's node, or `host:port` of an external etcd, or the id if the member has no name yet.
     pub name: String,
     pub machine: Option<&'s str>,
-    /// Whether the member votes: it is no learner and has started.
+    /// Whether the member votes: it is not a learner, and it has started.
     pub votes: bool,
     pub is_leader: bool,
     /// The member's response. The error says why the member is not healthy.
@@ -164,7 +164,8 @@ impl<'s> EtcdCluster<'s> {
         Err(refusal)
     }
 
-    /// The member through which calls to the whole cluster go: a follower, so that the leader serves no extra load.
+    /// The member through which calls to the whole cluster go: a follower, so that the leader gets no extra
+    /// load.
     ///
     /// # Errors
     /// etcd has no quorum.
@@ -188,7 +189,7 @@ impl<'s> EtcdCluster<'s> {
 }
 
 /// # Errors
-/// Why the member is not healthy.
+/// The member is not healthy. The error says why.
 fn health(
     queried: Option<&QueriedMember>,
     id: u64,

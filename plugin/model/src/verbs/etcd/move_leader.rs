@@ -1,7 +1,7 @@
-//! Decides for `etcd move-leader`: which member becomes the leader.
+//! The decision of `etcd move-leader`: which member becomes the leader.
 //!
-//! Unlike a defragmentation, a move is safe during a change: no member pauses, and it takes the leadership away from a
-//! Machine that is about to go.
+//! Unlike a defragmentation, a move is safe during a change: no member pauses, and the move takes the
+//! leadership away from a Machine that is about to be deleted.
 
 use std::cmp::Reverse;
 
@@ -23,11 +23,11 @@ pub struct LeaderMove {
     pub to_id: u64,
 }
 
-/// Returns the move to the member with this name or on this Machine, or to the best member. None if that member leads
-/// already.
+/// Returns the move to the member with this name or on this Machine, or to the best member. None if that
+/// member is already the leader.
 ///
 /// # Errors
-/// The member must not lead, or the leader does not respond.
+/// The member must not become the leader, or the leader does not respond.
 pub fn decide(observed: &Snapshot, requested: Option<&str>) -> Result<Option<LeaderMove>, Refusal> {
     let cluster = EtcdCluster::new(observed)?;
     cluster.refuse_corruption()?;
@@ -91,7 +91,7 @@ fn best<'c, 's>(observed: &Snapshot, cluster: &'c EtcdCluster<'s>) -> Result<&'c
     })
 }
 
-/// Why a member must not lead. None if it may.
+/// Why a member must not become the leader. None if it may.
 fn why_not(observed: &Snapshot, member: &ClusterMember<'_>) -> Option<String> {
     if !member.votes {
         return Some("does not vote".to_owned());

@@ -1,4 +1,4 @@
-//! Decides for `etcd snapshot`: which member sends the snapshot, and how the control plane records it.
+//! The decision of `etcd snapshot`: which member sends the snapshot, and how the control plane records it.
 
 use std::cmp::Reverse;
 
@@ -31,7 +31,8 @@ pub struct SnapshotSource {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotRecord {
-    /// The uid of the control plane. A control plane that was created from a copied manifest has another one.
+    /// The uid of the control plane. A control plane that was created from a copied manifest has a different
+    /// uid.
     pub uid: String,
     /// When the snapshot was complete.
     pub completed: Timestamp,
@@ -42,7 +43,8 @@ pub struct SnapshotRecord {
 }
 
 impl SnapshotRecord {
-    /// The record of a control plane. None if it has no valid one, or one of another control plane or of the future.
+    /// The record of a control plane. None if the record is missing or not valid, belongs to another control
+    /// plane, or is from the future.
     pub fn of(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<Self> {
         let record = control_plane.annotation(annotation::ETCD_SNAPSHOT)?;
         let record: Self = serde_json::from_str(record).ok()?;
@@ -50,7 +52,7 @@ impl SnapshotRecord {
         (is_possible && record.uid == control_plane.uid()).then_some(record)
     }
 
-    /// Decides how to store this record. A newer record stays.
+    /// Decides how to store this record, unless a newer one is stored.
     pub fn decide(&self, control_plane: &KubeadmControlPlane, now: Timestamp) -> Decision {
         let stored = Self::of(control_plane, now);
         if let Some(stored) = stored.filter(|stored| stored.completed >= self.completed) {
@@ -79,15 +81,16 @@ impl SnapshotRecord {
     }
 }
 
-/// How far in the future the time of a record may be, because it comes from the clock of another API server.
+/// How far in the future the time of a record may be. The time comes from the clock of another API server.
 const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// How long a recorded snapshot counts as recent, before a change that replaces Machines.
 const RECENT: SignedDuration = SignedDuration::from_hours(24);
 
-/// Returns a warning if no snapshot was recorded within [`RECENT`], before a change that replaces Machines. None if etcd is
-/// external, because the change does not replace its members, and if the control plane has no data yet. The text does not
-/// contain the age, so that it is the same after the user has confirmed the change.
+/// Returns a warning if no snapshot was recorded within [`RECENT`], before a change that replaces Machines.
+/// None if etcd is external, because the change then does not replace etcd members, or if the control plane
+/// has no data yet. The text does not contain the age, so that it is the same after the user has confirmed
+/// the change.
 pub fn recent_snapshot_warning(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<String> {
     let has_data = control_plane.status.initialized;
     if !has_data || control_plane.spec.kubeadm_config_spec.has_external_etcd() {
@@ -113,8 +116,8 @@ pub fn file_name(control_plane: &KubeadmControlPlane, now: Timestamp) -> String 
     )
 }
 
-/// Selects the member that sends the snapshot: a follower that has applied the latest writes, so that the leader serves no
-/// extra load. `requested` is the name of a member or of its Machine.
+/// Selects the member that sends the snapshot: a follower that has applied the latest writes, so that the
+/// leader gets no extra load. `requested` is the name of a member or of its Machine.
 ///
 /// # Errors
 /// etcd could not be queried, or no suitable member responds.

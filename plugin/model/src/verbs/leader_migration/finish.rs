@@ -29,8 +29,8 @@ pub struct FinishOptions<'f> {
     pub facts: Facts<'f>,
 }
 
-/// Decides whether to remove the configuration. After that, the decision is `Unchanged` only if no controller manager uses
-/// leader migration.
+/// Decides whether to remove the configuration. After the removal, the decision is `Unchanged` only if no
+/// controller manager uses leader migration.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: FinishOptions<'_>,

@@ -7,8 +7,8 @@ use crate::{
     snapshot::change::ChangeSnapshot,
 };
 
-/// Why not every kube-controller-manager is known to migrate with a Lease, one line for each reason. `holders` are the
-/// components that may hold the Lease.
+/// Why it is not certain that every kube-controller-manager migrates with the Lease, one line for each
+/// reason. `holders` are the components that may hold the Lease.
 pub(super) fn why_not_started(
     snapshot: &ChangeSnapshot,
     observed: &Observed,
@@ -35,7 +35,8 @@ pub(super) fn why_not_started(
     reasons
 }
 
-/// Why not every kube-controller-manager is known to run without leader migration, one line for each reason.
+/// Why it is not certain that every kube-controller-manager runs without leader migration, one line for each
+/// reason.
 pub(super) fn why_not_stopped(snapshot: &ChangeSnapshot, observed: &Observed) -> Vec<String> {
     each_kube(snapshot, observed, |manager| match settings(manager) {
         Err(why) => Some(why),
@@ -46,10 +47,10 @@ pub(super) fn why_not_stopped(snapshot: &ChangeSnapshot, observed: &Observed) ->
     })
 }
 
-/// Why a migration before this one has not ended, one line for each reason: the control plane does not use
-/// leader migration, but a controller manager that started before still uses a Lease. With a second Lease, a
-/// controller could run twice; with the same one, kube-controller-manager could not take it, and nothing
-/// would run the controllers.
+/// Why an earlier migration has not ended, one line for each reason: the control plane does not use leader
+/// migration, but a controller manager that started earlier still uses a Lease. With a different Lease, a
+/// controller could run twice. With the same Lease, kube-controller-manager could not acquire it, and no
+/// program would run the controllers.
 pub(super) fn why_not_settled(observed: &Observed) -> Vec<String> {
     let used = observed.managers().iter().filter_map(|manager| {
         let lock = manager.settings.manager.as_ref().ok()?.migration_lock()?;
@@ -72,7 +73,7 @@ pub(super) fn why_not_settled(observed: &Observed) -> Vec<String> {
     reasons
 }
 
-/// The reasons of each kube-controller-manager, of which every Machine must have one.
+/// The reasons of all kube-controller-managers. Adds a reason if there is not one for each Machine.
 fn each_kube(
     snapshot: &ChangeSnapshot,
     observed: &Observed,
@@ -107,7 +108,7 @@ fn of_component(
     }
 }
 
-/// The settings that a controller manager itself reports, or why it does not.
+/// The settings that a controller manager itself reports, or why it does not report them.
 pub(super) fn settings(manager: &ObservedManager) -> Result<&Manager, String> {
     let pod = &manager.pod;
     if let Health::Down(why) | Health::Unread(why) = &manager.health {
@@ -119,10 +120,10 @@ pub(super) fn settings(manager: &ObservedManager) -> Result<&Manager, String> {
     }
 }
 
-/// The cloud-controller-manager that runs; none if no Pod does.
+/// The running cloud-controller-manager. None if no Pod runs it.
 ///
 /// # Errors
-/// Why its settings are unknown, or that several differ, one line for each reason.
+/// The settings are unknown, or several Pods have different settings. The error has one line for each reason.
 pub(super) fn running_cloud(observed: &Observed) -> Result<Option<&Manager>, Vec<String>> {
     let managers = of_component(observed, Component::Cloud).map_err(|why| vec![why])?;
     let mut found: Option<&Manager> = None;

@@ -1,6 +1,6 @@
 //! `leader-migration start`, `upgrade`, `finish` and `rollback`: a migration in steps of one write each.
 //!
-//! - [`phase`]: how far a migration is, from the control plane and its Machines
+//! - [`phase`]: how far a migration has come, according to the control plane and its Machines
 //! - [`gates`]: why the controller managers are not ready for a step
 //! - [`record`]: how the last step is reversed
 //! - [`start`], [`upgrade`], [`finish`], [`rollback`]: the decision of each verb
@@ -39,7 +39,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'f> {
     pub observed: &'f Observed,
-    /// What controller managers may not do with the migration lock, one line for each permission.
+    /// The permissions on the migration lock that controller managers lack, one line for each permission.
     pub missing_permissions: &'f [String],
 }
 
@@ -48,7 +48,7 @@ pub struct Facts<'f> {
 pub struct CloudManifest<'m> {
     /// The text of the manifest.
     pub content: &'m str,
-    /// The cloud-controller-manager that it starts.
+    /// The cloud-controller-manager that the manifest starts.
     pub manager: &'m Manager,
 }
 
@@ -62,7 +62,8 @@ fn refused_with(why: Vec<String>, remedies: Vec<String>) -> Decision {
     Decision::Refused(refusal)
 }
 
-/// Writes a patch, unless the preflight refuses it. With `force`, also if the controller cannot start the rollout now.
+/// Writes a patch, unless the preflight refuses it. With `force`, writes it even if the controller cannot
+/// start the rollout now.
 fn write(
     snapshot: &ChangeSnapshot,
     patch: Value,
@@ -107,7 +108,7 @@ fn run_by(kube: &Manager) -> Vec<&'static Controller> {
     CONTROLLERS.iter().filter(runs).collect()
 }
 
-/// That kube-controller-manager runs none of these controllers.
+/// The message that kube-controller-manager runs none of these controllers. None if it runs one.
 fn nothing_to_migrate(kube: &Manager) -> Option<String> {
     run_by(kube).is_empty().then(|| {
         format!(
@@ -151,7 +152,7 @@ fn stop_then_start(snapshot: &ChangeSnapshot, kube: &Manager, why: String) -> De
     )
 }
 
-/// Where the manifest goes: in place of the static Pod that `files` has, or at the default path.
+/// Where the manifest goes: in place of the static Pod in `files`, or at the default path.
 fn at_path<'m>(manifest: Option<CloudManifest<'m>>, path: &'m str) -> Option<Manifest<'m>> {
     manifest.map(|manifest| Manifest {
         path,

@@ -1,4 +1,4 @@
-//! How far a migration is, from the control plane and its Machines.
+//! How far a migration has come, according to the control plane and its Machines.
 
 use kcp_api::Object as _;
 use kcp_rules::{
@@ -12,7 +12,7 @@ use crate::snapshot::change::ChangeSnapshot;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The control plane has no leader migration: before the first step, or after the last one.
+    /// The control plane does not use leader migration: before the first step, or after the last one.
     Off,
     /// kube-controller-manager migrates.
     Enabled,
@@ -31,7 +31,7 @@ pub struct Migration {
     pub managers: Managers,
 }
 
-/// The controller managers of a control plane, by its spec.
+/// The controller managers of a control plane, according to its spec.
 #[derive(Debug)]
 pub struct Managers {
     pub kube: Manager,
@@ -42,7 +42,7 @@ pub struct Managers {
 }
 
 impl Migration {
-    /// Reads a migration; the inner error says why the spec does not tell its phase.
+    /// Reads a migration. The inner error says why the spec does not show its phase.
     pub fn of(snapshot: &ChangeSnapshot) -> Result<Result<Self, Unknown>, DecodeError> {
         let object: Value = decode(&snapshot.object)?;
         Ok(Managers::of(&object)?.map(|managers| Self {

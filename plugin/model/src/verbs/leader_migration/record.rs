@@ -1,4 +1,5 @@
-//! How the last step of a migration is reversed: the entries of the control plane that it changed, as they were before.
+//! How the last step of a migration is reversed: the fields of the control plane that the step changed, with
+//! their earlier values.
 
 use kcp_api::{KubeadmControlPlane, Object as _, names::annotation};
 use kcp_rules::leader_migration::Step;
@@ -10,13 +11,13 @@ use serde_json::{Value, json};
 pub struct Record {
     /// The step back.
     pub undo: Step,
-    /// The record of the step before.
+    /// The record of the previous step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Box<Record>>,
 }
 
 impl Record {
-    /// The record of a control plane; none if it has no valid one.
+    /// The record of a control plane. None if it has no valid record.
     pub fn of(control_plane: &KubeadmControlPlane) -> Option<Self> {
         serde_json::from_str(control_plane.annotation(annotation::LEADER_MIGRATION)?).ok()
     }
@@ -32,7 +33,8 @@ impl Record {
     }
 }
 
-/// Adds fields to a merge patch. Unlike a merge, it keeps a null, which removes a field.
+/// Adds fields to a merge patch. Unlike a merge, this keeps nulls, because a null in a merge patch removes a
+/// field.
 fn add_fields(patch: &mut Value, more: &Value) {
     match (patch, more) {
         (Value::Object(patch), Value::Object(more)) => {

@@ -101,7 +101,7 @@ fn joined(snapshot: &ChangeSnapshot) -> Vec<String> {
         .collect()
 }
 
-/// Why a controller would run twice without leader migration, beside a cloud-controller-manager that runs.
+/// Why a controller would run twice without leader migration, while cloud-controller-manager is running.
 fn why_unprotected(before: &Managers, after: &Managers, facts: Facts<'_>) -> Vec<String> {
     let cloud = match running_cloud(facts.observed) {
         Ok(cloud) => cloud,

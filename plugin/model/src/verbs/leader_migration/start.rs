@@ -34,8 +34,9 @@ pub struct StartOptions<'s> {
     pub facts: Facts<'s>,
 }
 
-/// Decides whether to install the leader migration configuration. After that, the decision is `Unchanged` only if every
-/// kube-controller-manager uses it: one that does not would run the controllers a second time during the upgrade.
+/// Decides whether to install the leader migration configuration. After the installation, the decision is
+/// `Unchanged` only if every kube-controller-manager uses the configuration: one that does not would run the
+/// controllers a second time during the upgrade.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: StartOptions<'_>,
@@ -112,7 +113,7 @@ pub fn decide(
     )
 }
 
-/// The refusal while the migration before this one has not ended.
+/// The refusal while an earlier migration has not ended.
 fn unsettled(snapshot: &ChangeSnapshot, phase: Phase, options: StartOptions<'_>) -> Option<Decision> {
     let name = control_plane(snapshot);
     match phase {

@@ -37,7 +37,8 @@ pub struct HandoverOptions<'u> {
     pub facts: Facts<'u>,
 }
 
-/// Decides whether to write the upgrade. After that, the decision is `Unchanged` only if every Machine has the new version.
+/// Decides whether to write the upgrade. After the write, the decision is `Unchanged` only if every Machine
+/// has the new version.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: HandoverOptions<'_>,
@@ -74,7 +75,7 @@ pub fn decide(
     })
 }
 
-/// The control plane has no leader migration.
+/// The control plane does not use leader migration.
 fn off(snapshot: &ChangeSnapshot, kube: &Manager) -> Decision {
     if let Some(nothing) = nothing_to_migrate(kube) {
         return Decision::Unchanged(nothing);

@@ -1,4 +1,5 @@
-//! Decides for `machine prefer-delete`, which marks a Machine to be deleted before others, or removes the mark.
+//! The decision of `machine prefer-delete`, which marks a Machine to be deleted before others, or removes the
+//! mark.
 
 use jiff::Timestamp;
 use kcp_api::{Object as _, names::annotation};
@@ -97,7 +98,8 @@ fn set_preference(machine: &MachineSnapshot, field_manager: &str, now: Timestamp
 
 struct PreferenceEffect {
     is_immediate: bool,
-    /// When the annotation takes effect, and which Machines are deleted before this one: one line for each.
+    /// When the annotation takes effect, and which Machines the controller deletes before this one: one line
+    /// for each.
     lines: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
-//! Decides for `machine remediate`, which marks a Machine as unhealthy.
+//! The decision of `machine remediate`, which marks a Machine as unhealthy.
 //!
-//! The annotation requires a `MachineHealthCheck` that selects the Machine. The `MachineHealthCheck` then counts the Machine
-//! as unhealthy, and its control plane replaces it.
+//! The annotation requires a `MachineHealthCheck` that selects the Machine. The `MachineHealthCheck` then
+//! counts the Machine as unhealthy, and the control plane replaces it.
 
 use jiff::Timestamp;
 use kcp_api::{MachineHealthCheck, Object as _, Reference, names::annotation};
@@ -115,7 +115,7 @@ enum Remediator {
     Other { check: String, kind: String },
 }
 
-/// Returns the remediator that reacts to the annotation, or why there is none, as one line for each reason.
+/// Returns the remediator that reacts to the annotation, or why there is none: one line for each reason.
 fn remediator(machine: &MachineSnapshot) -> Result<Remediator, Vec<String>> {
     if machine.health_checks.is_empty() {
         return Err(vec![

@@ -1,4 +1,4 @@
-//! Decides for `machine replace`, which deletes a Machine so that its control plane creates a new one.
+//! The decision of `machine replace`, which deletes a Machine so that its control plane creates a new one.
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -126,8 +126,8 @@ pub fn as_confirmed(decision: Decision, confirmed: Option<&Proposal>) -> Decisio
     }
 }
 
-/// Adds what prevents the drain of the Machine, and what is lost by it. The pods of a node change all the time, so the user
-/// does not confirm them.
+/// Adds what prevents the drain of the Machine, and what the drain deletes. The pods of a node change all the
+/// time, so the user does not confirm them.
 pub fn with_drain(mut decision: Decision, machine: &MachineSnapshot) -> Decision {
     if let Decision::Write(proposal) = &mut decision {
         let deleted = DeletedMachines::one(machine.object.name());

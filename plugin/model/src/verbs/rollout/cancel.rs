@@ -1,4 +1,4 @@
-//! Decides for `rollout cancel`, which cancels a rollout that is planned or in progress.
+//! The decision of `rollout cancel`, which cancels a rollout that is planned or in progress.
 //!
 //! The command keeps the time of a complete rollout in the spec, because its removal would not change which Machines
 //! are outdated.
@@ -124,7 +124,8 @@ pub fn decide(
     }))
 }
 
-/// Returns the warnings about cancelling a rollout in progress, and the state in which it leaves the control plane.
+/// Returns the warnings about cancelling a rollout in progress, and the state of the control plane
+/// afterwards.
 fn after_cancelling(
     snapshot: &ChangeSnapshot,
     patch: &Value,

@@ -1,4 +1,5 @@
-//! Decides for the verbs of `rollout`: replace all Machines, now or later; pause and resume a control plane.
+//! The decisions of the verbs of `rollout`: replace all Machines, now or later; pause and resume a control
+//! plane.
 
 pub mod cancel;
 pub mod pause;

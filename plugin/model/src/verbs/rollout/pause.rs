@@ -1,4 +1,5 @@
-//! Decides for `rollout pause` and `rollout resume`, which stop and restart the reconciliation of a control plane.
+//! The decisions of `rollout pause` and `rollout resume`, which stop and restart the reconciliation of a
+//! control plane.
 //!
 //! Like `clusterctl alpha rollout pause` and `resume`, these verbs set and remove the annotation
 //! `cluster.x-k8s.io/paused`. A paused Cluster also pauses its control plane.

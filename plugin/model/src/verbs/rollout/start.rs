@@ -1,4 +1,4 @@
-//! Decides for `rollout start`, which replaces every Machine, now or at a planned time.
+//! The decision of `rollout start`, which replaces every Machine, now or at a planned time.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ pub fn decide(
     }))
 }
 
-/// Whether the refusal does not report the blocker elsewhere, as it does for pauses.
+/// Whether no other part of the refusal reports the blocker. Other parts report the pauses.
 const fn is_unreported(blocker: &Blocker) -> bool {
     !matches!(blocker, Blocker::Paused | Blocker::ClusterPaused)
 }

@@ -392,7 +392,7 @@ async fn a_change_of_the_same_field_while_we_read_is_a_conflict() {
         },
     };
     let outcome = decided(&scaled_while_reading(), Decision::Write(proposal)).await;
-    let line = "spec.replicas was 3 when the change was checked, and is now 7".to_owned();
+    let line = "spec.replicas was 3 when this command checked the change, and is now 7".to_owned();
     assert_eq!(outcome, ChangeOutcome::Conflict(vec![line]));
 }
 

@@ -50,7 +50,7 @@ async fn nothing_to_migrate_then_runs_twice(scene: &Scene<'_>) -> Result<()> {
             "nothing-to-migrate",
             0,
             &format!(
-                "{} runs the controller, and no other controller manager can",
+                "{} runs the controller, and no other controller manager can run it",
                 scene.kube_pod
             ),
         )
@@ -89,7 +89,7 @@ async fn unprotected(scene: &Scene<'_>) -> Result<()> {
     let mut kube = scene
         .kube("short-name", &["--enable-leader-migration=true", &file])
         .await?;
-    let lock = "its main lock, Lease kube-controller-manager, although leader migration is on";
+    let lock = "its main lock, Lease kube-controller-manager, although leader migration is enabled";
     let reason = format!("{} runs the controller under {lock}", scene.kube_pod);
     scene.comes_to("unprotected", 1, &reason).await?;
     scene.end(&mut kube).await?;

@@ -76,7 +76,7 @@ async fn the_last_decision_counts() {
 #[tokio::test]
 async fn another_value_of_the_same_field_is_a_conflict() {
     let updated = scale(&written_by_another(3, 7)).await.unwrap();
-    let line = "spec.replicas was 3 when the change was checked, and is now 7".to_owned();
+    let line = "spec.replicas was 3 when this command checked the change, and is now 7".to_owned();
     assert_eq!(updated.result, WriteResult::Conflict(vec![line]));
     // Another client wrote our value.
     let updated = scale(&written_by_another(3, 5)).await.unwrap();

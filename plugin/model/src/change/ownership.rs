@@ -268,7 +268,7 @@ impl FieldConflict {
             let writer =
                 last_writer(now, path).map_or_else(String::new, |writer| format!(", set by {writer}"));
             format!(
-                "{} was {} when the change was checked, and is now {}{writer}",
+                "{} was {} when this command checked the change, and is now {}{writer}",
                 merge_patch::display_path(path),
                 value(&before),
                 value(&after)
@@ -600,18 +600,19 @@ mod tests {
                 "replicas",
                 changed(Some(5), "v1.34.1", Some("kubectl-scale")),
                 contested(
-                    "spec.replicas was 3 when the change was checked, and is now 5, set by kubectl-scale",
+                    "spec.replicas was 3 when this command checked the change, and is now 5, set by \
+                     kubectl-scale",
                 ),
             ),
             (
                 "unknown writer",
                 changed(Some(5), "v1.34.1", None),
-                contested("spec.replicas was 3 when the change was checked, and is now 5"),
+                contested("spec.replicas was 3 when this command checked the change, and is now 5"),
             ),
             (
                 "removed",
                 changed(None, "v1.34.1", None),
-                contested("spec.replicas was 3 when the change was checked, and is now unset"),
+                contested("spec.replicas was 3 when this command checked the change, and is now unset"),
             ),
             (
                 "our value",
@@ -642,7 +643,8 @@ mod tests {
         assert_eq!(
             FieldConflict::between(&checked, &object("2026-08-22T12:00:00Z"), &patch).contested,
             [
-                "spec.rollout.after was 2026-08-21T12:00:00Z when the change was checked, and is now 2026-08-22T12:00:00Z"
+                "spec.rollout.after was 2026-08-21T12:00:00Z when this command checked the change, and is \
+                 now 2026-08-22T12:00:00Z"
             ]
         );
         assert_eq!(

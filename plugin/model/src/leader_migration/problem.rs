@@ -123,8 +123,8 @@ fn fix_of_two_owners(pair: &Pair, name: &str) -> String {
 fn fix_of_no_owner(pair: &Pair, name: &str) -> String {
     match &pair.then.cloud {
         Some(_) => format!(
-            "enable {name} in the --controllers of cloud-controller-manager, and let its leader migration \
-             configuration assign {name} to \"*\""
+            "enable {name} in the --controllers of cloud-controller-manager, and assign {name} to \"*\" in \
+             its leader migration configuration"
         ),
         None => format!(
             "if a cloud-controller-manager runs {name}, pass its manifest with --ccm; otherwise enable \

@@ -207,7 +207,7 @@ impl Reason {
     }
 }
 
-/// How messages name a Lease: without its namespace if that is `kube-system`.
+/// The name of a Lease in messages, without its namespace if the namespace is `kube-system`.
 fn lease(lock: &Lock) -> String {
     match lock.namespace.as_str() {
         "kube-system" => format!("Lease {}", lock.name),
@@ -284,7 +284,7 @@ impl fmt::Display for Reason {
             Self::MainLock { lock, pod } => {
                 write!(
                     f,
-                    "{pod} runs the controller under its main lock, {}, although leader migration is on",
+                    "{pod} runs the controller under its main lock, {}, although leader migration is enabled",
                     lease(lock)
                 )
             }
@@ -327,7 +327,7 @@ impl fmt::Display for Reason {
             Self::OneRunner { pod } => {
                 write!(
                     f,
-                    "{pod} runs the controller, and no other controller manager can"
+                    "{pod} runs the controller, and no other controller manager can run it"
                 )
             }
             Self::NoRunner => f.write_str("no controller manager has this controller"),

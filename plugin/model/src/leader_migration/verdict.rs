@@ -141,7 +141,7 @@ fn can_migrate(observed: &Observed, controller: &Controller) -> bool {
     is_in_kube && is_left_out
 }
 
-/// The reason for a controller that runs while its controller manager must hold the migration lock.
+/// The reason for a running controller whose controller manager must hold the migration lock.
 fn under_migration_lock(
     observed: &Observed,
     controller: &Controller,

@@ -38,7 +38,8 @@ impl ReadScope {
 pub struct ChangeSnapshot {
     /// The JSON of the control plane.
     pub object: String,
-    /// The JSON of the control plane when the first read began. All reads together take seconds.
+    /// The JSON of the control plane when the first read began. The reads take seconds, so the object may
+    /// have changed since.
     pub object_at_start: String,
     pub observed: Snapshot,
     /// Whether the command tried to read the Machines, the workload cluster and etcd.

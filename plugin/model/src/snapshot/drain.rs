@@ -13,7 +13,7 @@ pub struct DrainObjects {
     pub pods: Vec<Pod>,
     /// The budgets of all namespaces.
     pub budgets: Vec<PodDisruptionBudget>,
-    /// The labels of the namespaces, by name. Empty unless a rule selects namespaces.
+    /// The labels of the namespaces, by name. Empty unless a `MachineDrainRule` selects namespaces.
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// The `MachineDrainRules` of the control plane's namespace.
     pub rules: Reading<Vec<MachineDrainRule>>,

@@ -95,7 +95,7 @@ impl HealthCheck {
     }
 }
 
-/// How messages name the controller of a Machine, such as `KubeadmControlPlane c2-cp`.
+/// The name of a Machine's controller in messages, such as `KubeadmControlPlane c2-cp`.
 pub fn owner(machine: &Machine) -> String {
     machine.controller().map_or_else(
         || "another owner".to_owned(),

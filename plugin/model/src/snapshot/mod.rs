@@ -182,7 +182,7 @@ impl Snapshot {
         (!is_reached).then(|| step.unwrap_or(version))
     }
 
-    /// How messages name the control plane, such as `KubeadmControlPlane/c1-cp`.
+    /// The name of the control plane in messages, such as `KubeadmControlPlane/c1-cp`.
     pub fn object(&self) -> String {
         format!("KubeadmControlPlane/{}", self.control_plane.name())
     }

@@ -64,7 +64,7 @@ impl<T> Reading<T> {
         }
     }
 
-    /// Returns the reading of one part of this source.
+    /// Returns the result of reading one part of this source.
     pub fn part<'r, P>(&'r self, part: impl FnOnce(&'r T) -> &'r Reading<P>) -> Reading<&'r P> {
         self.as_ref().and_then(|whole| part(whole).as_ref())
     }

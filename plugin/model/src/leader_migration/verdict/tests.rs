@@ -158,7 +158,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
             "no leader migration",
             observed(vec![kube("", started(&[IPAM]))], None),
             Verdict::NothingToMigrate,
-            "kcm runs the controller, and no other controller manager can",
+            "kcm runs the controller, and no other controller manager can run it",
         ),
         (
             "a migrating kube-controller-manager and a configuration that does not name it",
@@ -170,8 +170,8 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 lease("cloud_2", 2),
             ),
             Verdict::Unprotected,
-            "kcm runs the controller under its main lock, Lease kube-controller-manager, although leader migration \
-             is on",
+            "kcm runs the controller under its main lock, Lease kube-controller-manager, although leader \
+             migration is enabled",
         ),
         (
             "the other one would run it when it starts",

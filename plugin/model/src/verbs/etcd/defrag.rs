@@ -38,7 +38,8 @@ pub struct DefragmentedMember {
 }
 
 impl DefragmentedMember {
-    /// The number of bytes by which the database has become smaller. Zero if it has grown, because clients also wrote during that time.
+    /// The number of bytes by which the database has become smaller. Zero if the database has grown because
+    /// clients wrote at the same time.
     pub const fn won(&self) -> u64 {
         self.db_size_before.saturating_sub(self.db_size_after)
     }

@@ -146,7 +146,7 @@ pub(super) fn running_cloud(observed: &Observed) -> Result<Option<&Manager>, Vec
     }
 }
 
-/// Why the Lease does not prove that one of these components has the migration lock.
+/// Why the Lease does not prove that one of these components holds the migration lock.
 fn why_not_held(observed: &Observed, leader_name: &str, holders: &[Component]) -> Option<String> {
     let is_lock = |lock: &&ObservedLock| lock.role == LockRole::Migration && lock.lock.name == leader_name;
     let Some(lock) = observed.locks.iter().find(is_lock) else {

@@ -35,7 +35,7 @@ use crate::{
     snapshot::change::ChangeSnapshot,
 };
 
-/// What was read of the workload cluster.
+/// What was read from the workload cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'f> {
     pub observed: &'f Observed,

@@ -22,7 +22,7 @@ impl Record {
         serde_json::from_str(control_plane.annotation(annotation::LEADER_MIGRATION)?).ok()
     }
 
-    /// The patch of a step that also writes this record, or removes the record.
+    /// The patch of a step that also writes the record. Without a record, the patch removes the annotation.
     pub fn with(record: Option<&Self>, mut patch: Value) -> Value {
         let text = record.and_then(|record| serde_json::to_string(record).ok());
         add_fields(

@@ -14,7 +14,7 @@ use crate::{blocker::Blocker, duration::format_duration, plan::state::component_
 /// join within five minutes; cloud providers document ten at most.
 pub const JOIN_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// How long the deletion of a Machine may take. The drain may wait for pod disruption budgets.
+/// How long the deletion of a Machine may take. The drain may wait for `PodDisruptionBudgets`.
 pub const DELETION_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// How long a deletion may take before commands mention it. Cluster API needs less than a minute for a

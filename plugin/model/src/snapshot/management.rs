@@ -1,4 +1,4 @@
-//! The deletions of Machines, and the `MachineHealthChecks` that select them.
+//! The deletions of Machines, and the `MachineHealthChecks` that select Machines.
 //!
 //! Selectors and limits of a `MachineHealthCheck` are evaluated as in Cluster API v1.14
 //! (`core/reconcilers/machinehealthcheck`).

@@ -29,7 +29,7 @@ pub enum KeptHistory {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compaction {
-    /// The oldest revision that stays.
+    /// The oldest revision that etcd keeps.
     pub revision: i64,
     /// The newest revision.
     pub current: i64,
@@ -89,7 +89,7 @@ pub fn decide(
 }
 
 impl Compaction {
-    /// How many revisions stay besides the newest.
+    /// How many revisions etcd keeps besides the newest.
     pub const fn kept(&self) -> i64 {
         self.current - self.revision
     }

@@ -31,9 +31,9 @@ pub struct Defragmentation {
 pub struct DefragmentedMember {
     /// The name of the member's node, or `host:port` of an external etcd.
     pub name: String,
-    /// The size of the database before, in bytes.
+    /// The size of the database before the defragmentation, in bytes.
     pub db_size_before: u64,
-    /// The size of the database afterwards, in bytes. In a dry run, the size that is in use.
+    /// The size of the database after the defragmentation, in bytes. In a dry run, the size that is in use.
     pub db_size_after: u64,
 }
 
@@ -51,7 +51,8 @@ struct InProgress {
     id: u64,
     name: String,
     db_size_before: u64,
-    /// The newest raft index of any member when the first status was read after the defragmentation. None before.
+    /// The newest raft index of any member when the first status was read after the defragmentation. None
+    /// until then.
     raft_index: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
 //! The decisions of `kubectl kcp etcd`, which works on the etcd members of a control plane.
 //!
-//! - [`members`]: the members as every decision sees them: which are healthy, and which has which alarm
+//! - [`members`]: the members, their health and their alarms, as every decision sees them
 //! - [`changes`]: the changes of Machines during which no member may pause
 //! - [`snapshot`], [`defrag`], [`compact`], [`disarm`], [`move_leader`]: one decision each
 

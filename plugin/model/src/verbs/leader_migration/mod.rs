@@ -1,4 +1,5 @@
-//! `leader-migration start`, `upgrade`, `finish` and `rollback`: a migration in steps of one write each.
+//! `leader-migration start`, `upgrade`, `finish` and `rollback`: a migration in steps, with one write for
+//! each step.
 //!
 //! - [`phase`]: how far a migration has come, according to the control plane and its Machines
 //! - [`gates`]: why the controller managers are not ready for a step

@@ -52,7 +52,7 @@ impl Migration {
         }))
     }
 
-    /// The Machines that have another version than the control plane, one line each.
+    /// The Machines that have a different version than the control plane, one line each.
     pub fn machines_behind(snapshot: &ChangeSnapshot) -> Vec<String> {
         let version = snapshot.control_plane().spec.version();
         let machines = snapshot.observed.machines.iter();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// The value of the annotation `leader-migration`, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// The step back.
+    /// The step that reverses the last one.
     pub undo: Step,
     /// The record of the previous step.
     #[serde(default, skip_serializing_if = "Option::is_none")]

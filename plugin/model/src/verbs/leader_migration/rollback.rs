@@ -1,4 +1,5 @@
-//! `leader-migration rollback`: reverses the last step, until a Machine with the new version has joined.
+//! `leader-migration rollback`: reverses the last step. This is possible until a Machine with the new version
+//! has joined.
 
 use kcp_api::Object as _;
 use kcp_rules::{

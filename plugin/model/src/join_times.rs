@@ -97,9 +97,9 @@ impl Join {
         if join.joined <= join.created {
             return None;
         }
-        // The controller sets these conditions to False when it sees the Machine first. It changes Updating at the start and at
-        // the end of an update in place. At its end, the phase is Running again. Before Cluster API v1.12, there are no such
-        // updates and no such condition.
+        // The controller sets these conditions to False when it first sees the Machine. It changes Updating
+        // at the start and at the end of an update in place. At the end, the phase is Running again. Before
+        // Cluster API v1.12, there are no such updates and no such condition.
         let mut conditions = ["Updating", "Deleting"].into_iter();
         let seen = conditions.find_map(|kind| machine.condition(kind))?;
         let changed = seen.last_transition_time?;

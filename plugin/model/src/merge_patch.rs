@@ -40,7 +40,7 @@ fn collect_fields<'p>(path: &mut Vec<&'p str>, value: &'p Value, found: &mut Vec
                 path.pop();
             }
         }
-        // A patch of the whole object has an empty path, which is no field.
+        // A patch of the whole object has an empty path, which is not a field.
         _ if path.is_empty() => {}
         _ => found.push(path.clone()),
     }

@@ -118,7 +118,7 @@ fn missing_part(
             .is_some_and(|created| created >= replacement.time)
     };
     let members = observed.members();
-    // A member that is still missing then is a problem of its own.
+    // A member that is still missing after that time is a separate problem.
     let is_old = |machine: &Machine| {
         let created = machine.creation_timestamp();
         created.is_some_and(|created| age(created, now) > JOIN_LIMIT)
@@ -129,7 +129,7 @@ fn missing_part(
         };
         match &members {
             EtcdMembers::External => true,
-            // A voter whose health fails later is a problem of its own.
+            // A voter that becomes unhealthy later is a separate problem.
             EtcdMembers::Read(members) => {
                 let mut members = members.iter();
                 members.any(|member| member.name == node && !member.is_learner) || is_old(machine)
@@ -137,7 +137,8 @@ fn missing_part(
             EtcdMembers::Unread => machine.is("EtcdMemberHealthy") || is_old(machine),
         }
     };
-    // The first Machine that was created after the announcement is the replacement. Later Machines are of other changes.
+    // The first Machine that was created after the announcement is the replacement. Later Machines belong to
+    // other changes.
     let new = observed.machines.iter().filter(is_new);
     let Some(new) = new.min_by_key(|machine| machine.creation_timestamp()) else {
         let is_missing = staying.count() < observed.control_plane.spec.size();

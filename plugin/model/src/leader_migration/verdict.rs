@@ -223,7 +223,7 @@ fn reason_without_runner(observed: &Observed, controller: &Controller) -> Reason
         .iter()
         .filter(|manager| has(manager, &[Assignment::Migrated, Assignment::NonMigrated]))
         .collect();
-    // A controller manager that runs, and best one that leads, says most about what is missing.
+    // A running controller manager, preferably one that leads, says most about what is missing.
     let owner = owners.into_iter().max_by_key(|owner| match &owner.health {
         Health::Serves(started) => (true, !started.is_empty()),
         Health::Down(_) | Health::Unread(_) => (false, false),

@@ -58,7 +58,7 @@ impl Deletion {
             .foreign_deletion_hooks()
             .map(|hook| format!("deletion hook {hook}"))
             .collect();
-        // Until other programs have removed their hooks, Cluster API's own steps wait, too.
+        // Until other programs have removed their hooks, Cluster API's own steps also wait.
         let waits_for = if hooks.is_empty() {
             let hooks = machine
                 .deletion_hooks()
@@ -239,7 +239,7 @@ mod tests {
                 Some(expected.clone()),
                 "{status}"
             );
-            // Until another program has removed its hook, Cluster API's own steps wait, too.
+            // Until another program has removed its hook, Cluster API's own steps also wait.
             let mut metadata = metadata.clone();
             let hook = "pre-drain.delete.hook.machine.cluster.x-k8s.io/backup";
             metadata["annotations"][hook] = "".into();

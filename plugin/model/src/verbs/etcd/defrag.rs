@@ -103,7 +103,7 @@ impl Defragmentation {
             return Ok(DefragStep::Wait(why));
         }
         let is_complete = |name: &str| self.complete.iter().any(|member| member.name == name);
-        // The leader is last, so that at most one election follows from a defragmentation.
+        // The leader is last, so that the defragmentation causes at most one election.
         let mut open: Vec<_> = cluster
             .healthy_voters()
             .filter(|(member, _)| !is_complete(&member.name))

@@ -81,7 +81,7 @@ pub fn decide(observed: &Snapshot) -> Result<Option<Disarmament>, Refusal> {
 /// Every member must have space, not only the one with the alarm: a write goes to all members.
 fn refuse_without_space(observed: &Snapshot, cluster: &EtcdCluster<'_>) -> Result<(), Refusal> {
     let mut refusal = cluster.without_quorum(String::new());
-    // The size of their databases is unknown.
+    // The sizes of the databases of unhealthy members are unknown.
     refusal.why = cluster.faults().collect();
     let (mut needs_compaction, mut is_fragmented) = (false, false);
     for (member, healthy) in cluster.healthy_voters() {

@@ -118,7 +118,7 @@ fn missing_part(
             .is_some_and(|created| created >= replacement.time)
     };
     let members = observed.members();
-    // A member that is still missing after that time is a separate problem.
+    // A member that is still missing after `JOIN_LIMIT` is a separate problem.
     let is_old = |machine: &Machine| {
         let created = machine.creation_timestamp();
         created.is_some_and(|created| age(created, now) > JOIN_LIMIT)

@@ -77,7 +77,7 @@ pub fn forecast(observed: &Snapshot, deleted: &DeletedMachines) -> Vec<String> {
         Reading::Read(objects) => objects,
         Reading::Failed(failure) | Reading::OutOfReach(failure) => {
             return vec![format!(
-                "what prevents the drain of {} is unknown, because {} could not be read: {}",
+                "what prevents the drain of {} is unknown, because kubectl-kcp could not read {}: {}",
                 machine_names(&machines),
                 failure.object,
                 failure.message

@@ -311,7 +311,10 @@ fn what_could_not_be_read_is_said() {
     };
     assert_eq!(
         forecast_of(&unread, &["m1", "m2"]),
-        ["it is unknown what prevents the drain of Machines m1 and m2: Pod: no answer within 3s"]
+        [
+            "what prevents the drain of Machines m1 and m2 is unknown, because kubectl-kcp could not read Pod: \
+             no answer within 3s"
+        ]
     );
     assert_eq!(forecast_of(&unread, &[]), [""; 0]);
     let mut without_rules = draining(&[], &[], &[]);

@@ -115,8 +115,11 @@ fn invalid_status(invalid: &Invalid) -> Status<'_> {
         causes.truncate(MAX_CAUSES);
         causes.push(StatusCause {
             reason: "FieldValueInvalid",
-            message: format!("number of problems that are not listed: {beyond}; correct the listed problems \
-                first").into(),
+            message: format!(
+                "number of problems that are not listed: {beyond}; correct the listed problems \
+                first"
+            )
+            .into(),
             field: "",
         });
     }

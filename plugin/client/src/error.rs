@@ -161,11 +161,15 @@ impl Error {
         Some(match self {
             Self::NoKubeconfig { .. } => "specify a kubeconfig with --kubeconfig or $KUBECONFIG".to_owned(),
             Self::NoCurrentContext => "choose a context with --context; list contexts with: kubectl config \
-                                       get-contexts".to_owned(),
-            Self::NotInKubeconfig { kind, .. } => format!("list the {kind}s with: kubectl config get-{kind}s"),
+                                       get-contexts"
+                .to_owned(),
+            Self::NotInKubeconfig { kind, .. } => {
+                format!("list the {kind}s with: kubectl config get-{kind}s")
+            }
             Self::Unreachable { .. } => {
                 "check that the server is running and that the context is right; show the context with: \
-                 kubectl config current-context".to_owned()
+                 kubectl config current-context"
+                    .to_owned()
             }
             Self::Tls { .. } => {
                 "check this machine's clock, and the fields certificate-authority and tls-server-name of the \
@@ -175,11 +179,13 @@ impl Error {
             Self::Timeout { .. } => "allow more time with --request-timeout".to_owned(),
             Self::OutOfTime { .. } => {
                 "check whether the API server is overloaded; or allow more time with --timeout, if the \
-                 command has this flag".to_owned()
+                 command has this flag"
+                    .to_owned()
             }
             Self::CredentialsOutOfTime { .. } => {
                 "log in before you run the command, for example with: kubectl auth whoami; or allow more \
-                 time with --timeout".to_owned()
+                 time with --timeout"
+                    .to_owned()
             }
             Self::Unauthorized { .. } => {
                 "log in again, or choose another user with --user or --context".to_owned()
@@ -189,7 +195,8 @@ impl Error {
                 "list the control planes of all namespaces with: kubectl kcp status -A".to_owned()
             }
             Self::NotFound { action } if action.resource.starts_with("clusterpools") => {
-                "list the cluster pools of all namespaces with: kubectl get clusterpools.hive.openshift.io -A".to_owned()
+                "list the cluster pools of all namespaces with: kubectl get clusterpools.hive.openshift.io -A"
+                    .to_owned()
             }
             Self::NotServed { resource, .. } if resource.starts_with('/') => {
                 "check the address: the server at this address is not a Kubernetes API server".to_owned()

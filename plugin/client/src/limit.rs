@@ -113,8 +113,10 @@ mod tests {
             );
             assert_eq!(
                 error.hint().as_deref(),
-                Some("check whether the API server is overloaded; or allow more time with --timeout, if the \
-                      command has this flag")
+                Some(
+                    "check whether the API server is overloaded; or allow more time with --timeout, if the \
+                      command has this flag"
+                )
             );
             let answered = connection.run_with_limit(limit, &action, ready(Ok(1)));
             assert_eq!(answered.await.expect("an answer"), 1);

@@ -279,8 +279,10 @@ impl Blocker {
                  without it"
             ),
             Self::TopologyVersion { version } => {
-                format!("the controller waits until the Cluster's topology has set the control plane's \
-                    version to {version}")
+                format!(
+                    "the controller waits until the Cluster's topology has set the control plane's \
+                    version to {version}"
+                )
             }
             Self::CertificatesNotAvailable => {
                 "no Machine can join: condition CertificatesAvailable is not True".to_owned()

@@ -214,8 +214,10 @@ impl Certificate {
     fn issued_by_kubeadm(control_plane: &KubeadmControlPlane, object: String, validity: Validity) -> Self {
         let (name, namespace) = (control_plane.name(), control_plane.namespace());
         let renewal = match control_plane.spec.certificates_expiry_days {
-            Some(days) => format!("kubeadm, when Cluster API replaces the Machine {days} days before the \
-                expiry"),
+            Some(days) => format!(
+                "kubeadm, when Cluster API replaces the Machine {days} days before the \
+                expiry"
+            ),
             None => format!("kubeadm, in a rollout: kubectl kcp rollout start {name} -n {namespace}"),
         };
         Self {

@@ -381,11 +381,9 @@ mod tests {
         let listed =
             |name: &str, value: &str| json!([{"name": "v", "value": "2"}, {"name": name, "value": value}]);
         let gates = "AllAlpha=false, HonorPVReclaimPolicy=true";
-        let cloud =
-            "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start if the flag is set: \
+        let cloud = "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start if the flag is set: \
              remove it";
-        let gate =
-            "v1.36 removed feature gate HonorPVReclaimPolicy, and components do not start if it is set: \
+        let gate = "v1.36 removed feature gate HonorPVReclaimPolicy, and components do not start if it is set: \
              remove it";
         let pause = "v1.35 removed the flag --pod-infra-container-image, and kubelet does not start if the \
             flag is set: remove the flag, and set the image in the container runtime's configuration";

@@ -467,7 +467,8 @@ mod tests {
           more
         ");
         let fields = vec![
-            "spec.replicas was 3 when this command checked the change, and is now 7, set by kubectl-scale".to_owned(),
+            "spec.replicas was 3 when this command checked the change, and is now 7, set by kubectl-scale"
+                .to_owned(),
         ];
         insta::assert_snapshot!(text(&changed(ChangeOutcome::Conflict(fields)), None), @r"
         kubeadmcontrolplane/c1-cp not scaled to 5: conflict: changed by another client

@@ -69,7 +69,10 @@ const COMMON: [FormatWord; 7] = [
     FormatWord::new("yaml", "The document as YAML"),
     FormatWord::new("name", "RESOURCE/NAME of each object, one line each"),
     FormatWord::new("wide", "Text with all columns, not cut to the terminal's width"),
-    FormatWord::new("jsonpath=TEMPLATE", "Fields of the document, such as '{.metadata.name}'"),
+    FormatWord::new(
+        "jsonpath=TEMPLATE",
+        "Fields of the document, such as '{.metadata.name}'",
+    ),
     FormatWord::new(
         "jsonpath-as-json=TEMPLATE",
         "The fields that the template selects, as JSON arrays",

@@ -293,8 +293,7 @@ async fn refuses_objects_with_too_many_values_but_allows_to_shrink_or_delete_the
         }
         for (operation, new) in [("UPDATE", control_plane()), ("DELETE", Value::Null)] {
             let response = send(&router(), path, &review(operation, &new, &large)).await;
-            let warning =
-                "the stored object has more than 50000 values, too many to check; kcp-webhook evaluated no \
+            let warning = "the stored object has more than 50000 values, too many to check; kcp-webhook evaluated no \
                  rule";
             assert_eq!(
                 response,

@@ -199,9 +199,9 @@ impl<T: Cached> Watch<T> {
         }
         let since = Instant::now();
         loop {
-            let line = time::timeout(EVENT_TIMEOUT, lines.next()).await.map_err(|_| {
-                ReadError::Failed("the API server sent no watch event in time".to_owned())
-            })??;
+            let line = time::timeout(EVENT_TIMEOUT, lines.next())
+                .await
+                .map_err(|_| ReadError::Failed("the API server sent no watch event in time".to_owned()))??;
             let Some(line) = line else {
                 // If the watch ended immediately, return an error, so that it is restarted after a delay.
                 return if since.elapsed() > FIRST_RETRY {

@@ -447,8 +447,10 @@ mod tests {
         );
         assert_eq!(
             failure.hint.as_deref(),
-            Some("check whether the client certificate in the kubeconfig in Secret edge-kubeconfig has \
-                  expired")
+            Some(
+                "check whether the client certificate in the kubeconfig in Secret edge-kubeconfig has \
+                  expired"
+            )
         );
     }
 }

@@ -299,7 +299,9 @@ impl fmt::Display for Reason {
                 write!(f, "{pod} runs the controller, but {} has no holder", lease(lock))
             }
             Self::PodsUnread { object, why } => write!(f, "could not read {object}: {why}"),
-            Self::HealthUnread { pod, why } => write!(f, "could not read which controllers {pod} runs: {why}"),
+            Self::HealthUnread { pod, why } => {
+                write!(f, "could not read which controllers {pod} runs: {why}")
+            }
             Self::SettingsUnread { pod, why } => write!(f, "could not read the settings of {pod}: {why}"),
             Self::LockUnread { lock, why } => write!(f, "could not read {}: {why}", lease(lock)),
             Self::UnknownHolder {

@@ -313,15 +313,21 @@ impl fmt::Display for LeaseRefusal {
                  manages the pool, use --hive=yes"
             ),
             Self::ClaimOfOtherPool { claim, pool } => {
-                write!(f, "ClusterClaim {claim} already exists, but for pool {pool}; use another name")
+                write!(
+                    f,
+                    "ClusterClaim {claim} already exists, but for pool {pool}; use another name"
+                )
             }
             Self::ClaimPending { why, cleanup } => write!(f, "{why}; {cleanup}"),
             Self::ClaimExists { claim } => write!(
                 f,
                 "ClusterClaim {claim} already exists, and another process may use its cluster; use another name"
             ),
-            Self::ClaimDeleting { claim } => write!(f, "ClusterClaim {claim} is being deleted; try again \
-                later, or use another name"),
+            Self::ClaimDeleting { claim } => write!(
+                f,
+                "ClusterClaim {claim} is being deleted; try again \
+                later, or use another name"
+            ),
             Self::ClaimDeleted { claim } => write!(f, "ClusterClaim {claim} was deleted"),
             Self::ClaimedClusterDeleting {
                 claim,

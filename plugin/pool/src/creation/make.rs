@@ -137,8 +137,11 @@ impl fmt::Display for CreationObstacle {
                      which can have at most {MAX_LABEL} characters"
                 )
             }
-            Self::LeaseLost { customization } => write!(f, "this command no longer has the lease on \
-                {customization}"),
+            Self::LeaseLost { customization } => write!(
+                f,
+                "this command no longer has the lease on \
+                {customization}"
+            ),
             Self::LostWhileCreating { customization, name } => write!(
                 f,
                 "another client took over the lease on {customization} while this command created cluster \

@@ -199,7 +199,10 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
         }
     }
     Err(Error::Contended {
-        goal: format!("lease an entry from the inventory of pool {}", request.holder.pool),
+        goal: format!(
+            "lease an entry from the inventory of pool {}",
+            request.holder.pool
+        ),
         attempts: MAX_ROUNDS,
     }
     .into())

@@ -290,8 +290,11 @@ fn not_freed_finding(
         ));
     }
     if snapshot.deployments().is_none() {
-        return used("and a cluster may still use it; you are not allowed to list \
-            clusterdeployments.hive.openshift.io".to_owned());
+        return used(
+            "and a cluster may still use it; you are not allowed to list \
+            clusterdeployments.hive.openshift.io"
+                .to_owned(),
+        );
     }
     if let Reservation::Leased(LeaseRecord {
         deadline: Some(deadline),

@@ -47,8 +47,10 @@ pub(super) fn check_hive_entry(
         && users.is_empty()
     {
         let pool = entry.cluster_pool().unwrap_or_default();
-        let what = format!("the entry is reserved for pool {pool}, which does not exist, so Hive does not \
-            free the entry");
+        let what = format!(
+            "the entry is reserved for pool {pool}, which does not exist, so Hive does not \
+            free the entry"
+        );
         return Some(finding(what, Remedy::Free, None));
     }
     // Hive frees an entry shortly before it deletes the entry's cluster, which is not a problem.

@@ -26,8 +26,10 @@ pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &RepairOption
         },
         pool: Some(pool.to_owned()),
         cluster_deployment: Some(cluster.name().to_owned()),
-        cause: Cause::Leftover("the deletion of the ClusterDeployment waits only for kubectl-kcp's \
-            finalizer"),
+        cause: Cause::Leftover(
+            "the deletion of the ClusterDeployment waits only for kubectl-kcp's \
+            finalizer",
+        ),
         remedy: Remedy::Remove,
     })
 }

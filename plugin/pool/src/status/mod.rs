@@ -457,7 +457,8 @@ impl PoolState {
             kind: "failed",
             object: format!("cd/{}", cluster.name),
             message: "Hive has stopped installing the cluster; see the ClusterDeployment's condition \
-                ProvisionStopped".to_owned(),
+                ProvisionStopped"
+                .to_owned(),
         });
         let of_pool = short.into_iter().chain(stuck);
         of_pool.chain(of_entries).chain(failed).chain(left).collect()

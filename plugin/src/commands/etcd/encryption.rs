@@ -67,7 +67,9 @@ impl<W: Write> SnapshotWriter<W> {
         }
         let recipients = recipients.iter().map(|key| key as &dyn age::Recipient);
         let encryptor = Encryptor::with_recipients(recipients).context("cannot encrypt the snapshot")?;
-        let writer = encryptor.wrap_output(output).context("cannot write the snapshot")?;
+        let writer = encryptor
+            .wrap_output(output)
+            .context("cannot write the snapshot")?;
         Ok(Self::Encrypted(writer))
     }
 
@@ -123,15 +125,27 @@ mod tests {
 
     #[test]
     fn recipients_are_public_keys() {
-        assert_eq!(parse(&[PUBLIC_KEY, PUBLIC_KEY]), Ok(vec![PUBLIC_KEY.to_owned(); 2]));
+        assert_eq!(
+            parse(&[PUBLIC_KEY, PUBLIC_KEY]),
+            Ok(vec![PUBLIC_KEY.to_owned(); 2])
+        );
     }
 
     #[test]
     fn an_invalid_key_is_never_printed() {
         for (value, expected) in [
-            ("age-secret-key-1GFPYYSJZGFPYYSJZGFPYYSJZ", "its value is a private key; "),
-            ("age1ql3z7hjy54pw3hyww5ayyfg7z", "begins with age1: invalid Bech32 encoding; "),
-            ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5", "begins with age1: invalid Bech32 encoding; "),
+            (
+                "age-secret-key-1GFPYYSJZGFPYYSJZGFPYYSJZ",
+                "its value is a private key; ",
+            ),
+            (
+                "age1ql3z7hjy54pw3hyww5ayyfg7z",
+                "begins with age1: invalid Bech32 encoding; ",
+            ),
+            (
+                "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5",
+                "begins with age1: invalid Bech32 encoding; ",
+            ),
         ] {
             let error = parse(&[PUBLIC_KEY, value]).unwrap_err();
             assert!(error.contains(expected) && !error.contains(value), "{error}");

@@ -62,7 +62,11 @@ impl SnapshotFirstArguments {
         };
         let file = if path.is_dir() {
             let name = file_name(control_plane, reader.connection.now());
-            let suffix = if self.age_recipients.is_empty() { "" } else { ".age" };
+            let suffix = if self.age_recipients.is_empty() {
+                ""
+            } else {
+                ".age"
+            };
             path.join(name + suffix)
         } else {
             path.clone()

@@ -63,8 +63,10 @@ pub enum Problem {
     #[error("resourceLock must be leases")]
     ResourceLock,
     /// No Lease can have the name in `leaderName`, so no controller manager ever acquires the migration lock.
-    #[error("leaderName must be a valid Lease name, which contains only lower-case letters, digits, '-' and \
-             '.'")]
+    #[error(
+        "leaderName must be a valid Lease name, which contains only lower-case letters, digits, '-' and \
+             '.'"
+    )]
     LeaderName,
     /// The migration lock would be the main lock of a component.
     #[error("leaderName must not be {0}, the Lease of another component")]
@@ -465,8 +467,10 @@ controllerLeaders:
             (
                 VALID.replace("ipam-migration", "Bad_Name"),
                 35,
-                &["leaderName must be a valid Lease name, which contains only lower-case letters, digits, \
-                   '-' and '.'"],
+                &[
+                    "leaderName must be a valid Lease name, which contains only lower-case letters, digits, \
+                   '-' and '.'",
+                ],
             ),
             (
                 VALID.replace("ipam-migration", "kube-controller-manager"),

@@ -80,7 +80,8 @@ impl Finding {
             }
             Self::LeaderNameInvalid(..) => {
                 "set leaderName to a valid Lease name, which contains only lower-case letters, digits, '-' \
-                 and '.'".to_owned()
+                 and '.'"
+                    .to_owned()
             }
             Self::LeaderNameInUse(..) => "set leaderName to a name that no other Lease has".to_owned(),
         }

@@ -53,17 +53,20 @@ impl fmt::Display for StartupError {
                  and --service-account-private-key-file is not set",
             ),
             Self::NotABoolean(flag) => write!(f, "the value of --{flag} is not a boolean"),
-            Self::FeatureGate => {
-                f.write_str("versions 1.27 and later do not know the feature gate ControllerManagerLeaderMigration")
-            }
-            Self::LockedGate => {
-                f.write_str("the feature gate DisableCloudProviders is set to false, and versions 1.31 and later do \
-                    not start with that setting")
-            }
+            Self::FeatureGate => f.write_str(
+                "versions 1.27 and later do not know the feature gate ControllerManagerLeaderMigration",
+            ),
+            Self::LockedGate => f.write_str(
+                "the feature gate DisableCloudProviders is set to false, and versions 1.31 and later do \
+                    not start with that setting",
+            ),
             Self::UnknownFlag(flag) => write!(f, "this version does not know --{flag}"),
             Self::UnknownController(name) => {
                 let name = known_names::shown(name).unwrap_or("a name");
-                write!(f, "{name} in --controllers is not in the list of known controllers")
+                write!(
+                    f,
+                    "{name} in --controllers is not in the list of known controllers"
+                )
             }
             Self::ResourceLock => f.write_str("--leader-elect-resource-lock is not leases"),
             Self::CloudProvider(cause) => f.write_str(cause),

@@ -60,9 +60,10 @@ fn references_unknown_control_plane(change: &Change<'_, Cluster<'_>>, faults: &m
     if existing.iter().any(|existing| existing == &**name) {
         return;
     }
-    let suggestion = existing
-        .first()
-        .map_or_else(|| "an existing control plane".to_owned(), |first| format!("\"{first}\""));
+    let suggestion = existing.first().map_or_else(
+        || "an existing control plane".to_owned(),
+        |first| format!("\"{first}\""),
+    );
     faults.push(Fault {
         field: FIELD.into(),
         reason: CauseReason::NotFound,

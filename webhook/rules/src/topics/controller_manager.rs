@@ -208,10 +208,8 @@ fn kubelet_cloud_provider_differs(change: &Change<'_, ControlPlaneSpec<'_>>, fau
         field: change.new.kubeadm_path(differing.path),
         reason: CauseReason::Invalid,
         value: None,
-        detail: format!(
-            "cloud-provider is {first} for the first Machine, but {others} for the others"
-        )
-        .into(),
+        detail: format!("cloud-provider is {first} for the first Machine, but {others} for the others")
+            .into(),
         remedy: "use external for all, or for none".into(),
     });
 }

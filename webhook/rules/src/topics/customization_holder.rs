@@ -94,7 +94,8 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
         }
         Lease::Unreadable => push(
             "the customization's lease record cannot be read: it is damaged, or a newer kubectl-kcp wrote \
-             it".to_owned(),
+             it"
+            .to_owned(),
             remedy(change.new, pool),
         ),
     }

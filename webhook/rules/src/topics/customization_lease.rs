@@ -110,8 +110,10 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
     };
     if let Some(ClusterDeployment { namespace, name, .. }) = users.next() {
         faults.push(fault(
-            format!("ClusterDeployment {name} uses this customization; after the deletion, its names and \
-                     addresses would appear to be free"),
+            format!(
+                "ClusterDeployment {name} uses this customization; after the deletion, its names and \
+                     addresses would appear to be free"
+            ),
             format!(
                 "delete the ClusterDeployment first: kubectl delete clusterdeployment {name} -n {namespace}"
             ),

@@ -56,10 +56,9 @@ fn local_and_external(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fa
             reason: CauseReason::Forbidden,
             value: None,
             detail: "etcd.local is also set, and kubeadm supports only one of the two".into(),
-            remedy:
-                "remove etcd.local to use the external etcd, or remove etcd.external to run etcd on the \
+            remedy: "remove etcd.local to use the external etcd, or remove etcd.external to run etcd on the \
                  Machines"
-                    .into(),
+                .into(),
         });
     }
 }

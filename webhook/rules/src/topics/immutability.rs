@@ -255,9 +255,11 @@ fn config_frozen(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faul
             field: KUBEADM_CONFIG_SPEC.into(),
             reason: CauseReason::Forbidden,
             value: None,
-            detail: format!("the rule kubeadm-config-frozen forbids changes to the configuration, but \
-                             {differences} would change")
-                .into(),
+            detail: format!(
+                "the rule kubeadm-config-frozen forbids changes to the configuration, but \
+                             {differences} would change"
+            )
+            .into(),
             remedy: "keep the configuration, or create a new Cluster with the new configuration".into(),
         });
     }

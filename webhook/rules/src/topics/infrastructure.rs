@@ -65,7 +65,8 @@ fn namespace_ignored(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
                      the control plane's namespace"
                 .into(),
             remedy: "create the template in the control plane's namespace, and omit \
-                     infrastructureRef.namespace".into(),
+                     infrastructureRef.namespace"
+                .into(),
         });
     }
 }

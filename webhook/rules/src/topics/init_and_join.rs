@@ -155,8 +155,10 @@ fn discovery_user_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &m
                 .kubeadm_path("joinConfiguration.discovery.file.kubeConfig.user"),
             reason: CauseReason::Invalid,
             value: None,
-            detail: "authProvider and exec are both set, but a Machine can authenticate with only one of the \
-                     two".into(),
+            detail:
+                "authProvider and exec are both set, but a Machine can authenticate with only one of the \
+                     two"
+                .into(),
             remedy: "remove authProvider or exec".into(),
         });
     }

@@ -152,7 +152,8 @@ fn inventory_empty(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
             reason: CauseReason::Invalid,
             value: Some("[]".to_owned()),
             detail: "the pool creates no clusters until Hive removes the empty list; then the pool creates \
-                     clusters without customizations".into(),
+                     clusters without customizations"
+                .into(),
             remedy: "add an entry, or remove the field for a pool without customizations".into(),
         });
     }

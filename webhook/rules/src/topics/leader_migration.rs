@@ -315,7 +315,8 @@ fn configuration_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
             problems.join(", ")
         )
         .into(),
-        remedy: "correct the file; see: kubectl kcp rules explain leader-migration-configuration-invalid".into(),
+        remedy: "correct the file; see: kubectl kcp rules explain leader-migration-configuration-invalid"
+            .into(),
     };
     faults.push_at_most(spec.versioned_action(), fault);
 }
@@ -349,8 +350,7 @@ fn configuration_unchecked(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &m
             reason: CauseReason::Forbidden,
             value: None,
             detail: detail.into(),
-            remedy: "put the text in content, or check the configuration yourself"
-                .into(),
+            remedy: "put the text in content, or check the configuration yourself".into(),
         },
     );
 }
@@ -418,7 +418,8 @@ fn unprotected(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
                 "kube-controller-manager 1.{minor} runs no controller that the configuration names, so nothing migrates"
             ),
             "to migrate Node IPAM, add an entry for node-ipam-controller; otherwise remove \
-             enable-leader-migration".to_owned(),
+             enable-leader-migration"
+                .to_owned(),
         );
     }
 }

@@ -103,13 +103,17 @@ async fn an_override_can_require_the_verb_override() {
         (Some(true), None),
         (
             Some(false),
-            Some("the override has no effect: the user needs permission for the verb override on this \
-                object"),
+            Some(
+                "the override has no effect: the user needs permission for the verb override on this \
+                object",
+            ),
         ),
         (
             None,
-            Some("the override has no effect: could not check whether the user is allowed to override \
-                rules: error"),
+            Some(
+                "the override has no effect: could not check whether the user is allowed to override \
+                rules: error",
+            ),
         ),
     ] {
         let response = send(&authorizing(allowed), "/validate", &review).await;

@@ -90,7 +90,9 @@ mod tests {
                 object: "Pod".to_owned(),
                 message: "cannot list pods in namespace \"kube-system\": forbidden for user \"reader\""
                     .to_owned(),
-                hint: Some("allow the user of the kubeconfig in Secret edge-kubeconfig to list pods".to_owned()),
+                hint: Some(
+                    "allow the user of the kubeconfig in Secret edge-kubeconfig to list pods".to_owned()
+                ),
                 forbidden: Some(Forbidden {
                     verb: "list".to_owned(),
                     resource: "pods".to_owned(),

@@ -121,7 +121,11 @@ fn enabled(
                 "{version} is lower than the version of the control plane"
             )]));
         }
-        Err(error) => return Ok(refused(vec![format!("{version:?} is not a Kubernetes version: {error}")])),
+        Err(error) => {
+            return Ok(refused(vec![format!(
+                "{version:?} is not a Kubernetes version: {error}"
+            )]));
+        }
     };
     if kube.flags.configuration_path() != Some(PATH) {
         return Ok(refused(vec![format!(

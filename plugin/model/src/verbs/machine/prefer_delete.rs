@@ -152,8 +152,14 @@ fn deletion_order(observed: &Snapshot, plan: &Plan, name: &str) -> Option<String
     let is_among = next.machines.iter().any(|other| other == name);
     Some(match next.machines.as_slice() {
         [_] if is_among => "the controller deletes the Machine first".to_owned(),
-        machines if is_among => format!("the controller deletes one of {} first", join_names(machines, "and")),
-        machines => format!("the controller deletes {} before this Machine", join_names(machines, "or")),
+        machines if is_among => format!(
+            "the controller deletes one of {} first",
+            join_names(machines, "and")
+        ),
+        machines => format!(
+            "the controller deletes {} before this Machine",
+            join_names(machines, "or")
+        ),
     })
 }
 

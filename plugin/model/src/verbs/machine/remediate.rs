@@ -265,8 +265,10 @@ mod tests {
         assert_eq!(proposal.write, ObjectWrite::patch(patch));
         assert_eq!(
             proposal.consequences,
-            ["MachineHealthCheck h reports the Machine as unhealthy, and the control plane controller \
-                replaces it"]
+            [
+                "MachineHealthCheck h reports the Machine as unhealthy, and the control plane controller \
+                replaces it"
+            ]
         );
         assert_eq!(
             proposal.event.note("alice"),

@@ -171,7 +171,9 @@ fn consequences(plan: &Plan) -> Vec<String> {
         .map(messages::failure_domains)
         .unwrap_or_default();
     if !domains.is_empty() {
-        lines.push(format!("the controller creates the replacement in failure domain {domains}"));
+        lines.push(format!(
+            "the controller creates the replacement in failure domain {domains}"
+        ));
     }
     let until_created = steps.iter().take(created + 1);
     let may_fail = until_created.filter_map(|step| Some(step.votes?.tolerance_during_step()));
@@ -384,8 +386,10 @@ mod tests {
             (
                 "the topology moves",
                 |machine| machine.context.observed.set_topology("v9.9.9"),
-                &["the controller waits until the Cluster's topology has set the control plane's version to \
-                    v9.9.9"],
+                &[
+                    "the controller waits until the Cluster's topology has set the control plane's version to \
+                    v9.9.9",
+                ],
             ),
             (
                 "certificates",
@@ -461,7 +465,10 @@ mod tests {
         );
         assert_eq!(
             consequences,
-            ["the controller creates the replacement in failure domain b", FRAGILE]
+            [
+                "the controller creates the replacement in failure domain b",
+                FRAGILE
+            ]
         );
         // One too many.
         machine.context.observed.control_plane.spec.replicas = Some(2);

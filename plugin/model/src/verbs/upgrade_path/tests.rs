@@ -143,8 +143,10 @@ fn no_path() {
             "v1.34.2",
             "v1.33.9",
             &[],
-            owned(&["v1.33.9 is older than the current version v1.34.2, and Kubernetes does not support \
-                downgrades"]),
+            owned(&[
+                "v1.33.9 is older than the current version v1.34.2, and Kubernetes does not support \
+                downgrades",
+            ]),
         ),
         (
             "v1.34.2",
@@ -156,15 +158,19 @@ fn no_path() {
             "v1.34.2",
             "v1.36.0",
             &["v1.35.6", "v1.36.0"],
-            owned(&["--via v1.36.0 must have the same major version as --to v1.36.0, and a lower minor \
-                version"]),
+            owned(&[
+                "--via v1.36.0 must have the same major version as --to v1.36.0, and a lower minor \
+                version",
+            ]),
         ),
         (
             "v1.34.2",
             "v1.36.0",
             &["v0.35.6"],
-            owned(&["--via v0.35.6 must have the same major version as --to v1.36.0, and a lower minor \
-                version"]),
+            owned(&[
+                "--via v0.35.6 must have the same major version as --to v1.36.0, and a lower minor \
+                version",
+            ]),
         ),
         (
             "v1.34.2",
@@ -270,8 +276,7 @@ fn a_step_reports_what_its_version_changes() {
                 .collect()
         })
         .collect();
-    let removed =
-        "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start if the flag is set: \
+    let removed = "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start if the flag is set: \
          remove it";
     assert_eq!(messages, [vec![removed], vec![]]);
 }

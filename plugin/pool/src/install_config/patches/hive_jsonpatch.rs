@@ -45,8 +45,10 @@ impl fmt::Display for Deviation {
                 "an index must not have a sign or a leading zero, although Hive accepts them; remove the \
                  sign or the zero"
             }
-            Self::AddsAbsent => "the field does not exist, and Hive would add it; to add the field, use op \
-                add",
+            Self::AddsAbsent => {
+                "the field does not exist, and Hive would add it; to add the field, use op \
+                add"
+            }
             Self::TestsAbsent => "the field does not exist, and Hive would treat it as null",
             Self::CopiesAbsent => "the field that `from` names does not exist, and Hive would write null",
         })

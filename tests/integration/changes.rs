@@ -107,9 +107,10 @@ async fn two_operators(management: &ManagementCluster) -> Result<u32> {
     };
     let scaled = format!("kubeadmcontrolplane/{NAME} scaled from 3 to {number}\n");
     ensure!(winner.code == 0 && winner.stdout.starts_with(&scaled), "{winner}");
-    let told =
-        format!("spec.replicas was 3 when this command checked the change, and is now {number}, set by \
-            kubectl-kcp");
+    let told = format!(
+        "spec.replicas was 3 when this command checked the change, and is now {number}, set by \
+            kubectl-kcp"
+    );
     ensure!(loser.code == 1 && loser.stdout.contains(&told), "{loser}");
     Ok(number)
 }

@@ -144,7 +144,8 @@ async fn is_encrypted(
     );
     let encrypted = fs::read(&file)?;
     ensure!(
-        encrypted.starts_with(b"age-encryption.org/v1\n") && !encrypted.chunks_exact(64).any(|part| part == [b'v'; 64]),
+        encrypted.starts_with(b"age-encryption.org/v1\n")
+            && !encrypted.chunks_exact(64).any(|part| part == [b'v'; 64]),
         "{} contains a value of etcd",
         file.display()
     );
@@ -161,7 +162,10 @@ async fn is_encrypted(
 async fn run_program(management: &ManagementCluster, name: &str, arguments: &[&str]) -> Result<String> {
     let program = Assets::locate()?.program(name);
     let program = program.to_str().context("text")?;
-    let ended = management.kubectl().script(program, arguments.iter().copied()).await?;
+    let ended = management
+        .kubectl()
+        .script(program, arguments.iter().copied())
+        .await?;
     ensure!(ended.code == 0, "{ended}");
     Ok(ended.stdout)
 }

@@ -41,8 +41,8 @@ fn status_reports_the_holder_of_each_entry() {
             "apiVersion": "kubectl-kcp.dev/v1alpha1", "kind": "PoolStatus",
             "metadata": {"namespace": "pool-status", "name": "hosts"},
             "runByHive": false,
-            "concludedFrom": "the cluster has neither a HiveConfig nor Deployment hive/hive-controllers", \
-             "deleting": false, "version": document["version"],
+            "concludedFrom": "the cluster has neither a HiveConfig nor Deployment hive/hive-controllers",
+            "deleting": false, "version": document["version"],
             "capacity": {"size": 1, "inventory": 1, "clusters": 0, "unclaimed": 0, "installing": 0, "deleting": 0,
                 "stale": 0},
             "entries": [{

@@ -61,7 +61,10 @@ async fn started(management: &ManagementCluster) -> Result<()> {
     // No controller manager runs in this Machine.
     let unproven = start(management, &["--node-ipam"]).await?;
     ensure!(
-        unproven.code == 1 && unproven.stdout.contains("does not report which controllers it runs"),
+        unproven.code == 1
+            && unproven
+                .stdout
+                .contains("does not report which controllers it runs"),
         "{unproven}"
     );
 

@@ -164,8 +164,10 @@ async fn orphaned_until_permitted(scene: &Scene<'_>) -> Result<()> {
     let text = configuration(&[NODE_IPAM]);
     let cloud_pod = migrating(&text);
     let mut cloud = scene.cloud("forbidden", Identity::Own, &cloud_pod).await?;
-    let reason = format!("{CLOUD_POD} is healthy, but has not acquired Lease {MIGRATION}, which has no \
-        holder");
+    let reason = format!(
+        "{CLOUD_POD} is healthy, but has not acquired Lease {MIGRATION}, which has no \
+        holder"
+    );
     let status = scene.comes_to("orphaned", 1, &reason).await?;
     // The group system:masters needs no review, so cloud-controller-manager answers although it may not create one.
     let settings = status.at("/controllerManagers/1/settings");

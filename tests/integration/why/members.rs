@@ -74,7 +74,9 @@ pub(super) async fn are_explained(asked: &Questions<'_>, machines: &[String]) ->
 }
 
 fn silent(machine: &str, why: &str) -> String {
-    format!("A person must act: Machine/{machine}: etcd member does not respond: {why} (etcd-members-unresponsive)")
+    format!(
+        "A person must act: Machine/{machine}: etcd member does not respond: {why} (etcd-members-unresponsive)"
+    )
 }
 
 fn exited(machine: &str) -> String {

@@ -1,4 +1,4 @@
-//! Who acts next: each check names who ends its problem, or who takes the step of a change that it describes.
+//! Who acts next on a finding: who solves the problem, or who takes the next step of a change.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -22,7 +22,7 @@ pub enum Actor {
     MachineHealthCheck,
     /// An admission webhook, or another part of admission that denies a write of a controller.
     Admission,
-    /// A program that holds the deletion of a Machine with a hook.
+    /// A program that delays the deletion of a Machine with a deletion hook.
     HookOwner,
     Person,
 }
@@ -49,9 +49,10 @@ impl Actor {
 /// How a check finds out who acts next.
 #[derive(Clone, Copy, Debug)]
 pub enum Responsible {
-    /// The check describes a fault, and this actor ends it. An info of the check only accompanies a change.
+    /// The check reports a fault, and this actor repairs it. A finding with the outcome `Info` is only a side
+    /// effect of a change.
     Fault(Actor),
-    /// An info of the check is a step of a change, and this actor takes the step.
+    /// A finding with the outcome `Info` describes a step of a change, and this actor takes the step.
     Step(Actor),
     /// Like [`Responsible::Step`], but the actor depends on the finding.
     StepBy(fn(&Snapshot, &Finding, Timestamp) -> Actor),
@@ -65,7 +66,8 @@ impl Responsible {
         }
     }
 
-    /// Whether an info of the check says who acts next. Otherwise it only accompanies a change.
+    /// Whether a finding with the outcome `Info` describes a step of a change. Otherwise, the finding is only
+    /// a side effect of a change.
     pub const fn is_step(self) -> bool {
         !matches!(self, Self::Fault(_))
     }

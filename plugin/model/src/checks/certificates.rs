@@ -49,8 +49,8 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// How many days before its expiry a certificate is a warning. kubeadm's certificates are valid for a year; a
-/// certificate with a shorter validity is a warning in the last third of it.
+/// How many days before its expiry the checks warn about a certificate. kubeadm's certificates are valid for
+/// a year; for certificates with a shorter validity, the warning begins when a third of the validity is left.
 const EXPIRY_WARNING_DAYS: u64 = 30;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;

@@ -116,8 +116,8 @@ pub fn is_etcd_pod_ready(observed: &Snapshot, node: &str) -> bool {
     of_node.any(|pod| pod.ready)
 }
 
-/// The Machine that Cluster API has recorded on a node, if it is not among the control plane Machines of the Cluster: the
-/// Machine was deleted, or has lost a label.
+/// The Machine that Cluster API has recorded in an annotation of the node, if the Cluster has no control
+/// plane Machine of this name. The Machine has been deleted or has lost a label.
 pub fn unlisted_machine<'o>(observed: &'o Snapshot, node: &str) -> Option<&'o str> {
     let nodes = observed.workload.read()?.nodes.read()?;
     let recorded = nodes.iter().find(|of| of.name == node)?.machine.as_deref()?;
@@ -127,13 +127,15 @@ pub fn unlisted_machine<'o>(observed: &'o Snapshot, node: &str) -> Option<&'o st
 
 pub fn unlisted_message(machine: &str) -> String {
     format!(
-        "belongs to Machine {machine} by an annotation of the node, but no control plane Machine of the Cluster has this name"
+        "belongs to Machine {machine} according to an annotation of the node, but the Cluster has no control \
+         plane Machine of this name"
     )
 }
 
 pub fn unlisted_hint(observed: &Snapshot, machine: &str) -> String {
     format!(
-        "if the Machine exists, restore its labels {} and {}={}: kubectl get machine {machine} -n {} --show-labels",
+        "if the Machine exists, restore its labels {} and {}={}; to see its labels: kubectl get machine \
+         {machine} -n {} --show-labels",
         label::CONTROL_PLANE,
         label::CLUSTER_NAME,
         observed.control_plane.cluster().unwrap_or_default(),
@@ -205,7 +207,8 @@ pub fn check_schedulers_not_ready(observed: &Snapshot, now: Timestamp) -> CheckR
     check_pods_ready(observed, Component::Scheduler, pod_hint, now)
 }
 
-/// Checks that the static pod of a component is ready on every node. `hint` says how to examine a pod that is not.
+/// Checks that the static pod of a component is ready on every node. `hint` says how to examine a pod that is
+/// not ready.
 pub fn check_pods_ready(
     observed: &Snapshot,
     component: Component,

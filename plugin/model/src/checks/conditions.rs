@@ -148,7 +148,7 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
     Ok(vec![finding.since(control_plane.unprocessed_since())])
 }
 
-/// The controller, unless it fails at each attempt: then a person removes the cause.
+/// The controller, or a person if the controller fails at every attempt until the cause is removed.
 fn who_processes_the_spec(observed: &Snapshot, _: &Finding, _: Timestamp) -> Actor {
     if processing_blockers(observed).is_empty() {
         Actor::ControlPlaneController
@@ -211,8 +211,9 @@ pub fn check_workload_disconnected(observed: &Snapshot, _: Timestamp) -> CheckRe
     Ok(finding.into_iter().collect())
 }
 
-/// Returns the findings for a condition that summarizes the Machines. Cluster API sets the condition to False for a Machine
-/// that has not joined, a learner, or a member whose Machine was just deleted. It is therefore a problem only if it lasts.
+/// Returns the findings for a condition that summarizes the Machines. Cluster API sets the condition to False
+/// for a Machine that has not joined, a learner, or a member whose Machine was just deleted. The status False
+/// is therefore a problem only if it lasts.
 fn summary_findings(observed: &Snapshot, kind: &str, is_explained: bool, now: Timestamp) -> CheckResult {
     let limit = if are_machines_changing(observed, now)
         || crate::checks::rollout::has_pending_change(observed, now)

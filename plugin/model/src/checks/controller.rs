@@ -1,4 +1,5 @@
-//! Finds out whether the control plane controller runs, from its leader election Lease. Checks of other topics report it.
+//! Finds out from the control plane controller's leader election Lease whether the controller is running.
+//! Checks in other files report the result.
 
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use crate::{
 /// The duration of a Lease that does not specify one. This is Cluster API's default.
 const LEASE_SECONDS: u64 = 60;
 
-/// How long a Lease may have been expired until the controller counts as stopped. Another instance acquires it within seconds,
-/// but clocks differ.
+/// How long a Lease must have been expired before the controller counts as stopped. Another instance acquires
+/// the Lease within seconds, but clocks differ.
 const EXPIRED_LIMIT: Duration = Duration::from_secs(2 * 60);
 
 /// The last holder of an expired Lease, and when it was renewed. None if the controller runs, or if the Lease was not read.
@@ -28,7 +29,8 @@ pub fn stopped_holder(lease: &Reading<Option<ControllerLease>>, now: Timestamp) 
     (age(renewed, now) > holds.saturating_add(EXPIRED_LIMIT)).then_some((holder, renewed))
 }
 
-/// Describes, after a semicolon, what the Lease says about the controller. Empty if the Lease was not read.
+/// The end of a message: a semicolon, and what the Lease says about the controller. Empty if the Lease was
+/// not read.
 pub fn controller_state(observed: &Snapshot, now: Timestamp) -> String {
     let Some(lease) = observed.controller_lease.read() else {
         return String::new();

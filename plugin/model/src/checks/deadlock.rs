@@ -71,8 +71,8 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
     }
     let names: Vec<&str> = deleting.iter().map(|machine| machine.name()).collect();
     let message = format!(
-        "the deletions of {} block each other: Cluster API counts their etcd members as unhealthy, and does not remove \
-         a member if fewer than {} healthy members would be left",
+        "the deletions of Machines {} block each other: Cluster API counts the etcd members of these \
+         Machines as unhealthy, and does not remove a member if fewer than {} healthy members would be left",
         names.join(" and "),
         votes.quorum()
     );
@@ -89,12 +89,13 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
     });
     let hint = if !survives {
         format!(
-            "save a snapshot: {}; and keep the deletion hooks, because every Machine with a healthy etcd member is \
-             being deleted, and the data would be lost with the last one",
+            "save a snapshot: {}; do not remove the deletion hooks, because every Machine with a healthy \
+             etcd member is being deleted, and etcd's data would be lost with the last of these Machines",
             snapshot_command(observed)
         )
     } else if !others().all(|member| is_healthy(&member)) {
-        "first repair the etcd members that do not respond or have an alarm: kubectl kcp status".to_owned()
+        "first repair the etcd members that do not respond or have an alarm; to see them: kubectl kcp status"
+            .to_owned()
     } else {
         deadlock_hint(observed, first, node)
     };
@@ -109,8 +110,8 @@ fn snapshot_command(observed: &Snapshot) -> String {
     )
 }
 
-/// Says how to end the deadlock. The member is removed first: otherwise etcd would keep a dead member, and could lose
-/// quorum with the next deletion.
+/// Says how to end the deadlock. The user must remove the member before the hook: otherwise etcd would keep a
+/// dead member, and could lose quorum with the next deletion.
 fn deadlock_hint(observed: &Snapshot, first: &Machine, node: &str) -> String {
     let survey = observed.etcd.read();
     let id = survey.and_then(|survey| {
@@ -119,21 +120,22 @@ fn deadlock_hint(observed: &Snapshot, first: &Machine, node: &str) -> String {
         let of_node = listed.find(|ListedMember { member, .. }| member.name == node);
         of_node.map(|ListedMember { member, .. }| hexadecimal(member.id))
     });
+    let machine = first.name();
     let hook = format!(
-        "kubectl annotate machine {} -n {} {}-",
-        first.name(),
+        "kubectl annotate machine {machine} -n {} {}-",
         observed.control_plane.namespace(),
         annotation::KCP_CLEANUP_HOOK
     );
     match id {
         Some(id) => format!(
-            "save a snapshot: {}; then, with etcdctl on another Machine, remove the etcd member of {}: etcdctl member \
-             remove {id}; then remove the deletion hook of the Machine: {hook}",
-            snapshot_command(observed),
-            first.name()
+            "save a snapshot: {}; then, with etcdctl on another Machine, remove the etcd member of Machine \
+             {machine}: etcdctl member remove {id}; then remove the deletion hook of Machine {machine}: \
+             {hook}",
+            snapshot_command(observed)
         ),
         None => format!(
-            "the Machine's etcd member is already removed, so remove the deletion hook of the Machine: {hook}"
+            "the etcd member of Machine {machine} has already been removed, so remove the deletion hook of \
+             the Machine: {hook}"
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! Checks whether the pods on the nodes of deleted Machines can be evicted.
+//! Checks whether pods can be evicted from the nodes of Machines that are being deleted.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
@@ -30,10 +30,10 @@ const REFUSED_EVICTIONS: [&str; 2] = [
     "failed to evict Pod",
 ];
 
-/// Refusals that end without anybody's help.
+/// Texts of refused evictions that succeed later without any action of the user.
 const RETRIED_EVICTIONS: [&str; 2] = ["eviction will be retried", "terminating namespace"];
 
-/// The text after which Cluster API names the time when the drain began.
+/// The text in the condition's message that is followed by the time when the drain began.
 const STARTED: &str = "(started at ";
 
 pub fn check_machine_drains_blocked(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -66,7 +66,7 @@ pub fn check_machine_drains_blocked(observed: &Snapshot, now: Timestamp) -> Chec
     Ok(findings.collect())
 }
 
-/// When the drain began. None if the condition does not name the time.
+/// When the drain began. None if the condition does not contain the time.
 fn started(condition: &Condition) -> Option<Timestamp> {
     let (_, rest) = condition.message.split_once(STARTED)?;
     let (time, _) = rest.split_once(')')?;
@@ -76,12 +76,13 @@ fn started(condition: &Condition) -> Option<Timestamp> {
 fn hint(refusal: &str) -> Option<&'static str> {
     if refusal.contains("more than one PodDisruptionBudget") {
         Some(
-            "let only one PodDisruptionBudget select the pod; in the workload cluster: kubectl get poddisruptionbudgets -A",
+            "change the PodDisruptionBudgets so that only one of them selects the pod; to list them in the \
+             workload cluster: kubectl get poddisruptionbudgets -A",
         )
     } else if refusal.contains("disruption budget") {
         Some(
-            "run more pods of this application, or change its PodDisruptionBudget; in the workload cluster: kubectl get \
-             poddisruptionbudgets -A",
+            "run more replicas of the pod, or change its PodDisruptionBudget; to list the \
+             PodDisruptionBudgets in the workload cluster: kubectl get poddisruptionbudgets -A",
         )
     } else {
         None

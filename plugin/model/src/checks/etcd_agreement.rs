@@ -53,13 +53,14 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// How many raft log entries a member may lag behind another member, or behind its own log when it applies entries.
-/// Beyond this limit, a follower needs a full snapshot (etcd's `DefaultSnapshotCatchUpEntries`), and a member that
-/// applies too slowly rejects requests (etcd's `maxGapBetweenApplyAndCommitIndex`).
+/// How many raft log entries a member may lag behind another member, and how many entries of its own log it
+/// may not have applied yet. Beyond this limit, a follower needs a full snapshot (etcd's
+/// `DefaultSnapshotCatchUpEntries`), and a member that applies too slowly rejects requests (etcd's
+/// `maxGapBetweenApplyAndCommitIndex`).
 pub const RAFT_LAG_LIMIT: u64 = 5_000;
 
-/// The outcome if members differ. A difference is normal while Machines start or are deleted, because members receive
-/// membership changes one after another.
+/// The outcome if members differ. A difference is normal while Machines are being created or deleted, because
+/// members receive membership changes one after another.
 fn outcome_by_change(are_machines_changing: bool) -> CheckOutcome {
     if are_machines_changing {
         CheckOutcome::Info
@@ -98,9 +99,9 @@ pub fn check_etcd_clusters_differ(observed: &Snapshot, _: Timestamp) -> CheckRes
             hexadecimal(usual)
         );
         Some(member_finding(queried, CheckOutcome::Fail, &message).hint(format!(
-            "writes through this member's API server do not reach the other members: save the member's data with \
-             kubectl kcp etcd snapshot {name} -n {namespace} --member {} --file FILE; then replace the member's \
-             Machine",
+            "writes through this member's API server do not reach the other members, so save the member's \
+             data: kubectl kcp etcd snapshot {name} -n {namespace} --member {} --file FILE; then replace the \
+             member's Machine",
             queried.name
         )))
     });
@@ -123,8 +124,9 @@ pub fn check_etcd_member_lists_differ(observed: &Snapshot, now: Timestamp) -> Ch
             reported,
             "members report different member lists",
             outcome_by_change(are_machines_changing),
-            "before you remove a member or a Machine, find out which list is correct: the list of the leader that \
-             most voters follow; on each member, run: etcdctl endpoint status",
+            "before you remove a member or a Machine, find out which list is correct: it is the list of the \
+             leader that most voters follow; to see which leader a member follows, run on each member: \
+             etcdctl endpoint status",
         );
         return Ok(vec![finding]);
     }
@@ -152,7 +154,7 @@ pub fn check_etcd_member_lists_differ(observed: &Snapshot, now: Timestamp) -> Ch
     Ok(findings.collect())
 }
 
-/// Returns a finding that lists the reports in which members contradict each other.
+/// Returns a finding that lists what the members report, if they contradict each other.
 fn conflicting_reports<'a>(
     reported: impl Iterator<Item = (&'a QueriedMember, String)>,
     what: &str,
@@ -262,7 +264,8 @@ pub fn check_etcd_raft_terms_differ(observed: &Snapshot, now: Timestamp) -> Chec
         .filter(|(_, status)| status.raft_term < latest)
         .map(|(queried, status)| {
             let message = format!(
-                "is in raft term {}, but other members are in {latest}: it missed the last election",
+                "is in raft term {}, but other members are in term {latest}: this member missed the last \
+                 election",
                 status.raft_term
             );
             member_finding(

@@ -253,7 +253,7 @@ pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckRe
                 Some(of) => about(Finding::fail(object, message)).hint(replacement_hint(observed, of)),
                 None => member_without_machine(observed, member, message, || {
                     format!(
-                        "remove the member, because no other member can join until then: etcdctl member remove {}",
+                        "remove this member so that other members can join: etcdctl member remove {}",
                         hexadecimal(member.id)
                     )
                 }),

@@ -128,8 +128,8 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
     Ok(findings.collect())
 }
 
-/// The end of a hint that names the command that replaces the member's Machine. Empty if a new member would not help: the
-/// member may be healthy, or a Secret is the cause, or quorum is lost.
+/// The end of a hint, with the command that replaces the member's Machine. Empty if a new member would not
+/// help: the member may be healthy, or a Secret is the cause, or quorum is lost.
 fn or_replace(
     observed: &Snapshot,
     queried: &QueriedMember,
@@ -171,7 +171,8 @@ pub fn check_etcd_pods_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRe
     components::check_pods_ready(observed, Component::Etcd, hint, now)
 }
 
-/// How to examine an etcd member after quorum is lost: the API server then serves neither pods nor their logs.
+/// How to examine an etcd member after quorum is lost: without etcd, the API server serves neither pods nor
+/// their logs.
 const HOST_HINT: &str = "without quorum, read etcd's logs on the Machine's host: crictl logs $(crictl ps -aq --name etcd | head -n 1)";
 
 /// Describes how to examine an etcd pod. The hint names the workload cluster, because kubectl usually uses the
@@ -241,7 +242,8 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, NoResul
     })
 }
 
-/// Whether the Machine of an unhealthy member is joining or being deleted, so that the problem ends with it.
+/// Whether the Machine of an unhealthy member is joining or being deleted. The problem ends when the Machine
+/// has joined or has been deleted.
 fn clears_on_its_own(member: &quorum::Member, observed: &Snapshot, now: Timestamp) -> bool {
     match machine_of_node(observed, &member.name) {
         Some(machine) => Phase::from_machine(machine, now) == Phase::Deleting,
@@ -271,7 +273,7 @@ impl VoteCount {
     }
 }
 
-/// Whether no member has responded, while the API server reports that etcd does not respond to it.
+/// Whether no member has responded, and the API server also reports that etcd does not respond.
 pub fn only_api_server_responds(observed: &Snapshot) -> bool {
     let survey = observed.etcd.read();
     survey.is_some_and(|survey| survey.api_server_lacks_etcd && !Membership::new(survey).is_known())
@@ -291,8 +293,9 @@ pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult 
             cannot connect to etcd";
         message = Some(cut_off.to_owned());
     }
-    let hint = "start the stopped members on their hosts: etcd recovers once most members run, and the controller cannot \
-        do this for you; if their data is lost, restore a snapshot: https://etcd.io/docs/v3.6/op-guide/recovery/";
+    let hint = "start the stopped members on their hosts, because the controller cannot; etcd recovers once \
+        most members are running; if the members' data is lost, restore a snapshot: \
+        https://etcd.io/docs/v3.6/op-guide/recovery/";
     count.into_result(observed, message, Some(hint))
 }
 
@@ -309,8 +312,9 @@ pub fn check_etcd_voters_unhealthy(observed: &Snapshot, now: Timestamp) -> Check
     count.into_result(observed, message, None)
 }
 
-/// Counts the votes if no member could be queried: every Machine with a node counts as a member, which is unhealthy if its
-/// etcd pod or its member is known to be unhealthy. Without quorum, the API server forwards no connection to a member.
+/// Counts the votes if no member could be queried: every Machine with a node counts as a member, which is
+/// unhealthy if its etcd pod or its member is known to be unhealthy. Without quorum, the API server does not
+/// forward connections to members.
 fn votes_from_machines(observed: &Snapshot, now: Timestamp) -> (Votes, Vec<String>) {
     let members = || {
         let joined = observed.machines.iter().filter(|machine| machine.has_node());

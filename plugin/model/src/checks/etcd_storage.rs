@@ -37,10 +37,12 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// From which percentage of its quota a database is a warning, early enough to compact the database.
+/// The check warns if a database uses at least this percentage of its quota, so that there is time to compact
+/// the database.
 const SPACE_WARNING_PERCENT: u64 = 80;
 
-/// From which percentage of its quota a database is a failure, as in etcd's alert `etcdDatabaseQuotaLowSpace`.
+/// The check fails if a database uses at least this percentage of its quota, as in etcd's alert
+/// `etcdDatabaseQuotaLowSpace`.
 const SPACE_FAULT_PERCENT: u64 = 95;
 
 /// A database counts as fragmented if less than this percentage of it is in use, and more than [`USED_WARNING_BYTES`],
@@ -156,9 +158,15 @@ pub fn check_etcd_versions_differ(observed: &Snapshot, now: Timestamp) -> CheckR
             "etcd allows a difference of at most one minor version",
         )
     } else if is_rolling_out(observed, now) || are_machines_changing(observed, now) {
-        (CheckOutcome::Info, "Machines are being replaced")
+        (
+            CheckOutcome::Info,
+            "this is expected while Machines are being replaced",
+        )
     } else {
-        (CheckOutcome::Warn, "no Machine is being replaced")
+        (
+            CheckOutcome::Warn,
+            "this is not expected, because no Machine is being replaced",
+        )
     };
     let findings = reported.into_iter().map(|version| {
         let members = survey.statuses().filter(|(_, status)| status.version == version);

@@ -35,7 +35,7 @@ pub struct Finding {
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Since when the finding holds. Absent if no object says it.
+    /// Since when the finding has been true. Absent if no object contains this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }
@@ -53,7 +53,7 @@ impl CheckOutcome {
     }
 }
 
-/// What a check returns: its findings, which are empty if the check passes, or why the check has no result.
+/// What a check returns: its findings (none if the check passes), or why it has no result.
 pub type CheckResult = Result<Vec<Finding>, NoResult>;
 
 /// Why a check has no result. This does not affect the verdict, because another check reports the source that could not
@@ -161,7 +161,7 @@ impl Finding {
         Self { since, ..self }
     }
 
-    /// Since when a condition has its status.
+    /// When the status of a condition last changed.
     pub fn since_transition(self, condition: &Condition) -> Self {
         self.since(condition.last_transition_time)
     }

@@ -198,7 +198,10 @@ pub fn check_topology_upgrade_pending(observed: &Snapshot, _: Timestamp) -> Chec
     let Some(version) = observed.topology_version(&observed.control_plane.spec) else {
         return Ok(Vec::new());
     };
-    let message = format!("the Cluster's topology has not set the control plane's version to {version} yet");
+    let message = format!(
+        "Cluster API's topology controller has not set the control plane's version to \
+        {version} yet"
+    );
     Ok(vec![Finding::info(observed.object(), message)])
 }
 

@@ -116,7 +116,8 @@ fn check_bootstrap_controller_stopped(observed: &Snapshot, now: Timestamp) -> Ch
     )
 }
 
-/// Finds out whether a controller has stopped for which a Machine waits. `who` is the subject of the message, with its verb.
+/// Finds out whether a Machine waits for a controller that has stopped. `who` is the beginning of the
+/// message, such as `Cluster API's core controllers have`.
 fn stopped(
     observed: &Snapshot,
     who: &str,
@@ -148,7 +149,8 @@ fn stopped(
     })])
 }
 
-/// Finds the Machines that no controller reconciles. It is a failure if a change needs the Machine.
+/// Finds paused Machines, which no controller reconciles. A paused Machine is a failure if a change needs the
+/// Machine.
 pub fn check_machines_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
     let verdicts = up_to_date(observed, now);
@@ -161,7 +163,7 @@ pub fn check_machines_paused(observed: &Snapshot, now: Timestamp) -> CheckResult
         let (outcome, effect) = if machine.is_deleting() {
             (CheckOutcome::Fail, "continues its deletion")
         } else if !machine.has_node() {
-            (CheckOutcome::Fail, "completes it")
+            (CheckOutcome::Fail, "continues its creation")
         } else if is_outdated(machine) {
             (CheckOutcome::Fail, "can delete it for the rollout")
         } else {
@@ -190,9 +192,9 @@ pub fn check_machines_without_node(observed: &Snapshot, now: Timestamp) -> Check
             Phase::Settled if of.has_node() || of.deletion_timestamp().is_some() => None,
             Phase::Settled => {
                 let lasts = of.creation_timestamp().map_or_else(String::new, |created| {
-                    format!(" for {}", format_age(created, now))
+                    format!(" within {}", format_age(created, now))
                 });
-                let message = format!("no node has joined{lasts}");
+                let message = format!("its node has not joined{lasts}");
                 Some(
                     Finding::fail(machine_object(of.name()), message)
                         .since(of.creation_timestamp())
@@ -209,8 +211,8 @@ pub(crate) fn machine_of<'o>(observed: &'o Snapshot, finding: &Finding) -> Optio
     observed.machines.iter().find(is_named)
 }
 
-/// Who takes the next step while a Machine starts. The infrastructure provider needs the bootstrap data; kubeadm runs once
-/// the host does.
+/// Who takes the next step while a Machine starts. The infrastructure provider needs the bootstrap data;
+/// kubeadm runs once the host is running.
 fn who_starts_machine(observed: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
     let Some(machine) = machine_of(observed, finding) else {
         return Actor::ControlPlaneController;
@@ -226,7 +228,7 @@ fn who_starts_machine(observed: &Snapshot, finding: &Finding, _: Timestamp) -> A
     }
 }
 
-/// Who takes the next step of a deletion, from the reason of the condition `Deleting`
+/// Who takes the next step of a deletion, according to the reason of the condition `Deleting`
 /// (`api/core/v1beta2/machine_types.go`).
 fn who_deletes_machine(observed: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
     let Some(machine) = machine_of(observed, finding) else {
@@ -384,8 +386,8 @@ pub fn check_nodes_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult
     Ok(present.chain(gone).collect())
 }
 
-/// Checks whether the controller has noticed each etcd member that responds. A controller that has stopped leaves the
-/// conditions of its Machines as they are, however old they become.
+/// Checks whether the controller has noticed each etcd member that responds. A controller that has stopped no
+/// longer updates the conditions of its Machines.
 pub fn check_machine_conditions_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
     if observed.control_plane.is_paused() || observed.cluster_is_paused() {

@@ -62,10 +62,11 @@ pub struct Check {
     pub sums_up: bool,
     /// Who acts next because of a finding of the check.
     pub responsible: Responsible,
-    /// The ids of the checks that report causes, as lists that several checks share. A finding is an effect if one of these
-    /// checks has a finding about the same object.
+    /// The ids of the checks that report causes. Several checks share each inner list. A finding is an effect
+    /// if one of these checks has a finding about the same object.
     effect_of: &'static [&'static [&'static str]],
-    /// Whether a finding about a Machine says who repairs its other problems.
+    /// Whether an info of the check says who replaces the Machine, which repairs the Machine's other
+    /// problems.
     pub takes_over: bool,
     /// Whether an unknown outcome means that the answer of `why` is unknown.
     pub is_unread: bool,

@@ -42,8 +42,8 @@ enum Refusal<'m> {
 }
 
 impl<'m> Refusal<'m> {
-    /// Finds the API server's message in that of an Event: `statuserror.go` and `pkg/util/webhook/error.go` of
-    /// k8s.io/apiserver, and `plugin/policy/validating/dispatcher.go`.
+    /// Finds the API server's message in the message of an Event. The formats are those of `statuserror.go`
+    /// and `pkg/util/webhook/error.go` of k8s.io/apiserver, and `plugin/policy/validating/dispatcher.go`.
     fn parse(message: &'m str) -> Option<Self> {
         let quoted = |before: &str, quote: char, between: &str| {
             let (_, rest) = message.split_once(before)?;
@@ -61,13 +61,14 @@ impl<'m> Refusal<'m> {
     }
 }
 
-/// The kind of write that failed last, and since when the controller repeats it.
+/// The kind of write that failed last, and since when the controller has repeated it.
 struct Failing<'o> {
     latest: &'o FailedWrite,
     since: Timestamp,
 }
 
-/// None if a Machine was created or deleted since the last failure, or if the controller has not tried again.
+/// None if a Machine has been created or deleted since the last failure, or if the controller has not tried
+/// again.
 fn failing(observed: &Snapshot, now: Timestamp) -> Option<Failing<'_>> {
     let machines = observed.machines.iter();
     let succeeded = machines
@@ -122,7 +123,7 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
         Some(Refusal::UnansweredWebhook { name, why }) => Finding::fail(
             object,
             format!(
-                "the controller can {action} no Machine, because webhook {name} does not respond{}",
+                "the controller cannot {action} a Machine, because webhook {name} does not respond{}",
                 because(why)
             ),
         )
@@ -158,7 +159,7 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(vec![finding.since(Some(since))])
 }
 
-/// Admission if it refused the write. The controller retries other failures.
+/// Admission, if it refused the write. Otherwise the controller, which retries the write.
 fn who_refuses(observed: &Snapshot, _: &Finding, now: Timestamp) -> Actor {
     let failing = failing(observed, now);
     match failing.and_then(|failing| Refusal::parse(&failing.latest.message)) {

@@ -1,4 +1,5 @@
-//! Checks of unhealthy Machines, of the blockers of their remediation, and of the coverage by `MachineHealthChecks`.
+//! Checks for unhealthy Machines, for blockers of their remediation, and for Machines without a
+//! `MachineHealthCheck`.
 
 use jiff::Timestamp;
 use kcp_api::{Condition, ConditionStatus, Machine, Object as _, machine_health_check::UnhealthyCondition};
@@ -118,7 +119,7 @@ fn who_remediates(observed: &Snapshot, finding: &Finding, _: Timestamp) -> Actor
     }
 }
 
-/// The controller, unless its remediation is blocked by what does not clear on its own.
+/// The controller, or a person if the remediation is blocked by something that does not clear on its own.
 fn who_unblocks(_: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
     if finding.outcome == CheckOutcome::Fail {
         Actor::Person
@@ -127,8 +128,8 @@ fn who_unblocks(_: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
     }
 }
 
-/// Finds the Machines that a `MachineHealthCheck` marks as unhealthy after its timeout. Of the conditions of a node, only
-/// `Ready` is known.
+/// Finds the Machines that a `MachineHealthCheck` marks as unhealthy after its timeout. Of a node's
+/// conditions, the snapshot contains only `Ready`.
 pub fn check_remediation_scheduled(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let checks = require(&observed.health_checks, "MachineHealthChecks")?;
     require_machines(observed)?;
@@ -172,7 +173,8 @@ pub fn check_remediation_scheduled(observed: &Snapshot, now: Timestamp) -> Check
     Ok(findings.collect())
 }
 
-/// Since when a condition has the status with which a Machine counts as unhealthy. None if it has another status.
+/// Since when a condition has had the status that makes a Machine unhealthy. None if the condition has
+/// another status.
 fn unhealthy_since(
     observed: &Snapshot,
     machine: &Machine,

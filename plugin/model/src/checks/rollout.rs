@@ -175,7 +175,7 @@ pub fn check_replicas_differ(observed: &Snapshot, _: Timestamp) -> CheckResult {
     ])
 }
 
-/// Since when a condition of the control plane is True. None if it is not True.
+/// Since when a condition of the control plane has been True. None if it is not True.
 fn true_since(observed: &Snapshot, kind: &str) -> Option<Timestamp> {
     let condition = observed.control_plane.condition(kind);
     condition

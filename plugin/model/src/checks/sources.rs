@@ -40,7 +40,8 @@ pub const CHECKS: &[Check] = &[
     .as_unread(),
 ];
 
-/// Returns findings for failed reads, without those for missing permissions, which the check `permissions-missing` reports.
+/// Returns findings for failed reads, except for missing permissions, which the check `permissions-missing`
+/// reports.
 fn unread_findings<'f>(failures: impl IntoIterator<Item = &'f Failure>) -> Vec<Finding> {
     failures
         .into_iter()
@@ -109,7 +110,7 @@ pub fn check_workload_unreachable(observed: &Snapshot, _: Timestamp) -> CheckRes
     require_source(&observed.workload, WORKLOAD, findings)
 }
 
-/// The hint if the message names another address of the API server than the Cluster's endpoint.
+/// Returns a hint if the address of the API server in the message differs from the Cluster's endpoint.
 fn endpoint_hint(observed: &Snapshot, message: &str) -> Option<String> {
     let cluster = observed.cluster.read()?;
     let endpoint = cluster.spec.control_plane_endpoint.as_ref()?;
@@ -117,8 +118,8 @@ fn endpoint_hint(observed: &Snapshot, message: &str) -> Option<String> {
     let name = observed.control_plane.cluster()?;
     (message.contains("https://") && !message.contains(&address)).then(|| {
         format!(
-            "the address in Secret/{name}-kubeconfig differs from the endpoint of Cluster/{name}, {address}: correct \
-             the address in the Secret, or delete the Secret; Cluster API then creates the Secret again"
+            "the address in Secret/{name}-kubeconfig differs from the endpoint of Cluster/{name}, {address}: \
+             correct the address in the Secret, or delete the Secret so that Cluster API creates it again"
         )
     })
 }

@@ -101,8 +101,8 @@ pub fn reconciliation_blockers(observed: &Snapshot, desired: &KubeadmControlPlan
     .collect()
 }
 
-/// Why the controller does not process the spec, although it runs. Empty if it has processed the spec, or if no reason is
-/// known.
+/// Why the controller does not process the spec, although the controller is running. Empty if it has
+/// processed the spec, or if no reason is known.
 pub fn processing_blockers(observed: &Snapshot) -> Vec<Blocker> {
     let control_plane = &observed.control_plane;
     if control_plane.is_observed() {
@@ -123,7 +123,8 @@ pub fn processing_blockers(observed: &Snapshot) -> Vec<Blocker> {
         .collect()
 }
 
-/// What is wrong with a control plane, as far as a plan knows it. A plan without steps has no blockers, and lists these.
+/// The problems of a control plane that the inputs of a plan show. A plan without steps has no blockers, and
+/// lists these problems instead.
 pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &State) -> Vec<Blocker> {
     let unhealthy = state
         .replicas
@@ -169,8 +170,8 @@ fn disputed_members(observed: &Snapshot) -> Option<Blocker> {
     (survey.stacked && survey.is_disputed()).then_some(Blocker::MembersDisputed)
 }
 
-/// The blocker if the controller reports that it cannot connect to the workload cluster. The controller then fails
-/// before every other step (`reconcileControlPlaneAndMachinesConditions`).
+/// The blocker if the controller reports that it cannot connect to the workload cluster. The controller then
+/// fails before it takes any other step (`reconcileControlPlaneAndMachinesConditions`).
 pub fn unreachable_workload(observed: &Snapshot) -> Option<Blocker> {
     // Before the control plane is initialized, there is no API server to connect to.
     if !observed.control_plane.status.initialized {

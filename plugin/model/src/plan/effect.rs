@@ -112,8 +112,8 @@ const EFFECTS: &[(Effect, &[&str])] = &[
     (Effect::Scale, &["spec.replicas"]),
 ];
 
-/// The fields in which two versions of a control plane differ; both have the same API version. If `same_template` is
-/// true, changes inside the template reference, such as its namespace, have no effect.
+/// The fields in which an old and a new state of a control plane differ; both have the same API version. If
+/// `same_template` is true, changes inside the template reference, such as its namespace, have no effect.
 pub fn changes(old: &Value, new: &Value, same_template: bool) -> Vec<Change> {
     differences(&user_fields(old), &user_fields(new))
         .into_iter()

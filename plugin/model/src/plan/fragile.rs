@@ -23,7 +23,7 @@ pub fn fragile_periods(plan: &Plan) -> Vec<String> {
         .collect()
 }
 
-/// Whether several steps are fragile, and these are exactly the steps that create a Machine.
+/// Whether several steps are fragile, and they are exactly the steps that create a Machine.
 fn is_each_creation(steps: &[Step], ranges: &[StepRange]) -> bool {
     let creations = (1..)
         .zip(steps)
@@ -44,11 +44,12 @@ fn fragile_period(steps: &[Step], range: StepRange) -> Option<String> {
         return Some(format!("etcd tolerates no member failure {start}"));
     }
     let end = event_after(steps, last)?;
-    let start = before.map_or_else(String::new, |event| format!("once {event}, "));
+    let start = before.map_or_else(String::new, |event| format!("after {event} and "));
     Some(format!("etcd tolerates no member failure {start}until {end}"))
 }
 
-/// The event with which a step ends. None if there is no such step. Steps are counted from one.
+/// The event with which a step ends. None if the plan has no step with this number. Steps are counted from
+/// one.
 fn event_after(steps: &[Step], number: usize) -> Option<String> {
     let steps_so_far = steps.get(..number)?;
     let step = steps_so_far.last()?;
@@ -155,8 +156,8 @@ mod tests {
         assert_eq!(
             fragile_period(plan.steps(), second).as_deref(),
             Some(
-                "etcd tolerates no member failure once the first Machine has been deleted, \
-                 until the second Machine has been deleted"
+                "etcd tolerates no member failure after the first Machine has been deleted and until the \
+                 second Machine has been deleted"
             )
         );
     }

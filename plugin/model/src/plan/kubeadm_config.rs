@@ -13,8 +13,9 @@ const MEANINGFUL_WHEN_EMPTY: &[&str] = &["taints"];
 /// The fields with command-line arguments of components. In v1beta1 they are a map, in which an empty value is still an
 /// argument.
 const ARGUMENT_FIELDS: &[&str] = &["extraArgs", "kubeletExtraArgs"];
-/// The fields that are not compared: Cluster API itself writes them into a Machine's configuration, they apply to the
-/// whole workload cluster, only new Machines use them, or v1beta2 removed them.
+/// The fields that are not compared, because Cluster API itself writes them into a Machine's configuration,
+/// because they apply to the whole workload cluster, because only new Machines use them, or because v1beta2
+/// removed them.
 const IGNORED_FIELDS: &[&str] = &[
     "/clusterConfiguration/controlPlaneEndpoint",
     "/clusterConfiguration/dns",
@@ -39,7 +40,7 @@ const DEFAULTS: &[(&str, &str)] = &[
         "IfNotPresent",
     ),
 ];
-/// The fields of `initConfiguration` that `joinConfiguration` has as well.
+/// The fields of `initConfiguration` that `joinConfiguration` also has.
 const JOIN_FIELDS_FROM_INIT: &[&str] = &["timeouts", "patches", "skipPhases", "nodeRegistration"];
 
 /// The paths at which a Machine's configuration differs from `desired`. None if the two have different API versions, so

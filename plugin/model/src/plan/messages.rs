@@ -163,7 +163,10 @@ const fn group(group: Group) -> &'static str {
 const fn domain_reason(why: FailureDomainReason) -> Option<&'static str> {
     match why {
         FailureDomainReason::NoneDeclared | FailureDomainReason::Given => None,
-        FailureDomainReason::FewestThatStay => Some("its failure domain has the fewest up-to-date Machines"),
+        FailureDomainReason::FewestThatStay => Some(
+            "its failure domain has the fewest Machines that are \
+            neither outdated nor being deleted",
+        ),
         FailureDomainReason::FewestInAll => Some("its failure domain has the fewest Machines"),
         FailureDomainReason::NotDeclared => Some("its failure domain is not declared"),
         FailureDomainReason::MostDeletable => {
@@ -209,7 +212,7 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
         NoPlan::Refused { why } => format!("the admission rules deny the change: {}", why.join("; ")),
         NoPlan::NoReplicas => "the desired number of Machines is 0".to_owned(),
         NoPlan::TooManyReplicas { replicas, max } => {
-            format!("the desired number of Machines is {replicas}, and a plan covers at most {max}")
+            format!("the desired number of Machines is {replicas}, but a plan covers at most {max}")
         }
         NoPlan::QuorumLost { votes } => format!("etcd has lost quorum: {votes}"),
         NoPlan::LastMachine { machine } => {

@@ -78,10 +78,10 @@ pub struct Plan {
     pub rollout_to_come: Option<Timestamp>,
     pub remediation: Option<remediation::NextRemediation>,
     pub blockers: Vec<Blocker>,
-    /// What is wrong with the control plane. Empty unless the plan has no steps.
+    /// What is wrong with the control plane. Empty if the plan has steps.
     pub problems: Vec<Blocker>,
-    /// etcd's votes after the first Machine is created or deleted. None unless etcd could then lose quorum and the
-    /// controller would not wait.
+    /// etcd's votes after the first Machine is created or deleted. None unless that step could make etcd lose
+    /// quorum and the controller would not wait.
     pub quorum_risk: Option<Votes>,
     /// The handlers of the extensions that may update Machines in place.
     pub in_place_handlers: Vec<String>,
@@ -97,7 +97,8 @@ pub struct Plan {
 pub struct StepRange {
     pub first: usize,
     pub last: usize,
-    /// Whether the property still holds after the last step of the plan.
+    /// Whether the range has no end: what is true during its steps is still true after the last step of the
+    /// plan.
     pub is_open: bool,
 }
 
@@ -207,7 +208,8 @@ impl Plan {
         self.join_times.filter(|_| creates)
     }
 
-    /// Why the first step is not taken now: a message and a hint for each reason. `plan` and the verbs print the same.
+    /// Why the controller does not take the first step now: a message and a hint for each reason. `plan` and
+    /// the verbs print the same text.
     pub fn obstacles(&self) -> Vec<(String, Option<String>)> {
         let mut obstacles = messages::describe(&self.blockers, &self.namespace, &self.name);
         obstacles.extend(self.quorum_risk.map(|votes| (messages::quorum_risk(votes), None)));
@@ -219,7 +221,7 @@ impl Plan {
         messages::describe(&self.problems, &self.namespace, &self.name)
     }
 
-    /// Whether the first step is not taken now.
+    /// Whether anything blocks the first step.
     pub const fn is_blocked(&self) -> bool {
         !self.blockers.is_empty() || self.quorum_risk.is_some()
     }

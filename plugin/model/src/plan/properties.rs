@@ -154,7 +154,7 @@ fn follow(start: &Start, dice: &[usize]) -> Trace {
     }
 }
 
-/// The steps of the plan, and what the controller then does. None if there is no plan.
+/// The steps of the plan, and what the simulated controller does. None if there is no plan.
 fn planned(start: &Start, dice: &[usize]) -> Option<(Vec<Step>, Trace)> {
     let steps = simulate(start.state.clone(), start.context()).ok()?;
     Some((steps, follow(start, dice)))
@@ -212,7 +212,7 @@ proptest! {
         prop_assert!(is_at_target(&trace.end, &start.spec), "{:?}", trace.end);
     }
 
-    /// Remediations, and Machines that were already being deleted, are exceptions.
+    /// The second limit does not apply to remediations, or to Machines that were already being deleted.
     #[test]
     fn max_surge_0_never_exceeds_the_number_asked_for_and_max_surge_1_never_goes_below(
         start in starts(), dice in dice()

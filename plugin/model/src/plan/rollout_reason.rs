@@ -21,7 +21,8 @@ pub struct Verdict {
     pub reasons: Vec<Reason>,
     /// The parts of the Machine that could not be compared. The controller assumes that they match.
     pub gaps: Vec<Gap>,
-    /// The configuration paths at which only Cluster API v1.14 finds a difference, but not the running controller.
+    /// The configuration paths at which the comparison of Cluster API v1.14 finds a difference, but the
+    /// running controller does not.
     pub after_provider_update: Vec<String>,
 }
 
@@ -51,7 +52,7 @@ pub enum Reason {
     Config {
         fields: Vec<String>,
     },
-    /// The infrastructure Machine was cloned from another template than the spec names.
+    /// The infrastructure Machine was cloned from a template other than the one in the spec.
     Infrastructure {
         /// The template, as `Kind.group/name`.
         machine: String,
@@ -88,7 +89,8 @@ pub struct Comparison<'s> {
     pub desired: &'s KubeadmControlPlaneSpec,
     /// Whether the controller has processed the current spec of the control plane.
     pub is_observed: bool,
-    /// Whether the controller is paused, so that it has not compared the Machines since the pause.
+    /// Whether the control plane is paused. If it is, the controller has not compared the Machines since the
+    /// pause began.
     pub is_paused: bool,
     pub now: Timestamp,
 }

@@ -1,9 +1,9 @@
 //! Decides which Machine the controller deletes next, and in which failure domain it creates the next Machine.
 //!
 //! The choice follows `selectMachineForInPlaceUpdateOrScaleDown`, `NextFailureDomainForScaleUp` and
-//! `FailureDomainWithMostMachines` of Cluster API. The controller deletes the oldest Machine in the failure domain with the
-//! most Machines of the first non-empty group. If several domains have equally many, the controller chooses at random (the
-//! iteration order of a Go map), and the result here contains all of them.
+//! `FailureDomainWithMostMachines` of Cluster API. The controller deletes the oldest Machine in the failure
+//! domain with the most Machines of the first non-empty group. If several domains have the same number, the
+//! controller chooses at random (the iteration order of a Go map), and the result here contains all of them.
 
 use serde::Serialize;
 
@@ -45,8 +45,9 @@ const GROUPS: &[(Group, GroupFilter)] = &[
     (Group::Any, |_| true),
 ];
 
-/// Returns the Machines that the controller may delete next. None if the control plane has no Machine. Machines that
-/// are being deleted are candidates, too, because the controller first waits for their deletion.
+/// Returns the Machines that the controller may delete next. None if the control plane has no Machine.
+/// Machines that are being deleted are also candidates, because the controller first waits for their
+/// deletion.
 pub fn next_to_delete(declared: &[String], replicas: &[Replica]) -> Option<NextDeletion> {
     let (group, may_go) = GROUPS.iter().find_map(|(group, is_of)| {
         let may_go: Vec<&Replica> = replicas.iter().filter(|replica| is_of(replica)).collect();
@@ -85,13 +86,15 @@ pub enum FailureDomainReason {
     NoneDeclared,
     /// The failure domain has the fewest Machines that are neither outdated nor being deleted.
     FewestThatStay,
-    /// Several failure domains have the fewest Machines that stay; this one has the fewest Machines in total.
+    /// Several failure domains have the fewest Machines that are neither outdated nor being deleted; of these
+    /// domains, this one has the fewest Machines in total.
     FewestInAll,
     /// The failure domain is not among those that the Cluster declares.
     NotDeclared,
     /// The failure domain has the most Machines that may be deleted.
     MostDeletable,
-    /// Several failure domains have the most Machines that may be deleted; this one has the most Machines in total.
+    /// Several failure domains have the most Machines that may be deleted; of these domains, this one has the
+    /// most Machines in total.
     MostInAll,
     /// The choice of the Machine does not depend on the failure domain.
     Given,
@@ -115,8 +118,9 @@ fn counts_by_domain<'d>(declared: &'d [String], first: &[&Replica], all: &[Repli
         .collect()
 }
 
-/// Returns the failure domains with the lowest or highest `first` count (as `of` chooses) and, among those, the lowest
-/// or highest `all` count; and whether `all` decided.
+/// Returns the failure domains with the best `first` count and, among them, the best `all` count. `of`
+/// returns the best count, which is the lowest or the highest. Also returns whether the `all` count was
+/// needed to decide.
 fn best_counts<'c, 'd>(
     counts_by_domain: &'c [DomainCount<'d>],
     of: fn(&mut dyn Iterator<Item = usize>) -> Option<usize>,

@@ -34,13 +34,14 @@ pub struct Step {
     /// Whether the controller may update the Machine in place instead of deleting it. The later steps assume that it
     /// deletes the Machine.
     pub may_update_in_place: bool,
-    /// Whether the step waits for a problem that the controller does not detect, so that the controller does not wait.
+    /// Whether the step waits until a Machine recovers from a problem that the controller does not detect.
+    /// The controller itself does not wait.
     pub is_undetected: bool,
     /// Whether earlier random choices, or updates in place, can lead to a different step.
     pub may_differ: bool,
     /// How many Machines the control plane has after the step.
     pub replicas: usize,
-    /// etcd's votes around the step. None if etcd is external.
+    /// etcd's votes before, during and after the step. None if etcd is external.
     pub votes: Option<StepVotes>,
 }
 
@@ -51,9 +52,9 @@ pub struct Step {
 pub enum Choice {
     /// The step concerns all Machines in `names`.
     None,
-    /// The step concerns one Machine in `names`, which depends on an earlier random choice.
+    /// The step concerns one Machine in `names`. An earlier random choice decides which one.
     ByEarlier,
-    /// The step concerns one Machine in `names`, which the controller chooses at random.
+    /// The step concerns one Machine in `names`. The controller chooses it at random.
     AtRandom,
 }
 
@@ -155,7 +156,7 @@ struct PossibleStep {
     before: Option<Votes>,
     /// Whether the controller chooses this step at random among several.
     is_chosen: bool,
-    /// Whether the step waits for a problem that the controller does not detect.
+    /// Whether the step waits until a Machine recovers from a problem that the controller does not detect.
     is_undetected: bool,
     transition: Transition,
 }

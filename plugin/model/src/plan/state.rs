@@ -39,15 +39,17 @@ pub struct Replica {
     pub created: Option<Timestamp>,
     pub failure_domain: Option<String>,
     pub node: Option<String>,
-    /// The name of the Machine's etcd member, which is that of the node, even while the Machine does not reference the node.
+    /// The name of the Machine's etcd member. It equals the name of the node, and is known even while the
+    /// Machine does not reference the node.
     pub member: Option<String>,
     pub is_outdated: bool,
     pub deletion: Deletion,
     pub is_updating: bool,
     /// Whether a rollout may update the Machine in place instead of deleting it.
     pub may_update_in_place: bool,
-    /// Whether the etcd member does not respond, has no leader, has an alarm or is not in the list of members. The controller queries only one member and
-    /// assumes that the others are healthy while their pods are healthy.
+    /// Whether the etcd member does not respond, has no leader, has an alarm or is not in the list of
+    /// members. The controller queries only one member, and assumes that the others are healthy while their
+    /// pods are healthy.
     pub has_unhealthy_member: bool,
     pub health: HealthCheck,
     pub remediation_for: Option<Remediation>,
@@ -86,7 +88,7 @@ pub struct State {
     pub replicas: Vec<Replica>,
     /// The etcd members. None if etcd is external.
     pub members: Option<Vec<Member>>,
-    /// The name of etcd's leader if it does not respond. None if it does.
+    /// The name of etcd's leader if the leader does not respond. None if it responds.
     pub unreachable_leader: Option<String>,
     /// Whether a remediation has deleted a Machine whose replacement does not exist yet.
     pub remediation_in_progress: bool,

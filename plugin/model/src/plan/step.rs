@@ -142,8 +142,8 @@ pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPl
     wait.map_or(other, |wait| Ok(vec![wait]))
 }
 
-/// Returns the wait until the controller may remediate a Machine again. None if the controller has something else to do
-/// before.
+/// Returns the step that waits until the controller may remediate a Machine again. None if the controller has
+/// something else to do first.
 fn retry_wait(
     state: &State,
     next: &NextRemediation,
@@ -393,8 +393,8 @@ fn stuck_members(state: &State) -> NoPlan {
     }
 }
 
-/// Returns the next wait for Machines that block the controller: first for starting Machines, last for Machines that
-/// are being deleted. `except` is ignored.
+/// Returns the next step that waits for Machines that block the controller: first for starting Machines, last
+/// for Machines that are being deleted. Does not wait for `except`.
 fn wait_for_recovery(state: &State, except: Option<&Replica>) -> Option<Transition> {
     let is_included = |replica: &&Replica| except.is_none_or(|except| except.name != replica.name);
     let (going, staying): (Vec<&Replica>, Vec<&Replica>) = state

@@ -20,13 +20,13 @@ pub const CONTROLLER_HINT: &str = "check that the controller is running: kubectl
 pub enum Blocker {
     Paused,
     ClusterPaused,
-    /// Another owner than the control plane controls a control plane Machine of the Cluster.
+    /// An owner other than the control plane controls a control plane Machine of the Cluster.
     MixedOwnership {
         machine: String,
         /// The owner of the Machine, such as `KubeadmControlPlane c2-cp`.
         owner: String,
     },
-    /// The controller must adopt a Machine that has no controller, and cannot.
+    /// A Machine has no controlling owner, and the control plane controller cannot adopt the Machine.
     CannotAdopt {
         machine: String,
         why: String,
@@ -46,13 +46,14 @@ pub enum Blocker {
         /// The message of the condition that reports the lost connection.
         message: String,
     },
-    /// The controller cannot update the `ConfigMap` `kubeadm-config` of the workload cluster, and no Machine can join
-    /// with it.
+    /// The controller cannot update the `ConfigMap` `kubeadm-config` of the workload cluster, and no Machine
+    /// can join with the `ConfigMap` as it is.
     NoKubeadmConfig {
         why: &'static str,
     },
     TopologyVersion {
-        /// The version of the Cluster's topology, or that of the current step of the topology's upgrade.
+        /// The version of the Cluster's topology, or the version of the current step of the topology's
+        /// upgrade.
         version: String,
     },
     CertificatesNotAvailable,
@@ -67,7 +68,7 @@ pub enum Blocker {
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
-    /// Cluster API's Machine controller does nothing with a Machine that the step deletes or waits for.
+    /// The step deletes or waits for a Machine that Cluster API's Machine controller does not reconcile.
     MachinePaused {
         machine: String,
     },
@@ -102,7 +103,7 @@ pub enum Blocker {
         machine: String,
         alarm: String,
     },
-    /// The list of etcd members contains none for the Machine, although the Machine has a node.
+    /// The list of etcd members contains no member for the Machine, although the Machine has a node.
     NoMember {
         machine: String,
     },
@@ -117,7 +118,7 @@ pub enum Blocker {
     /// The etcd members report different members or belong to different etcd clusters.
     MembersDisputed,
 
-    /// An earlier remediation has deleted a Machine and not created its replacement yet.
+    /// An earlier remediation has deleted a Machine, but has not created its replacement yet.
     AnotherInProgress,
     /// The annotation that records the last remediation is not valid JSON. It is on the Machine, or on the control
     /// plane if `machine` is none.
@@ -494,7 +495,7 @@ impl Blocker {
         }
     }
 
-    /// The name of the Machine that causes the blocker. None if no single Machine does.
+    /// The name of the Machine that causes the blocker. None if no single Machine causes it.
     pub fn machine(&self) -> Option<&str> {
         match self {
             Self::BeingDeleted { machine, .. }

@@ -69,7 +69,7 @@ pub enum Renewer {
     Person,
 }
 
-/// A certificate in a Secret, or those of a Machine.
+/// A certificate in a Secret, or the certificates of a Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
     pub purpose: Purpose,
@@ -79,8 +79,8 @@ pub struct Certificate {
     pub renewer: Renewer,
     /// Who renews the certificate, and how, as a sentence without a period.
     pub renewal: String,
-    /// Whether the Secret lacks the ownerReference that Cluster API gives it. The Secret is then not deleted with its
-    /// Cluster.
+    /// Whether the Secret lacks the ownerReference that Cluster API sets. Without this ownerReference,
+    /// deleting the Cluster does not delete the Secret.
     pub lacks_owner: bool,
 }
 

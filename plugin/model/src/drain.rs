@@ -1,8 +1,9 @@
 //! Predicts the drain of a Machine's node: what keeps Cluster API from deleting the Machine, and what is lost with the node.
 //!
-//! Which pods are evicted follows Cluster API v1.14 (`core/reconcilers/machine/drain/filters.go`). Which evictions the API
-//! server refuses follows Kubernetes v1.36 (`pkg/registry/core/pod/storage/eviction.go`). There is one difference: a pod of a
-//! `DaemonSet` that no longer exists counts as a pod of a `DaemonSet`, although Cluster API evicts it.
+//! The choice of the pods to evict follows Cluster API v1.14 (`core/reconcilers/machine/drain/filters.go`).
+//! The decision which evictions the API server refuses follows Kubernetes v1.36
+//! (`pkg/registry/core/pod/storage/eviction.go`). There is one difference: a pod of a `DaemonSet` that no
+//! longer exists counts as a pod of a `DaemonSet`, although Cluster API evicts it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,7 @@ use crate::{
 /// The annotation of a static pod's object in the API server.
 const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 
-/// How many pods a line names. It counts the others.
+/// How many pods a line names. Of the other pods, the line shows only the number.
 const MAX_NAMES: usize = 3;
 
 type Labels = BTreeMap<String, String>;
@@ -43,11 +44,11 @@ enum Behavior {
 /// What a drain does to pods, or what prevents it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Effect {
-    /// A budget, as NAMESPACE/NAME, allows no disruption.
+    /// The `PodDisruptionBudget` `budget`, as NAMESPACE/NAME, allows no disruption.
     Refused {
         budget: String,
     },
-    /// The API server evicts no pod that has more than one budget.
+    /// More than one `PodDisruptionBudget` selects the pod, so the API server does not evict it.
     SeveralBudgets,
     WaitsForCompletion,
     /// The pod has no controller, so nothing creates it again.
@@ -56,7 +57,7 @@ enum Effect {
     LosesData,
 }
 
-/// Pods of one node with the same effect.
+/// Pods of one node on which the drain has the same effect.
 struct Affected<'m> {
     machine: &'m Machine,
     effect: Effect,
@@ -203,7 +204,7 @@ fn behavior(pod: &Pod, objects: &DrainObjects, rules: &[&MachineDrainRule]) -> B
     }
 }
 
-/// The rules that apply to the Machine, by name. The first that selects a pod decides.
+/// The rules that apply to the Machine, by name. The first rule that selects a pod decides.
 fn matching_rules<'o>(
     observed: &Snapshot,
     objects: &'o DrainObjects,
@@ -299,7 +300,7 @@ fn is_ready(pod: &Pod) -> bool {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// The kind of the pod's controller. None if the pod has none.
+/// The kind of the pod's controller. None if the pod has no controller.
 fn controller(pod: &Pod) -> Option<&str> {
     let mut owners = pod.metadata.owner_references.iter().flatten();
     let controller = owners.find(|owner| owner.controller == Some(true))?;

@@ -11,7 +11,8 @@ const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Parses a duration such as `1h30m`, `2.5s` or `300ms`, or a number of seconds such as `30`.
 ///
 /// # Errors
-/// The text is not a duration, or longer than one year. The error says which durations are accepted.
+/// The text is not a duration, or the duration is longer than one year. The error says which durations are
+/// accepted.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),

@@ -1,9 +1,9 @@
 //! How long the Machines of a control plane took to join, as an estimate for new Machines.
 //!
-//! The times are those in the objects. Conditions such as `NodeHealthy` change again after a Machine has joined, so they do not
-//! say when it joined. `status.lastUpdated` does: Cluster API sets it when the phase changes, and a Machine whose node has
-//! joined keeps the phase `Running` until it is deleted or updated in place (`setMachinePhaseAndLastUpdated` in Cluster API
-//! v1.14).
+//! The times come from the objects. Conditions such as `NodeHealthy` change again after a Machine has joined,
+//! so they do not show when it joined. `status.lastUpdated` shows this time: Cluster API sets it when the
+//! phase changes, and a Machine whose node has joined keeps the phase `Running` until it is deleted or
+//! updated in place (`setMachinePhaseAndLastUpdated` in Cluster API v1.14).
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use crate::duration::format_duration;
 /// From this duration, the message shows whole minutes.
 const SHOWN_IN_MINUTES: Duration = Duration::from_secs(120);
 
-/// The API stores times in whole seconds, so two changes of one reconciliation can be this far apart.
+/// The API stores times in whole seconds, so the times of two changes in one reconciliation can be this far
+/// apart.
 const SAME_RECONCILIATION: Duration = Duration::from_secs(1);
 
 /// The shortest and the longest time from the creation of a Machine until its node had joined.
@@ -40,8 +41,9 @@ struct Join {
 impl JoinTimes {
     /// Measures the Machines of a control plane. None if the time of no Machine is known.
     ///
-    /// The controller creates a Machine only after the earlier ones have joined. Where Machines overlap, their creation times
-    /// are not those of the machines: `clusterctl move` or a backup has created the objects again.
+    /// The controller creates a Machine only after the earlier ones have joined. If the times of several
+    /// Machines overlap, `clusterctl move` or a backup has created the objects again, and the creation times
+    /// of the objects are not those of the machines.
     pub fn of(machines: &[Machine]) -> Option<Self> {
         let joins: Vec<Join> = machines.iter().filter_map(Join::of).collect();
         let is_alone = |(index, join): &(usize, &Join)| {
@@ -76,7 +78,7 @@ impl JoinTimes {
     }
 }
 
-/// Rounds a long duration down to whole minutes, after it has added this number of seconds.
+/// Adds this number of seconds to a long duration, and then rounds it down to whole minutes.
 fn whole_minutes(duration: Duration, seconds: u64) -> Duration {
     if duration < SHOWN_IN_MINUTES {
         return duration;

@@ -58,7 +58,7 @@ impl ObjectWrite {
 pub struct Refusal {
     /// Why the change is refused: one line for each reason.
     pub why: Vec<String>,
-    /// Who refuses the change, for the first reason.
+    /// Who refuses the change for the first of these reasons.
     pub by: RefusedBy,
     /// What the user can do: one line for each remedy. Empty if only waiting helps.
     pub remedies: Vec<String>,
@@ -239,7 +239,7 @@ impl ChangeEvent {
     }
 }
 
-/// An action on a control plane that does not write it, as an Event records it.
+/// The Event for an action on a control plane that does not write the control plane object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActionEvent(pub ChangeEvent);
 

@@ -3,8 +3,8 @@
 //! If another client manages a field with server-side apply, its next apply reverts the patch. The plugin warns about this,
 //! and refuses to write fields that the topology controller manages, because this controller applies continuously.
 //!
-//! If another client has changed a field after the object was read, and the patch writes that field, too, the write
-//! conflicts.
+//! If another client has changed a field since the plugin read the object, and the patch also writes this
+//! field, the write fails with a conflict.
 
 use kcp_api::{
     Object as _,
@@ -107,7 +107,8 @@ impl<'m> ManagedFields<'m> {
         at.get(".").is_some()
     }
 
-    /// Whether the entry owns the field at `path`, or a field below. The removal of a field affects all of them.
+    /// Whether the entry owns the field at `path`, or a field below it. Removing a field also removes the
+    /// fields below it.
     fn owns_any_below(self, path: &[&str]) -> bool {
         let below = path
             .iter()

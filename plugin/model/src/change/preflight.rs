@@ -30,13 +30,13 @@ pub struct Preflight {
     pub refusal: Option<Refusal>,
     pub warnings: Vec<String>,
     pub plan: Plan,
-    /// What prevents the drains of the plan, and what is lost by them: one line for each.
+    /// What prevents the node drains of the plan, and what these drains lose: one line for each.
     pub drains: Vec<String>,
 }
 
 impl Preflight {
-    /// Returns one line for each period in which etcd tolerates no member failure, the time that a new Machine takes, and
-    /// the forecast of the drains.
+    /// Returns one line for each period in which etcd tolerates no member failure, one for the time that a
+    /// new Machine takes, and the lines of `drains`.
     pub fn consequences(&self) -> Vec<String> {
         let mut lines = fragile_periods(&self.plan);
         lines.extend(self.plan.join_estimate().map(|times| times.message()));
@@ -194,8 +194,8 @@ fn remedies(guard: &QuorumGuard, plan: &Plan, force: bool) -> Vec<String> {
     }
 }
 
-/// Checks a change on which the controller does not act, so that there is no plan: only the admission rules and the
-/// field owners. Returns the warnings, or the refusal.
+/// Checks a change that the controller does not act on. Such a change has no plan, so this function checks
+/// only the admission rules and the field owners. Returns the warnings, or the refusal.
 pub fn preflight_without_plan(
     snapshot: &ChangeSnapshot,
     patch: &Value,

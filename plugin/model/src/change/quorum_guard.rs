@@ -61,7 +61,7 @@ impl QuorumGuard {
         }
     }
 
-    /// Why the change may not be written: one line for each reason.
+    /// Why the change must not be written: one line for each reason.
     pub fn why(&self) -> Vec<String> {
         match self {
             Self::Clear => Vec::new(),

@@ -14,7 +14,7 @@ use crate::{
     snapshot::Snapshot,
 };
 
-/// What speaks against the deletion of a Machine.
+/// The reasons not to delete a Machine.
 #[derive(Clone, Debug)]
 pub struct Replaceability {
     /// Why the control plane does not survive the loss of the Machine. None if it does.
@@ -35,7 +35,7 @@ impl Replaceability {
         }
     }
 
-    /// The blockers of the first step of the plan, without the blocker that the Machine itself is being deleted.
+    /// The blockers of the first step of the plan, except that the Machine itself is being deleted.
     pub fn blockers_besides(&self, name: &str) -> Vec<Blocker> {
         let (QuorumGuard::Blocked(blockers) | QuorumGuard::AtRisk { blockers, .. }) = &self.guard else {
             return Vec::new();

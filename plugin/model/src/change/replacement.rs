@@ -15,8 +15,8 @@ use crate::{
     staleness::{JOIN_LIMIT, age},
 };
 
-/// How long after its announcement a replacement counts as abandoned if the Machine has not been deleted. The command
-/// that announced the replacement has probably ended.
+/// A replacement counts as abandoned if the Machine has not been deleted this long after the announcement.
+/// The command that announced the replacement has probably ended.
 pub const ABANDONED_AFTER: SignedDuration = SignedDuration::from_mins(2);
 
 /// The value of the annotation `machine-replacement`, as JSON.
@@ -155,7 +155,8 @@ fn missing_part(
     Some(format!("the new Machine {} exists, but {what}", new.name()))
 }
 
-/// Returns the refusal of a change while another Machine is being replaced. None if no other Machine is.
+/// Returns the refusal of a change while another Machine is being replaced. None if no other Machine is being
+/// replaced.
 pub fn refusal_during_replacement(
     observed: &Snapshot,
     target: Option<&str>,
@@ -173,9 +174,9 @@ pub fn refusal_during_replacement(
     Some(refusal)
 }
 
-/// The decision about a Machine while another Machine is being replaced. `refusal` is that of
-/// [`refusal_during_replacement`]. It takes precedence over a refusal that `--force` overrides, because `--force` does not
-/// help then.
+/// The decision about a Machine while another Machine is being replaced. `refusal` is the result of
+/// [`refusal_during_replacement`]. It takes precedence over a refusal that `--force` overrides, because
+/// `--force` does not override `refusal`.
 pub fn during_replacement(decision: Decision, refusal: Option<Refusal>) -> Decision {
     let is_open = match &decision {
         Decision::Write(_) => true,

@@ -27,7 +27,7 @@ use crate::{
 pub enum Health {
     /// No check fails. A change may be in progress.
     Healthy,
-    /// A check fails, but not one that stops the pending change.
+    /// A check fails, but no failed check stops the pending change.
     Degraded,
     /// A check fails, and its problem stops the pending change.
     Blocked,

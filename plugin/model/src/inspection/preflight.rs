@@ -85,7 +85,8 @@ pub(super) fn preflight(observed: &Snapshot, checks: &[Checked], now: Timestamp)
 /// What the controller would do first.
 struct FirstStep {
     blockers: Vec<Blocker>,
-    /// The Machine that it would delete. None if it would delete none, or one of several.
+    /// The Machine that the controller would delete. None if it would delete no Machine, or would choose one
+    /// of several.
     deletes: Option<String>,
 }
 
@@ -133,8 +134,8 @@ impl PreflightInputs<'_> {
         self.permission_to_delete(&first)
     }
 
-    /// Whether the controller would delete a Machine. Findings about the Machine that it deletes are ignored, as in the
-    /// plans of the verbs.
+    /// Whether the controller would delete a Machine. Ignores findings about the Machine that the controller
+    /// would delete, as the plans of the verbs do.
     fn permission_to_delete(&self, first: &FirstStep) -> Permission {
         let going = first.deletes.as_deref().and_then(|name| self.state.replica(name));
         let Some(going) = going else {
@@ -211,7 +212,7 @@ impl PreflightInputs<'_> {
         permission_from(self.checks, found)
     }
 
-    /// Whether `machine replace` would delete the Machine, by the same decision.
+    /// Whether `machine replace` would delete the Machine. The command makes the same decision.
     fn replacement(&self, machine: &str) -> Permission {
         let blockers = replacement_blockers(self.observed, machine, self.now);
         let found = blockers

@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// Names are often equal, and some are empty or hostile.
+/// Names are often equal. Some are empty, and some contain control characters.
 fn names() -> impl Strategy<Value = String> {
     select(vec!["m1", "m2", "node-m1", "node-m2", "", "a\nb\u{1b}[31m"]).prop_map(str::to_owned)
 }

@@ -8,7 +8,7 @@ use kcp_rules::leader_migration::{Component, LeaderMigrationConfiguration, Lock,
 use super::observed::{LockRole, Observed, ObservedLease, ObservedLock, ObservedManager};
 use crate::{snapshot::Failure, staleness::age};
 
-/// The namespace of the Leases, unless a flag names another.
+/// The namespace of the Leases, unless a flag names another namespace.
 const DEFAULT_NAMESPACE: &str = "kube-system";
 
 const COMPONENTS: [Component; 2] = [Component::Kube, Component::Cloud];
@@ -27,7 +27,7 @@ pub enum LockState<'l> {
     /// The holder has not renewed the Lease within its duration.
     Expired {
         holder: &'l str,
-        /// The time since the holder last renewed the Lease. None if the Lease does not say when.
+        /// The time since the holder last renewed the Lease. None if the Lease does not contain the time.
         age: Option<Duration>,
     },
 }
@@ -41,9 +41,9 @@ pub struct Attribution {
     pub by_writer: Option<Component>,
 }
 
-/// Returns the locks of controller managers: the main lock of each component, also of a component without a Pod, and
-/// the migration locks. If no controller manager migrates, the migration lock is that of the default configuration,
-/// which may be left over.
+/// Returns the locks of controller managers: the main lock of each component, even if the component has no
+/// Pod, and the migration locks. If no controller manager uses leader migration, the migration lock is the
+/// lock of the default configuration, which an earlier migration may have left behind.
 pub fn locks(managers: &[ObservedManager]) -> Vec<(LockRole, Lock)> {
     let of = |component| {
         let of_component = managers
@@ -81,8 +81,8 @@ pub fn locks(managers: &[ObservedManager]) -> Vec<(LockRole, Lock)> {
     found
 }
 
-/// Returns the Leases that controller managers wrote, apart from those that are among `locks`. The field manager that wrote a
-/// main lock is a controller manager, and so is one with the name of a component.
+/// Returns the Leases that controller managers wrote, except the Leases of `locks`. A field manager counts as
+/// a controller manager if it wrote a main lock, or if it has the name of a component.
 pub fn unused(
     locks: &[ObservedLock],
     leases: impl IntoIterator<Item = (Lock, ObservedLease)>,
@@ -166,7 +166,7 @@ impl Observed {
         }
     }
 
-    /// The component whose main lock has this value. None if not exactly one component has it.
+    /// The component whose main lock has this value. None unless exactly one component has it.
     fn only_component_with(
         &self,
         value: Option<&str>,

@@ -7,7 +7,7 @@
 //! - [`problem`]: what an upgrade would do wrong, and the fix
 //! - [`permissions`]: what controller managers may do with a migration lock
 //!
-//! A Lease alone proves nothing: its holder renews it even if it runs none of the controllers.
+//! A Lease alone proves nothing: its holder renews the Lease even if the holder runs none of the controllers.
 
 pub mod locks;
 pub mod observed;

@@ -34,8 +34,8 @@ pub struct ObservedManager {
 /// Whether a controller manager runs, and which controllers it has started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// The controller manager responds. Contains the names of the controllers that it has started, which is empty while
-    /// it waits for its main lock.
+    /// The controller manager responds. The set contains the names of the controllers that it has started,
+    /// and is empty while it waits for its main lock.
     Serves(BTreeSet<String>),
     /// The controller manager does not run: its container has ended, or no process listens on its port. The text says why.
     Down(String),
@@ -77,7 +77,8 @@ pub enum LockRole {
     /// The lock that one process of the component holds while it runs its controllers.
     Main(Component),
     Migration,
-    /// A lock that a controller manager wrote and that none uses, such as that of an earlier migration.
+    /// A lock that a controller manager wrote, but that no controller manager uses, such as the lock of an
+    /// earlier migration.
     Unused,
 }
 
@@ -128,7 +129,7 @@ impl ObservedManager {
 }
 
 impl Settings {
-    /// The settings if no source has them, for the reason `why`.
+    /// Unknown settings. `why` says why no source has the settings.
     pub fn unknown(why: &str) -> Self {
         Self {
             source: SettingsSource::Pod,

@@ -1,5 +1,6 @@
-//! The permissions that controller managers need for the migration lock. They get a Role and a `RoleBinding` of their own,
-//! because a patch of the system's roles replaces their rules, and the API server restores those roles when it restarts.
+//! The permissions that controller managers need for the migration lock. A separate Role and `RoleBinding`
+//! grant them, because a patch of the system's roles would replace the rules of these roles, and the API
+//! server restores the system's roles when it restarts.
 
 use kcp_rules::leader_migration::Lock;
 use serde_json::{Value, json};
@@ -88,8 +89,8 @@ pub fn role_binding(lock: &Lock, identities: &[Identity]) -> Value {
     })
 }
 
-/// Decides how to change the existing Role or `RoleBinding` so that it contains all rules or subjects of the desired
-/// one. The object keeps what it has.
+/// Decides how to change the existing Role or `RoleBinding` so that it contains all rules or subjects of the
+/// desired one. The object keeps the items that it has.
 pub fn grant(existing: Option<&Value>, desired: &Value) -> Grant {
     let Some(existing) = existing else {
         return Grant::Create;

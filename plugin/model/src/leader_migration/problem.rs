@@ -7,7 +7,7 @@ use kcp_rules::{
     topics::controller_managers::Unknown,
 };
 
-/// A problem with what to change.
+/// A problem, and what to change to solve it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub message: String,

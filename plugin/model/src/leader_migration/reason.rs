@@ -6,7 +6,8 @@ use kcp_rules::leader_migration::{Component, Lock};
 
 use crate::duration::format_duration;
 
-/// The state of one controller that can migrate, or of all such controllers, the least severe first.
+/// The state of one controller that can migrate, or of all these controllers together. The variants are in
+/// order of severity, the least severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// One controller manager runs the controller and no other can run it, or none has the controller.

@@ -1,7 +1,7 @@
 //! Predicts the drain of a Machine's node: what keeps Cluster API from deleting the Machine, and what is lost with the node.
 //!
 //! The choice of the pods to evict follows Cluster API v1.14 (`core/reconcilers/machine/drain/filters.go`).
-//! The decision which evictions the API server refuses follows Kubernetes v1.36
+//! The decision about which evictions the API server refuses follows Kubernetes v1.36
 //! (`pkg/registry/core/pod/storage/eviction.go`). There is one difference: a pod of a `DaemonSet` that no
 //! longer exists counts as a pod of a `DaemonSet`, although Cluster API evicts it.
 

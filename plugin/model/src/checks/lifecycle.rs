@@ -75,7 +75,7 @@ pub fn check_deleting(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let waiting = control_plane
         .condition("Deleting")
         .map_or_else(String::new, |condition| format!(": {}", condition.one_line()));
-    let message = format!("being deleted for {}{waiting}", format_age(started, now));
+    let message = format!("deletion began {} ago{waiting}", format_age(started, now));
     Ok(vec![
         Finding::fail(observed.object(), message).since(Some(started)),
     ])

@@ -297,7 +297,7 @@ pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> Chec
             .filter(|text| !text.is_empty())
             .or_else(says)
             .map_or_else(String::new, |text| format!(", waiting for: {text}"));
-        let message = format!("being deleted for {}{waits_for}", format_age(started, now));
+        let message = format!("deletion began {} ago{waits_for}", format_age(started, now));
         let finding = Finding::new(outcome, machine_object(of.name()), message).since(Some(started));
         let waits_for_hook = who_deletes_machine(observed, &finding, now) == Actor::HookOwner;
         let hook = of.foreign_deletion_hooks().next().filter(|_| waits_for_hook);

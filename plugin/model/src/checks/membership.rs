@@ -102,7 +102,7 @@ impl<'s> Membership<'s> {
     }
 }
 
-/// The members of a stacked etcd as they count for the quorum. None if the members are unknown.
+/// The members of a stacked etcd, as counted for the quorum. None if the members are unknown.
 pub fn voters(observed: &Snapshot) -> Option<Vec<quorum::Member>> {
     let survey = observed.etcd.read()?;
     let EtcdMembers::Read(members) = survey.members(&observed.machines) else {

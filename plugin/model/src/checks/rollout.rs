@@ -188,8 +188,8 @@ pub fn check_rollout_endless(observed: &Snapshot, _: Timestamp) -> CheckResult {
         return Ok(Vec::new());
     }
     let message = format!(
-        "Machines are replaced {} days before their certificates expire, but new certificates are valid for {} days: \
-         the rollout never ends",
+        "the controller replaces Machines {} days before their certificates expire, but new certificates are \
+         valid for only {} days: the rollout never ends",
         observed
             .control_plane
             .spec

@@ -50,7 +50,7 @@ pub const CHECKS: &[Check] = &[
     ),
 ];
 
-/// The annotations of a control plane whose kube-proxy or `CoreDNS` Cluster API does not update.
+/// The annotations of a control plane that keep Cluster API from updating kube-proxy or `CoreDNS`.
 const SKIP_KUBE_PROXY: &str = "controlplane.cluster.x-k8s.io/skip-kube-proxy";
 const SKIP_CORE_DNS: &str = "controlplane.cluster.x-k8s.io/skip-coredns";
 

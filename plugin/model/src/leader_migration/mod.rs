@@ -3,7 +3,7 @@
 //! - [`observed`]: what was read about the controller managers and their Leases
 //! - [`served`]: what a controller manager says about itself: `/healthz?verbose`, `/configz`, `/flagz`
 //! - [`locks`]: which Leases matter, whether each is held, and by which controller manager
-//! - [`reason`]: the verdicts, and why a controller has one; [`verdict`]: the decision on each controller
+//! - [`reason`]: the verdicts on controllers, and their reasons; [`verdict`]: the decision about each controller
 //! - [`problem`]: what an upgrade would do wrong, and the fix
 //! - [`permissions`]: what controller managers may do with a migration lock
 //!

@@ -168,7 +168,7 @@ const fn domain_reason(why: FailureDomainReason) -> Option<&'static str> {
             neither outdated nor being deleted",
         ),
         FailureDomainReason::FewestInAll => Some("its failure domain has the fewest Machines"),
-        FailureDomainReason::NotDeclared => Some("its failure domain is not declared"),
+        FailureDomainReason::NotDeclared => Some("its failure domain is not declared in the Cluster"),
         FailureDomainReason::MostDeletable => {
             Some("its failure domain has the most Machines that may be deleted")
         }
@@ -222,8 +222,8 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
             expiry_days,
             validity_days,
         } => format!(
-            "the rollout would never end: Machines are replaced {expiry_days} days before their certificates expire, \
-             but new certificates are valid for {validity_days} days"
+            "the rollout would never end: the controller replaces Machines {expiry_days} days before their \
+             certificates expire, but new certificates are valid for only {validity_days} days"
         ),
         NoPlan::Stuck { names } => {
             format!(

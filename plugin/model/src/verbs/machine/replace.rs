@@ -318,8 +318,8 @@ mod tests {
             .control_plane
             .spec
             .certificates_expiry_days = Some(400);
-        let endless = "the rollout would never end: Machines are replaced 400 days before their certificates expire, \
-            but new certificates are valid for 365 days";
+        let endless = "the rollout would never end: the controller replaces Machines 400 days before their \
+            certificates expire, but new certificates are valid for only 365 days";
         assert_eq!(written(&machine, false), (vec![endless.to_owned()], Vec::new()));
         let mut machine = snapshot("m3");
         dead(&mut machine, &["m3"]);

@@ -59,7 +59,8 @@ pub(super) async fn are_explained(asked: &Questions<'_>, machines: &[String]) ->
         workload.inflict(back, second).await?;
         asked.answers(&back.to_string(), NOBODY, PAUSED).await?;
     }
-    let stray = format!("A person must act: EtcdMember/{STRAY}: has no Machine (etcd-members-mismatch)");
+    let stray =
+        format!("A person must act: EtcdMember/{STRAY}: has no known Machine (etcd-members-mismatch)");
     workload.inflict(Fault::HoldPromotions, STRAY).await?;
     let joins = workload.inflict(Fault::Stray, STRAY);
     let seen = async {

@@ -54,7 +54,7 @@ pub fn controller_state(observed: &Snapshot, now: Timestamp) -> String {
                     format_age(*renewed, now)
                 )
             } else {
-                format!("; the controller runs as {holder}: see its log")
+                format!("; the controller is running: see the log of {holder}")
             }
         }
         _ => "; no process holds the controller's Lease".to_owned(),

@@ -94,7 +94,7 @@ pub fn check_etcd_clusters_differ(observed: &Snapshot, _: Timestamp) -> CheckRes
     let others = survey.responses().filter_map(|(queried, response)| {
         let own = response.cluster_id().filter(|own| *own != usual)?;
         let message = format!(
-            "is a member of etcd cluster {}; most members belong to {}",
+            "is a member of etcd cluster {}, but most members belong to {}",
             hexadecimal(own),
             hexadecimal(usual)
         );
@@ -137,16 +137,28 @@ pub fn check_etcd_member_lists_differ(observed: &Snapshot, now: Timestamp) -> Ch
             .map(|listed| name_or_id(&listed.member.name, listed.member.id))
             .collect();
         let own = member_names(list);
-        let (lacks, adds) = (join_names(usual.difference(&own)), join_names(own.difference(&usual)));
+        let (lacks, adds) = (
+            join_names(usual.difference(&own)),
+            join_names(own.difference(&usual)),
+        );
         let message = match (lacks.is_empty(), adds.is_empty()) {
             (false, true) => {
-                format!("reports a list of members that differs from the cluster's: it lacks {lacks}")
+                format!(
+                    "reports a member list that differs from the cluster's: the reported list lacks \
+                    {lacks}"
+                )
             }
             (true, false) => {
-                format!("reports a list of members that differs from the cluster's: it also has {adds}")
+                format!(
+                    "reports a member list that differs from the cluster's: the reported list also has \
+                    {adds}"
+                )
             }
             _ => {
-                format!("reports a list of members that differs from the cluster's: it has {adds} instead of {lacks}")
+                format!(
+                    "reports a member list that differs from the cluster's: the reported list has {adds} \
+                    instead of {lacks}"
+                )
             }
         };
         member_finding(queried, outcome_by_change(are_machines_changing), &message)

@@ -95,7 +95,7 @@ pub fn check_etcd_members_mismatch(observed: &Snapshot, now: Timestamp) -> Check
             if may_be_joining {
                 return Finding::info(object, "has no Machine yet: a Machine is joining");
             }
-            member_without_machine(observed, member, "has no Machine", || {
+            member_without_machine(observed, member, "has no known Machine", || {
                 format!(
                     "the controller removes the member when no Machine is joining; to remove it yourself, run on a \
                      healthy member: etcdctl member remove {}",

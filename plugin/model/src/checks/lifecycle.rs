@@ -150,7 +150,8 @@ pub fn check_cluster_reference_wrong(observed: &Snapshot, _: Timestamp) -> Check
         Finding::fail(format!("Cluster/{}", cluster.name()), message)
             .and(observed.object())
             .hint(
-                "correct spec.controlPlaneRef: the controller reconciles a control plane only if its Cluster owns it",
+                "correct spec.controlPlaneRef, because the controller reconciles a control plane only if its \
+                 Cluster owns it",
             ),
     ])
 }

@@ -215,7 +215,7 @@ pub fn check_remediation_blocked(observed: &Snapshot, now: Timestamp) -> CheckRe
         && !remediation.is_malformed
     {
         let message = format!(
-            "Machine {} was deleted for remediation; its replacement does not exist yet",
+            "Machine {} has been deleted for remediation; its replacement does not exist yet",
             remediation.machine
         );
         findings.push(Finding::info(object(), message));

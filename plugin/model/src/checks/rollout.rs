@@ -164,7 +164,7 @@ pub fn check_replicas_differ(observed: &Snapshot, _: Timestamp) -> CheckResult {
         return Ok(Vec::new());
     }
     let direction = if there < desired { "up" } else { "down" };
-    let message = format!("scaling {direction}: {there} of {desired} Machines");
+    let message = format!("scaling {direction} from {there} to {desired} Machines");
     let kind = if there < desired {
         "ScalingUp"
     } else {

@@ -121,7 +121,7 @@ pub fn why(step: &Step) -> String {
     };
     let undetected = step
         .is_undetected
-        .then_some("the controller does not detect this problem, and does not wait");
+        .then_some("the controller itself does not wait, because it does not detect this problem");
     let parts = [step.group.map(group), domain_reason(step.why), choice, undetected];
     let purpose = match step.until {
         Some(until) => format!("until {until}: {}", purpose(step.purpose)),
@@ -227,7 +227,7 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
         ),
         NoPlan::Stuck { names } => {
             format!(
-                "the controller cannot continue until these Machines or members are healthy: {}",
+                "the controller cannot continue until these Machines or etcd members are healthy: {}",
                 join_names(names, "and")
             )
         }

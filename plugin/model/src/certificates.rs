@@ -27,13 +27,13 @@ pub enum Purpose {
     ClusterCa,
     /// The CA that signs the certificates of etcd members and their clients.
     EtcdCa,
-    /// The CA that signs the certificate with which API servers authenticate to extension API servers.
+    /// The CA that signs the client certificate that API servers present to extension API servers.
     FrontProxyCa,
     /// The keys that sign the tokens of service accounts.
     ServiceAccountKeys,
     /// The kubeconfig with the client certificate of Cluster API and of administrators.
     AdminKubeconfig,
-    /// The client certificate with which API servers authenticate to an external etcd.
+    /// The client certificate that API servers present to an external etcd.
     EtcdClient,
     /// The certificates that kubeadm issues on one Machine.
     Machine,

@@ -1,9 +1,9 @@
 //! How long the Machines of a control plane took to join, as an estimate for new Machines.
 //!
 //! The times come from the objects. Conditions such as `NodeHealthy` change again after a Machine has joined,
-//! so they do not show when it joined. `status.lastUpdated` shows this time: Cluster API sets it when the
-//! phase changes, and a Machine whose node has joined keeps the phase `Running` until it is deleted or
-//! updated in place (`setMachinePhaseAndLastUpdated` in Cluster API v1.14).
+//! so they do not show when the Machine joined. `status.lastUpdated` shows this time: Cluster API sets it
+//! when the phase changes, and a Machine whose node has joined keeps the phase `Running` until it is deleted
+//! or updated in place (`setMachinePhaseAndLastUpdated` in Cluster API v1.14).
 
 use std::time::Duration;
 

@@ -134,7 +134,7 @@ pub fn preflight_reviewed(
     })
 }
 
-/// The paused Machines at which the plan stops later: one line for each.
+/// The paused Machines that stop the plan at a later step: one line for each.
 fn paused_later(observed: &Snapshot, plan: &Plan) -> Vec<String> {
     let deleted = plan.deleted_machines();
     let machines = observed.machines.iter().filter(|machine| machine.is_paused());

@@ -257,8 +257,8 @@ pub fn pod_hint(StaticPod { component, node, .. }: &StaticPod) -> String {
     )
 }
 
-/// Returns a finding about a node: an info while its Machine starts, none while its Machine is being deleted, otherwise
-/// a failure.
+/// Returns a finding about a node: an info while its Machine starts, no finding while its Machine is being
+/// deleted, otherwise a failure.
 pub fn node_finding(observed: &Snapshot, on: &str, message: &str, now: Timestamp) -> Option<Finding> {
     let outcome = match phase_of_node(observed, on, now) {
         Phase::Deleting => return None,

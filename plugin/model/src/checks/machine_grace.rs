@@ -14,7 +14,7 @@ use kcp_api::{Condition, Machine, Object as _};
 /// The type of the condition that says whether kubeadm has set the labels and taints of the node.
 const LABELS_AND_TAINTS_SET: &str = "NodeKubeadmLabelsAndTaintsSet";
 
-/// The phase of a Machine's lifecycle, from which the checks decide whether missing parts are problems.
+/// The phase of a Machine's lifecycle. From the phase, the checks decide whether missing parts are problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The Machine was created recently, and its node has not joined or has only just joined. Its missing parts are not

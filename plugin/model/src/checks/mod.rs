@@ -65,8 +65,8 @@ pub struct Check {
     /// The ids of the checks that report causes. Several checks share each inner list. A finding is an effect
     /// if one of these checks has a finding about the same object.
     effect_of: &'static [&'static [&'static str]],
-    /// Whether an info of the check says who replaces the Machine, which repairs the Machine's other
-    /// problems.
+    /// Whether a finding with the outcome `Info` says who replaces the Machine, which repairs the Machine's
+    /// other problems.
     pub takes_over: bool,
     /// Whether an unknown outcome means that the answer of `why` is unknown.
     pub is_unread: bool,

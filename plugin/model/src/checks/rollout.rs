@@ -21,7 +21,7 @@ use crate::{
     staleness::{StuckBlocker, controller_stopped, find_stuck, format_age},
 };
 
-/// The checks that report why a step of a change takes long.
+/// The checks that report why a step of a change takes a long time.
 const STEP_DELAYS: &[&str] = &[
     "machines-paused",
     "core-controllers-stopped",

@@ -412,7 +412,7 @@ fn status_and_plan_agree_on_quorum() {
     }
 }
 
-/// If nobody could ask etcd, only conditions that are False can say that it has lost quorum.
+/// If etcd could not be queried, only conditions that are False can show that it has lost quorum.
 #[test]
 fn quorum_is_lost_only_if_a_member_or_a_condition_says_so() {
     let cases = [

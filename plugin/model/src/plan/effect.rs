@@ -14,7 +14,8 @@ pub enum Effect {
     Rollout,
     /// The change creates or deletes Machines.
     Scale,
-    /// The change replaces the first Machine, unless that Machine's configuration equals that of a joining Machine.
+    /// The change replaces the first Machine, unless the configuration of the first Machine equals the
+    /// configuration of a joining Machine.
     FirstMachine,
     /// The change applies to new Machines only.
     NextMachine,
@@ -113,7 +114,8 @@ const EFFECTS: &[(Effect, &[&str])] = &[
 ];
 
 /// The fields in which an old and a new state of a control plane differ; both have the same API version. If
-/// `same_template` is true, changes inside the template reference, such as its namespace, have no effect.
+/// `same_template` is true, changes inside the template reference, such as a change of its namespace, have no
+/// effect.
 pub fn changes(old: &Value, new: &Value, same_template: bool) -> Vec<Change> {
     differences(&user_fields(old), &user_fields(new))
         .into_iter()

@@ -98,7 +98,7 @@ fn is_first(fields: &Value) -> bool {
     !joins && !has_arguments
 }
 
-/// Converts a Machine's configuration into that of a joining Machine.
+/// Converts a Machine's configuration into the configuration of a joining Machine.
 fn as_joining_config(machine: &Value, desired: &Value, is_first: bool) -> Value {
     let mut fields = object(machine);
     if is_first {

@@ -73,7 +73,8 @@ pub fn next_to_delete(declared: &[String], replicas: &[Replica]) -> Option<NextD
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainChoice {
-    /// The chosen failure domains. Several if the controller chooses at random. An inner none means no failure domain.
+    /// The chosen failure domains. Several if the controller chooses at random. A `None` in the list means no
+    /// failure domain.
     pub domains: Vec<Option<String>>,
     pub why: FailureDomainReason,
 }

@@ -25,7 +25,8 @@ pub struct Step {
     /// The names of the Machines that the step may concern, or of etcd members for [`Purpose::RemoveMember`].
     pub names: Vec<String>,
     pub choice: Choice,
-    /// The failure domains of the Machines in `names`. An inner none means a Machine without a failure domain.
+    /// The failure domains of the Machines in `names`. A `None` in the list means a Machine without a failure
+    /// domain.
     pub failure_domains: Vec<Option<String>>,
     pub why: FailureDomainReason,
     pub group: Option<Group>,

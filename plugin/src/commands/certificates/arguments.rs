@@ -12,9 +12,9 @@ use crate::{
 /// Show when the certificates of control planes expire, and who or what renews them.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The command neither decodes nor prints private keys. It marks a certificate with (soon) in the last \
-        30 days before the certificate expires, and a CA in the last 180 days. For a short-lived certificate, the mark \
-        appears in the last third of its lifetime. The exit code is 1 if a certificate has expired or is missing.
+    after_help = "The command neither decodes nor prints private keys. It adds (soon) to a certificate that expires \
+        within 30 days, and to a CA that expires within 180 days. A short-lived certificate gets (soon) in the last \
+        third of its lifetime. The exit code is 1 if a certificate has expired or is missing.
 
 Examples:
   kubectl kcp certificates

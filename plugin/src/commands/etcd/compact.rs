@@ -27,10 +27,10 @@ const NOT_DONE: &str = "not compacted";
 /// Delete the old revisions of all keys.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without a flag, etcd keeps what the next compaction by kube-apiserver would keep: the history since \
-        the last compaction round of kube-apiserver. kube-apiserver begins a round every five minutes \
-        (--etcd-compaction-interval) and records it in the key compact_rev_key. If the database is full, \
-        kube-apiserver cannot begin a round, and no longer compacts etcd. A client that watches from a deleted \
+    after_help = "Without --keep-revisions or --revision, the command keeps the history since kube-apiserver's last \
+        compaction round, as kube-apiserver's next compaction would. kube-apiserver begins a round every five minutes \
+        (--etcd-compaction-interval), and records the round in the key compact_rev_key. If the database is full, \
+        kube-apiserver cannot begin a round, so it no longer compacts etcd. A client that watches from a deleted \
         revision must list the objects again. etcd reuses the freed space for new data; etcd defrag returns it to the \
         file system.
 
@@ -42,7 +42,7 @@ pub struct CompactArguments {
     #[command(flatten)]
     pub maintenance: MaintenanceArguments,
 
-    /// Keep this number of revisions besides the newest
+    /// Keep the newest revision and this number of revisions before it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..))]
     pub keep_revisions: Option<i64>,
 
@@ -93,7 +93,7 @@ async fn compact(
         Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };
     let goal = format!(
-        "delete the revisions before {} from the etcd of control plane {} (this keeps {} revisions besides the newest)",
+        "delete all etcd revisions before {} in control plane {} (keeps the newest revision and {} before it)",
         compaction.revision,
         arguments.maintenance.name,
         compaction.kept()

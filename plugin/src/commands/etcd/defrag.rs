@@ -40,11 +40,11 @@ pub struct DefragArguments {
     #[command(flatten)]
     pub maintenance: MaintenanceArguments,
 
-    /// Defragment even if etcd has only one or two members; the API server pauses until each member has finished
+    /// Defragment even if etcd has only one or two members; the API server pauses while a member is defragmented
     #[arg(long)]
     pub allow_pause: bool,
 
-    /// Time limit for each member, until it is healthy and has applied the latest writes again
+    /// Time limit for each member to be healthy again and to have applied the latest writes
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "10m")]
     pub member_timeout: Duration,
 }
@@ -110,7 +110,7 @@ async fn defrag(
     }
 }
 
-/// Defragments member after member. Returns the refusal of the next member if a change stops the work.
+/// Defragments one member after the other. Returns the refusal if the next member must not be defragmented now.
 async fn defragment(
     arguments: &DefragArguments,
     maintenance: &Maintenance<'_>,
@@ -129,8 +129,8 @@ async fn defragment(
             Ok(DefragStep::Wait(why)) => {
                 if Instant::now() >= end {
                     return Err(anyhow!(
-                        "{why}; the member has not caught up {} after its defragmentation began, so the command does \
-                         not defragment the other members",
+                        "{why}; the member has not caught up within {} of the start of its defragmentation, so the \
+                         command does not defragment the remaining members",
                         format_duration(arguments.member_timeout)
                     ));
                 }
@@ -156,24 +156,24 @@ async fn rewrite(
         .terminal
         .spin(&format!("defragmenting etcd member {name}"));
     maintenance.terminal.on_interrupt(format!(
-        "etcd member {name} still completes its defragmentation; check the member with: kubectl kcp status {} -n {}",
+        "the defragmentation of etcd member {name} continues; check the member with: kubectl kcp status {} -n {}",
         arguments.maintenance.name,
         maintenance.connection().namespace
     ));
     // etcd keeps the old database until the new one is complete, so a member that fails loses nothing.
     opened.defragment().await.with_context(|| {
         format!(
-            "etcd member {name} failed during its defragmentation (no data is lost; run the command again when the \
-             member is healthy, because the other members are not defragmented yet)"
+            "etcd member {name} failed during its defragmentation (no data is lost; when the member is healthy, run \
+             the command again to defragment the remaining members)"
         )
     })
 }
 
-/// Says which members are complete although the command failed.
+/// Says which members have been defragmented, for a command that failed at a later member.
 fn note(maintenance: &Maintenance<'_>, members: &[DefragmentedMember]) {
     if !members.is_empty() {
         maintenance.terminal.note(&format!(
-            "these etcd members are defragmented: {}",
+            "these etcd members have been defragmented: {}",
             names(members)
         ));
     }

@@ -1,4 +1,4 @@
-//! What the commands share that maintain etcd members: arguments, reads, the confirmation, and the Event.
+//! What the commands that maintain etcd members share: arguments, reads, the confirmation, and the Event.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::{
     verdict::Verdict,
 };
 
-/// The time limit of a call that takes no longer than an election, which is Cluster API's for etcd.
+/// The time limit of a call that takes no longer than an election. It equals Cluster API's time limit for etcd.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(15);
 
 /// The time between two queries of members that do not agree yet.
@@ -36,7 +36,7 @@ pub struct MaintenanceArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
-    /// Only check, and show what would be done; etcd has no dry run on the server
+    /// Only check, and show what the command would do; etcd has no server-side dry run
     #[arg(long, value_name = "WHERE", value_parser = ["client"], num_args = 0..=1, require_equals = true,
           default_missing_value = "client")]
     pub dry_run: Option<String>,
@@ -196,7 +196,7 @@ impl Maintenance<'_> {
         print(report, output, self.terminal)
     }
 
-    /// Records an Event on the control plane. A failure is only a warning, because etcd has changed already.
+    /// Records an Event on the control plane. A failure causes only a warning, because etcd has already changed.
     pub(super) async fn record(&self, observed: &Snapshot, event: ChangeEvent) {
         let regarding = ObjectReference::new(
             &observed.control_plane,

@@ -32,7 +32,7 @@ pub(super) enum MaintenanceResult {
         revision: i64,
         /// The newest revision when the command began.
         current_revision: i64,
-        /// Whether etcd had deleted the older revisions before.
+        /// Whether etcd had already deleted the older revisions.
         was_compact: bool,
     },
     Disarm {
@@ -40,7 +40,7 @@ pub(super) enum MaintenanceResult {
         members: Vec<String>,
     },
     MoveLeader {
-        /// The leader before. Absent if the member led already.
+        /// The previous leader. Absent if the member was already the leader.
         #[serde(skip_serializing_if = "Option::is_none")]
         from: Option<String>,
         to: String,
@@ -67,9 +67,9 @@ impl MaintenanceResult {
                 current_revision,
                 ..
             } => {
-                let verb = if is_dry_run { "would be" } else { "are" };
+                let verb = if is_dry_run { "would be" } else { "have been" };
                 vec![format!(
-                    "the revisions of etcd before {revision} {verb} deleted; the last {} remain",
+                    "etcd's revisions before {revision} {verb} deleted; the last {} stay",
                     current_revision - revision + 1
                 )]
             }
@@ -77,7 +77,7 @@ impl MaintenanceResult {
                 vec!["etcd unchanged: no alarm is raised".to_owned()]
             }
             Self::Disarm { members } => {
-                let verb = if is_dry_run { "would be" } else { "is" };
+                let verb = if is_dry_run { "would be" } else { "has been" };
                 members
                     .iter()
                     .map(|member| format!("alarm NOSPACE of etcd member {member} {verb} disarmed"))
@@ -94,12 +94,12 @@ impl MaintenanceResult {
     }
 }
 
-/// What was won by the defragmentation of a member.
+/// One line about the space that the defragmentation of a member freed, or would free.
 fn defragmented(member: &DefragmentedMember, is_dry_run: bool) -> String {
     let verb = if is_dry_run {
         "would be defragmented"
     } else {
-        "is defragmented"
+        "has been defragmented"
     };
     format!(
         "etcd member {} {verb}: {} -> {}, {} freed",
@@ -127,7 +127,7 @@ struct MaintenanceDocument<'r> {
     kind: &'static str,
     /// The control plane.
     metadata: ObjectName,
-    /// Whether nothing was done, and the document says what would be done.
+    /// Whether this was a dry run. The document then says what the command would do.
     dry_run: bool,
     #[serde(flatten)]
     result: &'r MaintenanceResult,

@@ -38,7 +38,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub(crate) struct SaveRequest<'r> {
     /// The control plane.
     pub(crate) name: &'r str,
-    /// The file to create, or [`STDIN`] for stdout.
+    /// The file to create, or `-` ([`STDIN`]) for stdout.
     pub(crate) file: &'r Path,
     /// The member that sends the snapshot; `None` for a follower.
     pub(crate) member: Option<&'r str>,
@@ -140,7 +140,7 @@ impl SaveRequest<'_> {
     }
 }
 
-/// Records the snapshot on the control plane. A failure is only a warning, because the snapshot is complete.
+/// Records the snapshot on the control plane. A failure causes only a warning, because the snapshot is complete.
 async fn store_record(
     record: &SnapshotRecord,
     observed: &Snapshot,
@@ -161,7 +161,7 @@ async fn store_record(
     let verb = Verb {
         name: observed.control_plane.name(),
         infinitive: "record the snapshot on",
-        not_done: "without a record of the snapshot",
+        not_done: "snapshot not recorded",
         force_effect: None,
         waits_for_replacement: false,
     };

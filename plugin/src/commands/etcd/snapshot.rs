@@ -98,7 +98,7 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
         Err(refusal) => {
             let name = escape(&arguments.name);
             let error = anyhow!(
-                "no snapshot of kubeadmcontrolplane/{name}: {}",
+                "cannot save an etcd snapshot of kubeadmcontrolplane/{name}: {}",
                 refusal.why.join("; ")
             );
             terminal.error(&error, refusal.remedies.first().map(String::as_str));
@@ -119,7 +119,7 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
     Ok(Verdict::Met)
 }
 
-/// A snapshot that was saved.
+/// The result of `etcd snapshot`.
 struct SnapshotReport<'r> {
     observed: &'r Snapshot,
     /// The file with the snapshot. None if the snapshot went to stdout.

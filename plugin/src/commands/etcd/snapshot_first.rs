@@ -80,7 +80,9 @@ impl SnapshotFirstArguments {
             timeout: TIMEOUT,
         };
         if request.is_stdout() {
-            return Err(anyhow!("--snapshot needs a file or a folder"));
+            return Err(anyhow!(
+                "--snapshot cannot write to stdout; name a file or a folder"
+            ));
         }
         let saved = Box::pin(request.save(reader, terminal))
             .await

@@ -91,7 +91,7 @@ pub struct ExecArguments {
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
 
-    /// Whether Hive runs the pool
+    /// Whether Hive manages the pool
     #[arg(long, value_enum, default_value = "auto")]
     pub hive: HiveArgument,
 

@@ -83,7 +83,7 @@ pub struct LeaseArguments {
     pub install_config: Option<InstallConfigSource>,
 
     /// Also create the cluster: its namespace, install-config (by default from the pool's template), customization and
-    /// cluster deployment; only in pools that Hive does not run
+    /// cluster deployment; only in pools that Hive does not manage
     #[arg(long, conflicts_with_all = ["wait", "claim"])]
     pub create: bool,
 
@@ -94,7 +94,7 @@ pub struct LeaseArguments {
     #[arg(long, requires = "claim")]
     pub keep: bool,
 
-    /// Whether Hive runs the pool
+    /// Whether Hive manages the pool
     #[arg(long, value_enum, default_value = "auto")]
     pub hive: HiveArgument,
 

@@ -40,7 +40,7 @@ pub struct ListArguments {
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub holder: Option<String>,
 
-    /// Whether Hive runs the pools
+    /// Whether Hive manages the pools
     #[arg(long, value_enum, default_value = "auto")]
     pub hive: HiveArgument,
 

@@ -180,9 +180,9 @@ pub enum HiveArgument {
     /// Decide from Hive's `HiveConfig`, Hive's controllers, and the pool's finalizer and conditions
     #[default]
     Auto,
-    /// Hive runs the pool
+    /// Hive manages the pool
     Yes,
-    /// Hive does not run the pool
+    /// Hive does not manage the pool
     No,
 }
 

@@ -89,7 +89,7 @@ pub(crate) struct PoolPlan {
     metadata: PoolDocumentName,
     /// Whether the change creates the pool.
     new: bool,
-    /// Whether Hive runs the pool, and therefore replaces and deletes clusters.
+    /// Whether Hive manages the pool, and therefore replaces and deletes clusters.
     run_by_hive: bool,
     version: VersionDocument,
     /// The unclaimed clusters that the change makes stale.
@@ -238,7 +238,7 @@ fn summary(plan: &model::PoolPlan) -> String {
     let who = match (plan.is_destructive(), plan.is_run_by_hive) {
         (false, _) => "",
         (true, true) => "; Hive replaces stale clusters one at a time",
-        (true, false) => "; because Hive does not run the pool, you must replace them yourself",
+        (true, false) => "; because Hive does not manage the pool, you must replace them yourself",
     };
     format!(
         "Pool:      {}/{}{new}\nVersion:   {version}\nUnclaimed: {stale}{excess}{who}\n",

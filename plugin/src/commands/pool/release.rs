@@ -50,7 +50,7 @@ pub struct ReleaseArguments {
     #[arg(long)]
     pub delete_cluster: bool,
 
-    /// Whether Hive runs the pool
+    /// Whether Hive manages the pool
     #[arg(long, value_enum, default_value = "auto")]
     pub hive: HiveArgument,
 

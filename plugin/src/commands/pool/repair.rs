@@ -51,7 +51,7 @@ pub struct RepairArguments {
     pub yes: bool,
 
     /// Create missing cluster deployments again, with their customizations, within the pool's maxSize and
-    /// maxConcurrent; only in pools that Hive does not run
+    /// maxConcurrent; only in pools that Hive does not manage
     #[arg(long, requires_all = ["pool", "install_config"], conflicts_with = "all_namespaces")]
     pub recreate: bool,
 
@@ -69,7 +69,7 @@ pub struct RepairArguments {
     )]
     pub force: Vec<String>,
 
-    /// Whether Hive runs the pools
+    /// Whether Hive manages the pools
     #[arg(long, value_enum, default_value = "auto")]
     pub hive: HiveArgument,
 

@@ -48,7 +48,7 @@ pub struct PoolStatusArguments {
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "pool")]
     pub selector: Option<String>,
 
-    /// Whether Hive runs the pools
+    /// Whether Hive manages the pools
     #[arg(long, value_enum, default_value = "auto")]
     pub hive: HiveArgument,
 

@@ -31,7 +31,7 @@ pub(crate) struct PoolStatus {
     #[cfg_attr(test, schemars(extend("const" = "PoolStatus")))]
     kind: &'static str,
     metadata: PoolDocumentName,
-    /// Whether Hive runs the pool.
+    /// Whether Hive manages the pool.
     run_by_hive: bool,
     /// From which evidence `runByHive` follows.
     concluded_from: String,

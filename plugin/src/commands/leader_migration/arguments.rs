@@ -47,9 +47,9 @@ pub enum LeaderMigrationCommand {
 const CHECK_HELP: &str = "Exit code 1 means that the upgrade would stop a controller, run it twice, or stop a controller \
 manager.
 
-With deployment/NAME or daemonset/NAME, --ccm reads this object from the workload cluster, and the ConfigMap with its \
-leader migration configuration. A file can contain a Pod, Deployment or DaemonSet, and that ConfigMap. Write \
-./deployment/NAME for a file of that name.
+With --ccm deployment/NAME or --ccm daemonset/NAME, the command reads that object from the workload cluster, and the \
+ConfigMap with its leader migration configuration. With --ccm FILE, the file contains a Pod, Deployment or DaemonSet, \
+and that ConfigMap. To pass a file that is named deployment/NAME, write ./deployment/NAME.
 
 Examples:
   kubectl kcp leader-migration check edge --to v1.36.0
@@ -97,7 +97,7 @@ pub struct CheckArguments {
     #[arg(long, value_name = "VERSION", value_parser = parse_minor, requires = "old_ccm")]
     pub old_ccm_version: Option<u64>,
 
-    /// The Cluster has no Pod network, so kubeadm does not set --allocate-node-cidrs
+    /// Assume that the Cluster has no Pod network, so that kubeadm does not set --allocate-node-cidrs
     #[arg(long)]
     pub no_pod_network: bool,
 
@@ -145,8 +145,8 @@ controllers. So this command asks each controller manager, through port-forwards
 a client certificate, and its user needs the verb get on that path. Otherwise the command reads /flagz or the Pod's flags, \
 and marks the settings as not verified.
 
-Exit code 0 means protected or nothing to migrate, 1 means unprotected, stale, orphaned or runs twice, 2 means that \
-something could not be read.
+Exit code 0 means that the verdict is protected or nothing to migrate. Exit code 1 means that it is unprotected, \
+stale, orphaned or runs twice. Exit code 2 means that something could not be read.
 
 Examples:
   kubectl kcp leader-migration status
@@ -178,11 +178,11 @@ pub struct StatusArguments {
     pub timeout: Duration,
 }
 
-const RBAC_HELP: &str = "Without NAME, the command prints the manifests of the Role and the RoleBinding. With NAME, it \
-asks the API server of the workload cluster what the users of both controller managers may do with the Lease. Exit code 1 \
-then means that a permission is missing.
+const RBAC_HELP: &str = "Without NAME, the command prints the manifests of the Role and the RoleBinding. With NAME, \
+it asks the API server of the workload cluster what the users of both controller managers may do with the migration \
+Lease. In that case, exit code 1 means that a permission is missing.
 
---apply creates the Role and the RoleBinding leader-migration, or adds to them what they lack. It never changes the \
+--apply creates the Role and the RoleBinding leader-migration, or adds to them what is missing. It never changes the \
 built-in roles of Kubernetes.
 
 Examples:
@@ -194,7 +194,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = RBAC_HELP)]
 pub struct RbacArguments {
-    /// Control plane whose workload cluster to check, as NAME or kcp/NAME [default: none; print manifests]
+    /// Control plane whose workload cluster to check, as NAME or kcp/NAME; if omitted, the command prints the
+    /// manifests
     #[arg(value_parser = parse_control_plane)]
     pub name: Option<String>,
 

@@ -41,7 +41,7 @@ struct Origin {
     control_plane: ReadControlPlane,
 }
 
-/// The cloud-controller-managers before and after the upgrade that `--old-ccm` and `--ccm` name.
+/// The cloud-controller-managers that `--old-ccm` and `--ccm` name, before and after the upgrade.
 #[derive(Default)]
 struct Clouds {
     now: Option<Manager>,
@@ -118,8 +118,8 @@ async fn read_cloud(
     };
     let Some(origin) = origin else {
         bail!(
-            "{}/{name} is an object of the workload cluster: name the control plane instead of passing --old, or \
-             pass the manifest in a file",
+            "cannot read {}/{name} with --old, because it is an object of the workload cluster; name the control \
+             plane instead of --old, or pass a file with the manifest",
             kind.resource()
         );
     };
@@ -155,7 +155,7 @@ fn check(arguments: &CheckArguments, old: &Value, new: &Value, clouds: Clouds) -
     })
 }
 
-/// The controller managers, and why `files` does not tell whether there is a cloud-controller-manager. `cloud` is the
+/// The controller managers, and why it is unknown whether `files` contains a cloud-controller-manager. `cloud` is the
 /// cloud-controller-manager that a flag names.
 fn controller_managers(
     object: &Value,

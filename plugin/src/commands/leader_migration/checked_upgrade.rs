@@ -12,7 +12,7 @@ pub(crate) struct Check {
     /// Desired number of Machines; none if the manifest does not set it.
     pub(crate) replicas: Option<i64>,
     pub(crate) pair: Pair,
-    /// Why `files` does not tell whether a static Pod is a cloud-controller-manager.
+    /// Why it is unknown whether a static Pod in `files` is a cloud-controller-manager.
     pub(crate) unknown_clouds: Vec<Unknown>,
 }
 
@@ -26,7 +26,7 @@ impl Check {
         problems(&self.pair, &self.unknown_clouds)
     }
 
-    /// Whether a stop of the old controller managers before the start of the new ones is simpler.
+    /// Whether it is simpler to stop the old controller managers before the new ones start.
     pub(crate) fn recommends_stop_then_start(&self) -> bool {
         let moves = self.pair.rows().iter().any(|row| {
             let owner = |owners: &[Owner]| owners.first().map(|owner| owner.component);

@@ -19,7 +19,7 @@ pub(crate) struct LeaderMigrationCheck {
     #[cfg_attr(test, schemars(extend("const" = "LeaderMigrationCheck")))]
     kind: &'static str,
     metadata: ObjectName,
-    /// Whether the upgrade would harm the cluster, or a setting has no effect.
+    /// Whether the upgrade would harm the cluster, or whether a setting has no effect.
     has_problem: bool,
     controllers: Vec<ControllerDocument>,
     problems: Vec<ProblemDocument>,
@@ -38,7 +38,8 @@ struct ControllerDocument {
     /// One of: protected, unprotected, orphaned, runs-twice, cannot-start, nothing-to-migrate, switched-off (the flags
     /// disable the controller, and nothing migrates), unknown (the cloud-controller-manager may run the controller).
     verdict: &'static str,
-    /// When no controller manager or two of them run the controller. One of: now, rollout, then.
+    /// When the controller does not run, or runs twice. One of: now (before the upgrade), rollout, then (after the
+    /// upgrade).
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<&'static str>,
 }

@@ -40,7 +40,8 @@ fn generated(arguments: &GenerateArguments, control_plane: Option<&Value>) -> an
     // The patch needs the control plane, because a merge patch replaces whole lists and must repeat their items.
     let Some(control_plane) = control_plane else {
         return Ok(format!(
-            "{title}# To also get the patch that installs it, pass the control plane with --filename:\n\
+            "{title}# To also get the patch that installs it, save the control plane in a file, and pass the file \
+             with --filename:\n\
              #   kubectl get kubeadmcontrolplane NAME -o yaml > control-plane.yaml\n{configuration}"
         ));
     };
@@ -49,7 +50,8 @@ fn generated(arguments: &GenerateArguments, control_plane: Option<&Value>) -> an
         "{title}{configuration}---\n\
          # Save this as patch.yaml. Before the upgrade, install the configuration on the control plane:\n\
          #   kubectl patch kubeadmcontrolplane NAME --type merge --patch-file patch.yaml\n\
-         # In the same update that changes spec.version, remove both flags, and disable the migrated controllers.\n{patch}"
+         # In the update that changes spec.version, remove --enable-leader-migration and\n\
+         # --leader-migration-config, and disable the migrated controllers.\n{patch}"
     ))
 }
 

@@ -60,7 +60,7 @@ pub(super) fn cloud_among(
     minor: Option<u64>,
 ) -> anyhow::Result<Manager> {
     let Some(workload) = objects.iter().find_map(Workload::find) else {
-        bail!("no Pod, Deployment or DaemonSet has a container of cloud-controller-manager");
+        bail!("no Pod, Deployment or DaemonSet runs cloud-controller-manager");
     };
     let Some(minor) = minor.or_else(|| workload.minor()) else {
         bail!(
@@ -70,7 +70,7 @@ pub(super) fn cloud_among(
     };
     let Some(flags) = workload.flags() else {
         bail!(
-            "the manifest does not show the flags of cloud-controller-manager: write the flags in command or args, \
+            "the manifest does not show the flags of cloud-controller-manager; write the flags in command or args, \
              without a shell, environment variables or placeholders"
         );
     };
@@ -92,8 +92,9 @@ fn configuration(
         MountedFile::Host(host) => match inline_file(control_plane, &host) {
             Some(content) => return Ok(content.to_owned()),
             None => bail!(
-                "the leader migration configuration is the file {host} on the Node, and spec.kubeadmConfigSpec.files \
-                 does not contain this file as plain text; put the configuration in a ConfigMap"
+                "cloud-controller-manager reads its leader migration configuration from the file {host} on the Node, \
+                 but spec.kubeadmConfigSpec.files does not contain that file as plain text; put the configuration in \
+                 a ConfigMap"
             ),
         },
         MountedFile::Unknown => {
@@ -161,7 +162,7 @@ mod tests {
         );
         assert_eq!(
             error(&[]),
-            "no Pod, Deployment or DaemonSet has a container of cloud-controller-manager"
+            "no Pod, Deployment or DaemonSet runs cloud-controller-manager"
         );
         let without_version = json!({"kind": "Pod", "spec": {"containers": [
             {"name": "cloud-controller-manager", "image": "ccm:v1.36.0"}]}});
@@ -191,8 +192,9 @@ mod tests {
             cloud_among(&[workload], &encoded, Some(36))
                 .unwrap_err()
                 .to_string(),
-            "the leader migration configuration is the file /etc/m/leader.yaml on the Node, and \
-             spec.kubeadmConfigSpec.files does not contain this file as plain text; put the configuration in a ConfigMap"
+            "cloud-controller-manager reads its leader migration configuration from the file /etc/m/leader.yaml on \
+             the Node, but spec.kubeadmConfigSpec.files does not contain that file as plain text; put the \
+             configuration in a ConfigMap"
         );
     }
 }

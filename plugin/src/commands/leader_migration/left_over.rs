@@ -13,11 +13,11 @@ use crate::{
     verdict::Verdict,
 };
 
-/// The duration of a Lease that does not say it: kube-controller-manager's default.
+/// The duration of a Lease without leaseDurationSeconds: kube-controller-manager's default.
 const DURATION: Duration = Duration::from_secs(15);
 
-/// Deletes each Lease that no controller manager uses, unless a process renews it within its duration. As in leader election,
-/// no clock of another machine decides that.
+/// Deletes each Lease that no controller manager uses, unless a process renews it within its duration. As in leader
+/// election, this process measures the duration, because the clocks of machines can differ.
 ///
 /// # Errors
 /// A Lease cannot be deleted, or the result cannot be printed.

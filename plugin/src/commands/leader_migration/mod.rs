@@ -1,8 +1,9 @@
 //! `kubectl kcp leader-migration`: hands controllers over from kube-controller-manager to cloud-controller-manager
 //! (KEP-2436).
 //!
-//! - [`check`]: reads an upgrade; [`checked_upgrade`]: its problems; [`document`], [`screen`]: its JSON and text
-//! - [`generate`]: a configuration that protects
+//! - [`check`]: reads and checks an upgrade; [`checked_upgrade`]: the result; [`document`], [`screen`]: its JSON and
+//!   text
+//! - [`generate`]: prints a configuration that protects the controllers
 //! - [`status`]: what runs in a workload cluster now
 //! - [`rbac`]: permissions for the migration lock
 //! - [`start`], [`upgrade`], [`finish`], [`rollback`]: the steps of a migration; [`step`],

@@ -180,8 +180,8 @@ fn screen(outcome: &Outcome, arguments: &RbacArguments, name: &str, layout: Layo
     }
     if !arguments.apply && !is_complete(&outcome.permissions) {
         text += &layout.paragraph(&format!(
-            "grant the missing permissions with the same flags and --apply: kubectl kcp leader-migration rbac {name} \
-             --apply"
+            "to grant the missing permissions, run the command again with the same flags and --apply: kubectl kcp \
+             leader-migration rbac {name} --apply"
         ));
     }
     text

@@ -91,7 +91,7 @@ fn verdict(verdict: Verdict) -> (String, Style) {
 fn gaps(check: &Check, layout: Layout) -> String {
     let seconds = |gap: Gap| format!("{:.0} to {:.0} s", gap.min.as_secs_f64(), gap.max.as_secs_f64());
     let gaps = check.pair.gaps();
-    let mut text = String::from("How long controllers do not run after the holder of their lock stops:\n");
+    let mut text = String::from("How long controllers are down after the holder of their lock stops:\n");
     if let Some(gap) = gaps.to_cloud {
         text += &layout.paragraph(&format!(
             "migrated controllers, from kube-controller-manager to cloud-controller-manager: {}",
@@ -110,10 +110,10 @@ fn gaps(check: &Check, layout: Layout) -> String {
     ));
     if check.recommends_stop_then_start() {
         text += &layout.paragraph(&format!(
-            "The control plane has one Machine, so even with leader migration the controllers do not run for some \
-             time during the handover. It is simpler without leader migration: disable the controllers in \
-             kube-controller-manager, then start cloud-controller-manager. The controllers then do not run for {} \
-             plus the time between these two steps.",
+            "The control plane has only one Machine, so the controllers are down for some time during the handover, \
+             even with leader migration. A handover without leader migration is simpler: disable the controllers in \
+             kube-controller-manager, then start cloud-controller-manager. The controllers are then down for {} plus \
+             the time between these two steps.",
             seconds(gaps.main)
         ));
     }

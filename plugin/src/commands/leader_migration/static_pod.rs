@@ -17,7 +17,7 @@ pub(super) struct StaticPod {
 }
 
 impl StaticPod {
-    /// Reads the manifest; none if the flag is not set.
+    /// Reads the manifest; `None` if the flag is not set.
     pub(super) fn read(arguments: &CloudManifestArguments) -> anyhow::Result<Option<Self>> {
         let Some(path) = &arguments.ccm_manifest else {
             return Ok(None);
@@ -38,10 +38,11 @@ impl StaticPod {
         }))
     }
 
-    /// The cloud-controller-manager that it starts. The control plane may contain the leader migration configuration.
+    /// The cloud-controller-manager that the Pod starts. Its leader migration configuration may be in the `files` of
+    /// the control plane.
     pub(super) fn manager(&self, control_plane: &Value) -> anyhow::Result<Manager> {
         let objects = std::slice::from_ref(&self.pod);
         input::cloud_among(objects, control_plane, self.version)
-            .context("cannot use the manifest of --ccm-manifest")
+            .context("cannot use the manifest that --ccm-manifest names")
     }
 }

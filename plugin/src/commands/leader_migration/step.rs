@@ -47,11 +47,11 @@ pub(super) struct Step<'s> {
     pub(super) not_done: &'s str,
     /// Who needs the migration lock.
     pub(super) identities: Vec<Identity>,
-    /// The name of the migration lock; none for that of the control plane.
+    /// The name of the migration lock; `None` for the name in the control plane's configuration.
     pub(super) leader_name: Option<&'s str>,
-    /// Whether the decision after the rollout says that the step has taken effect.
+    /// Whether the command must decide again after the rollout, to confirm that the step has taken effect.
     pub(super) is_confirmed: bool,
-    /// Whether the Leases that a migration left behind are deleted once the step has taken effect.
+    /// Whether the command deletes the Leases that a migration left behind, once the step has taken effect.
     pub(super) deletes_leases: bool,
 }
 
@@ -147,7 +147,7 @@ impl Step<'_> {
                 Decision::Refused(refusal) => ChangeOutcome::Refused(refusal),
                 Decision::Write(_) => ChangeOutcome::Refused(Refusal::new(
                     RefusedBy::Command,
-                    vec!["another client has changed the control plane: run the command again".to_owned()],
+                    vec!["another client has changed the control plane; run the command again".to_owned()],
                 )),
             };
             let changed = Changed::without_write(&snapshot, outcome);
@@ -161,7 +161,8 @@ impl Step<'_> {
         }
     }
 
-    /// Deletes the Leases that the migration left behind, after the step has taken effect with this verdict.
+    /// Deletes the Leases that the migration left behind, if the step has taken effect: if `verdict` is
+    /// [`Verdict::Met`].
     async fn delete_leases(
         &self,
         verdict: Verdict,
@@ -213,7 +214,7 @@ impl Step<'_> {
                 match workload {
                     Ok(cluster) => missing(&cluster, &self.identities, &lock, &write.field_manager).await,
                     Err(failure) => vec![format!(
-                        "could not review the permissions of controller managers: {}: {}",
+                        "could not check the permissions of the controller managers, because {} could not be read: {}",
                         failure.object, failure.message
                     )],
                 }
@@ -231,7 +232,7 @@ impl Step<'_> {
     }
 }
 
-/// What controller managers may not do with the Lease, one line for each permission.
+/// The permissions for the Lease that the controller managers lack, one line each.
 async fn missing(
     cluster: &Connection,
     identities: &[Identity],
@@ -243,12 +244,12 @@ async fn missing(
             .into_iter()
             .filter(|permission| !permission.is_allowed)
             .map(|permission| match permission.verb {
-                "create" => format!("{} may not create Leases in {KUBE_SYSTEM}", permission.user),
-                verb => format!("{} may not {verb} Lease {}", permission.user, lock.name),
+                "create" => format!("{} is not allowed to create Leases in {KUBE_SYSTEM}", permission.user),
+                verb => format!("{} is not allowed to {verb} Lease {}", permission.user, lock.name),
             })
             .collect(),
         Err(error) => vec![format!(
-            "could not review the permissions of controller managers: {error}"
+            "could not check the permissions of the controller managers: {error}"
         )],
     }
 }

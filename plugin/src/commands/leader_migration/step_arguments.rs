@@ -42,7 +42,7 @@ pub struct StepArguments {
     pub review: ReviewArguments,
 }
 
-/// Whom cloud-controller-manager authenticates as.
+/// The user that cloud-controller-manager authenticates as.
 #[derive(Debug, Args)]
 pub struct CloudIdentity {
     /// User of cloud-controller-manager
@@ -66,10 +66,10 @@ pub struct CloudManifestArguments {
     pub ccm_version: Option<u64>,
 }
 
-const START_HELP: &str = "The command installs the configuration of `leader-migration generate` on the control plane, in one \
-update, which replaces every control-plane Machine. Run it again after the rollout: exit code 0 then means that every \
-kube-controller-manager reports leader migration and that one of them holds the Lease. Do not upgrade before that: a \
-kube-controller-manager without leader migration would run its controllers a second time.
+const START_HELP: &str = "The command installs the configuration of `leader-migration generate` on the control plane, \
+in one update, which replaces every control-plane Machine. Run the command again after the rollout: exit code 0 then \
+means that every kube-controller-manager uses leader migration and that one of them holds the Lease. Do not upgrade \
+until then: a kube-controller-manager without leader migration would run its controllers a second time.
 
 A dry run shows the fields that change; with -o yaml, the output is the control plane after the change.
 
@@ -98,15 +98,16 @@ pub struct StartArguments {
 }
 
 const UPGRADE_HELP: &str = "In one update, the command changes the version, disables the migrated controllers in \
-kube-controller-manager, and removes leader migration from it, because kube-controller-manager 1.36 and later exits if \
-leader migration is enabled. With --ccm-manifest, the same update installs a static Pod of cloud-controller-manager; \
-without it, a cloud-controller-manager must run already, for example as a DaemonSet.
+kube-controller-manager, and removes leader migration from it, because kube-controller-manager 1.36 and later \
+versions exit if leader migration is enabled. With --ccm-manifest, the same update installs a static Pod of \
+cloud-controller-manager. Without --ccm-manifest, cloud-controller-manager must already run, for example as a \
+DaemonSet.
 
 The command refuses the upgrade if any kube-controller-manager does not use leader migration, if a permission for the \
 Lease is missing, if the workers are too old for the version, or if a controller would run twice or not at all.
 
-Run it again after the rollout: exit code 0 then means that every Machine has the version. Until the first new Machine has \
-joined, `leader-migration rollback` returns to the old version.
+Run the command again after the rollout: exit code 0 then means that every Machine has the version. Until the first \
+new Machine has joined, `leader-migration rollback` returns to the old version.
 
 Examples:
   kubectl kcp leader-migration upgrade edge --to v1.36.0 --ccm-manifest ccm.yaml --dry-run=server
@@ -134,11 +135,11 @@ const FINISH_HELP: &str = "The command removes the configuration from the contro
 control-plane Machine once more. It refuses to do so until every Machine has the new version, no kube-controller-manager \
 uses leader migration, and cloud-controller-manager runs the migrated controllers.
 
-Run it again after the rollout, or use --wait: once no controller manager uses leader migration, the command deletes the \
-migration Lease, unless a process renews it.
+Run the command again after the rollout, or use --wait: once no controller manager uses leader migration, the command \
+deletes the migration Lease, unless a process renews it.
 
-cloud-controller-manager must not need the configuration any more: give the manifest of its static Pod without \
---enable-leader-migration, or remove that flag from its DaemonSet first.
+cloud-controller-manager must no longer use the configuration. If it is a static Pod, pass its manifest without \
+--enable-leader-migration to --ccm-manifest. If it is a DaemonSet, remove that flag from the DaemonSet first.
 
 Examples:
   kubectl kcp leader-migration finish edge --dry-run=server
@@ -155,9 +156,10 @@ pub struct FinishArguments {
     pub step: StepArguments,
 }
 
-const ROLLBACK_HELP: &str = "After `start`, the command removes leader migration from the control plane. After `upgrade`, \
-it restores the old version and leader migration, unless a Machine with the new version has joined: Kubernetes does not \
-support downgrades. It restores exactly the fields that the step changed, from an annotation of the control plane.
+const ROLLBACK_HELP: &str = "After `start`, the command removes leader migration from the control plane. After \
+`upgrade`, it restores the old version and leader migration. It refuses to do so after a Machine with the new version \
+has joined, because Kubernetes does not support downgrades. An annotation of the control plane records the fields \
+that the step changed, and the command restores exactly these fields.
 
 Examples:
   kubectl kcp leader-migration rollback edge --dry-run=server
@@ -183,7 +185,7 @@ impl CloudIdentity {
     }
 }
 
-/// Whom kube-controller-manager authenticates as.
+/// The user that kube-controller-manager authenticates as.
 pub(super) fn kube_identity() -> Identity {
     Identity::User(format!("system:{}", Component::Kube))
 }

@@ -200,7 +200,7 @@ fn not_verified(status: &Status, layout: Layout) -> String {
         let why = manager.settings.unverified.as_ref()?;
         Some(match &manager.settings.manager {
             Ok(_) => format!(
-                "{}: the settings are from {}: {why}",
+                "{}: the settings are from {} ({why})",
                 manager.pod,
                 manager.settings.source.name()
             ),
@@ -219,7 +219,8 @@ fn fixes(status: &Status, layout: Layout) -> String {
         .and_then(|failure| failure.hint.clone());
     let left_over = status.observed.left_over().into_iter().map(|lock| {
         format!(
-            "{}: no controller manager uses it; delete it with: kubectl kcp leader-migration finish {} -n {}",
+            "Lease {}: no controller manager uses this Lease; delete it with: kubectl kcp leader-migration finish {} \
+             -n {}",
             lease(&lock.lock),
             status.name,
             status.namespace

@@ -201,7 +201,7 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
             "the replacement continues; watch with: kubectl kcp status {control_plane} -n {namespace} --watch"
         ),
         done: format!(
-            "machine/{} is deleted, and the Machines of kubeadmcontrolplane/{} are ready\n",
+            "machine/{} has been deleted, and the Machines of kubeadmcontrolplane/{} are ready\n",
             escape(name),
             escape(&control_plane)
         ),

@@ -80,7 +80,7 @@ async fn started(management: &ManagementCluster) -> Result<()> {
             && back
                 .stdout
                 .contains("rolled back to the state before leader migration")
-            && back.stdout.ends_with("kubeadmcontrolplane/edge is rolled out\n"),
+            && back.stdout.ends_with("the rollout of kubeadmcontrolplane/edge is complete\n"),
         "{back}"
     );
     // The wait ends after the rollout.

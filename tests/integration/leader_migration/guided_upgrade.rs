@@ -301,7 +301,7 @@ impl<'m> Scene<'m> {
         self.cluster.pause(false).await?;
         let handover = "with the handover to cloud-controller-manager";
         let upgraded = self.runs("upgrade", &waiting, 0, handover).await?;
-        let confirmed = "kubeadmcontrolplane/edge is rolled out\n";
+        let confirmed = "the rollout of kubeadmcontrolplane/edge is complete\n";
         ensure!(
             upgraded.stdout.contains(confirmed) && upgraded.stdout.contains("every Machine has v1.36.3"),
             "{upgraded}"

@@ -30,7 +30,7 @@ pub struct CertificatesArguments {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// Show the control planes that match this label selector: team=edge,tier!=test
+    /// Show the control planes that match this label selector, such as team=edge,tier!=test
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "name")]
     pub selector: Option<String>,
 

@@ -128,7 +128,7 @@ impl Step<'_> {
                 "the rollout continues; watch with: kubectl kcp rollout status {name} -n {}",
                 connection.namespace
             ),
-            done: format!("kubeadmcontrolplane/{} is rolled out\n", escape(name)),
+            done: format!("the rollout of kubeadmcontrolplane/{} is complete\n", escape(name)),
         };
         let verdict = Box::pin(wait.run(&reader, &session.terminal)).await?;
         if verdict != Verdict::Met || !self.is_confirmed {

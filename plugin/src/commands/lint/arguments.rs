@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::output::{OutputArguments, OutputFormats};
 
-/// Check manifests against the admission rules, or with `--cluster` the objects of a cluster.
+/// Check manifests, or with `--cluster` the objects of a cluster, against the admission rules.
 #[derive(Debug, Default, Args)]
 #[command(after_help = LINT_HELP, mut_arg("output", |output| output.value_parser(OutputFormats::LINT)))]
 pub struct LintArguments {
@@ -36,7 +36,8 @@ pub struct LintArguments {
     pub output: OutputArguments,
 }
 
-/// The end of the help of `lint`. Here `--cluster` has no value, or the name of a kubeconfig cluster as in kubectl.
+/// The end of the help of `lint`. In `lint`, `--cluster` has no value, or the name of a kubeconfig cluster as in
+/// kubectl.
 const LINT_HELP: &str = "\
 Examples:
   kubectl kcp lint -f manifests/ -R
@@ -45,7 +46,8 @@ Examples:
 
 With --cluster instead of files, lint checks the objects in a cluster as if they were created now, to find what would fail after the webhook is installed. --cluster=NAME selects the cluster, as in other commands.
 
-To check files, lint needs no cluster: it looks for the other objects that a rule needs in the files that you pass. Objects without a namespace get the namespace of -n, or default.";
+To check files, lint needs no cluster: if a rule needs other objects, lint looks for them in the files that you pass. \
+Objects without a namespace get the namespace of -n, or the namespace default.";
 
 #[cfg(test)]
 mod tests {

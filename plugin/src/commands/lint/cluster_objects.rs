@@ -34,8 +34,8 @@ pub(super) async fn connect(session: &Session) -> Result<Connection, Error> {
 /// Reads all objects that admission rules check or read, from one namespace or from all.
 ///
 /// # Errors
-/// An object of a served kind cannot be read. The other kinds would not be enough, because the missing objects may have
-/// problems.
+/// An object of a served kind cannot be read. A report without that kind would be incomplete, because its objects may
+/// have problems.
 pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Result<Input, Error> {
     let mut input = Input::new(&connection.namespace, ObjectSource::Cluster);
     let served = ServedVersions::discover(connection).await?;

@@ -62,7 +62,7 @@ impl fmt::Display for ObjectName {
 pub(super) enum LintRule {
     /// The object has no `kind`.
     KindMissing,
-    /// No API server serves this version of the kind, or only an older release does.
+    /// No API server serves this version of the kind, or only API servers of older releases do.
     VersionUnserved,
     /// A field of the object has the wrong type.
     Undecodable,

@@ -19,7 +19,7 @@ use crate::commands::lint::{
 };
 use crate::file;
 
-/// The objects that `lint` has read, and the errors of those that it could not read.
+/// The objects that `lint` has read, and an error for each file that it could not read.
 #[derive(Debug)]
 pub(super) struct Input {
     objects: Vec<Object>,

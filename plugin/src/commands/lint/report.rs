@@ -21,7 +21,7 @@ pub(super) enum ObjectResult {
     Judged(Vec<Finding>),
     /// The object could not be checked, because its kind is unknown. Contains the problems that say why.
     Unknown(Vec<Finding>),
-    /// No admission rules apply to the object's kind, which is the text.
+    /// No admission rules apply to the object's kind. Contains the kind.
     Skipped(String),
 }
 

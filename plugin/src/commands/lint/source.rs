@@ -64,8 +64,8 @@ fn search(folder: &Path, recursive: bool, found: &mut Vec<PathBuf>) -> Result<()
     Ok(())
 }
 
-/// Whether the path is a folder, or a special file such as a named pipe, whose read may block forever. A broken link counts
-/// as a file, so that reading it reports an error.
+/// Whether the path is a folder, or a special file, such as a named pipe, from which a read may block forever. A
+/// broken link counts as a file, so that reading it reports an error.
 fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
 }

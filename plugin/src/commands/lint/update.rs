@@ -37,8 +37,8 @@ fn keep(field: &str, new: &mut Map<String, Value>, old: &mut Map<String, Value>)
     };
 }
 
-/// The problem that both objects have different API versions. Only an API server can convert them; without conversion,
-/// fields with different paths would look changed.
+/// Returns a problem if the objects have different API versions. Only an API server can convert them; without
+/// conversion, fields with different paths would look changed.
 pub(super) fn version_mismatch(new: &str, old: &str) -> Option<Fault> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -48,8 +48,8 @@ pub(super) fn version_mismatch(new: &str, old: &str) -> Option<Fault> {
     let version = |object| serde_json::from_str::<Versioned>(object).map(|object| object.api_version);
     let (new, old) = (version(new).ok()?, version(old).ok()?);
     let message = format!(
-        "Invalid value: {new:?}: the old object has version {old}, so the update was not checked; write both \
-         objects in the same version"
+        "Invalid value: {new:?}: the old object has API version {old}, so the update was not checked; write both \
+         objects in the same API version"
     );
     (new != old).then(|| Fault::own(LintRule::OldVersionOther, "apiVersion", &message))
 }

@@ -10,13 +10,14 @@ use crate::{
 };
 use kcp_control_plane::plan::options::PlanOptions;
 
-/// The flags of a list of plans. A list shows no change, which would need a NAME.
+/// The flags that select several control planes. They exclude the flags for a change, which need a NAME.
 const LIST_FLAGS: [&str; 3] = ["all_namespaces", "selector", "contexts"];
 
 /// Show the steps that the controller will take, and what blocks the first one.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Without NAME, the plan of each control plane is one line, from the management cluster alone: etcd is not asked.
+    after_help = "Without NAME, the command prints one line for each control plane. It then reads only the management \
+                  cluster, not etcd.
 
 Examples:
   kubectl kcp plan
@@ -34,7 +35,7 @@ pub struct PlanArguments {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// Plan for the control planes that match this label selector: team=edge,tier!=test
+    /// Plan for the control planes that match this label selector, such as team=edge,tier!=test
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "name")]
     pub selector: Option<String>,
 

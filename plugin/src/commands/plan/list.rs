@@ -1,6 +1,7 @@
 //! `plan` without NAME: the next step of each control plane of one or all namespaces, one line each.
 //!
-//! Reads only the management cluster, because the controller also decides by the conditions there. `plan NAME` asks etcd too.
+//! Reads only the management cluster, because the controller, too, decides by the conditions there. `plan NAME` also
+//! queries etcd.
 
 use anyhow::bail;
 use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};
@@ -35,7 +36,7 @@ use crate::{
 
 /// The plans of several control planes.
 pub(super) struct PlanList {
-    /// The namespace; none if the list is of all namespaces or of several contexts.
+    /// The namespace; `None` if the list covers all namespaces or several contexts.
     namespace: Option<String>,
     rows: Vec<PlanRow>,
     unread: Vec<UnreadContext>,
@@ -46,7 +47,7 @@ pub(super) struct PlanList {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlanRow {
-    /// The kubeconfig context, if the list is of several.
+    /// The kubeconfig context, if the list covers several contexts.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<String>,
     metadata: ObjectName,
@@ -61,13 +62,14 @@ pub(super) struct PlanRow {
     blocked_by: Vec<String>,
     /// The names of the outdated Machines.
     outdated: Vec<String>,
-    /// The names of the Machines that Cluster API v1.14 would replace, but the running controller does not.
+    /// The names of the Machines that Cluster API v1.14 would replace, but that the running controller does not
+    /// replace.
     after_provider_update: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
 
-/// The plans of several control planes, in short.
+/// Summaries of the plans of several control planes.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

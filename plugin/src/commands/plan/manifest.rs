@@ -105,13 +105,13 @@ impl Manifest {
         let others: Vec<&Value> = others.collect();
         let others = (!others.is_empty()).then(|| {
             format!(
-                "other objects in the file are not part of the plan: {}",
+                "the plan ignores the other objects in the file: {}",
                 names(others)
             )
         });
         let replicas = patch.pointer("/spec/replicas").is_some_and(Value::is_null).then(|| {
-            "the manifest removes spec.replicas: the plan assumes 1, Cluster API's default; kcp-webhook would keep \
-             the current value".to_owned()
+            "the manifest removes spec.replicas, so the plan assumes Cluster API's default, 1; if kcp-webhook is \
+             installed, it keeps the current value".to_owned()
         });
         others.into_iter().chain(replicas).collect()
     }
@@ -257,7 +257,7 @@ items:
         assert_eq!(found.version, "v1beta1");
         assert_eq!(
             found.warnings(&json!({}), &Reference::default()),
-            ["other objects in the file are not part of the plan: Cluster/edge, KubeadmControlPlane/other"]
+            ["the plan ignores the other objects in the file: Cluster/edge, KubeadmControlPlane/other"]
         );
     }
 
@@ -283,7 +283,7 @@ items:
         assert_eq!(name, Some(&json!("t2")));
         assert_eq!(
             found.warnings(&json!({}), &template),
-            ["other objects in the file are not part of the plan: DockerMachineTemplate/t3"]
+            ["the plan ignores the other objects in the file: DockerMachineTemplate/t3"]
         );
     }
 
@@ -353,8 +353,8 @@ items:
         assert_eq!(
             manifest.warnings(&patch, &Reference::default()),
             [
-                "the manifest removes spec.replicas: the plan assumes 1, Cluster API's default; kcp-webhook would \
-                 keep the current value"
+                "the manifest removes spec.replicas, so the plan assumes Cluster API's default, 1; if kcp-webhook is \
+                 installed, it keeps the current value"
             ]
         );
     }

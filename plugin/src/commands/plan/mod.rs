@@ -105,7 +105,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     let unread = snapshot.observed.in_place_handlers.failure();
     warnings.extend(unread.filter(|failure| failure.forbidden.is_none()).map(|failure| {
         format!(
-            "could not list ExtensionConfigs: {}; assuming that no extension updates Machines in place",
+            "could not list ExtensionConfigs: {}; the plan assumes that no extension updates Machines in place",
             failure.message
         )
     }));

@@ -124,8 +124,8 @@ fn action(step: &Step) -> Cell {
     Cell::styled(messages::action(step), style)
 }
 
-/// The columns with the members, the quorum and the tolerated failures after the step. If a value is lower during the step,
-/// the lowest is shown, too.
+/// The columns with the members, the quorum and the tolerated failures after the step. If etcd tolerates fewer
+/// failures during the step, the last column shows both numbers.
 fn votes(step: &Step) -> Vec<Cell> {
     let Some(votes) = step.votes else {
         return vec![Cell::from("-"), Cell::from("-"), Cell::from("-")];
@@ -289,7 +289,7 @@ fn gaps(plan: &Plan) -> Vec<(String, Option<String>)> {
         gaps.map(|gap| (gap.message().to_owned(), verdict.machine.as_str()))
     });
     let lines = group_machines(texts).into_iter().map(|(gap, machines)| {
-        let line = format!("{machines}: assumed up to date, but not checked: {gap}");
+        let line = format!("{machines}: assumed up to date without a check, because {gap}");
         (line, Some(restart.clone()))
     });
     lines.collect()

@@ -41,7 +41,7 @@ pub(super) async fn compare(
                 desired.changes.extend(changes);
                 is_equal.then(|| {
                     format!(
-                        "{} has the same spec as {}: the rollout creates identical machines",
+                        "{} has the same spec as {}, so the rollout creates identical machines",
                         display_reference(new),
                         display_reference(current)
                     )

@@ -33,7 +33,7 @@ pub struct StatusArguments {
     #[arg(short, long)]
     pub watch: bool,
 
-    /// Show the control planes that match this label selector: team=edge,tier!=test
+    /// Show the control planes that match this label selector, such as team=edge,tier!=test
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "name")]
     pub selector: Option<String>,
 

@@ -47,7 +47,7 @@ pub struct ControlPlaneStatus {
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "ControlPlaneStatus")))]
     kind: &'static str,
-    /// The kubeconfig context, if the list is of several.
+    /// The kubeconfig context, if the list covers several contexts.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<String>,
     metadata: ObjectName,
@@ -281,8 +281,8 @@ struct CheckFinding {
 }
 
 impl ControlPlaneStatusList {
-    /// Creates the JSON document of several control planes.
-    /// Each control plane comes with its context, if the list is of several.
+    /// Creates the JSON document of several control planes. Each control plane comes with its context, if the list
+    /// covers several contexts.
     pub fn new<'i>(
         inspected: impl IntoIterator<Item = (Option<&'i str>, &'i Snapshot, &'i Inspection)>,
         unread_contexts: &[UnreadContext],

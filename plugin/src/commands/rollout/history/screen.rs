@@ -135,7 +135,7 @@ fn state(generation: &Generation) -> (String, Style) {
             ("current".to_owned(), GOOD)
         } else {
             (
-                format!("assumed up to date, but not checked: {}", unseen.join("; ")),
+                format!("assumed up to date without a check, because {}", unseen.join("; ")),
                 WARN,
             )
         };

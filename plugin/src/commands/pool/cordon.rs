@@ -102,7 +102,7 @@ pub(crate) async fn run(
             .filter(|pool| pool.inventory().contains(&entry.as_str()));
         if let Some(pool) = listed.find(|pool| hive.runs(pool)) {
             terminal.warning(&format!(
-                "Hive manages pool {}, ignores the cordon, and still creates clusters with {entry}",
+                "Hive manages pool {}, so it ignores the cordon and still creates clusters with {entry}",
                 pool.name()
             ));
         }

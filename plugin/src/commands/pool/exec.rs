@@ -69,7 +69,7 @@ pub struct ExecArguments {
     #[command(flatten)]
     pub claim: ClaimArguments,
 
-    /// How long the lease lasts if it is not renewed, for example because this program is killed
+    /// How long the lease lasts if this command cannot renew it, for example because it was killed
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "15m")]
     pub ttl: Duration,
 
@@ -87,7 +87,7 @@ pub struct ExecArguments {
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub customization: Option<String>,
 
-    /// Lease a customization with these labels: rack=b,tier!=test
+    /// Lease a customization that matches this label selector, such as rack=b,tier!=test
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
 
@@ -114,7 +114,7 @@ fn parse_ttl(text: &str) -> Result<Duration, String> {
     let ttl = parse_duration(text)?;
     if ttl < MIN_TTL {
         return Err(format!(
-            "the ttl must be at least {} s, because the lease must be renewed in time",
+            "the ttl must be at least {} s, so that the command can renew the lease in time",
             MIN_TTL.as_secs()
         ));
     }
@@ -245,12 +245,12 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
     code
 }
 
-/// Whether a request that failed may have stored a lease. Without the pool, nothing is leased.
+/// Whether a request that failed may have stored a lease. If the pool does not exist, nothing was leased.
 fn may_be_leased(error: &LeaseError) -> bool {
     !matches!(error, LeaseError::Api(Error::NotFound { action }) if action.resource.starts_with("clusterpools"))
 }
 
-/// Releases the lease. A failure is only a warning, because the lease ends after its ttl.
+/// Releases the lease. A failure causes only a warning, because the lease ends after its ttl.
 async fn release_or_warn(store: &Store<'_>, request: &ReleaseRequest<'_>, terminal: &Terminal) {
     let name = request.cluster_deployment;
     match release(store, request).await {

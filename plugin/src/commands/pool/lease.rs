@@ -68,7 +68,7 @@ pub struct LeaseArguments {
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub customization: Option<String>,
 
-    /// Lease a customization with these labels: rack=b,tier!=test
+    /// Lease a customization that matches this label selector, such as rack=b,tier!=test
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
 
@@ -107,7 +107,7 @@ pub struct LeaseArguments {
     pub field_manager: String,
 }
 
-/// The flags for a request to Hive for a cluster, instead of a lease.
+/// The flags that request a cluster from Hive instead of a lease.
 #[derive(Clone, Debug, Args)]
 pub struct ClaimArguments {
     /// Request a cluster from Hive with a cluster claim that has the holder's name, and wait for the cluster

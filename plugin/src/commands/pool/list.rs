@@ -32,7 +32,7 @@ pub struct ListArguments {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// List the pools with these labels: team=edge,tier!=test
+    /// List the pools that match this label selector, such as team=edge,tier!=test
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "pool")]
     pub selector: Option<String>,
 

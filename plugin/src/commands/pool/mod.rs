@@ -52,17 +52,18 @@ pub struct PoolArguments {
 pub enum PoolCommand {
     /// Lease a free customization of the pool's inventory for a cluster
     ///
-    /// A second lease for the same cluster returns the same customization and the same lease id. By default, a lease ends after
-    /// 24h; stderr says when. Exits with 1 if no customization is free: stderr and -o json say why.
+    /// A second request for the same cluster returns the same customization and the same lease id. By default, a lease
+    /// ends after 24h; stderr says when. Exits with 1 if no customization is free: stderr and -o json say why.
     Lease(LeaseArguments),
     /// Extend a lease
     ///
-    /// Exits with 1 if the lease has ended and the entry was freed; no other entry is leased instead.
+    /// Exits with 1 if the lease has ended and the entry has been freed. The command leases no other entry instead.
     Renew(RenewArguments),
     /// Release the leases or the claim of a cluster
     ///
-    /// Exits with 0 if the cluster holds nothing. Exits with 1 while a cluster deployment uses the customization, or may use it
-    /// because you are not allowed to list cluster deployments. Leases of other clusters are not changed.
+    /// Exits with 0 if the cluster holds nothing. Exits with 1 while a cluster deployment uses the customization, or
+    /// if you are not allowed to list cluster deployments, so that this is unknown. The command does not change the
+    /// leases of other clusters.
     Release(ReleaseArguments),
     /// List the entries of pools: free, held, expired, cordoned
     List(ListArguments),
@@ -72,28 +73,29 @@ pub enum PoolCommand {
     Uncordon(UncordonArguments),
     /// List problems of leases; --yes repairs them
     ///
-    /// A customization is never freed while a cluster deployment uses it. After the cluster deployment was deleted, the
-    /// customization stays reserved for the grace period and until its lease ends; with --recreate, the cluster deployment
-    /// is created again instead. Exits with 1 while any problem remains.
+    /// The command never frees a customization while a cluster deployment uses it. After the cluster deployment has
+    /// been deleted, the customization stays reserved until the grace period and its lease have both ended. With
+    /// --recreate, the command creates the cluster deployment again instead. Exits with 1 while any problem remains.
     Repair(RepairArguments),
     /// Show the entries of pools, their holders, and problems
     ///
     /// Exits with 1 if an entry is missing, broken, shared or leaked, if the inventory has fewer entries than the pool's
     /// size, or if Hive cannot create clusters.
     Status(PoolStatusArguments),
-    /// Show which clusters a change to a pool would make stale or delete; writes nothing
+    /// Show which clusters a change to a pool would make stale or delete, without changing the pool
     ///
     /// The file replaces the whole pool, as with `kubectl replace`. Exits with 1 if a cluster would become stale or
     /// be deleted.
     Plan(PoolPlanArguments),
     /// Run a command while holding a lease or a claim
     ///
-    /// The lease is renewed while the command runs, and released when the command ends; a claim is then deleted, and with it
-    /// its cluster. The command's environment has `KCP_NAMESPACE`, `KCP_POOL`, `KCP_CUSTOMIZATION` and
-    /// `KCP_CLUSTER_DEPLOYMENT`; for a lease `KCP_LEASE_ID`, and with --install-config `KCP_INSTALL_CONFIG`, the path of a
-    /// file; for a claim `KCP_CLUSTER_CLAIM` and `KCP_KUBECONFIG`, the path of the cluster's kubeconfig. Exits with the
-    /// command's own code; with 75 if no customization or cluster was free in time; with 125 if the lease could not be acquired
-    /// or was lost, which ends the command; with 126 or 127 if the command cannot be run or does not exist.
+    /// While your command runs, `pool exec` renews the lease. When your command ends, `pool exec` releases the lease,
+    /// or deletes the claim and with it the cluster. The environment of your command contains `KCP_NAMESPACE`,
+    /// `KCP_POOL`, `KCP_CUSTOMIZATION` and `KCP_CLUSTER_DEPLOYMENT`; for a lease `KCP_LEASE_ID`, and with
+    /// --install-config `KCP_INSTALL_CONFIG`, the path of a file; for a claim `KCP_CLUSTER_CLAIM` and
+    /// `KCP_KUBECONFIG`, the path of the cluster's kubeconfig. Exits with your command's own exit code; with 75 if no
+    /// customization or cluster was free in time; with 125 if the lease could not be acquired or was lost, in which
+    /// case `pool exec` ends your command; with 126 or 127 if your command cannot be run or does not exist.
     Exec(ExecArguments),
 }
 
@@ -309,7 +311,7 @@ fn refusal(reason: Option<Reason>, message: Option<&str>) -> Option<String> {
     Some(format!("{}: {}", reason?.as_str(), message?))
 }
 
-/// Prints to stderr why the request was refused, if it was, and returns the verdict. The JSON document contains the same
+/// If the request was refused, prints the reason to stderr. Returns the verdict. The JSON document contains the same
 /// reason.
 fn verdict(refusal: Option<String>, terminal: &Terminal) -> Verdict {
     match refusal {

@@ -101,7 +101,7 @@ pub(crate) struct PoolPlan {
     problems: Vec<String>,
 }
 
-/// The pool's version before and after the change; null if it is unknown, for some platforms.
+/// The pool's version before and after the change; null if it is unknown, as for some platforms.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct VersionDocument {
@@ -200,7 +200,7 @@ fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
         for cluster in &plan.stale {
             let why = match cluster.why {
                 StaleReason::Version => "created from another version",
-                StaleReason::DroppedFromInventory => "its entry is removed from the inventory",
+                StaleReason::DroppedFromInventory => "the change removes its entry from the inventory",
             };
             table.row([Cell::from(&cluster.name), Cell::styled(why, WARN).rest()]);
         }
@@ -238,7 +238,7 @@ fn summary(plan: &model::PoolPlan) -> String {
     let who = match (plan.is_destructive(), plan.is_run_by_hive) {
         (false, _) => "",
         (true, true) => "; Hive replaces stale clusters one at a time",
-        (true, false) => "; because Hive does not manage the pool, you must replace them yourself",
+        (true, false) => "; Hive does not manage the pool, so you must replace and delete the clusters yourself",
     };
     format!(
         "Pool:      {}/{}{new}\nVersion:   {version}\nUnclaimed: {stale}{excess}{who}\n",

@@ -133,7 +133,7 @@ pub(crate) struct PoolRelease {
     cluster_deployment: Name,
     /// The customizations that were released; empty if the holder had none.
     customizations: Vec<Name>,
-    /// The ClusterClaim that was deleted, and with it its cluster.
+    /// The ClusterClaim that was deleted together with its cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<Name>,
     /// Why a lease or a claim was not released.
@@ -201,7 +201,9 @@ impl PoolRelease {
                 Some(PoolDocumentName { namespace, name }) => {
                     format!("{deployment} holds nothing from pool {namespace}/{name}\n")
                 }
-                None => format!("{deployment} does not hold the customization, which is not leased\n"),
+                None => format!(
+                    "{deployment} does not hold the customization, because the customization is not leased\n"
+                ),
             };
         }
         customizations.iter().fold(String::new(), |text, name| {

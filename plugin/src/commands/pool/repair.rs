@@ -42,11 +42,11 @@ pub struct RepairArguments {
     #[arg(short = 'A', long)]
     pub all_namespaces: bool,
 
-    /// How long a customization stays reserved after its cluster was deleted [default: 10m]
+    /// How long a customization stays reserved after its cluster has been deleted [default: 10m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     grace: Option<Duration>,
 
-    /// Repair the problems; without --yes they are only listed
+    /// Repair the problems; without --yes, the command only lists them
     #[arg(long)]
     pub yes: bool,
 
@@ -189,7 +189,7 @@ fn show_errors(report: &RepairReport, terminal: &Terminal) {
     if let Some(error) = &report.clusters_unread {
         let hint = error.hint();
         let error =
-            anyhow::anyhow!("{error}: nothing was freed, because clusters may use the customizations");
+            anyhow::anyhow!("nothing was freed, because clusters may still use the customizations: {error}");
         terminal.error(&error, hint.as_deref());
     }
     if let Some(refusal) = &report.refusal {

@@ -44,7 +44,7 @@ pub struct PoolStatusArguments {
     #[arg(short, long)]
     pub watch: bool,
 
-    /// Show the pools with these labels: team=edge,tier!=test
+    /// Show the pools that match this label selector, such as team=edge,tier!=test
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "pool")]
     pub selector: Option<String>,
 

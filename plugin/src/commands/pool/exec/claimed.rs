@@ -119,7 +119,8 @@ async fn run(
     run.run_until_lost(lost, signals, terminal).await
 }
 
-/// Deletes the ClusterClaim, and with it the cluster. A failure is only a warning, and does not change the exit code.
+/// Deletes the ClusterClaim, and with it the cluster. A failure causes only a warning, and does not change the exit
+/// code.
 async fn delete_or_warn(
     store: &Store<'_>,
     holder: Holder<'_>,

@@ -27,13 +27,13 @@ pub(crate) struct PoolLease {
     kind: &'static str,
     pool: PoolDocumentName,
     cluster_deployment: Name,
-    /// The ClusterClaim to which Hive assigned the cluster, and whose name releases the cluster.
+    /// The ClusterClaim to which Hive assigned the cluster. To release the cluster, pass this name to `pool release`.
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<Name>,
     /// The customization that was leased; absent without a lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     customization: Option<Name>,
-    /// Whether the holder had the lease before; absent without a lease.
+    /// Whether the holder already had the lease; absent without a lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     already_held: Option<bool>,
     /// Why there is no lease.
@@ -42,8 +42,8 @@ pub(crate) struct PoolLease {
     /// Why there is no lease, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// Whether the holder's `ClusterDeployment` exists, either from before or created by the command; absent unless its
-    /// creation was requested.
+    /// Whether the holder's `ClusterDeployment` exists, because the command has created it or because it existed
+    /// before; absent unless its creation was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_cluster: Option<bool>,
     /// The id of the lease, for `--id` of `pool release` and `pool renew`; absent without a lease.
@@ -281,7 +281,7 @@ impl EntryDocument {
     }
 }
 
-/// Rounds a time to whole seconds, which records of leases contain.
+/// Rounds a time to whole seconds, because the records of leases contain only whole seconds.
 fn whole_second(time: Timestamp) -> Timestamp {
     LeaseRecord::whole_second(time)
 }

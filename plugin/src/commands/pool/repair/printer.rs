@@ -208,7 +208,7 @@ fn row(found: &FindingResult, is_of_all: bool) -> Vec<Cell> {
     ]
 }
 
-/// How many problems have which result, one line each.
+/// The number of problems with each result, one line each.
 fn summary(count: FindingCounts, is_applied: bool) -> String {
     let open = if is_applied {
         "not repaired: run the same command again"

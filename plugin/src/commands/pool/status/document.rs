@@ -33,7 +33,7 @@ pub(crate) struct PoolStatus {
     metadata: PoolDocumentName,
     /// Whether Hive manages the pool.
     run_by_hive: bool,
-    /// From which evidence `runByHive` follows.
+    /// The evidence for the value of `runByHive`.
     concluded_from: String,
     deleting: bool,
     /// The version of the pool's spec; null if it cannot be computed, because the platform has a field that only a newer
@@ -106,7 +106,7 @@ struct EntryDocument {
     cordoned: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_result: Option<LastResultDocument>,
-    /// The other pools that list the entry, too.
+    /// The other pools that also list the entry.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shared_with: Vec<String>,
     /// The cause of the entry's problem, as `pool repair` names it.
@@ -145,7 +145,7 @@ struct ClusterDocument {
     /// not stale.
     #[serde(skip_serializing_if = "Option::is_none")]
     stale: Option<&'static str>,
-    /// Whether nothing says if the cluster was created from the pool's current version.
+    /// Whether it is unknown if the cluster was created from the pool's current version.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     version_unknown: bool,
     /// The version from which a stale cluster was created.

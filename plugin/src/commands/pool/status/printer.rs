@@ -140,16 +140,16 @@ pub(crate) fn list(pools: &[PoolState], namespace: Option<&str>, layout: Layout)
 fn summary(pool: &PoolState, now: Timestamp) -> String {
     let capacity = &pool.capacity;
     let by = if pool.hive.runs {
-        format!("Hive: {}", pool.hive.because)
+        format!("Hive ({})", pool.hive.because)
     } else {
-        format!("people and scripts, not Hive: {}", pool.hive.because)
+        format!("people and scripts, not Hive ({})", pool.hive.because)
     };
     let deleting = if pool.is_deleting { ", being deleted" } else { "" };
     let limit =
         |name: &str, limit: Option<usize>| limit.map_or(String::new(), |limit| format!(", {name} {limit}"));
     let lines = [
         ("Pool", format!("{}/{}{deleting}", pool.namespace, pool.name)),
-        ("Run by", by),
+        ("Managed by", by),
         (
             "Clusters",
             format!(

@@ -61,7 +61,7 @@ pub struct UpgradeArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
-    /// New Kubernetes version, such as v1.34.2: of the same minor version or of the next
+    /// New Kubernetes version, such as v1.34.2, with the same or the next minor version
     #[arg(
         long,
         value_name = "VERSION",
@@ -75,7 +75,7 @@ pub struct UpgradeArguments {
     #[arg(long, value_name = "VERSION", value_parser = parse_full_version)]
     pub to: Option<String>,
 
-    /// With --to: one version for each minor version between the current one and the last
+    /// With --to: the versions on the way, one for each minor version between the current version and the last
     #[arg(long, value_name = "VERSION,...", value_parser = parse_full_version, value_delimiter = ',', requires = "to",
           conflicts_with = "version")]
     pub via: Vec<String>,
@@ -85,13 +85,13 @@ pub struct UpgradeArguments {
     pub yes: bool,
 
     /// Upgrade even if the preflight blocks the first step; admission rules still apply, etcd must still keep its
-    /// quorum, and the new version must still support the kubelets of the workers. With --to, also upgrade while
-    /// an add-on, kube-proxy or coredns, is not ready
+    /// quorum, and the new version must still support the kubelets of the workers. With --to, also upgrade while an
+    /// add-on (kube-proxy or coredns) is not ready
     #[arg(long)]
     pub force: bool,
 
-    /// Wait until the upgrade is complete, at most this long [default without a value: 1h]. With --to, the time is that
-    /// for each minor version
+    /// Wait until the upgrade is complete, at most this long [default without a value: 1h]. With --to, this limit
+    /// applies to each minor version
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
           require_equals = true, default_missing_value = "1h", conflicts_with_all = ["dry_run", "output"])]
     pub wait: Option<Duration>,

@@ -139,7 +139,7 @@ pub struct RolloutStatusArguments {
 /// Arguments of `rollout history`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Cluster API keeps no record of deleted Machines. Events name them until Kubernetes deletes the Events: after
+    after_help = "Cluster API keeps no record of deleted Machines. Only Events name them, and Kubernetes deletes Events after
 an hour, unless kube-apiserver has another --event-ttl.
 
 Examples:

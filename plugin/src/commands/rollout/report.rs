@@ -1,4 +1,4 @@
-//! Describes how far the rollout of a control plane is.
+//! Describes how far the rollout of a control plane has progressed.
 
 use jiff::Timestamp;
 use serde::Serialize;

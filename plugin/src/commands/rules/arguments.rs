@@ -11,7 +11,7 @@ use crate::output::{OutputArguments, OutputFormats};
 #[command(args_conflicts_with_subcommands = true)]
 #[command(mut_arg("output", |output| output.value_parser(OutputFormats::RULES)))]
 pub struct RulesArguments {
-    /// A subcommand, instead of listing rules
+    /// A subcommand; without one, the command lists the rules
     #[command(subcommand)]
     pub command: Option<RulesCommand>,
 
@@ -63,7 +63,8 @@ const EXPORT_HELP: &str = "\
 Examples:
   kubectl kcp rules export --format vap
 
-The policies are a second layer next to the webhook. They need Kubernetes 1.35 or newer. Pipe the output into: kubectl apply -f -
+The policies are a second line of defense in addition to the webhook. They need Kubernetes 1.35 or newer. To install \
+them, pipe the output into: kubectl apply -f -
 
 The first lines list the rules that cannot be exported, each with the reason. Policies have no clock, so they accept expired overrides. They do not warn about problems that existed before a change.";
 

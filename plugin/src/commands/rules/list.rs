@@ -23,7 +23,7 @@ impl Report for Rules {
         RuleList::new()
     }
 
-    /// Returns ids of rules, because a rule is not a Kubernetes resource.
+    /// Returns only the ids, without a kind, because a rule is not a Kubernetes resource.
     fn names(&self) -> Vec<String> {
         rules().map(|rule| rule.id.to_owned()).collect()
     }

@@ -140,7 +140,7 @@ struct Sources {
     etcd: Source,
 }
 
-/// What came of reading a source of facts about the control plane.
+/// The result of reading a source of facts about the control plane.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "state")]

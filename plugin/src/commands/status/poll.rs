@@ -30,7 +30,7 @@ const MAX_CONTROL_PLANES_QUERIED: usize = 32;
 enum ReadDepth {
     /// Read only the conditions in the management cluster.
     Conditions,
-    /// Also read the workload cluster and etcd, unless the user may not read the Secrets for them.
+    /// Also read the workload cluster and etcd, unless the user is not allowed to read the Secrets for them.
     PermittedSources,
     /// Read the workload cluster and etcd in any case.
     AllSources,
@@ -205,7 +205,7 @@ async fn read_all_sources(
     }
 }
 
-/// Whether the user may not read the Secrets for the workload cluster or etcd.
+/// Whether the user is not allowed to read the Secrets for the workload cluster or etcd.
 fn may_not_read_secrets(observed: &Snapshot) -> bool {
     let failures = [observed.workload.failure(), observed.etcd.failure()];
     let mut forbidden = failures

@@ -14,7 +14,7 @@ use kcp_control_plane::{inspection::Inspection, snapshot::Snapshot};
 /// A control plane as it was read, and the results of its checks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspected {
-    /// The context of the kubeconfig. None unless the command reads several.
+    /// The kubeconfig context; `None` unless the command reads several contexts.
     pub context: Option<String>,
     pub observed: Snapshot,
     pub inspection: Inspection,

@@ -27,7 +27,8 @@ use crate::{
     wait::deadline,
 };
 
-/// The time between two reads while an add-on is not ready. Each reads the Machines, the workload cluster and etcd.
+/// The time between two reads while an add-on is not ready. Each read covers the Machines, the workload cluster and
+/// etcd.
 const ADD_ON_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Upgrades until the control plane is at `to`, or until it cannot continue. Without `--wait`, writes one upgrade at most.
@@ -39,7 +40,8 @@ pub(super) async fn run(
     if let Some(path) = &arguments.snapshot.snapshot {
         ensure!(
             path.is_dir(),
-            "--snapshot {}: with --to, name an existing folder, because each upgrade saves its own snapshot",
+            "--snapshot {} is not an existing folder; with --to, name one, because each upgrade saves its own \
+             snapshot",
             path.display()
         );
     }
@@ -58,7 +60,7 @@ pub(super) async fn run(
         match (&path.next, arguments.wait) {
             (NextStep::Complete, _) if has_waited => return Ok(Verdict::Met),
             (NextStep::Complete, _) => {
-                let why = format!("version is already {to}, with all Machines ready and up to date");
+                let why = format!("the version is already {to}, with all Machines ready and up to date");
                 let outcome = ChangeOutcome::Unchanged(why);
                 return report(arguments, to, &snapshot, outcome, engine).await;
             }
@@ -125,7 +127,7 @@ async fn next(
     upgrade_path(&state, options)
 }
 
-/// Why the next upgrade must wait for someone, and what to do.
+/// Why the next upgrade cannot start yet, and what to do.
 fn refusal(path: &UpgradePath, arguments: &UpgradeArguments, engine: &Engine<'_>) -> Refusal {
     let (name, namespace) = (&arguments.name, &engine.reader.connection.namespace);
     let from = &path.from;
@@ -136,8 +138,8 @@ fn refusal(path: &UpgradePath, arguments: &UpgradeArguments, engine: &Engine<'_>
                 .map(|line| format!("the rollout of {from} is not complete: {line}"))
                 .collect(),
             format!(
-                "run the same command again once the rollout is complete, or with --wait; watch with: kubectl kcp rollout \
-                 status {name} -n {namespace}"
+                "run the same command again once the rollout is complete, or now with --wait; watch the rollout with: \
+                 kubectl kcp rollout status {name} -n {namespace}"
             ),
         ),
         NextStep::UpgradeWorkers(workers) => (
@@ -146,7 +148,7 @@ fn refusal(path: &UpgradePath, arguments: &UpgradeArguments, engine: &Engine<'_>
         ),
         NextStep::AwaitAddOns(problems) => (
             problems.clone(),
-            "run the same command again once the add-ons are ready, or with --wait; use --force to upgrade anyway"
+            "run the same command again once the add-ons are ready, or now with --wait; use --force to upgrade anyway"
                 .to_owned(),
         ),
         NextStep::Complete | NextStep::Upgrade(_) => (Vec::new(), String::new()),
@@ -192,7 +194,7 @@ fn on_interrupt(version: &str) -> String {
     )
 }
 
-/// The versions to come, and what each of them needs.
+/// The remaining versions, and what each of them needs.
 fn text(path: &UpgradePath) -> String {
     let heading = format!(
         "Upgrades from {}, one minor version at a time:",

@@ -30,7 +30,7 @@ pub struct ExplanationDocument<'w> {
     actor: Option<Actor>,
     /// The answer in one sentence.
     text: String,
-    /// The problem or the change because of which the actor acts. Absent if no check found one.
+    /// The problem or the change that makes the actor act. Absent if no check found one.
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<CauseDocument<'w>>,
     /// What the actor does next. Absent if the cause says it.
@@ -54,10 +54,10 @@ struct CauseDocument<'w> {
     /// The objects that the cause is about, as `Kind/name`.
     objects: &'w [String],
     message: &'w str,
-    /// Absent if no object says it.
+    /// When the problem or the change began. Absent if no object records it.
     #[serde(skip_serializing_if = "Option::is_none")]
     since: Option<Timestamp>,
-    /// How many seconds the actor usually takes at most. Absent if there is no usual time.
+    /// The maximum time that the actor usually takes, in seconds. Absent if there is no usual time.
     #[serde(skip_serializing_if = "Option::is_none")]
     usual_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -33,8 +33,9 @@ use kcp_api::Object as _;
 /// Show why nothing happens on a control plane: who acts next, since when, and what to do.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exits with 0 if no action is needed, or if a controller acts and has not taken longer than usual; with 1 if \
-    a person must act; with 2 if what the answer depends on could not be read.
+    after_help = "Exits with 0 if no action is needed, or if a controller acts and has not taken longer than usual. \
+    Exits with 1 if a person must act. Exits with 2 if the command could not read something that the answer depends \
+    on.
 
 Examples:
   kubectl kcp why edge

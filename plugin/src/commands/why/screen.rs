@@ -29,8 +29,8 @@ const LABEL_WIDTH: usize = 8;
 /// The maximum number of other findings that are shown, unless the output is wide.
 const MAX_OTHERS: usize = 4;
 
-/// What is shown if no object has the time of a problem.
-const UNKNOWN_SINCE: &str = "unknown: no object records it";
+/// What is shown if no object records when a problem began.
+const UNKNOWN_SINCE: &str = "unknown, because no object records it";
 
 pub fn screen(report: &WhyReport<'_>, layout: Layout) -> String {
     let explanation = report.explanation;
@@ -95,7 +95,7 @@ pub fn screen(report: &WhyReport<'_>, layout: Layout) -> String {
     text
 }
 
-/// The answer in one sentence: who acts next, and because of what.
+/// The answer in one sentence: who acts next, and why.
 pub fn sentence(report: &WhyReport<'_>) -> String {
     let explanation = report.explanation;
     let Some(cause) = &explanation.cause else {
@@ -143,7 +143,7 @@ fn since(cause: &Cause, report: &WhyReport<'_>) -> Option<String> {
     let since = cause.since?;
     let age = format_age(since, report.now);
     let usual = cause.usual_time.map_or_else(String::new, |usual| {
-        format!("; it usually takes {} at most", format_duration(usual))
+        format!("; the usual maximum is {}", format_duration(usual))
     });
     Some(format!("{since} ({age} ago){usual}"))
 }

@@ -31,7 +31,7 @@ pub struct RolloutHistory<'h> {
     rollout_after: Option<Timestamp>,
     /// The generations of existing Machines, oldest first.
     generations: Vec<GenerationDocument<'h>>,
-    /// The Machines that no longer exist, as far as Events say. Absent if the Events could not be read.
+    /// The Machines that no longer exist, according to Events. Absent if the Events could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     deleted_machines: Option<&'h [DeletedMachine]>,
     /// The Events about the control plane and its Machines, oldest first. Absent if they could not be read.

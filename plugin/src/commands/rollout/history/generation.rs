@@ -73,8 +73,8 @@ impl Generation {
         }
     }
 
-    /// Whether both generations are the same. It is enough to compare the reasons, because they contain a different version
-    /// or template.
+    /// Whether both generations are the same. It is enough to compare the reasons, because a different version or
+    /// template is one of them.
     fn is_like(&self, other: &Self) -> bool {
         self.reasons == other.reasons && self.gaps == other.gaps
     }

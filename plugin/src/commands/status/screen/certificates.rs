@@ -69,7 +69,8 @@ fn excluded(observed: &Snapshot) -> String {
     let control_plane = &observed.control_plane;
     let (namespace, name) = (escape(control_plane.namespace()), escape(control_plane.name()));
     format!(
-        "CAs and kubeconfigs are not shown; list all with:\n  kubectl kcp certificates {name} -n {namespace}\n"
+        "CAs and kubeconfigs are not shown; list all certificates with:\n  kubectl kcp certificates {name} -n \
+         {namespace}\n"
     )
 }
 
@@ -124,7 +125,7 @@ fn owners(certificates: &[Certificate<'_>]) -> String {
         ([only], _) => return only.of.to_owned(),
         (_, []) => return format!("all {count}"),
         (_, [first, .., last]) if first.expires != last.expires => {
-            format!("{}, the first of {count}", first.of)
+            format!("{}, the earliest of {count}", first.of)
         }
         _ if unknown == 0 => format!("all {count}"),
         _ => format!("{} of {count}", known.len()),

@@ -10,8 +10,8 @@ use kcp_control_plane::{
     snapshot::{EtcdSurvey, Snapshot, etcd::hexadecimal},
 };
 
-/// The changes between two polls, one line each. Without an earlier poll, the verdict and the findings. The text is not
-/// escaped.
+/// The changes between two polls, one line each. Without an earlier poll, returns the verdict and the findings. The
+/// text is not escaped.
 pub fn changes(before: Option<(&Snapshot, &Inspection)>, after: (&Snapshot, &Inspection)) -> Vec<String> {
     let (observed, inspection) = after;
     let Some((old_observed, old_inspection)) = before else {

@@ -33,7 +33,7 @@ const HINT: &str = "hint:";
 /// The label before the other findings about the same Machine.
 const OTHER_FINDINGS: &str = "also:";
 
-/// A finding with the ids of all checks that report the same.
+/// A finding, with the ids of all checks that report the same problem.
 struct ReportedFinding<'i> {
     finding: &'i Finding,
     ids: Vec<&'static str>,
@@ -105,7 +105,7 @@ fn groups<'i>(findings: Vec<(&'i Checked, &'i Finding)>) -> Vec<FindingGroup<'i>
     groups
 }
 
-/// The number of entries with each outcome in the list of findings that is not wide.
+/// The number of entries with this outcome in the list of findings, unless the output is wide.
 pub(super) fn entries(inspection: &Inspection, outcome: CheckOutcome) -> usize {
     let groups = groups(inspection.findings());
     let firsts = groups.iter().filter_map(|group| group.findings.first());
@@ -257,7 +257,8 @@ fn push_other_finding(
     }
 }
 
-/// Appends lines after a label. All lines are indented by the width of [`HINT`] and [`OTHER_FINDINGS`], which is the same.
+/// Appends lines after a label. All lines are indented by the width of [`HINT`], which is also the width of
+/// [`OTHER_FINDINGS`].
 fn push_labelled(text: &mut String, label: &str, lines: Vec<String>) {
     let blank = " ".repeat(HINT.len());
     let mut label = if label.is_empty() {

@@ -38,7 +38,7 @@ const COLUMNS: &[Column] = &[
 /// The facts about one control plane that a table of control planes prints.
 #[derive(Clone, Debug)]
 pub struct ListRow {
-    /// The context of the kubeconfig; `None` unless the list is of several.
+    /// The kubeconfig context; `None` unless the list covers several contexts.
     context: Option<String>,
     /// Why the context of this row could not be read. The other facts are then unknown.
     failure: Option<String>,
@@ -51,7 +51,8 @@ pub struct ListRow {
     ready: i64,
     up_to_date: i64,
     desired: i64,
-    /// The healthy and all members of etcd, such as `2/3`, or `?/3` if none responds; `None` if etcd was not queried.
+    /// The number of healthy etcd members and of all etcd members, such as `2/3`, or `?/3` if none responds; `None` if
+    /// etcd was not queried.
     members: Option<String>,
     is_by_conditions: bool,
     created: Option<Timestamp>,
@@ -59,7 +60,7 @@ pub struct ListRow {
     /// The ids of the checks that have findings, most severe first.
     checks: Vec<&'static str>,
     most_severe: Option<CheckOutcome>,
-    /// Whether the control plane itself could be decoded. Otherwise the counts are unknown.
+    /// Whether the control plane itself could be decoded. If not, the counts are unknown.
     is_decoded: bool,
     /// Messages about the management cluster's objects that could not be read.
     unread: Vec<String>,
@@ -163,7 +164,8 @@ impl ListRow {
     }
 }
 
-/// The healthy and all members of etcd. If none responds, every Machine with a node counts as a member.
+/// The number of healthy etcd members and of all etcd members. If none responds, every Machine with a node counts as a
+/// member.
 fn members(observed: &Snapshot, inspection: &Inspection) -> Option<String> {
     let is_queried = !matches!(observed.etcd, Reading::Excluded { .. } | Reading::NotYet);
     if !is_queried || observed.has_external_etcd() {

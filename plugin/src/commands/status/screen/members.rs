@@ -166,7 +166,8 @@ fn listed_members(survey: &EtcdSurvey) -> Vec<&Member> {
     known
 }
 
-/// The listed members that were not queried. If etcd is external, some of them may be members that did not respond.
+/// The listed members that were not queried. Empty if etcd is external, because any of its listed members may be a
+/// queried one that did not respond.
 fn unqueried_members(survey: &EtcdSurvey) -> Vec<&Member> {
     if !survey.stacked {
         return Vec::new();
@@ -192,8 +193,7 @@ fn notes(observed: &Snapshot, survey: &EtcdSurvey) -> Vec<String> {
     }
     if survey.alarms == Alarms::FromStatus && responding_members(survey).next().is_some() {
         notes.push(
-            "etcd has no leader to list alarms: the alarms come from each member's own \
-            status"
+            "etcd has no leader, so the alarms come from each member's own status"
                 .to_owned(),
         );
     }
@@ -210,7 +210,7 @@ fn notes(observed: &Snapshot, survey: &EtcdSurvey) -> Vec<String> {
         .collect();
     if !misnamed.is_empty() {
         notes.push(format!(
-            "certificate valid, but issued for another name: {}",
+            "members with a valid certificate for another name: {}",
             misnamed.join(", ")
         ));
     }

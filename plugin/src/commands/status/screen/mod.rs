@@ -65,7 +65,7 @@ impl Part {
     }
 }
 
-/// The parts of a screen that are left out on a low terminal, in this order.
+/// The parts of a screen that are left out if the terminal has too few lines, in this order.
 const OMITTED_ON_LOW_TERMINALS: &[Part] =
     &[Part::Certificates, Part::Preflight, Part::Machines, Part::Members];
 
@@ -137,7 +137,8 @@ impl Screen {
     }
 }
 
-/// The style of "no" in a table of changes. While the control plane is healthy, a change is blocked only for a short time.
+/// The style of "no" in a table of changes. It is only a warning while the control plane is healthy, because a change
+/// is then blocked only for a short time.
 const fn style_of_no(inspection: &Inspection) -> Style {
     match inspection.health {
         Health::Healthy => WARN,

@@ -119,7 +119,7 @@ pub(crate) fn no_leader() -> Example {
     })
 }
 
-/// The workload cluster is unreachable, and therefore etcd, too.
+/// The workload cluster is unreachable, so etcd is unreachable as well.
 pub(crate) fn unreadable() -> Example {
     Example::new(|observed| {
         let failure = Failure {

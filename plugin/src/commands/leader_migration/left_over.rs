@@ -49,7 +49,7 @@ pub(super) async fn delete(
 
 async fn delete_one(cluster: &Connection, lock: &ObservedLock, mode: WriteMode) -> anyhow::Result<Written> {
     let lease = lock.lease.as_ref().ok().and_then(Option::as_ref);
-    let lease = lease.with_context(|| format!("Lease {} was not read", lock.lock.name))?;
+    let lease = lease.with_context(|| format!("Lease {} could not be read", lock.lock.name))?;
     let Some(uid) = &lease.uid else {
         return Err(anyhow!("Lease {} has no uid", lock.lock.name));
     };

@@ -15,7 +15,7 @@ pub struct LintArguments {
           required_unless_present = "cluster", conflicts_with = "cluster")]
     pub files: Vec<PathBuf>,
 
-    /// Manifests of existing objects; lint checks an object as an update if it is also in the manifests to check
+    /// Manifests of existing objects; if an object is also in the manifests to check, lint checks it as an update
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "cluster")]
     pub old: Vec<PathBuf>,
 

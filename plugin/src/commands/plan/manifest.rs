@@ -21,7 +21,7 @@ pub struct Manifest {
     pub others: Vec<Value>,
 }
 
-/// Why a manifest cannot be planned.
+/// Why a manifest cannot be used for a plan.
 #[derive(Debug, ThisError)]
 pub enum ManifestError {
     #[error("{file}{}: {cause}", line.map_or_else(String::new, |line| format!(":{line}")))]
@@ -124,7 +124,7 @@ impl Manifest {
     /// Computes the merge patch that `kubectl apply` would send for the manifest.
     ///
     /// # Errors
-    /// The manifest describes another object than the current one.
+    /// The manifest describes an object other than the current one.
     pub fn patch(&self, file: &str, current: &Value) -> Result<Value, ManifestError> {
         for (field, pointer) in [
             ("metadata.namespace", "/metadata/namespace"),

@@ -260,7 +260,7 @@ fn remarks(plan: &Plan, layout: Layout) -> String {
         && let Some(blocker) = &outlook.blocked_by
     {
         let remark = format!(
-            "Machine {} awaits remediation: {}",
+            "the remediation of Machine {} is blocked: {}",
             outlook.machine,
             blocker.message()
         );

@@ -316,7 +316,7 @@ struct CommandRun<'r> {
     /// The environment variables of the command that contain paths of files. A variable without a file is removed from the
     /// environment, because it comes from an outer `pool exec`.
     files: [(&'static str, Option<&'r NamedTempFile>); 2],
-    /// How long the command has to end after the lease was lost.
+    /// How much time the command has to end after the lease has been lost.
     grace: Duration,
 }
 

@@ -56,7 +56,7 @@ use crate::{
     wait::{Shown, WaitEndingKind, poll_until},
 };
 
-/// The time limit of each read for `rollout history`, and of the template for `rollout status`.
+/// The time limit of each read for `rollout history`, and of the read of the template for `rollout status`.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs `rollout`.

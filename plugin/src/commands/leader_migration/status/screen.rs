@@ -179,7 +179,8 @@ const fn style_of(state: &LockState<'_>) -> Style {
     }
 }
 
-/// The component that holds a lock. Both the identity of the holder and the field manager of the last write must name it.
+/// The component that holds a lock, according to the identity of the holder. Unclear if the field manager of the last
+/// write names another component.
 fn held_by(status: &Status, lock: &ObservedLock) -> String {
     if lock.holder().is_none() {
         return "-".to_owned();

@@ -29,7 +29,7 @@ use crate::{
     terminal::Terminal,
 };
 
-/// The time between the signals TERM and KILL to the command, after the cluster was lost.
+/// The time between the signals TERM and KILL to the command, after the cluster has been lost.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Claims a cluster from Hive, runs the command, and deletes the ClusterClaim.

@@ -21,7 +21,7 @@ const EXIT_NOT_FOUND: u8 = 127;
 /// If a signal ended the command, the exit code is this number plus the signal's, the same as in shells.
 const SIGNAL_EXIT_CODE_BASE: i32 = 128;
 
-/// The pause between two checks whether the command's process group has ended.
+/// The pause between two checks of whether the command's process group has ended.
 const END_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(crate) struct Process {
@@ -65,7 +65,8 @@ impl Process {
         self.child.wait().await.map(code)
     }
 
-    /// Forwards a signal to the command, unless a key on the terminal has sent the signal to both.
+    /// Forwards a signal to the command, unless the terminal has already sent the signal to both processes, as it does
+    /// for Ctrl-C.
     pub(crate) fn forward(&self, signal: Signal) {
         if self.has_group || !matches!(signal, Signal::INT | Signal::QUIT) {
             self.signal(signal);

@@ -35,7 +35,7 @@ struct PoolRepair {
     /// The namespaces that were not repaired completely; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<NamespaceError>,
-    /// Why the request was refused: no-such-entry. Absent if it was not refused.
+    /// Why the request was refused. One of: no-such-entry. Absent if the request was not refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     /// Why the request was refused, in one sentence.

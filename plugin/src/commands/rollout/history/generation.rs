@@ -44,7 +44,7 @@ pub struct Generation {
 pub struct Member {
     pub name: String,
     pub created: Option<Timestamp>,
-    /// When the deletion of the Machine was requested; `None` if it was not.
+    /// When the deletion of the Machine was requested; `None` if the Machine is not being deleted.
     pub deleting_since: Option<Timestamp>,
 }
 

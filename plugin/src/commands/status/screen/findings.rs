@@ -192,7 +192,7 @@ fn checks_without_result(
     groups
 }
 
-/// Writes the heading before the first entry. `has_problem` says whether any entry is more than unknown.
+/// Writes the heading before the first entry. `has_problem` says whether any entry has an outcome other than unknown.
 fn title(text: &mut String, heaviest: CheckOutcome, has_problem: bool) {
     if text.is_empty() {
         let title = match heaviest {

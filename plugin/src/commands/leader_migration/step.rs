@@ -128,7 +128,10 @@ impl Step<'_> {
                 "the rollout continues; watch with: kubectl kcp rollout status {name} -n {}",
                 connection.namespace
             ),
-            done: format!("the rollout of kubeadmcontrolplane/{} is complete\n", escape(name)),
+            done: format!(
+                "the rollout of kubeadmcontrolplane/{} is complete\n",
+                escape(name)
+            ),
         };
         let verdict = Box::pin(wait.run(&reader, &session.terminal)).await?;
         if verdict != Verdict::Met || !self.is_confirmed {
@@ -244,7 +247,10 @@ async fn missing(
             .into_iter()
             .filter(|permission| !permission.is_allowed)
             .map(|permission| match permission.verb {
-                "create" => format!("{} is not allowed to create Leases in {KUBE_SYSTEM}", permission.user),
+                "create" => format!(
+                    "{} is not allowed to create Leases in {KUBE_SYSTEM}",
+                    permission.user
+                ),
                 verb => format!("{} is not allowed to {verb} Lease {}", permission.user, lock.name),
             })
             .collect(),

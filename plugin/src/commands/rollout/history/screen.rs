@@ -135,7 +135,10 @@ fn state(generation: &Generation) -> (String, Style) {
             ("current".to_owned(), GOOD)
         } else {
             (
-                format!("assumed up to date without a check, because {}", unseen.join("; ")),
+                format!(
+                    "assumed up to date without a check, because {}",
+                    unseen.join("; ")
+                ),
                 WARN,
             )
         };

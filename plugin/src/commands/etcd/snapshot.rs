@@ -122,7 +122,7 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
 /// The result of `etcd snapshot`.
 struct SnapshotReport<'r> {
     observed: &'r Snapshot,
-    /// The file with the snapshot. None if the snapshot went to stdout.
+    /// The file with the snapshot; `None` if the snapshot went to stdout.
     file: Option<&'r Path>,
     /// The public keys of age that it is encrypted for. Empty: it is not encrypted.
     recipients: Vec<String>,

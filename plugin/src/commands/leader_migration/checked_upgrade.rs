@@ -9,7 +9,7 @@ pub(crate) struct Check {
     /// The control plane. Empty if its manifest has no name.
     pub(crate) name: String,
     pub(crate) namespace: String,
-    /// Desired number of Machines; none if the manifest does not set it.
+    /// The desired number of Machines; `None` if the manifest does not set it.
     pub(crate) replicas: Option<i64>,
     pub(crate) pair: Pair,
     /// Why it is unknown whether a static Pod in `files` is a cloud-controller-manager.

@@ -65,7 +65,7 @@ struct ProblemDocument {
     harmful: bool,
 }
 
-/// How long no controller manager runs a controller during a handover. Null if the upgrade has no such handover.
+/// How long controllers are down during each kind of handover. Null if the upgrade has no handover of this kind.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

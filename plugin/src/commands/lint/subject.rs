@@ -16,7 +16,7 @@ pub(super) enum LintRole {
 }
 
 impl LintRole {
-    /// Decides what `lint` does with an object. Adds problems of its `kind` and `apiVersion` to `faults`.
+    /// Decides what `lint` does with an object. Adds problems with its `kind` and `apiVersion` to `faults`.
     pub(super) fn new(object: &mut LocatedValue, faults: &mut Vec<Fault>) -> Self {
         match Subject::new(object, faults) {
             Some(subject) => Self::Subject(subject),

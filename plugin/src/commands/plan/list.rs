@@ -1,7 +1,7 @@
 //! `plan` without NAME: the next step of each control plane of one or all namespaces, one line each.
 //!
-//! Reads only the management cluster, because the controller, too, decides by the conditions there. `plan NAME` also
-//! queries etcd.
+//! Reads only the management cluster, because the controller also bases its decisions on the conditions there. `plan
+//! NAME` also queries etcd.
 
 use anyhow::bail;
 use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};

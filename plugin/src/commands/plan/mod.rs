@@ -1,7 +1,8 @@
 //! `kubectl kcp plan`: shows the steps that Cluster API's controller will take to change a control plane, and what blocks the first step.
 //!
-//! The decisions copy those of the kubeadm control plane controller of Cluster API v1.14 (`controlplane/kubeadm`). Whether the
-//! controller updates a Machine in place is unknown, because a feature gate enables such updates and an extension decides.
+//! The decisions copy those of the kubeadm control plane controller of Cluster API v1.14 (`controlplane/kubeadm`).
+//! Whether the controller updates a Machine in place is unknown, because a feature gate enables in-place updates, and
+//! an extension decides which Machines it can update.
 //!
 //! - [`list`]: the next step of several control planes
 //! - [`manifest`]: the change in a file

@@ -24,7 +24,8 @@ pub struct RolloutReport {
     pub obstacles: Vec<StuckBlocker>,
     /// What the controller reports about the rollout, or why the rollout has stopped.
     pub remarks: Vec<String>,
-    /// How long earlier Machines took to join. None if the rollout is not in progress, or if no Machine's time is known.
+    /// How long earlier Machines took to join. `None` if the rollout is not in progress, or if no Machine's time is
+    /// known.
     pub join_times: Option<JoinTimes>,
     /// When a planned rollout begins; `None` if none is planned.
     pub planned: Option<Timestamp>,

@@ -192,8 +192,8 @@ struct MemberStatus {
     status: Option<ReportedStatus>,
     /// Which members this member lists; null if it did not respond.
     members: Option<Vec<KnownMember>>,
-    /// Whether the member's certificate is for the member's name; null if the member did not respond. The certificate chain
-    /// is verified in any case.
+    /// Whether the member's certificate is for the member's name; null if the member did not respond. The certificate
+    /// chain is always verified.
     named_in_certificate: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate_expires: Option<Timestamp>,

@@ -32,7 +32,7 @@ enum ReadDepth {
     Conditions,
     /// Also read the workload cluster and etcd, unless the user is not allowed to read the Secrets for them.
     PermittedSources,
-    /// Read the workload cluster and etcd in any case.
+    /// Always read the workload cluster and etcd.
     AllSources,
 }
 

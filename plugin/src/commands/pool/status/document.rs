@@ -76,8 +76,8 @@ struct CapacityDocument {
 #[serde(rename_all = "camelCase")]
 struct EntryDocument {
     name: String,
-    /// One of: free, held, in-use (by a cluster), gone (the cluster was deleted, but the entry is still reserved), expired,
-    /// reserved (without a record), unreadable, deleting, missing.
+    /// One of: free, held, in-use (by a cluster), gone (the cluster has been deleted, but the entry is still
+    /// reserved), expired, reserved (without a record), unreadable, deleting, missing.
     state: &'static str,
     /// Whether the inventory lists the entry. False for an entry that was removed from the inventory while a
     /// ClusterDeployment held it.

@@ -18,7 +18,7 @@ pub struct History {
     pub generations: Vec<Generation>,
     /// When someone last requested a rollout of every Machine, or when a planned rollout begins.
     pub rollout_after: Option<Timestamp>,
-    /// The Events about the control plane, its Machines and its deleted Machines. None if they could not be read.
+    /// The Events about the control plane, its Machines and its deleted Machines. `None` if they could not be read.
     pub events: Option<RolloutEvents>,
     /// The time at which the Machines were read.
     pub at: Timestamp,

@@ -85,7 +85,7 @@ fn table(history: &History) -> Table {
     table
 }
 
-/// The Machines that no longer exist; None if no Event names one.
+/// The Machines that no longer exist; `None` if no Event names one.
 fn deleted_machines(events: &RolloutEvents) -> Option<Table> {
     let mut table = Table::with_columns([
         Column::new("DELETED MACHINE"),
@@ -104,7 +104,7 @@ fn deleted_machines(events: &RolloutEvents) -> Option<Table> {
     (!events.deleted.is_empty()).then_some(table)
 }
 
-/// The Events, oldest first; None if there are none.
+/// The Events, oldest first; `None` if there are none.
 fn events(events: &RolloutEvents) -> Option<Table> {
     let mut table = Table::with_columns([
         Column::new("LAST REPORTED"),

@@ -3,8 +3,8 @@
 const CONTROL_PLANE: &str = "KubeadmControlPlane/";
 const MACHINE: &str = "Machine/";
 
-/// The object that a finding is about: the only Machine among its objects, or the only object. `None` if the control plane
-/// is among the objects, or if several objects could be meant.
+/// The object that a finding is about: the only Machine among its objects, or the only object. `None` if the control
+/// plane is among the objects, or if several objects are possible.
 pub(super) fn subject(objects: &[String]) -> Option<&str> {
     if names_control_plane(objects) {
         return None;

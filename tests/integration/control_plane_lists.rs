@@ -141,7 +141,7 @@ async fn provider_updates_are_named(management: &ManagementCluster, rim: &Cluste
                 .kubectl()
                 .succeed(["kcp", "plan", "rim", "-n", NAMESPACE])
                 .await?;
-            let update = format!("would replace {machine}: configuration differs in verbosity");
+            let update = format!("would replace {machine}, because the configuration differs in verbosity");
             ensure!(plan.stdout.contains(&update), "{update:?} expected: {plan}");
             change(Value::Null).await.map(drop)
         })

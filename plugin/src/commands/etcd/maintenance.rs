@@ -161,7 +161,7 @@ impl Maintenance<'_> {
         Ok(Verdict::Negative)
     }
 
-    /// Records an Event, unless nothing was changed, and prints what the command has done.
+    /// Records an Event if the command has changed something, and prints what the command has done.
     ///
     /// # Errors
     /// Writing to stdout fails.

@@ -29,7 +29,7 @@ pub(super) enum Write<'w> {
     Create,
     /// An update. Contains the JSON of the object before the update.
     Update(&'w str),
-    /// No write: the object is stored in a cluster.
+    /// The object is already stored in a cluster. There is no write to check.
     Stored,
 }
 

@@ -300,7 +300,7 @@ fn provider_updates(plan: &Plan) -> Vec<(String, Option<String>)> {
     let texts = found.map(|verdict| (verdict.after_provider_update.join(", "), verdict.machine.as_str()));
     let lines = group_machines(texts).into_iter().map(|(fields, machines)| {
         let line = format!(
-            "an update of Cluster API to v1.14 would replace {machines}: configuration differs in {fields}"
+            "an update of Cluster API to v1.14 would replace {machines}, because the configuration differs in {fields}"
         );
         (line, None)
     });

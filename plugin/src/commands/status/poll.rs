@@ -30,7 +30,7 @@ const MAX_CONTROL_PLANES_QUERIED: usize = 32;
 enum ReadDepth {
     /// Read only the conditions in the management cluster.
     Conditions,
-    /// Also read the workload cluster and etcd, unless the user is not allowed to read the Secrets for them.
+    /// Also read the workload cluster and etcd, if the user is allowed to read the Secrets for them.
     PermittedSources,
     /// Always read the workload cluster and etcd.
     AllSources,

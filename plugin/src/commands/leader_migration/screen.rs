@@ -100,7 +100,7 @@ fn gaps(check: &Check, layout: Layout) -> String {
     }
     if let Some(gap) = gaps.migration {
         text += &layout.paragraph(&format!(
-            "migrated controllers, from kube-controller-manager to kube-controller-manager: {}",
+            "migrated controllers, from one kube-controller-manager to another: {}",
             seconds(gap)
         ));
     }

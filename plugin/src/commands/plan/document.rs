@@ -134,7 +134,7 @@ struct StepDocument {
     /// The time until which the step waits; absent if it does not wait for a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<Timestamp>,
-    /// Whether an extension may update the Machine in place. The controller then does not delete it.
+    /// Whether an extension may update the Machine in place. If it does, the controller does not delete the Machine.
     may_update_in_place: bool,
     may_differ: bool,
     /// The number of Machines after the step.

@@ -205,7 +205,7 @@ fn not_verified(status: &Status, layout: Layout) -> String {
                 manager.pod,
                 manager.settings.source.name()
             ),
-            Err(why) => format!("{}: could not read the settings: {why}", manager.pod),
+            Err(why) => format!("could not read the settings of {}: {why}", manager.pod),
         })
     });
     lines.fold(String::new(), |text, line| text + &layout.paragraph(&line))

@@ -101,7 +101,8 @@ pub(super) fn verdict(observed: &Snapshot, inspection: &Inspection) -> String {
     text
 }
 
-/// The source that was not read, as a remark for the verdict. Without this source, the verdict is based on conditions.
+/// A remark for the verdict that names the source that was not read. Without this source, the verdict is based on
+/// conditions.
 fn unread_source(observed: &Snapshot) -> &'static str {
     fn state<T>(
         reading: &Reading<T>,

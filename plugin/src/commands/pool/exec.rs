@@ -69,7 +69,7 @@ pub struct ExecArguments {
     #[command(flatten)]
     pub claim: ClaimArguments,
 
-    /// How long the lease lasts if this command cannot renew it, for example because it was killed
+    /// How long the lease lasts if `pool exec` does not renew it, for example because `pool exec` is killed
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "15m")]
     pub ttl: Duration,
 

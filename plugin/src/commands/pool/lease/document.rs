@@ -303,8 +303,10 @@ fn warnings(answer: &LeaseResult) -> Vec<String> {
     });
     let unchecked = answer.are_patches_unchecked.then(|| {
         let name = &leased.customization;
-        format!("the patches of {name} were not checked, because --install-config is not set and the pool has no \
-                 install-config")
+        format!(
+            "the patches of {name} were not checked, because --install-config is not set and the pool has no \
+             install-config"
+        )
     });
     passed_over
         .chain(of_patches)

@@ -80,7 +80,9 @@ async fn started(management: &ManagementCluster) -> Result<()> {
             && back
                 .stdout
                 .contains("rolled back to the state before leader migration")
-            && back.stdout.ends_with("the rollout of kubeadmcontrolplane/edge is complete\n"),
+            && back
+                .stdout
+                .ends_with("the rollout of kubeadmcontrolplane/edge is complete\n"),
         "{back}"
     );
     // The wait ends after the rollout.

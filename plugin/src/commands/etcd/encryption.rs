@@ -15,7 +15,7 @@ use clap::{
 
 /// Parses the public key of an age key pair. An invalid value is never printed, because it can be a private key.
 #[derive(Clone, Debug)]
-pub struct RecipientParser;
+pub(crate) struct RecipientParser;
 
 impl TypedValueParser for RecipientParser {
     type Value = Recipient;

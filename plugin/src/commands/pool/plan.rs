@@ -238,7 +238,9 @@ fn summary(plan: &model::PoolPlan) -> String {
     let who = match (plan.is_destructive(), plan.is_run_by_hive) {
         (false, _) => "",
         (true, true) => "; Hive replaces stale clusters one at a time",
-        (true, false) => "; Hive does not manage the pool, so you must replace and delete the clusters yourself",
+        (true, false) => {
+            "; Hive does not manage the pool, so you must replace and delete the clusters yourself"
+        }
     };
     format!(
         "Pool:      {}/{}{new}\nVersion:   {version}\nUnclaimed: {stale}{excess}{who}\n",

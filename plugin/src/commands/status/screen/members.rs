@@ -192,10 +192,7 @@ fn notes(observed: &Snapshot, survey: &EtcdSurvey) -> Vec<String> {
         ));
     }
     if survey.alarms == Alarms::FromStatus && responding_members(survey).next().is_some() {
-        notes.push(
-            "etcd has no leader, so the alarms come from each member's own status"
-                .to_owned(),
-        );
+        notes.push("etcd has no leader, so the alarms come from each member's own status".to_owned());
     }
     let misnamed: Vec<&str> = survey
         .queried

@@ -25,7 +25,7 @@ pub fn read(file: &Path) -> Result<Configuration, ConfigurationFileError> {
         )
     })?;
     configuration
-        .checked(topics::is_rule)
+        .validate(topics::is_rule)
         .map_err(|error| fault(error.to_string()))
 }
 

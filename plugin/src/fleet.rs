@@ -66,8 +66,8 @@ pub struct UnreadContext {
 /// What was read in each context, in the order of the contexts, and the contexts that could not be read.
 #[derive(Debug)]
 pub struct InContexts<T> {
-    pub read: Vec<(String, T)>,
-    pub unread: Vec<UnreadContext>,
+    pub results: Vec<(String, T)>,
+    pub unread_contexts: Vec<UnreadContext>,
 }
 
 /// Connects to each context once. `limit` is the time limit for a credential plugin.
@@ -111,13 +111,13 @@ pub async fn read_each<T>(
     });
     let mut reads = stream::iter(reads).buffered(MAX_CONCURRENT_CONTEXTS);
     let mut all = InContexts {
-        read: Vec::new(),
-        unread: Vec::new(),
+        results: Vec::new(),
+        unread_contexts: Vec::new(),
     };
     while let Some((context, outcome)) = reads.next().await {
         match outcome {
-            Ok(read) => all.read.push((context, read)),
-            Err(error) => all.unread.push(UnreadContext { context, error }),
+            Ok(read) => all.results.push((context, read)),
+            Err(error) => all.unread_contexts.push(UnreadContext { context, error }),
         }
     }
     all
@@ -225,12 +225,12 @@ mod tests {
             }
         })
         .await;
-        let read: Vec<&str> = all.read.iter().map(|(context, _)| context.as_str()).collect();
+        let read: Vec<&str> = all.results.iter().map(|(context, _)| context.as_str()).collect();
         assert_eq!(read, ["a", "d"]);
         let unread = |context: &str| UnreadContext {
             context: context.to_owned(),
             error: out_of_time().to_string(),
         };
-        assert_eq!(all.unread, [unread("b"), unread("c")]);
+        assert_eq!(all.unread_contexts, [unread("b"), unread("c")]);
     }
 }

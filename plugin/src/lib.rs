@@ -134,12 +134,12 @@ async fn run(command: Command, session: &Session) -> Verdict {
     let outcome = tokio::select! {
         outcome = dispatch(command, session) => outcome,
         Ok(()) = tokio::signal::ctrl_c(), if is_interruptible => {
-            session.terminal.interrupted();
+            session.terminal.print_interrupt_note();
             return Verdict::Interrupted;
         }
     };
     outcome.unwrap_or_else(|error| {
-        let impersonation = session.global.connection().impersonation();
+        let impersonation = session.global.connection().impersonation_flags();
         let hint = hint(&error).map(|hint| with_impersonation(hint, &impersonation));
         session.terminal.error(&error, hint.as_deref());
         Verdict::Undecided

@@ -8,7 +8,7 @@ use owo_colors::OwoColorize as _;
 use tokio::time::sleep;
 
 use crate::{
-    terminal::{Size, Terminal, clock, escape, style::FAINT},
+    terminal::{Size, Terminal, format_time_of_day, escape, style::FAINT},
     verdict::Verdict,
 };
 
@@ -45,7 +45,7 @@ pub async fn watch<S: Observation>(
             (Ok(seen), before) => {
                 if Terminal::size().is_none() {
                     for line in S::changes(before.as_ref(), &seen) {
-                        let line = format!("{}  {}", clock(now), escape(&line));
+                        let line = format!("{}  {}", format_time_of_day(now), escape(&line));
                         terminal.line(&line).context("cannot write to stdout")?;
                     }
                 }
@@ -64,7 +64,7 @@ pub async fn watch<S: Observation>(
         }
         last_error = error;
         is_first = false;
-        if terminal.is_unread() {
+        if terminal.is_stdout_closed() {
             return Ok(seen.verdict());
         }
         last = Some(seen);
@@ -77,6 +77,6 @@ pub(crate) fn below_heading(now: Timestamp, error: Option<&str>, screen: &str) -
     let error = error.map_or_else(String::new, |error| {
         format!("  cannot refresh: {}", escape(error))
     });
-    let heading = format!("{}{error}", clock(now));
+    let heading = format!("{}{error}", format_time_of_day(now));
     format!("{}\n{screen}", heading.style(FAINT))
 }

@@ -170,7 +170,7 @@ async fn one_member(run: &Arc<Run>) -> Result<()> {
     // The smallest quota for an empty database, plus some room.
     let mut members = Members::start(run, "etcd-one", 1, &["--quota-backend-bytes=2097152"]).await?;
     let first = members.open(1).await?;
-    ensure!(first.server().names_member, "{:?}", first.server());
+    ensure!(first.server().matches_endpoint_name, "{:?}", first.server());
     let status = first.status().await?;
     ensure!(
         status.leader == Some(status.member_id) && !status.is_learner,

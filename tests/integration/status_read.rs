@@ -121,18 +121,18 @@ fn reads_everything_with_the_shipped_role_only() {
 
 fn is_whole(management: &Snapshot) -> Result<()> {
     let machine = format!("{NAME}-1");
-    let cluster = management.cluster.read().context("the Cluster was not read")?;
+    let cluster = management.cluster.value().context("the Cluster was not read")?;
     assert_eq!(cluster.name(), NAME);
     assert_eq!(cluster.control_plane(), Some(NAME));
     assert_eq!(cluster.spec.control_plane_endpoint, None);
-    assert_eq!(management.unowned().count(), 0);
+    assert_eq!(management.unowned_machines().count(), 0);
     assert_eq!(
         management.health_checks,
         Reading::Read(vec![HealthCheck {
             name: "watch".to_owned(),
             targets: BTreeSet::from([machine.clone()]),
             timeouts: vec![kcp_api::machine_health_check::UnhealthyCondition {
-                is_of_node: true,
+                is_node_condition: true,
                 type_: "Ready".to_owned(),
                 status: kcp_api::ConditionStatus::False,
                 timeout: std::time::Duration::from_secs(300),
@@ -142,7 +142,7 @@ fn is_whole(management: &Snapshot) -> Result<()> {
     );
     let secrets = BTreeSet::from([format!("{NAME}-kubeconfig")]);
     assert_eq!(management.secrets, Reading::Read(secrets));
-    assert_eq!(management.unread, []);
+    assert_eq!(management.failed_reads, []);
     let [observed] = management.machines.as_slice() else {
         bail!("{:?}", management.machines);
     };
@@ -229,7 +229,7 @@ async fn without(management: &ManagementCluster, role: &Value, missing: &roles::
             verb: verb.clone(),
             resource: full.to_owned(),
             namespace: Some(NAMESPACE.to_owned()),
-            in_workload_cluster: false,
+            is_from_workload_cluster: false,
         };
         needs.then_some(forbidden).into_iter().collect()
     };
@@ -284,7 +284,7 @@ fn refused(read: Result<Vec<Snapshot>, Error>) -> Result<BTreeSet<Forbidden>> {
                 verb: action.verb.to_owned(),
                 resource: action.resource,
                 namespace: action.namespace,
-                in_workload_cluster: false,
+                is_from_workload_cluster: false,
             }),
         }],
         Err(error) => return Err(error.into()),
@@ -305,7 +305,7 @@ fn failures(management: &Snapshot) -> impl Iterator<Item = &Failure> {
     parts
         .into_iter()
         .flatten()
-        .chain(&management.unread)
+        .chain(&management.failed_reads)
         .chain(templates)
 }
 
@@ -338,7 +338,7 @@ fn a_list_reads_all_pages() {
             assert_eq!(management.control_plane.name(), name);
             assert_eq!(machines, [format!("{name}-0"), format!("{name}-1")]);
             assert_eq!(failures(management).collect::<Vec<_>>(), Vec::<&Failure>::new());
-            let checks = management.health_checks.read().unwrap();
+            let checks = management.health_checks.value().unwrap();
             assert_eq!(checks.len(), 1, "{name}");
             assert_eq!(checks[0].targets, machines.into_iter().collect(), "{name}");
         }

@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 use self::evaluator::Evaluator;
 pub(crate) use self::evaluator::Overrides;
 use crate::{
-    cluster::Cluster,
+    cluster::ClusterReader,
     configuration::CurrentConfiguration,
     decision::{Decision, RefusalKind},
     hook::Hook,
@@ -49,13 +49,13 @@ impl Target {
     fn from_request(request: &Request<'_>) -> Option<Self> {
         let resource = &request.resource;
         match (&*resource.group, &*resource.plural, &*request.sub_resource) {
-            (kind::CLUSTER_API, "kubeadmcontrolplanes", "") => Some(Self::ControlPlane),
-            (kind::CLUSTER_API, "kubeadmcontrolplanes", "scale") => Some(Self::ControlPlaneScale),
-            (kind::CLUSTER_API, "kubeadmcontrolplanetemplates", "") => Some(Self::Template),
+            (kind::CONTROL_PLANE_GROUP, "kubeadmcontrolplanes", "") => Some(Self::ControlPlane),
+            (kind::CONTROL_PLANE_GROUP, "kubeadmcontrolplanes", "scale") => Some(Self::ControlPlaneScale),
+            (kind::CONTROL_PLANE_GROUP, "kubeadmcontrolplanetemplates", "") => Some(Self::Template),
             (kind::HIVE, "clusterpools", "") => Some(Self::ClusterPool),
             (kind::HIVE, "clusterdeploymentcustomizations", "") => Some(Self::Customization),
             (kind::HIVE, "clusterdeployments", "") => Some(Self::ClusterDeployment),
-            (kind::CLUSTER_API, "kubeadmcontrolplanes", "status")
+            (kind::CONTROL_PLANE_GROUP, "kubeadmcontrolplanes", "status")
             | (kind::HIVE, "clusterpools" | "clusterdeploymentcustomizations", "status") => {
                 Some(Self::Status)
             }
@@ -71,7 +71,7 @@ pub(crate) struct Admission {
 
 impl Admission {
     pub(crate) fn new(
-        cluster: Cluster,
+        cluster: ClusterReader,
         configuration: Arc<CurrentConfiguration>,
         overrides: Overrides,
     ) -> Self {
@@ -157,7 +157,7 @@ fn too_large(request: &Request<'_>) -> Option<Decision> {
         return None;
     }
     let is_too_large =
-        |object: Option<&RawValue>| object.is_some_and(|object| values::too_many(object.get()));
+        |object: Option<&RawValue>| object.is_some_and(|object| values::has_too_many_values(object.get()));
     if is_too_large(request.object) {
         return Some(Decision::refused(
             RefusalKind::TooLarge,
@@ -168,7 +168,7 @@ fn too_large(request: &Request<'_>) -> Option<Decision> {
     }
     is_too_large(request.old_object).then(|| {
         let mut allowed = Decision::allowed();
-        allowed.notes.push(format!(
+        allowed.other_warnings.push(format!(
             "the stored object has more than {MAX_VALUES} values, too many to check; kcp-webhook evaluated \
              no rule"
         ));

@@ -48,7 +48,7 @@ impl Pace {
     }
 
     /// Requires the whole body within `limit` and, once `grace` has passed, at least `rate` bytes per second.
-    pub(crate) fn at_least(rate: usize, grace: Duration, limit: Duration) -> Self {
+    pub(crate) fn with_minimum_rate(rate: usize, grace: Duration, limit: Duration) -> Self {
         let now = Instant::now();
         Self {
             deadline: now + limit,
@@ -103,7 +103,7 @@ where
         let (due, late) = pace.next_deadline(length);
         let frame = tokio::select! {
             frame = time::timeout_at(due, body.frame()) => frame.map_err(|_| late)?,
-            () = buffer.evicted() => return Err(BodyError::NoMemory),
+            () = buffer.wait_until_evicted() => return Err(BodyError::NoMemory),
         };
         let Some(frame) = frame else { break };
         // Ignore trailers.

@@ -204,7 +204,7 @@ impl Buffer {
     }
 
     /// Waits until the body is evicted.
-    pub(crate) async fn evicted(&self) {
+    pub(crate) async fn wait_until_evicted(&self) {
         self.evicted.notified().await;
     }
 }

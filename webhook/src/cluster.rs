@@ -65,12 +65,12 @@ pub struct AccessError {
 
 /// Reads objects from the API server, and caches those of some kinds.
 #[derive(Clone)]
-pub(crate) struct Cluster {
+pub(crate) struct ClusterReader {
     server: ApiServer,
     caches: Arc<Caches>,
 }
 
-impl Cluster {
+impl ClusterReader {
     pub(crate) fn new(client: Option<Client>, metrics: Arc<Metrics>) -> Self {
         Self {
             server: ApiServer::new(client.ok_or(ReadError::NoAccess), metrics),
@@ -140,7 +140,7 @@ impl Cluster {
     }
 
     /// The plural of each cached kind, the state of its cache, and the number of objects in it.
-    pub(crate) fn caches(&self) -> [(&'static str, CacheState, usize); 5] {
+    pub(crate) fn cache_states(&self) -> [(&'static str, CacheState, usize); 5] {
         self.caches.states()
     }
 
@@ -151,11 +151,11 @@ impl Cluster {
 
     /// The versions of control planes that the API server serves and the webhook configurations do not list.
     pub(crate) fn unregistered_versions(&self) -> Vec<String> {
-        self.server.versions.unregistered()
+        self.server.versions.unregistered_versions()
     }
 
     /// The cached control plane as JSON, if it was read in this API version and has this resource version.
-    pub(crate) fn control_plane_at(
+    pub(crate) fn cached_control_plane(
         &self,
         version: &str,
         namespace: &str,

@@ -103,7 +103,7 @@ impl CurrentConfiguration {
     pub(crate) fn load(file: Option<&Path>, metrics: Arc<Metrics>) -> Self {
         let configuration = Self::without_file(metrics);
         let Some(path) = file else {
-            configuration.metrics.configuration_reloaded(true);
+            configuration.metrics.count_configuration_reload(true);
             return configuration;
         };
         let configuration = Self {
@@ -113,7 +113,7 @@ impl CurrentConfiguration {
         let read = fs::read(path);
         if matches!(&read, Err(error) if error.kind() == io::ErrorKind::NotFound) {
             info!(file = %path.display(), "the configuration file does not exist yet; every rule uses its default action");
-            configuration.metrics.configuration_reloaded(true);
+            configuration.metrics.count_configuration_reload(true);
         } else {
             configuration.use_content(path, read);
         }
@@ -175,8 +175,8 @@ impl CurrentConfiguration {
                     );
                 }
                 self.current.store(Arc::new(configuration));
-                self.metrics.configuration_reloaded(true);
-                self.metrics.configuration_unknown_rules(unknown_rules.len());
+                self.metrics.count_configuration_reload(true);
+                self.metrics.set_unknown_rules(unknown_rules.len());
                 self.status.store(Arc::new(FileStatus {
                     unusable: false,
                     has_previous: true,
@@ -188,7 +188,7 @@ impl CurrentConfiguration {
                     unusable: true,
                     ..(*self.status.load_full()).clone()
                 };
-                self.metrics.configuration_reloaded(false);
+                self.metrics.count_configuration_reload(false);
                 warn!(%error, in_use = status.in_use(), "cannot use the configuration file");
                 self.status.store(Arc::new(status));
             }
@@ -222,7 +222,7 @@ pub fn parse(path: &Path, content: &[u8]) -> Result<Parsed, ConfigurationFileErr
         })?;
     let unknown_rules = configuration.remove_unknown_rules(topics::is_rule);
     configuration
-        .checked(topics::is_rule)
+        .validate(topics::is_rule)
         .map(|configuration| Parsed {
             configuration,
             unknown_rules,
@@ -248,7 +248,7 @@ pub fn check(path: &Path, now: Timestamp, out: &mut impl io::Write) -> Result<bo
         }
     };
     for id in &unknown_rules {
-        let similar = topics::similar(id);
+        let similar = topics::similar_rule_ids(id);
         let hint = similar
             .first()
             .map(|id| format!("; did you mean {id}?"))

@@ -61,8 +61,8 @@ where
     );
     tokio::select! {
         ended = connection.as_mut() => return ended,
-        () = client.evicted() => return Ok(()),
-        () = shutdown::closing(&mut phase) => {}
+        () = client.wait_until_evicted() => return Ok(()),
+        () = shutdown::wait_for_closing(&mut phase) => {}
     }
     // A client that has just connected is about to send a request. Wait for it; the response tells the client to close the connection.
     if stage.is_new()
@@ -143,9 +143,9 @@ impl<'s, S> Timed<'s, S> {
             stream,
             stage,
             deadline_stage: stage.now(),
-            deadline: Box::pin(time::sleep(limits.head)),
-            head: limits.head,
-            idle: limits.idle,
+            deadline: Box::pin(time::sleep(limits.head_timeout)),
+            head: limits.head_timeout,
+            idle: limits.idle_timeout,
         }
     }
 

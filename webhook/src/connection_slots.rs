@@ -166,17 +166,17 @@ impl ConnectionSlot {
     }
 
     /// Records that the TLS handshake is complete, and that the server now waits for a request.
-    pub(crate) fn ready(&self) {
+    pub(crate) fn mark_ready(&self) {
         self.state.waits_since.get_or_init(Instant::now);
     }
 
     /// Marks the connection as proven, so that it is no longer evicted.
-    pub(crate) fn prove(&self) {
+    pub(crate) fn mark_proven(&self) {
         self.state.proven.store(true, Relaxed);
     }
 
     /// Waits until the connection is evicted.
-    pub(crate) async fn evicted(&self) {
+    pub(crate) async fn wait_until_evicted(&self) {
         self.state.evicted.notified().await;
     }
 }

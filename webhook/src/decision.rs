@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 use kcp_rules::{
-    Action, Finding, Judgement, Softening,
+    Action, Finding, Judgement, DowngradeReason,
     api::DecodeError,
     defaulting::{Defaulted, PatchOperation},
 };
@@ -17,11 +17,11 @@ pub(crate) const UNDECODABLE: &str = "object-undecodable";
 pub(crate) struct Decision {
     pub(crate) verdict: Verdict,
     /// Findings that only warn. The findings of rules that normally deny come first.
-    pub(crate) warned: Vec<Cause>,
+    pub(crate) warning_causes: Vec<Cause>,
     /// Findings that are only recorded in the audit log.
-    pub(crate) audited: Vec<Cause>,
+    pub(crate) audit_causes: Vec<Cause>,
     /// Warnings that do not come from a rule, such as warnings about objects that could not be read.
-    pub(crate) notes: Vec<String>,
+    pub(crate) other_warnings: Vec<String>,
     /// The patch of the object; empty unless the mutating webhook allows the write.
     pub(crate) patch: Vec<PatchOperation>,
 }
@@ -108,7 +108,7 @@ impl Decision {
     pub(crate) fn defaulted(defaulted: Defaulted) -> Self {
         Self {
             patch: defaulted.operations,
-            notes: defaulted.repairs.iter().map(ToString::to_string).collect(),
+            other_warnings: defaulted.corrections.iter().map(ToString::to_string).collect(),
             ..Self::default()
         }
     }
@@ -124,7 +124,7 @@ impl Decision {
     }
 
     /// Refuses a review that lacks a field of its request.
-    pub(crate) fn missing(field: &str) -> Self {
+    pub(crate) fn missing_field(field: &str) -> Self {
         Self::refused(
             RefusalKind::BadRequest,
             format!("the review has no request.{field}"),
@@ -147,7 +147,7 @@ impl Decision {
                 .collect::<Vec<_>>()
         };
         let causes = by(Action::Deny);
-        let softened = |finding: &&Finding| finding.softened.is_some();
+        let softened = |finding: &&Finding| finding.downgrade_reason.is_some();
         let warnings = || {
             judgement
                 .findings
@@ -168,9 +168,9 @@ impl Decision {
                     causes,
                 })
             },
-            warned: warned.map(Cause::from).collect(),
-            audited: by(Action::Audit),
-            notes: judgement.ignored_overrides,
+            warning_causes: warned.map(Cause::from).collect(),
+            audit_causes: by(Action::Audit),
+            other_warnings: judgement.ignored_overrides,
             ..Self::default()
         }
     }
@@ -208,8 +208,8 @@ impl Decision {
     }
 
     /// The rules that an annotation overrides, each with the end of the override.
-    pub(crate) fn overridden(&self) -> impl Iterator<Item = (&'static str, Timestamp)> {
-        self.warned
+    pub(crate) fn overridden_rules(&self) -> impl Iterator<Item = (&'static str, Timestamp)> {
+        self.warning_causes
             .iter()
             .filter_map(|cause| Some((cause.rule, cause.overridden_until?)))
     }
@@ -221,8 +221,8 @@ impl Decision {
             Verdict::Allowed | Verdict::Refused(_) => &[],
         };
         let denied = denied.iter().map(|cause| (cause, Action::Deny));
-        let warned = self.warned.iter().map(|cause| (cause, Action::Warn));
-        let audited = self.audited.iter().map(|cause| (cause, Action::Audit));
+        let warned = self.warning_causes.iter().map(|cause| (cause, Action::Warn));
+        let audited = self.audit_causes.iter().map(|cause| (cause, Action::Audit));
         denied.chain(warned).chain(audited)
     }
 }
@@ -234,8 +234,8 @@ impl From<&Finding> for Cause {
             reason: finding.fault.reason.as_str(),
             field: finding.fault.field.clone(),
             message: finding.message().to_string(),
-            overridden_until: match finding.softened {
-                Some(Softening::Overridden { until }) => Some(until),
+            overridden_until: match finding.downgrade_reason {
+                Some(DowngradeReason::Overridden { until }) => Some(until),
                 _ => None,
             },
         }

@@ -31,9 +31,9 @@ impl Client {
     }
 
     /// Marks the connection as proven, so that it is not evicted.
-    pub(crate) fn prove(&self) {
+    pub(crate) fn mark_proven(&self) {
         if let Self::Served { slot, .. } = self {
-            slot.prove();
+            slot.mark_proven();
         }
     }
 
@@ -49,9 +49,9 @@ impl Client {
     }
 
     /// Waits until the connection is evicted.
-    pub(crate) async fn evicted(&self) {
+    pub(crate) async fn wait_until_evicted(&self) {
         match self {
-            Self::Served { slot, .. } => slot.evicted().await,
+            Self::Served { slot, .. } => slot.wait_until_evicted().await,
             Self::Refused => std::future::pending().await,
         }
     }

@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::{
-    cluster::{CacheState, Cluster},
+    cluster::{CacheState, ClusterReader},
     configuration::CurrentConfiguration,
     handle::{Client, Handle},
     metrics::{self, Metrics},
@@ -26,7 +26,7 @@ use crate::{
 /// Responds to probes and scrapes.
 pub(crate) struct Health {
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) cluster: Cluster,
+    pub(crate) cluster: ClusterReader,
     pub(crate) configuration: Arc<CurrentConfiguration>,
     pub(crate) phase: watch::Receiver<Phase>,
 }
@@ -96,7 +96,7 @@ impl Health {
                  review; add the version to the webhook configurations"
             );
         }
-        for (kind, state, objects) in self.cluster.caches() {
+        for (kind, state, objects) in self.cluster.cache_states() {
             _ = match state {
                 CacheState::Synced => writeln!(text, "[i]cache/{kind} {state}, {objects} objects"),
                 state => writeln!(text, "[i]cache/{kind} {state}"),

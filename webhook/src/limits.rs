@@ -101,20 +101,20 @@ pub struct Limits {
     /// longer than this for a review.
     pub peer_grace: Duration,
     /// The minimum rate at which a body must arrive after [`Limits::body_grace`], in bytes per second.
-    pub body_rate: usize,
+    pub min_body_rate: usize,
     /// The time after which [`Limits::body_rate`] applies.
     pub body_grace: Duration,
     /// The time limit for a TLS handshake.
-    pub handshake: Duration,
+    pub handshake_timeout: Duration,
     /// The time limit for the head of a request. It begins with the first byte of the head, or for the first request of a
     /// connection with the end of the handshake.
-    pub head: Duration,
+    pub head_timeout: Duration,
     /// The time limit for the body of a request. It begins with the end of the head.
-    pub body: Duration,
+    pub body_timeout: Duration,
     /// The time limit between two requests on a connection. It is longer than the 90 s of Go's HTTP client
     /// (`IdleConnTimeout`), so that the API server closes connections first. If the webhook closed first, a review that the
     /// API server sends at the same time would be lost, because Go does not send a POST again.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -130,12 +130,12 @@ impl Default for Limits {
             buffered_bytes_per_peer: 16 * MIB,
             buffered_bytes_per_proven_peer: 56 * MIB,
             peer_grace: Duration::from_secs(5),
-            body_rate: 64 * 1024,
+            min_body_rate: 64 * 1024,
             body_grace: Duration::from_secs(2),
-            handshake: Duration::from_secs(10),
-            head: Duration::from_secs(10),
-            body: Duration::from_secs(10),
-            idle: Duration::from_secs(120),
+            handshake_timeout: Duration::from_secs(10),
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(120),
         }
     }
 }

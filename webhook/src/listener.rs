@@ -77,7 +77,7 @@ impl<H: Handle> Listener<H> {
         loop {
             let accepted = tokio::select! {
                 accepted = socket.accept() => accepted,
-                () = shutdown::closing(&mut phase) => break,
+                () = shutdown::wait_for_closing(&mut phase) => break,
             };
             listener.admit(accepted, &connection_limits).await;
         }
@@ -146,11 +146,11 @@ impl<H: Handle> Listener<H> {
                 connection::serve(stream, &self.handler, &self.limits, phase, &client).await
             }
             Transport::Tls(acceptor) => {
-                let handshake = time::timeout(self.limits.handshake, acceptor.accept(stream));
+                let handshake = time::timeout(self.limits.handshake_timeout, acceptor.accept(stream));
                 let shaken = match &slot {
                     Some(slot) => tokio::select! {
                         shaken = handshake => shaken,
-                        () = slot.evicted() => return,
+                        () = slot.wait_until_evicted() => return,
                     },
                     None => handshake.await,
                 };
@@ -160,7 +160,7 @@ impl<H: Handle> Listener<H> {
                         let verified = stream.get_ref().1.peer_certificates().is_some();
                         let client = client(slot, verified);
                         if verified {
-                            client.prove();
+                            client.mark_proven();
                         }
                         connection::serve(stream, &self.handler, &self.limits, phase, &client).await
                     }
@@ -181,7 +181,7 @@ impl<H: Handle> Listener<H> {
 fn client(slot: Option<ConnectionSlot>, verified: bool) -> Client {
     match slot {
         Some(slot) => {
-            slot.ready();
+            slot.mark_ready();
             Client::Served { slot, verified }
         }
         None => Client::Refused,

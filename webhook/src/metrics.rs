@@ -251,9 +251,9 @@ impl Metrics {
         self.requests.begin(hook)
     }
 
-    pub(crate) fn decided(&self, hook: Hook, decision: &Decision) {
+    pub(crate) fn count_decision(&self, hook: Hook, decision: &Decision) {
         let label = match &decision.verdict {
-            Verdict::Allowed if decision.overridden().next().is_some() => OVERRIDDEN,
+            Verdict::Allowed if decision.overridden_rules().next().is_some() => OVERRIDDEN,
             Verdict::Allowed => "allowed",
             Verdict::Invalid(_) => "denied",
             Verdict::Refused(_) => "refused",
@@ -279,7 +279,7 @@ impl Metrics {
     }
 
     /// Counts a reload of the configuration. After a failed reload, the previous configuration stays in use.
-    pub(crate) fn configuration_reloaded(&self, success: bool) {
+    pub(crate) fn count_configuration_reload(&self, success: bool) {
         let result = if success { "success" } else { "error" };
         self.configuration_success.set(success.into());
         self.configuration_reads
@@ -287,17 +287,17 @@ impl Metrics {
             .inc();
     }
 
-    pub(crate) fn configuration_unknown_rules(&self, count: usize) {
+    pub(crate) fn set_unknown_rules(&self, count: usize) {
         self.configuration_unknown_rules
             .set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn live_read(&self, result: &'static str) {
+    pub(crate) fn count_live_read(&self, result: &'static str) {
         self.live_reads.get_or_create(&ReadLabels { result }).inc();
     }
 
     /// Sets the metrics of the cache of a kind. Without API access, these series do not exist.
-    pub(crate) fn cache_state(&self, kind: &'static str, synced: bool, objects: usize) {
+    pub(crate) fn set_cache_state(&self, kind: &'static str, synced: bool, objects: usize) {
         let of = CacheLabels { kind };
         self.caches_synced.get_or_create(&of).set(synced.into());
         let objects = i64::try_from(objects).unwrap_or(i64::MAX);
@@ -305,7 +305,7 @@ impl Metrics {
         drop(self.watch_restarts.get_or_create(&of));
     }
 
-    pub(crate) fn unregistered_versions(&self, versions: &[String]) {
+    pub(crate) fn set_unregistered_versions(&self, versions: &[String]) {
         self.unregistered_versions.clear();
         for version in versions {
             let labels = VersionLabels {
@@ -320,7 +320,7 @@ impl Metrics {
         self.pool_entries.set(pools);
     }
 
-    pub(crate) fn watch_restarted(&self, kind: &'static str) {
+    pub(crate) fn count_watch_restart(&self, kind: &'static str) {
         self.watch_restarts.get_or_create(&CacheLabels { kind }).inc();
     }
 

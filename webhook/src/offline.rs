@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use crate::{
     Limits,
     admission::{Admission, Overrides},
-    cluster::Cluster,
+    cluster::ClusterReader,
     configuration::CurrentConfiguration,
     hook::Hook,
     metrics::Metrics,
@@ -32,7 +32,7 @@ impl Default for Offline {
         let metrics = Arc::new(Metrics::new());
         let configuration = CurrentConfiguration::without_file(metrics.clone());
         let admission = Admission::new(
-            Cluster::new(None, metrics.clone()),
+            ClusterReader::new(None, metrics.clone()),
             Arc::new(configuration),
             Overrides::ByWriters,
         );

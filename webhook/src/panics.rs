@@ -27,7 +27,7 @@ pub(crate) async fn catch_panics<F: Future>(future: F) -> Result<F::Output, Pani
 }
 
 /// Makes panics log their location, but not their message, which can quote text from a client.
-pub(crate) fn log_without_message() {
+pub(crate) fn log_panics_without_message() {
     panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(ToString::to_string).unwrap_or_default();
         error!(location, "kcp-webhook panicked; report this as a bug");

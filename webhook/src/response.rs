@@ -181,7 +181,7 @@ fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
             .collect();
         Vec::from_iter(ids).join(",")
     };
-    let overridden: BTreeSet<&str> = decision.overridden().map(|(rule, _)| rule).collect();
+    let overridden: BTreeSet<&str> = decision.overridden_rules().map(|(rule, _)| rule).collect();
     [
         ("overridden-by", Vec::from_iter(overridden).join(",")),
         ("denied-by", rules(Action::Deny)),
@@ -196,12 +196,12 @@ fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
 /// The warnings that fit within the limit (about thirty): first those that do not come from a rule, then the findings
 /// of rules.
 fn warnings(decision: &Decision) -> Vec<String> {
-    let by_rules = decision.warned.iter().map(|cause| {
+    let by_rules = decision.warning_causes.iter().map(|cause| {
         let text = format!("{}: {}", cause.field, cause.message);
         one_line(&shorten(&text, MAX_WARNING_CHARS, &rule_suffix(cause)))
     });
     let notes = decision
-        .notes
+        .other_warnings
         .iter()
         .map(|note| one_line(&shorten(note, MAX_WARNING_CHARS, "")));
     let mut room = MAX_WARNINGS_BYTES;

@@ -128,7 +128,7 @@ pub(crate) struct InvalidReview {
 ///
 /// If decoding fails, the body is read again only for its uid: an API server accepts a response only with the uid
 /// that it sent.
-pub(crate) fn read(body: &[u8]) -> Result<Request<'_>, InvalidReview> {
+pub(crate) fn decode_review(body: &[u8]) -> Result<Request<'_>, InvalidReview> {
     decode(body).map_err(|sentence| InvalidReview {
         uid: uid::find(body),
         sentence,
@@ -139,7 +139,7 @@ fn decode(body: &[u8]) -> Result<Request<'_>, String> {
     // Check UTF-8 once for the whole body, instead of for each string.
     let text = std::str::from_utf8(body).map_err(|error| format!("the body is not UTF-8: {error}"))?;
     let (document, values): (Document<'_>, _) = match json::read(text) {
-        Some(document) => (document.root, document.values),
+        Some(document) => (document.root, document.value_count),
         None => (decode_with_serde_json(text)?, usize::MAX),
     };
     let given = (document.api_version.as_deref(), document.kind.as_deref());

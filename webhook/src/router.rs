@@ -131,7 +131,7 @@ impl Router {
             Ok(answer) => {
                 // If clients need certificates, only a certificate proves a connection.
                 if self.admissions.for_unverified.is_none() {
-                    client.prove();
+                    client.mark_proven();
                 }
                 json(answer)
             }
@@ -153,11 +153,11 @@ impl Router {
         require_json_post(&request)?;
         let Limits {
             body_bytes,
-            body_rate,
+            min_body_rate: body_rate,
             body_grace,
             ..
         } = self.limits;
-        let pace = Pace::at_least(body_rate, body_grace, self.limits.body);
+        let pace = Pace::with_minimum_rate(body_rate, body_grace, self.limits.body_timeout);
         let buffer = self.buffers.open(client.sender());
         let body = body::read(request.into_body(), body_bytes, pace, buffer)
             .await
@@ -180,10 +180,10 @@ impl Router {
 
     /// Responds to a complete body of a request.
     async fn respond(&self, hook: Hook, admission: &Admission, body: &[u8]) -> Result<Vec<u8>, HttpError> {
-        let written = match review::read(body) {
+        let written = match review::decode_review(body) {
             Ok(request) => {
                 let decision = admission.decide(hook, &request).await;
-                self.metrics.decided(hook, &decision);
+                self.metrics.count_decision(hook, &decision);
                 log(hook, &request, &decision);
                 response::write(&request.uid, &decision)
             }
@@ -198,7 +198,7 @@ impl Router {
                     "cannot read the review"
                 );
                 let decision = Decision::refused(RefusalKind::BadRequest, sentence);
-                self.metrics.decided(hook, &decision);
+                self.metrics.count_decision(hook, &decision);
                 response::write(&uid, &decision)
             }
             Err(InvalidReview { uid: None, sentence }) => {
@@ -237,14 +237,14 @@ impl Router {
                 StatusCode::REQUEST_TIMEOUT,
                 format!(
                     "the body of the request did not arrive within {} s",
-                    self.limits.body.as_secs()
+                    self.limits.body_timeout.as_secs()
                 ),
             ),
             BodyError::BelowRate => HttpError::new(
                 StatusCode::REQUEST_TIMEOUT,
                 format!(
                     "the body of the request arrived at less than {} bytes per second",
-                    self.limits.body_rate
+                    self.limits.min_body_rate
                 ),
             ),
             BodyError::Broken(error) => HttpError::new(
@@ -334,9 +334,9 @@ fn log(hook: Hook, request: &review::Request<'_>, decision: &Decision) {
     let namespace = &*shortened(&request.namespace);
     let name = &*shortened(&request.name);
     match &decision.verdict {
-        Verdict::Allowed if decision.overridden().next().is_some() => {
+        Verdict::Allowed if decision.overridden_rules().next().is_some() => {
             let user = &*shortened(request.user_info.username.as_deref().unwrap_or_default());
-            let overridden = decision.overridden().take(MAX_CAUSES);
+            let overridden = decision.overridden_rules().take(MAX_CAUSES);
             let rules: BTreeSet<String> = overridden
                 .map(|(rule, until)| format!("{rule} until {until}"))
                 .collect();

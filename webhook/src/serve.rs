@@ -16,7 +16,7 @@ use tracing::{error, info, warn};
 use crate::{
     admission::{Admission, Overrides},
     arguments::ServeArguments,
-    cluster::{AccessError, Cluster},
+    cluster::{AccessError, ClusterReader},
     configuration::{CurrentConfiguration, RELOAD_INTERVAL},
     health::Health,
     limits::Limits,
@@ -57,7 +57,7 @@ pub enum StartError {
 
 /// Why the server stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum StopReason {
     /// The server responded to every review in progress.
     Drained,
     /// Some reviews were still in progress after the drain timeout.
@@ -79,7 +79,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
     log::init(arguments.log_format, &arguments.log_level);
     // Install the default provider of the process, which the Kubernetes client uses.
     _ = rustls::crypto::ring::default_provider().install_default();
-    panics::log_without_message();
+    panics::log_panics_without_message();
     let runtime = runtime::Builder::new_multi_thread()
         .worker_threads(REVIEW_THREADS)
         .thread_name("reviews")
@@ -93,8 +93,8 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
     // Do not wait for threads with DNS lookups, whose results are no longer needed.
     runtime.shutdown_background();
     Ok(match ended {
-        Ended::Drained => ExitCode::SUCCESS,
-        Ended::TimedOut | Ended::Aborted | Ended::Failed => ExitCode::FAILURE,
+        StopReason::Drained => ExitCode::SUCCESS,
+        StopReason::TimedOut | StopReason::Aborted | StopReason::Failed => ExitCode::FAILURE,
     })
 }
 
@@ -113,7 +113,7 @@ struct ServerParts {
     /// Whether the webhook reads other objects only for clients with a verified certificate.
     needs_certificates: bool,
     overrides: Overrides,
-    cluster: Cluster,
+    cluster: ClusterReader,
     configuration: Arc<CurrentConfiguration>,
     metrics: Arc<Metrics>,
     limits: Limits,
@@ -139,7 +139,7 @@ impl Server {
             &arguments.tls_private_key_file,
             metrics.clone(),
         )?);
-        let cluster = Cluster::connect(arguments.kubeconfig.as_deref(), metrics.clone()).await?;
+        let cluster = ClusterReader::connect(arguments.kubeconfig.as_deref(), metrics.clone()).await?;
         let configuration = Arc::new(CurrentConfiguration::load(
             arguments.configuration.as_deref(),
             metrics.clone(),
@@ -207,7 +207,7 @@ impl Server {
 
     /// Serves until it receives a stop request or a background task ends. If a background task ends, the kubelet restarts the
     /// server, which is better than serving with an expired certificate or an old configuration.
-    pub async fn run(self, mut stop: Stop) -> Ended {
+    pub async fn run(self, mut stop: Stop) -> StopReason {
         if let (Ok(secure), Ok(health)) = (self.secure_address(), self.health_address()) {
             info!(%secure, %health, "serving");
         }
@@ -229,22 +229,22 @@ impl Server {
         let (sender, phase) = watch::channel(Phase::Serving);
         if let Err(error) = probes::spawn(&mut tasks, health, parts.probes(phase.clone())) {
             error!(%error, "cannot start the thread that answers probes; kcp-webhook stops");
-            return Ended::Failed;
+            return StopReason::Failed;
         }
         let mut reviews = tokio::spawn(parts.reviews(phase).run(secure));
 
         let failed = tokio::select! {
-            reason = stop.requested() => {
+            reason = stop.wait_for_request() => {
                 info!(reason, "kcp-webhook is no longer ready, and shuts down");
                 false
             }
-            EndedTask { name, panicked } = tasks.ended() => {
+            EndedTask { name, panicked } = tasks.wait_for_end() => {
                 error!(task = name, panicked, "a background task ended unexpectedly; kcp-webhook is no longer ready, and shuts down");
                 true
             }
             ended = &mut reviews => {
                 error!(panicked = ended.is_err(), "the listener for reviews ended unexpectedly; kcp-webhook stops");
-                return Ended::Failed;
+                return StopReason::Failed;
             }
         };
         sender.send_replace(Phase::Draining);
@@ -252,16 +252,16 @@ impl Server {
             time::sleep(parts.shutdown_delay).await;
             sender.send_replace(Phase::Closing);
             match time::timeout(parts.drain_timeout, reviews).await {
-                Ok(_) if failed => Ended::Failed,
-                Ok(_) => Ended::Drained,
-                Err(_) => Ended::TimedOut,
+                Ok(_) if failed => StopReason::Failed,
+                Ok(_) => StopReason::Drained,
+                Err(_) => StopReason::TimedOut,
             }
         };
         let ended = tokio::select! {
             ended = drain => ended,
-            reason = stop.requested() => {
+            reason = stop.wait_for_request() => {
                 warn!(reason, "received a second stop request; kcp-webhook stops without waiting for reviews in progress");
-                Ended::Aborted
+                StopReason::Aborted
             }
         };
         info!(?ended, "kcp-webhook stopped");
@@ -288,7 +288,7 @@ impl ServerParts {
     fn admissions(&self) -> Admissions {
         let admission = Admission::new(self.cluster.clone(), self.configuration.clone(), self.overrides);
         if self.needs_certificates {
-            let cluster = Cluster::for_unverified(self.metrics.clone());
+            let cluster = ClusterReader::for_unverified(self.metrics.clone());
             let for_unverified = Admission::new(cluster, self.configuration.clone(), self.overrides);
             Admissions::with_unverified(admission, for_unverified)
         } else {

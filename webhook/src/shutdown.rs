@@ -20,7 +20,7 @@ pub(crate) enum Phase {
 }
 
 /// Waits for [`Phase::Closing`]. If the sender of phases is dropped, waits forever.
-pub(crate) async fn closing(phase: &mut watch::Receiver<Phase>) {
+pub(crate) async fn wait_for_closing(phase: &mut watch::Receiver<Phase>) {
     if phase.wait_for(|phase| *phase == Phase::Closing).await.is_err() {
         std::future::pending::<()>().await;
     }
@@ -57,7 +57,7 @@ impl Stop {
     }
 
     /// Waits for the next stop request, and returns its reason.
-    pub(crate) async fn requested(&mut self) -> &'static str {
+    pub(crate) async fn wait_for_request(&mut self) -> &'static str {
         match self.0.recv().await {
             Some(reason) => reason,
             None => std::future::pending().await,

@@ -52,7 +52,7 @@ impl Tasks {
     }
 
     /// Waits until a task ends.
-    pub(crate) async fn ended(&mut self) -> EndedTask {
+    pub(crate) async fn wait_for_end(&mut self) -> EndedTask {
         let Some(ended) = self.running.join_next_with_id().await else {
             return future::pending().await;
         };
@@ -79,8 +79,8 @@ mod tests {
             let mut tasks = Tasks::default();
             tasks.spawn("runs", future::pending());
             tasks.spawn(name, async move { assert!(!panicked, "a panic for the test") });
-            assert_eq!(tasks.ended().await, EndedTask { name, panicked });
-            let more = tokio::time::timeout(Duration::from_secs(3600), tasks.ended()).await;
+            assert_eq!(tasks.wait_for_end().await, EndedTask { name, panicked });
+            let more = tokio::time::timeout(Duration::from_secs(3600), tasks.wait_for_end()).await;
             assert!(more.is_err(), "{more:?}");
         }
     }

@@ -26,7 +26,7 @@ use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::{
     admission::{Admission, Overrides},
-    cluster::Cluster,
+    cluster::ClusterReader,
     configuration::CurrentConfiguration,
     connection_slots::ConnectionSlots,
     handle::Client as Caller,
@@ -60,7 +60,7 @@ pub(crate) fn router_with(client: Option<Client>, limits: Limits) -> Router {
 pub(crate) fn admission(client: Option<Client>, metrics: &Arc<Metrics>) -> Admission {
     let configuration = CurrentConfiguration::load(None, metrics.clone());
     Admission::new(
-        Cluster::new(client, metrics.clone()),
+        ClusterReader::new(client, metrics.clone()),
         Arc::new(configuration),
         Overrides::ByWriters,
     )

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: they may panic")]
 
 use kcp_rules::{
-    Change, Context, Judged, Judgement,
+    Change, Context, HasRules, Judgement,
     api::{
         Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, decode,
@@ -62,7 +62,7 @@ fn missing_later(before: MissingParts, now: MissingParts) -> Vec<&'static str> {
         .collect()
 }
 
-fn evaluate<T: Judged>(case: &Case, new: &T, old: Option<&T>, view: &View) -> Judgement {
+fn evaluate<T: HasRules>(case: &Case, new: &T, old: Option<&T>, view: &View) -> Judgement {
     let change = match (case.write, old) {
         (Write::Update(..), Some(old)) => Change::update(old, new),
         (Write::Scale(..), Some(old)) => Change::scale(old, new),
@@ -87,7 +87,7 @@ fn found(judgement: &Judgement) -> Vec<String> {
 }
 
 /// For each of `clusters`, compares two evaluations, as in the server, with one evaluation on a complete view.
-fn evaluate_twice<T: Judged>(case: &Case, new: &T, old: Option<&T>, clusters: &[fn() -> View]) {
+fn evaluate_twice<T: HasRules>(case: &Case, new: &T, old: Option<&T>, clusters: &[fn() -> View]) {
     let empty = View::default();
     evaluate(case, new, old, &empty);
     let missing = empty.missing();

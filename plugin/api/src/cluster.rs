@@ -118,7 +118,7 @@ impl From<&Cluster> for view::Cluster {
         Self {
             name: cluster.name().to_owned(),
             paused: cluster.spec.paused,
-            deleting: cluster.is_deleting(),
+            is_deleting: cluster.is_deleting(),
             control_plane: cluster.control_plane().map(str::to_owned),
         }
     }
@@ -287,7 +287,7 @@ mod tests {
         let seen = view::Cluster {
             name: "c1".to_owned(),
             paused: true,
-            deleting: true,
+            is_deleting: true,
             control_plane: Some("c1-cp".to_owned()),
         };
         assert_eq!(view::Cluster::from(&read), seen);

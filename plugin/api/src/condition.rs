@@ -90,7 +90,7 @@ impl Condition {
 
     /// Joins the lines of the condition's message into one line, without list bullets. If the message is empty, returns
     /// the reason.
-    pub fn one_line(&self) -> String {
+    pub fn message_or_reason(&self) -> String {
         let lines: Vec<&str> = self
             .message
             .lines()
@@ -154,7 +154,7 @@ mod tests {
                 message: message.to_owned(),
                 last_transition_time: None,
             };
-            assert_eq!(condition.one_line(), line);
+            assert_eq!(condition.message_or_reason(), line);
         }
     }
 

@@ -113,7 +113,7 @@ impl KubeadmControlPlane {
     }
 
     /// Whether the control plane has this condition with the status True.
-    pub fn is(&self, type_: &str) -> bool {
+    pub fn is_condition_true(&self, type_: &str) -> bool {
         self.condition(type_).is_some_and(Condition::is_true)
     }
 
@@ -140,7 +140,7 @@ impl KubeadmControlPlane {
 
     /// Whether the condition `RollingOut` is True, or the status counts outdated Machines.
     pub fn is_rolling_out(&self) -> bool {
-        self.is("RollingOut") || self.status.up_to_date_replicas < self.status.replicas
+        self.is_condition_true("RollingOut") || self.status.up_to_date_replicas < self.status.replicas
     }
 
     /// `spec.replicas`, or Cluster API's default of 1 if absent.
@@ -157,7 +157,7 @@ impl KubeadmControlPlane {
 
     /// Whether the Machine belongs to this control plane: the control plane owns the Machine, or will adopt it because
     /// it belongs to the same Cluster and has no controller.
-    pub fn has(&self, machine: &Machine) -> bool {
+    pub fn has_machine(&self, machine: &Machine) -> bool {
         let is_adopted = || {
             machine.controller().is_none()
                 && machine.spec.cluster_name.is_some()
@@ -172,7 +172,7 @@ impl KubeadmControlPlane {
 
 impl KubeadmControlPlaneSpec {
     /// `spec.replicas` as a count: 1 if absent, 0 if negative.
-    pub fn size(&self) -> usize {
+    pub fn replica_count(&self) -> usize {
         usize::try_from(self.replicas.unwrap_or(1)).unwrap_or(0)
     }
 

@@ -44,7 +44,7 @@ pub struct ClusterPoolStatus {
 
 impl ClusterPool {
     /// Whether Hive's controller manages the pool, that is, has set its finalizer.
-    pub fn is_run_by_hive(&self) -> bool {
+    pub fn is_managed_by_hive(&self) -> bool {
         self.has_finalizer(finalizer::HIVE_CLUSTERS)
     }
 
@@ -118,7 +118,7 @@ impl ClusterClaim {
 
     /// Why the claim is pending: the message of the condition `Pending`, or its reason if the message is empty. None if
     /// the condition is absent.
-    pub fn pending(&self) -> Option<&str> {
+    pub fn pending_reason(&self) -> Option<&str> {
         let conditions = &self.status.conditions;
         let message = conditions
             .message("Pending")
@@ -172,7 +172,7 @@ impl ClusterDeployment {
     }
 
     /// Whether the `ClusterDeployment` was created for this pool.
-    pub fn is_of(&self, namespace: &str, pool: &str) -> bool {
+    pub fn belongs_to_pool(&self, namespace: &str, pool: &str) -> bool {
         let reference = self.spec.cluster_pool_ref.as_ref();
         reference.is_some_and(|reference| reference.namespace == namespace && reference.pool_name == pool)
     }

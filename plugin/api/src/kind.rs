@@ -19,7 +19,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    pub fn at(&self, version: &str) -> ApiResource {
+    pub fn api_resource(&self, version: &str) -> ApiResource {
         let kind = GroupVersionKind::gvk(self.group, version, self.kind);
         ApiResource::from_gvk_with_plural(&kind, self.plural)
     }

@@ -101,12 +101,12 @@ impl Machine {
     }
 
     /// Whether the Machine has this condition with the status True.
-    pub fn is(&self, type_: &str) -> bool {
+    pub fn is_condition_true(&self, type_: &str) -> bool {
         self.condition(type_).is_some_and(Condition::is_true)
     }
 
     /// Whether the Machine has this condition with the status False.
-    pub fn is_not(&self, type_: &str) -> bool {
+    pub fn is_condition_false(&self, type_: &str) -> bool {
         self.condition(type_).is_some_and(Condition::is_false)
     }
 
@@ -122,12 +122,12 @@ impl Machine {
 
     /// Whether a `MachineHealthCheck` has found that the Machine is unhealthy.
     pub fn failed_health_check(&self) -> bool {
-        self.is_not("HealthCheckSucceeded")
+        self.is_condition_false("HealthCheckSucceeded")
     }
 
     /// Whether a `MachineHealthCheck` has asked the control plane to replace the Machine.
     pub fn awaits_remediation(&self) -> bool {
-        self.failed_health_check() && self.is_not("OwnerRemediated")
+        self.failed_health_check() && self.is_condition_false("OwnerRemediated")
     }
 
     /// Whether a scale down deletes this Machine first, because of the annotation `delete-machine`.
@@ -155,7 +155,7 @@ impl Machine {
     pub fn deletion_hooks(&self) -> impl Iterator<Item = &str> {
         let annotations = self.metadata.annotations.iter().flatten();
         let is_hook = |name: &&str| {
-            [annotation::PRE_DRAIN_HOOK, annotation::PRE_TERMINATE_HOOK]
+            [annotation::PRE_DRAIN_HOOK_PREFIX, annotation::PRE_TERMINATE_HOOK_PREFIX]
                 .iter()
                 .any(|hook| name.starts_with(hook))
         };

@@ -44,7 +44,7 @@ pub struct MachineHealthCheckSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnhealthyCondition {
     /// Whether the node of the Machine has the condition. Otherwise the Machine itself has it.
-    pub is_of_node: bool,
+    pub is_node_condition: bool,
     pub type_: String,
     pub status: ConditionStatus,
     pub timeout: Duration,
@@ -120,7 +120,7 @@ impl WireCondition {
             (None, None) => Duration::ZERO,
         };
         Some(UnhealthyCondition {
-            is_of_node,
+            is_node_condition: is_of_node,
             type_: self.r#type,
             status: self.status,
             timeout,
@@ -228,7 +228,7 @@ mod tests {
             "status": {"expectedMachines": 3, "currentHealthy": 2, "conditions": [], "v1beta2": {"conditions": conditions}}}));
         assert_eq!(v1beta2, v1beta1);
         let unhealthy = |is_of_node, type_: &str, status, seconds| UnhealthyCondition {
-            is_of_node,
+            is_node_condition: is_of_node,
             type_: type_.to_owned(),
             status,
             timeout: Duration::from_secs(seconds),

@@ -43,7 +43,7 @@ pub const SECRET_TYPE: &str = "cluster.x-k8s.io/secret";
 pub mod lease {
     pub const CONTROL_PLANE: &str = "kubeadm-control-plane-manager-leader-election-capi";
     /// The namespace into which clusterctl installs Cluster API's kubeadm control plane controller.
-    pub const NAMESPACE: &str = "capi-kubeadm-control-plane-system";
+    pub const CONTROL_PLANE_NAMESPACE: &str = "capi-kubeadm-control-plane-system";
 
     /// The leader election Lease of Cluster API's core controllers, which include the Machine controller.
     pub const CORE: &str = "controller-leader-election-capi";
@@ -78,12 +78,12 @@ pub mod annotation {
     /// On a Machine, with any value: Cluster API does not drain the Machine's Node.
     pub const EXCLUDE_NODE_DRAINING: &str = "machine.cluster.x-k8s.io/exclude-node-draining";
     /// The prefix of annotations that block a Machine's deletion before its Node is drained.
-    pub const PRE_DRAIN_HOOK: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io";
+    pub const PRE_DRAIN_HOOK_PREFIX: &str = "pre-drain.delete.hook.machine.cluster.x-k8s.io";
     /// The hook that the control plane controller sets on its Machines. The controller removes it after it has removed
     /// the Machine's etcd member.
     pub const KCP_CLEANUP_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup";
     /// The prefix of annotations that block a Machine's deletion before its infrastructure is deleted.
-    pub const PRE_TERMINATE_HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io";
+    pub const PRE_TERMINATE_HOOK_PREFIX: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io";
 
     /// On a Node: the name of its Machine.
     pub const NODE_MACHINE: &str = "cluster.x-k8s.io/machine";
@@ -123,7 +123,7 @@ pub mod annotation {
     pub const REPLACEMENT_WITHDRAWN: &str = "kubectl-kcp.dev/replacement-withdrawn";
     /// On a pool: the clusters that are being created, because their `ClusterDeployments` might not be in
     /// lists yet.
-    pub const CREATING: &str = "kubectl-kcp.dev/creating";
+    pub const CLUSTERS_IN_CREATION: &str = "kubectl-kcp.dev/creating";
 }
 
 pub mod finalizer {

@@ -49,7 +49,7 @@ impl Action {
         self
     }
 
-    pub fn named(mut self, name: impl Into<String>) -> Self {
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
@@ -64,7 +64,7 @@ impl Action {
     }
 
     /// The `kubectl auth can-i` command that tells the user whether RBAC allows this request.
-    pub fn can_i(&self) -> String {
+    pub fn can_i_command(&self) -> String {
         if self.is_path() {
             return format!("kubectl auth can-i {} {}", self.verb, self.resource);
         }
@@ -120,23 +120,23 @@ mod tests {
     fn says_what_where() {
         let discover = Action::path("get", "/apis");
         assert_eq!(discover.to_string(), "get /apis");
-        assert_eq!(discover.can_i(), "kubectl auth can-i get /apis");
+        assert_eq!(discover.can_i_command(), "kubectl auth can-i get /apis");
 
-        let list = Action::new("list", &KUBEADM_CONTROL_PLANE.at("v1beta2"));
+        let list = Action::new("list", &KUBEADM_CONTROL_PLANE.api_resource("v1beta2"));
         assert_eq!(list.to_string(), "list kubeadmcontrolplanes in all namespaces");
         assert_eq!(
-            list.can_i(),
+            list.can_i_command(),
             "kubectl auth can-i list kubeadmcontrolplanes.controlplane.cluster.x-k8s.io -A"
         );
 
-        let mut scale = list.in_namespace("d").named("c1").subresource("scale");
+        let mut scale = list.in_namespace("d").with_name("c1").subresource("scale");
         scale.verb = "patch";
         assert_eq!(
             scale.to_string(),
             "patch kubeadmcontrolplanes/scale \"c1\" in namespace \"d\""
         );
         assert_eq!(
-            scale.can_i(),
+            scale.can_i_command(),
             "kubectl auth can-i patch kubeadmcontrolplanes.controlplane.cluster.x-k8s.io --subresource scale -n d"
         );
     }

@@ -230,9 +230,9 @@ mod tests {
     use crate::Action;
 
     fn classify(error: kube::Error) -> Error {
-        let action = Action::new("get", &KUBEADM_CONTROL_PLANE.at("v1beta2"))
+        let action = Action::new("get", &KUBEADM_CONTROL_PLANE.api_resource("v1beta2"))
             .in_namespace("d")
-            .named("c1");
+            .with_name("c1");
         Error::from_request_error(error, &action, "https://s:6443/")
     }
 

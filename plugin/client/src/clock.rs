@@ -119,12 +119,12 @@ fn parse_date(date: &str) -> Option<Timestamp> {
 }
 
 /// Forwards requests and records the date of each response.
-pub(crate) struct RecordDates<S> {
+pub(crate) struct DateRecorder<S> {
     pub(crate) inner: S,
     pub(crate) clock: ServerClock,
 }
 
-impl<S, A, B> Service<Request<A>> for RecordDates<S>
+impl<S, A, B> Service<Request<A>> for DateRecorder<S>
 where
     S: Service<Request<A>, Response = Response<B>>,
     S::Future: Send + 'static,
@@ -156,7 +156,7 @@ mod tests {
     use jiff::{SignedDuration, Timestamp};
     use tower::Service as _;
 
-    use super::{ClockBounds, RecordDates, ServerClock, ServerTime, parse_date, since_boot};
+    use super::{ClockBounds, DateRecorder, ServerClock, ServerTime, parse_date, since_boot};
 
     fn time(text: &str) -> Timestamp {
         text.parse().expect("a time")
@@ -211,7 +211,7 @@ mod tests {
             let answer = Response::builder().header(DATE, "Wed, 01 Jan 2098 00:00:00 GMT");
             ready(answer.body(()))
         });
-        let mut service = RecordDates {
+        let mut service = DateRecorder {
             inner,
             clock: clock.clone(),
         };

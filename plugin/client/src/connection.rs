@@ -20,7 +20,7 @@ use crate::ConnectionFlags;
 use crate::workload::KubeconfigFault;
 use crate::{
     Action, Error,
-    clock::{RecordDates, ServerClock},
+    clock::{DateRecorder, ServerClock},
     kubeconfig, proxy,
     retry::retry_while_busy,
 };
@@ -73,7 +73,7 @@ impl Connection {
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.read_timeout = flags.request_timeout;
         config.reset_reader_on_write = true;
-        let server = redacted_url(&config.cluster_url);
+        let server = redact_url(&config.cluster_url);
         let namespace = match &flags.namespace {
             Some(namespace) => namespace.clone(),
             None => default_namespace(&config)?,
@@ -85,7 +85,7 @@ impl Connection {
         }
         config.headers.push((USER_AGENT, user_agent()));
         let clock = ServerClock::default();
-        let dated = tower::layer::layer_fn(|inner| RecordDates {
+        let dated = tower::layer::layer_fn(|inner| DateRecorder {
             inner,
             clock: clock.clone(),
         });
@@ -104,7 +104,7 @@ impl Connection {
     }
 
     /// Returns a connection to another cluster with the same settings, but without a context.
-    pub fn with(&self, client: Client, server: String) -> Self {
+    pub fn with_client(&self, client: Client, server: String) -> Self {
         Self {
             client,
             server,
@@ -115,7 +115,7 @@ impl Connection {
     }
 
     /// Describes the namespace, and the context or the server, for a confirmation prompt.
-    pub fn place(&self) -> String {
+    pub fn describe_target(&self) -> String {
         let cluster = match &self.context {
             Some(context) => format!("context {context}"),
             None => format!("cluster {}", self.server),
@@ -197,7 +197,7 @@ fn default_namespace(config: &Config) -> Result<String, Error> {
 }
 
 /// Returns a URL without user, password and query, which may be secret.
-pub fn redacted_url(url: &http::Uri) -> String {
+pub fn redact_url(url: &http::Uri) -> String {
     let scheme = url.scheme_str().unwrap_or("https");
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     let path = url.path().trim_end_matches('/');
@@ -249,7 +249,7 @@ fn config_from_service_account(flags: &ConnectionFlags) -> Result<Config, Error>
 mod tests {
     use kube::Config;
 
-    use super::{default_namespace, redacted_url, user_agent};
+    use super::{default_namespace, redact_url, user_agent};
 
     #[test]
     fn a_context_cannot_lead_out_of_its_namespace() {
@@ -270,7 +270,7 @@ mod tests {
             ("https://[::1]:6443/", "https://[::1]:6443"),
             ("https://me:sesame@host/clusters/a/", "https://host/clusters/a"),
         ] {
-            assert_eq!(redacted_url(&url.parse().expect("a URL")), expected);
+            assert_eq!(redact_url(&url.parse().expect("a URL")), expected);
         }
     }
 

@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::{
     Connection, Error,
-    written::{Written, written},
+    written::{Written, classify_write},
 };
 
 /// An object to create. It has no `Debug`, because the object may be a Secret.
 #[derive(Clone, Copy)]
-pub struct Create<'c> {
+pub struct CreateRequest<'c> {
     pub resource: &'c ApiResource,
     /// The namespace of the object. None for a cluster-scoped kind.
     pub namespace: Option<&'c str>,
@@ -35,8 +35,8 @@ impl Connection {
     ///
     /// # Errors
     /// Same as [`Connection::patch`].
-    pub async fn create_or_find(&self, create: &Create<'_>) -> Result<CreateResult, Error> {
-        let Create {
+    pub async fn create_or_find(&self, create: &CreateRequest<'_>) -> Result<CreateResult, Error> {
+        let CreateRequest {
             resource,
             namespace,
             object,
@@ -52,7 +52,7 @@ impl Connection {
             .await
         {
             Ok(_) => Ok(CreateResult::Created),
-            Err(error) => match written::<()>(Err(error), dry_run)? {
+            Err(error) => match classify_write::<()>(Err(error), dry_run)? {
                 Written::Stored | Written::Changed => Ok(CreateResult::AlreadyExists),
                 Written::Unknown(error) => Ok(CreateResult::Unknown(error)),
             },
@@ -66,7 +66,7 @@ mod tests {
     use kcp_api::Kind;
     use serde_json::{Value, json};
 
-    use super::{Create, CreateResult};
+    use super::{CreateRequest, CreateResult};
     use crate::{Connection, Error, canned::failure};
 
     const LEASE: Kind = Kind {
@@ -85,8 +85,8 @@ mod tests {
                 assert_eq!((method, path), (&Method::POST, collection));
                 answer.clone()
             });
-            let create = Create {
-                resource: &LEASE.at("v1"),
+            let create = CreateRequest {
+                resource: &LEASE.api_resource("v1"),
                 namespace: Some("d"),
                 object: &json!({"metadata": {"name": "a"}}),
                 field_manager: "kubectl-kcp",

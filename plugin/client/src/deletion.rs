@@ -9,13 +9,13 @@ use serde_json::Value;
 
 use crate::{
     Action, Connection, Error,
-    request::safe_in_url,
-    written::{Written, written},
+    request::check_safe_in_url,
+    written::{Written, classify_write},
 };
 
 /// A deletion of the object that was read.
 #[derive(Clone, Copy, Debug)]
-pub struct Delete<'d> {
+pub struct DeleteRequest<'d> {
     pub resource: &'d ApiResource,
     pub namespace: &'d str,
     pub name: &'d str,
@@ -29,7 +29,7 @@ pub struct Delete<'d> {
     pub dry_run: bool,
 }
 
-impl Delete<'_> {
+impl DeleteRequest<'_> {
     fn parameters(&self) -> DeleteParams {
         DeleteParams {
             dry_run: self.dry_run,
@@ -47,8 +47,8 @@ impl Connection {
     ///
     /// # Errors
     /// Same as [`Connection::patch`].
-    pub async fn delete(&self, delete: &Delete<'_>) -> Result<Written, Error> {
-        let Delete {
+    pub async fn delete(&self, delete: &DeleteRequest<'_>) -> Result<Written, Error> {
+        let DeleteRequest {
             resource,
             namespace,
             name,
@@ -56,8 +56,8 @@ impl Connection {
         } = *delete;
         let action = Action::new("delete", resource)
             .in_namespace(namespace)
-            .named(name);
-        safe_in_url(&action)?;
+            .with_name(name);
+        check_safe_in_url(&action)?;
         let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
         let request = requests.delete(name, &delete.parameters());
         let answer = self.call(&action, async {
@@ -66,7 +66,7 @@ impl Connection {
                 .request::<Value>(request.map_err(kube::Error::BuildRequest)?)
                 .await
         });
-        written(answer.await, delete.dry_run)
+        classify_write(answer.await, delete.dry_run)
     }
 }
 
@@ -77,11 +77,11 @@ mod tests {
     use kube::core::ApiResource;
     use serde_json::{Value, json};
 
-    use super::Delete;
+    use super::DeleteRequest;
     use crate::{Connection, Error, Written, canned::failure};
 
-    fn machine(resource: &ApiResource) -> Delete<'_> {
-        Delete {
+    fn machine(resource: &ApiResource) -> DeleteRequest<'_> {
+        DeleteRequest {
             resource,
             namespace: "d",
             name: "m1",
@@ -99,7 +99,7 @@ mod tests {
                 assert_eq!((method, path), (&Method::DELETE, machine));
                 answer.clone()
             });
-            connection.delete(&machine(&MACHINE.at("v1beta2"))).await
+            connection.delete(&machine(&MACHINE.api_resource("v1beta2"))).await
         })
     }
 
@@ -125,9 +125,9 @@ mod tests {
 
     #[test]
     fn only_what_was_read_is_deleted() {
-        let machines = MACHINE.at("v1beta2");
+        let machines = MACHINE.api_resource("v1beta2");
         for (dry_run, sent) in [(false, json!(null)), (true, json!(["All"]))] {
-            let delete = Delete {
+            let delete = DeleteRequest {
                 dry_run,
                 ..machine(&machines)
             };

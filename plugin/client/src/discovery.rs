@@ -45,7 +45,7 @@ impl ServedVersions {
     /// [`Error::NotServed`] if the cluster does not serve the kind's group.
     pub fn resource(&self, kind: &Kind) -> Result<ApiResource, Error> {
         match kind.choose(&self.versions(kind.group)) {
-            Some(version) => Ok(kind.at(version)),
+            Some(version) => Ok(kind.api_resource(version)),
             None => Err(Error::NotServed {
                 resource: format!("{}.{}", kind.plural, kind.group),
                 product: kind.product,
@@ -60,7 +60,7 @@ impl ServedVersions {
     /// Same as [`ServedVersions::resource`].
     pub fn resource_in(&self, kind: &Kind, version: &str) -> Result<ApiResource, Error> {
         if self.versions(kind.group).contains(&version) {
-            Ok(kind.at(version))
+            Ok(kind.api_resource(version))
         } else {
             self.resource(kind)
         }

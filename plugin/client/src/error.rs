@@ -190,7 +190,7 @@ impl Error {
             Self::Unauthorized { .. } => {
                 "log in again, or choose another user with --user or --context".to_owned()
             }
-            Self::Forbidden { action, .. } => format!("check with: {}", action.can_i()),
+            Self::Forbidden { action, .. } => format!("check with: {}", action.can_i_command()),
             Self::NotFound { action } if action.resource.starts_with("kubeadmcontrolplanes") => {
                 "list the control planes of all namespaces with: kubectl kcp status -A".to_owned()
             }
@@ -328,7 +328,7 @@ mod tests {
             (404, false),
         ] {
             let status = Status::failure("no", "Reason").with_code(code).boxed();
-            let action = Action::new("get", &KUBEADM_CONTROL_PLANE.at("v1beta2"));
+            let action = Action::new("get", &KUBEADM_CONTROL_PLANE.api_resource("v1beta2"));
             let error = Error::from_request_error(kube::Error::Api(status), &action, "https://s");
             assert_eq!(error.is_transient(), is_transient, "{code}: {error:?}");
         }

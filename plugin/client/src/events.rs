@@ -44,7 +44,7 @@ impl Events<'_> {
         regarding: &ObjectReference,
         related: Option<&ObjectReference>,
     ) -> Result<(), Error> {
-        let event = event.object(regarding, related, requester, self.connection.now());
+        let event = event.to_event_json(regarding, related, requester, self.connection.now());
         self.create(&event, regarding).await
     }
 
@@ -54,12 +54,12 @@ impl Events<'_> {
     /// The Event cannot be written. The action itself is complete.
     pub async fn write_action(&self, event: &ActionEvent, regarding: &ObjectReference) -> Result<(), Error> {
         let requester = self.requester().await;
-        let event = event.object(regarding, &requester, self.connection.now());
+        let event = event.to_event_json(regarding, &requester, self.connection.now());
         self.create(&event, regarding).await
     }
 
     async fn create(&self, event: &Value, regarding: &ObjectReference) -> Result<(), Error> {
-        let resource = EVENT.at("v1");
+        let resource = EVENT.api_resource("v1");
         let action = Action::new("create", &resource).in_namespace(&regarding.namespace);
         let write =
             self.connection
@@ -73,7 +73,7 @@ impl Events<'_> {
 
     /// The user name that the API server has authenticated, or the field manager if that name is unknown.
     async fn requester(&self) -> String {
-        let resource = SELF_SUBJECT_REVIEW.at("v1");
+        let resource = SELF_SUBJECT_REVIEW.api_resource("v1");
         let action = Action::new("create", &resource);
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
         let ask = self
@@ -100,7 +100,7 @@ mod tests {
         ChangeEvent {
             reason: "Scaled",
             action: "Scale",
-            done: "scaled",
+            note_verb: "scaled",
             detail: detail.to_owned(),
         }
     }

@@ -26,7 +26,7 @@ pub struct ConnectionFlags {
 
 impl ConnectionFlags {
     /// The flags that make kubectl impersonate the same user: `--as`, `--as-group` and `--as-uid`.
-    pub fn impersonation(&self) -> Vec<String> {
+    pub fn impersonation_flags(&self) -> Vec<String> {
         let user = self.impersonate.iter().map(|user| format!("--as={user}"));
         let groups = self.impersonate_groups.iter();
         let groups = groups.map(|group| format!("--as-group={group}"));

@@ -8,7 +8,7 @@ use kube::core::ApiResource;
 use serde_json::Value;
 
 use crate::{
-    Action, Connection, Create, CreateResult, Error,
+    Action, Connection, CreateRequest, CreateResult, Error,
     retry::CONFLICT_ATTEMPTS,
     update::{Change, ReadObject, Target, Updated, WriteMode, WriteResult, update},
 };
@@ -77,7 +77,7 @@ impl Grantor<'_> {
         if self.mode == WriteMode::ClientDryRun {
             return Ok(Some(Granted::Created));
         }
-        let create = Create {
+        let create = CreateRequest {
             resource,
             namespace: Some(self.namespace),
             object: desired,
@@ -113,7 +113,7 @@ impl Grantor<'_> {
             let existing: Value = serde_json::from_str(&text.0).map_err(|error| Error::Other {
                 action: Action::new("get", resource)
                     .in_namespace(self.namespace)
-                    .named(name),
+                    .with_name(name),
                 cause: error.to_string(),
             })?;
             let decision = decide(Some(&existing), desired);
@@ -172,7 +172,7 @@ mod tests {
                 field_manager: "kubectl-kcp",
                 mode,
             };
-            grantor.grant(&ROLE.at("v1"), &role(&lock("m"))).await.unwrap()
+            grantor.grant(&ROLE.api_resource("v1"), &role(&lock("m"))).await.unwrap()
         });
         let requests = requests.lock().unwrap().clone();
         (requests, granted)

@@ -33,14 +33,14 @@ mod written;
 
 pub use action::Action;
 pub use clock::{ServerClock, ServerTime};
-pub use connection::{Connection, RequestLog, parse_namespace, redacted_url};
-pub use creation::{Create, CreateResult};
-pub use deletion::Delete;
+pub use connection::{Connection, RequestLog, parse_namespace, redact_url};
+pub use creation::{CreateRequest, CreateResult};
+pub use deletion::DeleteRequest;
 pub use discovery::ServedVersions;
 pub use error::Error;
 pub use flags::{ConnectionFlags, Token};
 pub use limit::ReadLimit;
 pub use reader::Reader;
-pub use request::Write;
+pub use request::PatchRequest;
 pub use retry::retry_while_busy;
 pub use written::Written;

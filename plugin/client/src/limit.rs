@@ -103,7 +103,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let connection = Connection::canned(|_, _| failure(500, "InternalError", "unasked"));
-            let action = Action::new("list", &MACHINE.at("v1beta2")).in_namespace("d");
+            let action = Action::new("list", &MACHINE.api_resource("v1beta2")).in_namespace("d");
             let limit = ReadLimit::per_read(Duration::ZERO);
             let given_up = connection.run_with_limit(limit, &action, pending::<Result<(), Error>>());
             let error = given_up.await.expect_err("no answer");

@@ -16,11 +16,11 @@ pub struct Reader<'c> {
     pub connection: &'c Connection,
     pub served: ServedVersions,
     /// The resource of `KubeadmControlPlane`, in the preferred version.
-    pub control_planes: ApiResource,
+    pub control_plane_resource: ApiResource,
     /// The resource of `Machine`, in the preferred version.
-    pub machines: ApiResource,
+    pub machine_resource: ApiResource,
     /// The resource of `Cluster`, in the preferred version.
-    pub clusters: ApiResource,
+    pub cluster_resource: ApiResource,
 }
 
 impl<'c> Reader<'c> {
@@ -32,9 +32,9 @@ impl<'c> Reader<'c> {
         let served = ServedVersions::discover(connection).await?;
         Ok(Self {
             connection,
-            control_planes: served.resource(&KUBEADM_CONTROL_PLANE)?,
-            machines: served.resource(&MACHINE)?,
-            clusters: served.resource(&CLUSTER)?,
+            control_plane_resource: served.resource(&KUBEADM_CONTROL_PLANE)?,
+            machine_resource: served.resource(&MACHINE)?,
+            cluster_resource: served.resource(&CLUSTER)?,
             served,
         })
     }
@@ -45,7 +45,7 @@ impl<'c> Reader<'c> {
     /// Same as [`Reader::discover`].
     pub fn in_version(self, version: &str) -> Result<Self, Error> {
         Ok(Self {
-            control_planes: self.served.resource_in(&KUBEADM_CONTROL_PLANE, version)?,
+            control_plane_resource: self.served.resource_in(&KUBEADM_CONTROL_PLANE, version)?,
             ..self
         })
     }
@@ -61,13 +61,13 @@ impl<'c> Reader<'c> {
     ) -> Result<(String, KubeadmControlPlane), Error> {
         let text = self
             .connection
-            .get_text(&self.control_planes, namespace, name)
+            .get_text(&self.control_plane_resource, namespace, name)
             .await?;
         let control_plane = decode(&text).map_err(|source| {
             Error::malformed(
-                Action::new("get", &self.control_planes)
+                Action::new("get", &self.control_plane_resource)
                     .in_namespace(namespace)
-                    .named(name),
+                    .with_name(name),
                 source,
             )
         })?;
@@ -85,7 +85,7 @@ impl<'c> Reader<'c> {
             // A control plane without a Cluster has no Machines.
             None => Vec::new(),
         };
-        let own = machines.into_iter().filter(|machine| control_plane.has(machine));
+        let own = machines.into_iter().filter(|machine| control_plane.has_machine(machine));
         Ok(Snapshot {
             machines: own.collect(),
             ..Snapshot::from(control_plane)
@@ -96,7 +96,7 @@ impl<'c> Reader<'c> {
         let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
         let mut machines: Vec<Machine> = self
             .connection
-            .list(&self.machines, Some(namespace), Some(&selector))
+            .list(&self.machine_resource, Some(namespace), Some(&selector))
             .await?;
         machines.sort_by(|a, b| a.name().cmp(b.name()));
         Ok(machines)

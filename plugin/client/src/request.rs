@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use crate::{
     Action, Connection, Error,
-    written::{Written, written},
+    written::{Written, classify_write},
 };
 
 /// The number of objects on a page of a list, as in kubectl.
 const OBJECTS_PER_PAGE: u32 = 500;
 
 #[derive(Clone, Debug)]
-pub struct Write<'w> {
+pub struct PatchRequest<'w> {
     pub resource: &'w ApiResource,
     pub namespace: &'w str,
     pub name: &'w str,
@@ -34,7 +34,7 @@ pub struct Write<'w> {
     pub dry_run: bool,
 }
 
-impl Write<'_> {
+impl PatchRequest<'_> {
     fn parameters(&self) -> PatchParams {
         PatchParams {
             dry_run: self.dry_run,
@@ -124,8 +124,8 @@ impl Connection {
         namespace: &str,
         name: &str,
     ) -> Result<String, Error> {
-        let action = Action::new("get", resource).in_namespace(namespace).named(name);
-        safe_in_url(&action)?;
+        let action = Action::new("get", resource).in_namespace(namespace).with_name(name);
+        check_safe_in_url(&action)?;
         let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
         self.read(&action, || async {
             let request = requests
@@ -149,7 +149,7 @@ impl Connection {
         let text = self.get_text(resource, namespace, name).await?;
         decode(&text).map_err(|source| {
             Error::malformed(
-                Action::new("get", resource).in_namespace(namespace).named(name),
+                Action::new("get", resource).in_namespace(namespace).with_name(name),
                 source,
             )
         })
@@ -165,8 +165,8 @@ impl Connection {
         namespace: &str,
         name: &str,
     ) -> Result<T, Error> {
-        let action = Action::new("get", resource).in_namespace(namespace).named(name);
-        safe_in_url(&action)?;
+        let action = Action::new("get", resource).in_namespace(namespace).with_name(name);
+        check_safe_in_url(&action)?;
         let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
         self.read(&action, || async {
             let request = requests
@@ -246,15 +246,15 @@ impl Connection {
     /// # Errors
     /// Nothing is stored: the request fails as in [`Connection::call`], admission or validation rejects the patch
     /// ([`Error::Rejected`]), or the server does not know a field ([`Error::UnknownField`]).
-    pub async fn patch(&self, write: &Write<'_>) -> Result<Written, Error> {
-        let Write {
+    pub async fn patch(&self, write: &PatchRequest<'_>) -> Result<Written, Error> {
+        let PatchRequest {
             resource,
             namespace,
             name,
             ..
         } = *write;
-        let mut action = Action::new("patch", resource).in_namespace(namespace).named(name);
-        safe_in_url(&action)?;
+        let mut action = Action::new("patch", resource).in_namespace(namespace).with_name(name);
+        check_safe_in_url(&action)?;
         let parameters = write.parameters();
         let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
         let patch = Patch::Merge(write.patch);
@@ -270,7 +270,7 @@ impl Connection {
                 .request::<Value>(request.map_err(kube::Error::BuildRequest)?)
                 .await
         });
-        written(answer.await, write.dry_run)
+        classify_write(answer.await, write.dry_run)
     }
 }
 
@@ -303,7 +303,7 @@ impl Connection {
     ) -> Result<T, Error> {
         let mut action = Action::new("create", resource);
         action.namespace = namespace.map(str::to_owned);
-        safe_in_url(&action)?;
+        check_safe_in_url(&action)?;
         let requests = Request::new(DynamicObject::url_path(resource, namespace));
         let request = requests.create(parameters, object.to_string().into_bytes());
         self.call(&action, async {
@@ -316,7 +316,7 @@ impl Connection {
 
 /// Rejects names that are unsafe in a URL. If the name comes from a field of another object, no server has
 /// validated it, and `..` would change the path of the request.
-pub(crate) fn safe_in_url(action: &Action) -> Result<(), Error> {
+pub(crate) fn check_safe_in_url(action: &Action) -> Result<(), Error> {
     let mut names = action.namespace.iter().chain(&action.name);
     match names.find(|name| !is_dns1123_subdomain(name.as_bytes())) {
         None => Ok(()),
@@ -333,14 +333,14 @@ mod tests {
     use kube::api::ValidationDirective;
     use serde_json::json;
 
-    use super::{Write, safe_in_url};
+    use super::{PatchRequest, check_safe_in_url};
     use crate::Action;
 
     #[test]
     fn no_field_of_a_patch_is_dropped() {
         let patch = json!({"spec": {"paused": true}});
-        let write = Write {
-            resource: &CLUSTER.at("v1beta2"),
+        let write = PatchRequest {
+            resource: &CLUSTER.api_resource("v1beta2"),
             namespace: "d",
             name: "c1",
             subresource: None,
@@ -360,8 +360,8 @@ mod tests {
     #[test]
     fn no_name_leads_to_another_path() {
         let get = |namespace: &str, name: &str| {
-            let action = Action::new("get", &CLUSTER.at("v1beta2"));
-            safe_in_url(&action.in_namespace(namespace).named(name)).map_err(|error| error.to_string())
+            let action = Action::new("get", &CLUSTER.api_resource("v1beta2"));
+            check_safe_in_url(&action.in_namespace(namespace).with_name(name)).map_err(|error| error.to_string())
         };
         assert_eq!(get("team-a", "c.1"), Ok(()));
         assert_eq!(

@@ -26,7 +26,7 @@ const BUSY_DELAY: Duration = Duration::from_millis(200);
 const MAX_BUSY_DELAY: Duration = Duration::from_secs(5);
 
 /// The pauses between attempts after conflicts.
-pub fn after_conflicts() -> ExponentialBackoff {
+pub fn conflict_backoff() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(CONFLICT_DELAY)
         .with_max_times(CONFLICT_ATTEMPTS - 1)
@@ -67,7 +67,7 @@ mod tests {
         time::{Duration, Instant},
     };
 
-    use super::{BUSY_ATTEMPTS, CONFLICT_ATTEMPTS, after_conflicts, retry_while_busy};
+    use super::{BUSY_ATTEMPTS, CONFLICT_ATTEMPTS, conflict_backoff, retry_while_busy};
     use crate::{Action, Error};
 
     fn busy(retry_after: Option<Duration>) -> Error {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn every_retry_has_a_pause_before_it() {
-        assert_eq!(after_conflicts().count(), CONFLICT_ATTEMPTS - 1);
+        assert_eq!(conflict_backoff().count(), CONFLICT_ATTEMPTS - 1);
     }
 
     #[tokio::test]

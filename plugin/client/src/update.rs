@@ -16,8 +16,8 @@ use kcp_control_plane::{
 };
 
 use crate::{
-    Connection, Delete, Error, Write, Written,
-    retry::{CONFLICT_ATTEMPTS, after_conflicts},
+    Connection, DeleteRequest, Error, PatchRequest, Written,
+    retry::{CONFLICT_ATTEMPTS, conflict_backoff},
 };
 
 #[derive(Clone, Copy)]
@@ -54,21 +54,21 @@ pub trait ReadObject {
 
 impl ReadObject for ChangeSnapshot {
     fn object(&self) -> &str {
-        &self.object
+        &self.json
     }
 
     fn object_at_start(&self) -> &str {
-        &self.object_at_start
+        &self.json_at_start
     }
 }
 
 impl ReadObject for MachineSnapshot {
     fn object(&self) -> &str {
-        &self.object.text
+        &self.object.json
     }
 
     fn object_at_start(&self) -> &str {
-        &self.object_at_start
+        &self.json_at_start
     }
 }
 
@@ -114,7 +114,7 @@ pub async fn update<S: ReadObject, D, E: From<Error>>(
     mut read: impl AsyncFnMut() -> Result<S, E>,
     mut decide: impl FnMut(&S) -> Result<Change<D>, E>,
 ) -> Result<Updated<S, D>, E> {
-    let mut delays = after_conflicts();
+    let mut delays = conflict_backoff();
     let mut last: Option<(S, Change<D>)> = None;
     let mut other_changes = Vec::new();
     loop {
@@ -217,7 +217,7 @@ impl Target<'_> {
         let dry_run = self.mode == WriteMode::ServerDryRun;
         match write {
             ObjectWrite::Delete => {
-                let delete = Delete {
+                let delete = DeleteRequest {
                     resource: self.resource,
                     namespace: self.namespace,
                     name: self.name,
@@ -231,7 +231,7 @@ impl Target<'_> {
                 let mut patch = patch.clone();
                 let version = json!({"uid": before.uid, "resourceVersion": before.resource_version});
                 merge_patch::apply(&mut patch, &json!({ "metadata": version }));
-                let write = Write {
+                let write = PatchRequest {
                     resource: self.resource,
                     namespace: self.namespace,
                     name: self.name,
@@ -250,7 +250,7 @@ impl Target<'_> {
             Error::malformed(
                 crate::Action::new("get", self.resource)
                     .in_namespace(self.namespace)
-                    .named(self.name),
+                    .with_name(self.name),
                 source,
             )
         })

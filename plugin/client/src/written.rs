@@ -18,7 +18,7 @@ pub enum Written {
 /// # Errors
 /// Nothing is stored, and another attempt would also fail: the write was not sent, or the server rejected its
 /// content or the user.
-pub(crate) fn written<T>(answer: Result<T, Error>, dry_run: bool) -> Result<Written, Error> {
+pub(crate) fn classify_write<T>(answer: Result<T, Error>, dry_run: bool) -> Result<Written, Error> {
     match answer {
         Ok(_) => Ok(Written::Stored),
         Err(Error::Conflict { .. }) => Ok(Written::Changed),
@@ -70,11 +70,11 @@ mod tests {
     use kcp_api::kind::KUBEADM_CONTROL_PLANE;
     use kube::core::Status;
 
-    use super::{Written, written};
+    use super::{Written, classify_write};
     use crate::{Action, Error};
 
     fn action() -> Action {
-        Action::new("patch", &KUBEADM_CONTROL_PLANE.at("v1beta2"))
+        Action::new("patch", &KUBEADM_CONTROL_PLANE.api_resource("v1beta2"))
     }
 
     fn text() -> String {
@@ -149,7 +149,7 @@ mod tests {
                 "not written",
             ),
         ] {
-            let found = match written::<()>(Err(error), false) {
+            let found = match classify_write::<()>(Err(error), false) {
                 Ok(Written::Stored) => "stored",
                 Ok(Written::Changed) => "changed",
                 Ok(Written::Unknown(_)) => "unknown",
@@ -157,10 +157,10 @@ mod tests {
             };
             assert_eq!(found, expected, "{name}");
         }
-        assert!(matches!(written(Ok(()), false), Ok(Written::Stored)));
+        assert!(matches!(classify_write(Ok(()), false), Ok(Written::Stored)));
         assert!(
             matches!(
-                written::<()>(Err(no_answer()), true),
+                classify_write::<()>(Err(no_answer()), true),
                 Err(Error::NoResponse { .. })
             ),
             "a dry run stores nothing"

@@ -46,9 +46,9 @@ pub struct Timeouts {
 
 /// What the TLS handshake revealed about the member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerIdentity {
     /// Whether the member's certificate is for one of the endpoint's names. The certificate chain is always verified.
-    pub names_member: bool,
+    pub matches_endpoint_name: bool,
     /// When the member's certificate expires, in seconds since 1970. None if it cannot be parsed.
     pub certificate_not_after: Option<i64>,
 }
@@ -58,7 +58,7 @@ pub struct Server {
 pub struct Connection {
     channel: Channel,
     first_error: FirstError,
-    server: Server,
+    server: ServerIdentity,
     call_timeout: Duration,
 }
 
@@ -90,8 +90,8 @@ impl Connection {
         Ok(Self {
             channel,
             first_error,
-            server: Server {
-                names_member: certificate.is_some_and(|certificate| certificate.names_member),
+            server: ServerIdentity {
+                matches_endpoint_name: certificate.is_some_and(|certificate| certificate.matches_endpoint_name),
                 certificate_not_after: certificate.and_then(|certificate| certificate.not_after),
             },
             call_timeout: timeouts.call,
@@ -99,7 +99,7 @@ impl Connection {
     }
 
     /// Returns what the TLS handshake revealed about the member.
-    pub fn server(&self) -> Server {
+    pub fn server(&self) -> ServerIdentity {
         self.server
     }
 

@@ -200,7 +200,7 @@ impl Error {
     /// When the member's certificate expired, in seconds since 1970, if the TLS handshake failed because the
     /// certificate had expired.
     #[must_use]
-    pub const fn certificate_expired(&self) -> Option<i64> {
+    pub const fn certificate_expired_at(&self) -> Option<i64> {
         match self {
             Self::Handshake(HandshakeError::Expired { not_after }) => *not_after,
             _ => None,

@@ -27,7 +27,7 @@ mod stream;
 mod survey;
 mod trust;
 
-pub use connection::{Connection, Server, Timeouts};
+pub use connection::{Connection, ServerIdentity, Timeouts};
 pub use credentials::CredentialError;
 pub use endpoint::{BoxedStream, Dial, Dialing, Endpoint, Stream, Tcp};
 pub use error::{Call, Error, HandshakeError, Step};

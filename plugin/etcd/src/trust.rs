@@ -83,7 +83,7 @@ pub(crate) struct ObservedCertificate(OnceLock<ServingCertificate>);
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServingCertificate {
-    pub(crate) names_member: bool,
+    pub(crate) matches_endpoint_name: bool,
     /// When the certificate expires, in seconds since 1970. None if it cannot be parsed.
     pub(crate) not_after: Option<i64>,
 }
@@ -147,7 +147,7 @@ impl ServerCertVerifier for Verifier {
             .map(|(_, certificate)| certificate.validity().not_after.timestamp());
         // The cell is empty, because each connection has exactly one handshake.
         let _ = self.seen.0.set(ServingCertificate {
-            names_member,
+            matches_endpoint_name: names_member,
             not_after,
         });
         Ok(ServerCertVerified::assertion())

@@ -179,7 +179,7 @@ pub enum Blocker {
     },
 }
 
-pub fn resume_machine(machine: &str, namespace: &str) -> String {
+pub fn resume_machine_hint(machine: &str, namespace: &str) -> String {
     format!(
         "resume the Machine: kubectl annotate machine {machine} -n {namespace} {}-",
         annotation::PAUSED
@@ -210,7 +210,7 @@ impl Blocker {
     }
 
     /// Returns the blocker for a Machine's condition that is not True.
-    pub fn condition(machine: &Machine, kind: &'static str, message: Option<String>) -> Self {
+    pub fn from_condition(machine: &Machine, kind: &'static str, message: Option<String>) -> Self {
         Self::Condition {
             machine: machine.name().to_owned(),
             condition: kind,
@@ -421,7 +421,7 @@ impl Blocker {
                 "free space, and then disarm the alarm: kubectl kcp etcd compact {name} -n {namespace}; then kubectl kcp etcd \
                  defrag {name} -n {namespace}; then kubectl kcp etcd disarm {name} -n {namespace}"
             )),
-            Self::MachinePaused { machine } => Some(resume_machine(machine, namespace)),
+            Self::MachinePaused { machine } => Some(resume_machine_hint(machine, namespace)),
             Self::NoMember { machine } => Some(format!(
                 "replace the Machine: kubectl kcp machine replace {machine} -n {namespace}"
             )),
@@ -454,7 +454,7 @@ impl Blocker {
     }
 
     /// The id of the check in `status` that reports the same problem.
-    pub fn check(&self) -> &'static str {
+    pub fn check_id(&self) -> &'static str {
         match self {
             Self::Paused | Self::ClusterPaused => "paused",
             Self::InfrastructureNotReady | Self::NoEndpoint => "cluster-not-ready",

@@ -211,7 +211,7 @@ fn matching_rules<'o>(
     machine: &Machine,
 ) -> Vec<&'o MachineDrainRule> {
     let none = Labels::new();
-    let cluster = observed.cluster.read();
+    let cluster = observed.cluster.value();
     let of_cluster = cluster.and_then(|cluster| cluster.metadata.labels.as_ref());
     let of_machine = machine.metadata.labels.as_ref();
     let applies = |rule: &&MachineDrainRule| {
@@ -221,7 +221,7 @@ fn matching_rules<'o>(
                     && is_selected(selector.cluster_selector.as_ref(), of_cluster.unwrap_or(&none))
             })
     };
-    let rules = objects.rules.read().into_iter().flatten();
+    let rules = objects.rules.value().into_iter().flatten();
     let mut rules: Vec<_> = rules.filter(applies).collect();
     rules.sort_by_key(|rule| rule.name());
     rules

@@ -44,7 +44,7 @@ impl JoinTimes {
     /// The controller creates a Machine only after the earlier ones have joined. If the times of several
     /// Machines overlap, `clusterctl move` or a backup has created the objects again, and the creation times
     /// of the objects are not those of the machines.
-    pub fn of(machines: &[Machine]) -> Option<Self> {
+    pub fn measure(machines: &[Machine]) -> Option<Self> {
         let joins: Vec<Join> = machines.iter().filter_map(Join::of).collect();
         let is_alone = |(index, join): &(usize, &Join)| {
             let mut others = joins.iter().enumerate().filter(|(other, _)| other != index);
@@ -223,7 +223,7 @@ mod tests {
                 joined("m3", 100, 300),
             ];
             change(&mut machines);
-            let times = JoinTimes::of(&machines);
+            let times = JoinTimes::measure(&machines);
             let times = times.map(|times| (times.shortest_seconds, times.longest_seconds, times.machines));
             assert_eq!(times, *expected, "{name}");
         }

@@ -88,9 +88,9 @@ pub fn message((worker, skew): &(&Worker, Skew), version: &str) -> String {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workers {
-    pub known: Vec<Worker>,
+    pub workers: Vec<Worker>,
     /// The workers that could not be read: one line for each source.
-    pub unread: Vec<String>,
+    pub read_failures: Vec<String>,
 }
 
 impl Workers {
@@ -102,7 +102,7 @@ impl Workers {
                 || "the workload cluster was not read".to_owned(),
                 |failure| failure.message.clone(),
             );
-            self.unread
+            self.read_failures
                 .push(format!("could not read the kubelet versions of the nodes: {why}"));
             return self;
         };
@@ -110,7 +110,7 @@ impl Workers {
         let workers = nodes
             .iter()
             .filter(|node| !node.has_control_plane_label && !is_control_plane(&node.name));
-        self.known.extend(workers.map(|node| Worker {
+        self.workers.extend(workers.map(|node| Worker {
             object: format!("Node/{}", node.name),
             version: node.kubelet_version.clone(),
         }));
@@ -212,8 +212,8 @@ mod tests {
         let nodes = vec![node("node-m1", false), node("w1", false), node("other", true)];
         let workers =
             Workers::default().with_nodes(&workload(Reading::Read(nodes)), &[machine("m1", "a", 1)]);
-        assert_eq!(workers.known, [known("Node/w1", "v1.31.0")]);
-        assert_eq!(workers.unread, Vec::<String>::new());
+        assert_eq!(workers.workers, [known("Node/w1", "v1.31.0")]);
+        assert_eq!(workers.read_failures, Vec::<String>::new());
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
             ),
         ] {
             let workers = Workers::default().with_nodes(&reading, &[]);
-            assert_eq!((workers.known, workers.unread), (vec![], vec![line.to_owned()]));
+            assert_eq!((workers.workers, workers.read_failures), (vec![], vec![line.to_owned()]));
         }
     }
 }

@@ -86,7 +86,7 @@ impl Votes {
 
     /// Returns the votes if etcd has lost quorum: too few voters are healthy, even if every joining and every unknown
     /// member turns out to be healthy. None if etcd has not lost quorum.
-    pub fn if_quorum_is_lost(members: &[Member]) -> Option<Self> {
+    pub fn lost_quorum_votes(members: &[Member]) -> Option<Self> {
         let votes = Self::by_status(members);
         let may_be_healthy = |member: &&Member| {
             (member.is_joining || member.is_unknown) && !member.is_healthy && !member.is_starting()

@@ -21,7 +21,7 @@ pub struct ReviewContext<'s> {
 
 impl ReviewContext<'_> {
     /// Whether the Cluster is known to be paused.
-    pub fn cluster_is_paused(&self) -> bool {
+    pub fn is_cluster_paused(&self) -> bool {
         matches!(self.view.cluster.get(), Some(Some(cluster)) if cluster.paused)
     }
 }

@@ -35,8 +35,8 @@ pub struct ReportedEvent {
     pub reason: String,
     pub note: String,
     pub is_warning: bool,
-    pub first: Timestamp,
-    pub last: Timestamp,
+    pub first_reported: Timestamp,
+    pub last_reported: Timestamp,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub struct ExistingMachine {
     pub name: String,
     pub uid: String,
     /// Whether the control plane owns the Machine.
-    pub is_own: bool,
+    pub is_owned: bool,
 }
 
 /// The Events about a control plane and its Machines, oldest first.
@@ -61,7 +61,7 @@ pub struct ExistingMachine {
 pub struct RolloutEvents {
     pub events: Vec<RolloutEvent>,
     /// The Machines that no longer exist, in the order of their first Event.
-    pub deleted: Vec<DeletedMachine>,
+    pub deleted_machines: Vec<DeletedMachine>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -119,7 +119,7 @@ pub fn select(
     machines: &[ExistingMachine],
     mut reported: Vec<ReportedEvent>,
 ) -> RolloutEvents {
-    reported.sort_by(|a, b| (a.first, a.last, &a.reason).cmp(&(b.first, b.last, &b.reason)));
+    reported.sort_by(|a, b| (a.first_reported, a.last_reported, &a.reason).cmp(&(b.first_reported, b.last_reported, &b.reason)));
     let of_control_plane = |event: &ReportedEvent| {
         let own = control_plane.uid();
         event.regarding.kind == KUBEADM_CONTROL_PLANE.kind
@@ -142,14 +142,14 @@ pub fn select(
         } else if !of_machine {
             continue;
         } else if let Some(machine) = existing(machines, &event.regarding) {
-            if !machine.is_own {
+            if !machine.is_owned {
                 continue;
             }
             None
         } else if named.iter().any(|object| is_same(object, &event.regarding)) {
             Some(KnownBy::Event)
         } else if !has_own_names
-            && created.is_none_or(|created| event.first >= created)
+            && created.is_none_or(|created| event.first_reported >= created)
             && is_generated_name(&event.regarding.name, control_plane.name())
         {
             Some(KnownBy::Name)
@@ -160,8 +160,8 @@ pub fn select(
             selected.add_deleted(known_by, &event);
         }
         selected.events.push(RolloutEvent {
-            first: event.first,
-            last: event.last,
+            first: event.first_reported,
+            last: event.last_reported,
             kind: event.regarding.kind,
             name: event.regarding.name,
             deleted: deleted.is_some(),
@@ -176,28 +176,28 @@ pub fn select(
 impl RolloutEvents {
     fn add_deleted(&mut self, known_by: KnownBy, event: &ReportedEvent) {
         let name = &event.regarding.name;
-        let index = self.deleted.iter().position(|known| known.name == *name);
+        let index = self.deleted_machines.iter().position(|known| known.name == *name);
         let new = || DeletedMachine {
             name: name.clone(),
             known_by,
             node: None,
             joined: None,
-            last_seen: event.last,
+            last_seen: event.last_reported,
         };
         if index.is_none() {
-            self.deleted.push(new());
+            self.deleted_machines.push(new());
         }
         let known = match index {
-            Some(index) => self.deleted.get_mut(index),
-            None => self.deleted.last_mut(),
+            Some(index) => self.deleted_machines.get_mut(index),
+            None => self.deleted_machines.last_mut(),
         };
         let Some(known) = known else {
             return;
         };
-        known.last_seen = known.last_seen.max(event.last);
+        known.last_seen = known.last_seen.max(event.last_reported);
         if event.reason == JOINED {
             known.node = Some(event.note.clone());
-            known.joined = Some(known.joined.map_or(event.first, |joined| joined.min(event.first)));
+            known.joined = Some(known.joined.map_or(event.first_reported, |joined| joined.min(event.first_reported)));
         }
     }
 }
@@ -251,8 +251,8 @@ mod tests {
             reason: reason.to_owned(),
             note: note.to_owned(),
             is_warning: false,
-            first: minutes_ago(minutes),
-            last: minutes_ago(minutes),
+            first_reported: minutes_ago(minutes),
+            last_reported: minutes_ago(minutes),
         }
     }
 
@@ -264,7 +264,7 @@ mod tests {
         [("c1-cp-bbbbb", true), ("c1-cp-wwwww", false)].map(|(name, is_own)| ExistingMachine {
             name: name.to_owned(),
             uid: name.to_owned(),
-            is_own,
+            is_owned: is_own,
         })
     }
 
@@ -384,12 +384,12 @@ mod tests {
             last_seen: minutes_ago(2),
         };
         assert_eq!(
-            selected(false, std::slice::from_ref(&drained)).deleted,
+            selected(false, std::slice::from_ref(&drained)).deleted_machines,
             [deleted(None, None)]
         );
         let joined = of_machine("c1-cp-xxxxx", "SuccessfulSetNodeRef", "n1", 40);
         assert_eq!(
-            selected(false, &[drained, joined]).deleted,
+            selected(false, &[drained, joined]).deleted_machines,
             [deleted(Some("n1"), Some(40))]
         );
     }

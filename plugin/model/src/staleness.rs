@@ -89,7 +89,7 @@ pub fn find_stuck(
             let is_over = |since: Timestamp| age(since, now) > limit;
             is_over(wait.since) && progress.is_none_or(is_over)
         })
-        .chain(controller_stopped(control_plane, now))
+        .chain(stopped_controller_blocker(control_plane, now))
         .collect();
     stuck.sort_by_key(|wait| wait.since);
     stuck
@@ -160,7 +160,7 @@ fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>)
 }
 
 /// Returns the blocker if the controller has not processed the spec for longer than [`OBSERVATION_LIMIT`].
-pub fn controller_stopped(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<StuckBlocker> {
+pub fn stopped_controller_blocker(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<StuckBlocker> {
     let since = control_plane.unprocessed_since()?;
     let is_stopped = !is_suspended(control_plane) && age(since, now) > OBSERVATION_LIMIT;
     is_stopped.then(|| StuckBlocker {
@@ -173,7 +173,7 @@ pub fn controller_stopped(control_plane: &KubeadmControlPlane, now: Timestamp) -
 }
 
 fn is_suspended(control_plane: &KubeadmControlPlane) -> bool {
-    control_plane.is_paused() || control_plane.is("Paused") || control_plane.deletion_timestamp().is_some()
+    control_plane.is_paused() || control_plane.is_condition_true("Paused") || control_plane.deletion_timestamp().is_some()
 }
 
 fn machine_waits(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<StuckBlocker> {
@@ -212,12 +212,12 @@ fn machine_waits(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<
         }];
     }
     let stacked = !control_plane.spec.kubeadm_config_spec.has_external_etcd();
-    let unmet = component_conditions(stacked).filter(|kind| !machine.is(kind));
+    let unmet = component_conditions(stacked).filter(|kind| !machine.is_condition_true(kind));
     let unmet = unmet.map(|kind| {
         let condition = machine.condition(kind);
         let transition = condition.and_then(|condition| condition.last_transition_time);
         StuckBlocker {
-            blocker: Blocker::condition(machine, kind, condition.and_then(reason_and_message)),
+            blocker: Blocker::from_condition(machine, kind, condition.and_then(reason_and_message)),
             since: transition.unwrap_or(created),
         }
     });
@@ -225,7 +225,7 @@ fn machine_waits(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<
 }
 
 fn reason_and_message(condition: &Condition) -> Option<String> {
-    let message = condition.one_line();
+    let message = condition.message_or_reason();
     if message.is_empty() {
         return None;
     }

@@ -119,7 +119,7 @@ impl WaitCondition {
         if !matches!(self, Self::Replicas(_)) {
             // The controller writes the condition and the counts together, so both may be outdated. The Machines' creation
             // times are always current.
-            if missing.is_empty() && control_plane.is("RollingOut") {
+            if missing.is_empty() && control_plane.is_condition_true("RollingOut") {
                 missing.push("the controller has not completed the rollout yet".to_owned());
             }
             if let Some(after) = control_plane.spec.rollout_after.filter(|after| *after <= now) {
@@ -145,11 +145,11 @@ fn stopping_blocker(snapshot: &Snapshot) -> Option<Blocker> {
         let is_missing = snapshot.lacks_template(spec);
         is_missing.then(|| Blocker::no_template(&spec.infrastructure_ref))
     };
-    pause(&snapshot.control_plane).or_else(lacks_template)
+    pause_blocker(&snapshot.control_plane).or_else(lacks_template)
 }
 
 /// The blocker if the control plane or its Cluster is paused, according to the control plane alone.
-pub fn pause(control_plane: &KubeadmControlPlane) -> Option<Blocker> {
+pub fn pause_blocker(control_plane: &KubeadmControlPlane) -> Option<Blocker> {
     if control_plane.is_paused() {
         return Some(Blocker::Paused);
     }
@@ -192,7 +192,7 @@ fn why_outdated(control_plane: &KubeadmControlPlane, machine: &Machine) -> Optio
         return Some(format!("version {version}, desired {desired}"));
     }
     let condition = machine.condition("UpToDate")?;
-    (!condition.is_true()).then(|| match condition.one_line() {
+    (!condition.is_true()).then(|| match condition.message_or_reason() {
         message if message.is_empty() => "its condition UpToDate is not True".to_owned(),
         message => format!("its condition UpToDate is not True: {message}"),
     })
@@ -232,7 +232,7 @@ pub fn reported_reasons(control_plane: &KubeadmControlPlane) -> Vec<String> {
         .into_iter()
         .filter_map(|kind| control_plane.condition(kind))
         .filter(|condition| condition.is_true() && !condition.message.is_empty())
-        .map(|condition: &Condition| format!("Cluster API: {}", condition.one_line()))
+        .map(|condition: &Condition| format!("Cluster API: {}", condition.message_or_reason()))
         .collect()
 }
 

@@ -29,7 +29,7 @@ pub enum CordonResult {
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
-pub async fn cordon(store: &Store<'_>, entry: &str, reason: Option<&str>) -> Result<CordonResult, Error> {
+pub async fn set_cordon(store: &Store<'_>, entry: &str, reason: Option<&str>) -> Result<CordonResult, Error> {
     for _ in 0..MAX_ATTEMPTS {
         let Some(found) = store.get(entry).await? else {
             return Ok(CordonResult::NoSuchEntry);

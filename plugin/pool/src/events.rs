@@ -72,7 +72,7 @@ impl LeaseChange<'_> {
         ChangeEvent {
             reason,
             action,
-            done,
+            note_verb: done,
             detail,
         }
     }

@@ -46,7 +46,7 @@ pub enum HiveMode {
     /// Conclude from the evidence whether Hive manages a pool.
     #[default]
     Auto,
-    Runs,
+    Manages,
     Absent,
 }
 
@@ -69,8 +69,8 @@ pub struct Hive {
 /// Whether Hive manages a pool, and the evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HiveConclusion {
-    pub runs: bool,
-    pub because: HiveEvidence,
+    pub is_managed: bool,
+    pub evidence: HiveEvidence,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl Hive {
 
     /// Concludes whether Hive manages this pool, and names the evidence.
     pub fn conclude(&self, pool: &ClusterPool) -> HiveConclusion {
-        let concluded = |runs, because| HiveConclusion { runs, because };
+        let concluded = |runs, because| HiveConclusion { is_managed: runs, evidence: because };
         let is_absent = [self.config, self.controllers] == [Presence::Absent; 2];
         let has_condition = || {
             CONDITIONS
@@ -123,7 +123,7 @@ impl Hive {
                 .any(|condition| pool.status.conditions.has(condition))
         };
         match self.mode {
-            HiveMode::Runs => concluded(true, HiveEvidence::Flag),
+            HiveMode::Manages => concluded(true, HiveEvidence::Flag),
             HiveMode::Absent => concluded(false, HiveEvidence::Flag),
             HiveMode::Auto if self.config == Presence::Found => concluded(true, HiveEvidence::Config),
             HiveMode::Auto if self.controllers == Presence::Found => {
@@ -138,8 +138,8 @@ impl Hive {
         }
     }
 
-    pub fn runs(&self, pool: &ClusterPool) -> bool {
-        self.conclude(pool).runs
+    pub fn manages(&self, pool: &ClusterPool) -> bool {
+        self.conclude(pool).is_managed
     }
 }
 
@@ -155,7 +155,7 @@ pub async fn evidence(connection: &Connection, mode: HiveMode) -> Result<Hive, E
         });
     }
     let (namespace, name) = CONTROLLERS;
-    let (config, deployment) = (HIVE_CONFIG.at("v1"), DEPLOYMENT.at("v1"));
+    let (config, deployment) = (HIVE_CONFIG.api_resource("v1"), DEPLOYMENT.api_resource("v1"));
     let configs = connection.list_metadata::<PartialObjectMetadata>(&config, None, None);
     let controllers = connection.get_metadata::<PartialObjectMetadata>(&deployment, namespace, name);
     let (configs, controllers) = tokio::join!(configs, controllers);
@@ -220,7 +220,7 @@ mod tests {
             ),
             (
                 Hive {
-                    mode: HiveMode::Runs,
+                    mode: HiveMode::Manages,
                     ..hive(Absent, Absent)
                 },
                 &bare,
@@ -229,7 +229,7 @@ mod tests {
             ),
         ] {
             let conclusion = hive.conclude(&read(object));
-            assert_eq!((conclusion.runs, conclusion.because), (runs, because), "{hive:?}");
+            assert_eq!((conclusion.is_managed, conclusion.evidence), (runs, because), "{hive:?}");
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     hive::{Hive, HiveMode},
     lease::usage::Clusters,
     objects::{
-        cluster_deployment::{Copy, Deployments},
+        cluster_deployment::{CustomizationCopy, ClusterDeployments},
         entry::Entry,
     },
     store::{CUSTOMIZATION, LeaseStore as _, Store},
@@ -25,14 +25,14 @@ pub struct Snapshot {
     pub entries: Vec<Entry>,
     pub clusters: Clusters,
     /// The copies of customizations in the namespaces of clusters.
-    pub copies: Vec<Copy>,
+    pub copies: Vec<CustomizationCopy>,
     /// The Leases (`coordination.k8s.io`) in which version 0.1 stored its records.
     pub old_records: Vec<PartialObjectMetadata>,
     pub hive: Hive,
     /// The server's time for all decisions about this snapshot; see [`Clusters::time_of_check`].
     pub now: ServerTime,
     /// One sentence for each kind of object that the client is not allowed to read.
-    pub unseen: Vec<String>,
+    pub unread_kinds: Vec<String>,
 }
 
 impl Snapshot {
@@ -52,15 +52,15 @@ impl Snapshot {
     }
 
     /// The ClusterDeployments of all namespaces; `None` if they could not be listed.
-    pub const fn deployments(&self) -> Option<&Deployments> {
-        self.clusters.known()
+    pub const fn cluster_deployments(&self) -> Option<&ClusterDeployments> {
+        self.clusters.cluster_deployments()
     }
 
     /// Whether Hive manages the pool for which the entry is reserved, or a pool that lists the entry.
-    pub fn is_run_by_hive(&self, entry: &Entry) -> bool {
+    pub fn is_managed_by_hive(&self, entry: &Entry) -> bool {
         let reserved_for = entry.cluster_pool().and_then(|name| self.pool(name));
         let mut pools = self.pools_that_list(entry.name()).chain(reserved_for);
-        pools.any(|pool| self.hive.runs(pool))
+        pools.any(|pool| self.hive.manages(pool))
     }
 }
 
@@ -79,7 +79,7 @@ impl Store<'_> {
             (pools, _) => pools?,
         };
         let labelled = format!("{}=true", label::POOL_LEASE);
-        let resource = CUSTOMIZATION.at("v1");
+        let resource = CUSTOMIZATION.api_resource("v1");
         let copies = self.connection().list_metadata(&resource, None, Some(&labelled));
         let copies = match copies.await {
             // Continue without permission to list copies, which repair only reports and removes.
@@ -104,7 +104,7 @@ impl Store<'_> {
             old_records,
             hive,
             now,
-            unseen,
+            unread_kinds: unseen,
         })
     }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kcp_client::{
-    Action, Connection, Create, CreateResult, Delete, Error, ServerTime, Write, Written, clock::since_boot,
+    Action, Connection, CreateRequest, CreateResult, DeleteRequest, Error, ServerTime, PatchRequest, Written, clock::since_boot,
     retry_while_busy,
 };
 use kube::Api;
@@ -24,7 +24,7 @@ pub use crate::lease::access::LeaseStore;
 use crate::{
     hive::{Hive, HiveMode, evidence},
     lease::usage::Clusters,
-    objects::{Holder, cluster_deployment::Deployments, entry::Entry},
+    objects::{Holder, cluster_deployment::ClusterDeployments, entry::Entry},
 };
 
 /// The kind and the namespace of an object that this program creates for a cluster.
@@ -34,7 +34,7 @@ pub enum ObjectTarget<'m> {
     Claim(&'m str),
     Secret(&'m str),
     Customization(&'m str),
-    Deployment(&'m str),
+    ClusterDeployment(&'m str),
 }
 
 impl<'m> ObjectTarget<'m> {
@@ -48,7 +48,7 @@ impl<'m> ObjectTarget<'m> {
             Self::Claim(namespace) => (&CLUSTER_CLAIM, Some(namespace)),
             Self::Secret(namespace) => (&SECRET, Some(namespace)),
             Self::Customization(namespace) => (&CUSTOMIZATION, Some(namespace)),
-            Self::Deployment(namespace) => (&CLUSTER_DEPLOYMENT, Some(namespace)),
+            Self::ClusterDeployment(namespace) => (&CLUSTER_DEPLOYMENT, Some(namespace)),
         }
     }
 }
@@ -125,8 +125,8 @@ impl<'c> Store<'c> {
     /// Sends one request to create an object.
     pub async fn create_once(&self, target: ObjectTarget<'_>, object: &Value) -> Result<CreateResult, Error> {
         let (kind, namespace) = target.place();
-        let create = Create {
-            resource: &kind.at("v1"),
+        let create = CreateRequest {
+            resource: &kind.api_resource("v1"),
             namespace,
             object,
             field_manager: self.field_manager,
@@ -179,7 +179,7 @@ impl<'c> Store<'c> {
         &self,
         namespace: &str,
     ) -> Result<Option<BTreeMap<String, String>>, Error> {
-        let action = Action::new("get", &NAMESPACE.at("v1")).named(namespace);
+        let action = Action::new("get", &NAMESPACE.api_resource("v1")).with_name(namespace);
         let namespaces: Api<Namespace> = Api::all(self.connection.client.clone());
         let found = self
             .connection
@@ -196,9 +196,9 @@ impl<'c> Store<'c> {
     ///
     /// # Errors
     /// The namespace does not exist.
-    pub async fn namespace_exists(&self) -> Result<(), Error> {
-        let (resource, name) = (NAMESPACE.at("v1"), self.namespace());
-        let action = Action::new("get", &resource).named(name);
+    pub async fn check_namespace_exists(&self) -> Result<(), Error> {
+        let (resource, name) = (NAMESPACE.api_resource("v1"), self.namespace());
+        let action = Action::new("get", &resource).with_name(name);
         let namespaces: Api<Namespace> = Api::all(self.connection.client.clone());
         match self
             .connection
@@ -212,7 +212,7 @@ impl<'c> Store<'c> {
 
     /// The names of the entries that match a label selector.
     pub async fn labelled_entries(&self, selector: &str) -> Result<Vec<String>, Error> {
-        let resource = CUSTOMIZATION.at("v1");
+        let resource = CUSTOMIZATION.api_resource("v1");
         let found: Vec<PartialObjectMetadata> = self
             .connection
             .list_metadata(&resource, Some(self.namespace()), Some(selector))
@@ -271,12 +271,12 @@ impl<'c> Store<'c> {
     }
 
     /// Lists the ClusterDeployments of all namespaces. The list is empty if the server does not serve the kind.
-    pub async fn deployments(&self) -> Result<Deployments, Error> {
+    pub async fn list_cluster_deployments(&self) -> Result<ClusterDeployments, Error> {
         let deployments = match self.list_of(&CLUSTER_DEPLOYMENT, None, None).await {
             Err(Error::NotServed { .. }) => Vec::new(),
             deployments => deployments?,
         };
-        Ok(Deployments::new(self.namespace(), deployments))
+        Ok(ClusterDeployments::new(self.namespace(), deployments))
     }
 
     /// Reads which of Hive's own objects exist in the cluster.
@@ -294,7 +294,7 @@ impl<'c> Store<'c> {
             product: "Kubernetes",
         };
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
-        let resource = REVIEW.at("v1");
+        let resource = REVIEW.api_resource("v1");
         let review = self
             .connection
             .create::<Value>(&resource, None, &review, self.field_manager);
@@ -308,7 +308,7 @@ impl<'c> Store<'c> {
     /// Lists the Leases (`coordination.k8s.io`) in which version 0.1 stored its records.
     pub async fn old_records(&self) -> Result<Vec<PartialObjectMetadata>, Error> {
         let labelled = format!("{}=true", kcp_api::names::label::POOL_LEASE);
-        let resource = LEASE.at("v1");
+        let resource = LEASE.api_resource("v1");
         let found = self
             .connection
             .list_metadata(&resource, Some(self.namespace()), Some(&labelled));
@@ -351,7 +351,7 @@ impl Store<'_> {
     async fn get_at<K: DeserializeOwned>(&self, place: ObjectPath<'_>) -> Result<K, Error> {
         let found = self
             .connection
-            .get(&place.kind.at("v1"), place.namespace, place.name)
+            .get(&place.kind.api_resource("v1"), place.namespace, place.name)
             .await;
         found.map_err(|error| with_product(place.kind, error))
     }
@@ -369,7 +369,7 @@ impl Store<'_> {
         namespace: Option<&str>,
         labelled: Option<&str>,
     ) -> Result<Vec<K>, Error> {
-        let found = self.connection.list(&kind.at("v1"), namespace, labelled).await;
+        let found = self.connection.list(&kind.api_resource("v1"), namespace, labelled).await;
         found.map_err(|error| with_product(kind, error))
     }
 
@@ -380,8 +380,8 @@ impl Store<'_> {
         subresource: Option<&'static str>,
         patch: &Value,
     ) -> Result<Written, Error> {
-        let write = Write {
-            resource: &place.kind.at("v1"),
+        let write = PatchRequest {
+            resource: &place.kind.api_resource("v1"),
             namespace: place.namespace,
             name: place.name,
             subresource,
@@ -402,8 +402,8 @@ impl Store<'_> {
         uid: &str,
         resource_version: Option<&str>,
     ) -> Result<Written, Error> {
-        let delete = Delete {
-            resource: &place.kind.at("v1"),
+        let delete = DeleteRequest {
+            resource: &place.kind.api_resource("v1"),
             namespace: place.namespace,
             name: place.name,
             uid,
@@ -437,14 +437,14 @@ impl LeaseStore for Store<'_> {
 
     async fn clusters(&self) -> Result<Clusters, Error> {
         let requested = since_boot();
-        match self.deployments().await {
+        match self.list_cluster_deployments().await {
             // The client may have permissions in the pool's namespace only, but clusters are in namespaces of their own.
             Err(error @ Error::Forbidden { .. }) => Ok(Clusters::Unknown(error)),
             deployments => {
                 let passed = since_boot().saturating_sub(requested);
                 let now = self.now().earliest;
                 let requested = now.checked_sub(passed).unwrap_or(Timestamp::MIN);
-                Ok(Clusters::All(deployments?.requested_at(requested)))
+                Ok(Clusters::All(deployments?.with_request_time(requested)))
             }
         }
     }

@@ -12,7 +12,7 @@ pub enum DryRun {
 
 impl DryRun {
     /// The suffix that kubectl prints after the result of a dry run; empty without a dry run.
-    pub const fn mark(dry_run: Option<Self>) -> &'static str {
+    pub const fn suffix(dry_run: Option<Self>) -> &'static str {
         match dry_run {
             None => "",
             Some(Self::Client) => " (dry run)",

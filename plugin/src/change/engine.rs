@@ -24,7 +24,7 @@ use kcp_client::{
 use kcp_control_plane::{
     change::{
         decision::{ChangeEvent, Decision, ObjectReference, ObjectWrite, Proposal, Refusal, RefusedBy},
-        replacement::during_replacement,
+        replacement::apply_replacement_refusal,
     },
     review::ReviewContext,
     snapshot::change::{ChangeSnapshot, MachineSnapshot, ReadScope},
@@ -63,7 +63,7 @@ pub struct Engine<'e> {
 pub struct Changed {
     pub kind: &'static Kind,
     /// The JSON of the object on which the verb decided.
-    pub object: String,
+    pub json: String,
     /// The name of the control plane; `None` for a Machine without one.
     pub control_plane: Option<String>,
     pub warnings: Vec<String>,
@@ -122,13 +122,13 @@ impl Engine<'_> {
             let view = snapshot.view();
             let decision = decide(snapshot, self.context(&view))?;
             let refusal = self.refusal_during_replacement(verb, snapshot, None);
-            Ok(during_replacement(decision, refusal))
+            Ok(apply_replacement_refusal(decision, refusal))
         };
         let references = |snapshot: &ChangeSnapshot| EventReferences {
             regarding: self.control_plane_reference(snapshot.control_plane()),
             related: None,
         };
-        let resource = &self.reader.control_planes;
+        let resource = &self.reader.control_plane_resource;
         let updated = self.apply(verb, resource, read, decide, references).await?;
         let control_plane = Some(updated.snapshot.control_plane().name().to_owned());
         Ok(Changed::new(&KUBEADM_CONTROL_PLANE, control_plane, updated))
@@ -154,11 +154,11 @@ impl Engine<'_> {
         let decide = |found: &FoundMachine| Ok(decide(found));
         let references = |found: &FoundMachine| match found {
             FoundMachine::OfControlPlane(machine) => EventReferences {
-                regarding: self.control_plane_reference(machine.context.control_plane()),
+                regarding: self.control_plane_reference(machine.control_plane_snapshot.control_plane()),
                 related: Some(ObjectReference::new(
                     &machine.object,
                     &MACHINE,
-                    &self.reader.machines.api_version,
+                    &self.reader.machine_resource.api_version,
                 )),
             },
             FoundMachine::Other { .. } => EventReferences {
@@ -166,7 +166,7 @@ impl Engine<'_> {
                 related: None,
             },
         };
-        let resource = &self.reader.machines;
+        let resource = &self.reader.machine_resource;
         let updated = self.apply(verb, resource, read, decide, references).await;
         let is_deleted = self.arguments.mode() == WriteMode::Store
             && updated.as_ref().is_ok_and(|updated| {
@@ -182,7 +182,7 @@ impl Engine<'_> {
         let updated = updated?;
         let (mut control_plane, mut warnings) = (None, Vec::new());
         if let FoundMachine::OfControlPlane(machine) = &updated.snapshot {
-            control_plane = Some(machine.context.control_plane().name().to_owned());
+            control_plane = Some(machine.control_plane_snapshot.control_plane().name().to_owned());
             if is_deleted {
                 warnings = concurrent_deletions(machine, self.reader).await;
             }
@@ -219,8 +219,8 @@ impl Engine<'_> {
             }
         };
         let decision = decide(machine, self.now());
-        let refusal = self.refusal_during_replacement(verb, &machine.context, Some(machine.object.name()));
-        during_replacement(decision, refusal)
+        let refusal = self.refusal_during_replacement(verb, &machine.control_plane_snapshot, Some(machine.object.name()));
+        apply_replacement_refusal(decision, refusal)
     }
 
     /// Reads the object, lets the verb decide, and writes the change. Records an Event if the change was written.
@@ -254,7 +254,7 @@ impl Engine<'_> {
             };
             if write.is_some() && mode == WriteMode::Store {
                 let control_plane = references(snapshot).regarding.name;
-                self.terminal.on_interrupt(format!(
+                self.terminal.set_interrupt_note(format!(
                     "the change may already be stored; check with: kubectl kcp status {control_plane} -n {namespace}"
                 ));
             }
@@ -319,7 +319,7 @@ impl Engine<'_> {
         ObjectReference::new(
             control_plane,
             &KUBEADM_CONTROL_PLANE,
-            &self.reader.control_planes.api_version,
+            &self.reader.control_plane_resource.api_version,
         )
     }
 }
@@ -333,7 +333,7 @@ impl Changed {
     ) -> Self {
         Self {
             kind,
-            object: object.to_owned(),
+            json: object.to_owned(),
             control_plane: Some(control_plane.name().to_owned()),
             warnings: Vec::new(),
             consequences: Vec::new(),
@@ -345,7 +345,7 @@ impl Changed {
     pub(crate) fn without_write(snapshot: &ChangeSnapshot, outcome: ChangeOutcome) -> Self {
         Self {
             kind: &KUBEADM_CONTROL_PLANE,
-            object: snapshot.object.clone(),
+            json: snapshot.json.clone(),
             control_plane: Some(snapshot.control_plane().name().to_owned()),
             warnings: Vec::new(),
             consequences: Vec::new(),
@@ -380,7 +380,7 @@ impl Changed {
                 match result {
                     WriteResult::Rejected(why) => ChangeOutcome::Rejected(why),
                     _ => ChangeOutcome::Done {
-                        done: proposal.done,
+                        done: proposal.outcome,
                         write: proposal.write,
                     },
                 }
@@ -388,7 +388,7 @@ impl Changed {
         };
         Self {
             kind,
-            object: snapshot.object().to_owned(),
+            json: snapshot.object().to_owned(),
             control_plane,
             warnings,
             consequences,

@@ -7,9 +7,9 @@ use anyhow::Context as _;
 use jiff::SignedDuration;
 use kcp_api::Object as _;
 use kcp_client::{
-    Error, Write, Written,
+    Error, PatchRequest, Written,
     reads::machine::FoundMachine,
-    retry::{CONFLICT_ATTEMPTS, after_conflicts},
+    retry::{CONFLICT_ATTEMPTS, conflict_backoff},
     update::WriteMode,
 };
 use kcp_control_plane::{
@@ -38,7 +38,7 @@ impl Engine<'_> {
         snapshot: &ChangeSnapshot,
         target: Option<&str>,
     ) -> Option<Refusal> {
-        let applies = verb.waits_for_replacement && snapshot.machines_read;
+        let applies = verb.waits_for_replacement && snapshot.are_machines_read;
         applies
             .then(|| refusal_during_replacement(&snapshot.observed, target, self.now()))
             .flatten()
@@ -84,7 +84,7 @@ impl Engine<'_> {
     async fn withdraw(&self, replacement: &Replacement) -> Result<(), Error> {
         let patch = with_uid(replacement.withdrawal(), &replacement.uid, None);
         match self
-            .patch(&self.reader.machines, &replacement.machine, &patch)
+            .patch(&self.reader.machine_resource, &replacement.machine, &patch)
             .await
         {
             // If the Machine no longer exists, a late deletion does no harm.
@@ -107,7 +107,7 @@ impl Engine<'_> {
         announced: &RefCell<Option<Replacement>>,
         decide: impl Fn(&FoundMachine) -> Decision,
     ) -> anyhow::Result<FoundMachine> {
-        let mut delays = after_conflicts();
+        let mut delays = conflict_backoff();
         loop {
             let found = self.read_machine(verb, false).await?;
             let is_written = matches!(decide(&found), Decision::Write(_));
@@ -119,7 +119,7 @@ impl Engine<'_> {
                 return Ok(found);
             }
             let target = machine.object.name().to_owned();
-            self.withdraw_abandoned_replacement(&machine.context, Some(&target))
+            self.withdraw_abandoned_replacement(&machine.control_plane_snapshot, Some(&target))
                 .await?;
             let replacement = Replacement::new(&machine.object.machine, self.now());
             let started = self.now();
@@ -153,19 +153,19 @@ impl Engine<'_> {
     }
 
     async fn announce(&self, machine: &MachineSnapshot, replacement: &Replacement) -> Result<Written, Error> {
-        let control_plane = machine.context.control_plane();
+        let control_plane = machine.control_plane_snapshot.control_plane();
         let patch = with_uid(
             replacement.announcement(),
             control_plane.uid(),
             Some(control_plane.resource_version()),
         );
-        self.patch(&self.reader.control_planes, control_plane.name(), &patch)
+        self.patch(&self.reader.control_plane_resource, control_plane.name(), &patch)
             .await
     }
 
     async fn patch(&self, resource: &ApiResource, name: &str, patch: &Value) -> Result<Written, Error> {
         let connection = self.reader.connection;
-        let write = Write {
+        let write = PatchRequest {
             resource,
             namespace: &connection.namespace,
             name,

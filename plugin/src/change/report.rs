@@ -68,7 +68,7 @@ impl<'c> ChangeRefused<'c> {
             api_version: API_VERSION,
             kind: "ChangeRefused",
             metadata,
-            refused_by: refusal.by(false),
+            refused_by: refusal.refused_by_text(false),
             reasons: &refusal.why,
             hint: Some(refusal.remedies.join("; ")).filter(|hint| !hint.is_empty()),
         }
@@ -88,7 +88,7 @@ impl Changed {
         let (by, lines, hints) = match &self.outcome {
             ChangeOutcome::Unchanged(_) | ChangeOutcome::Done { .. } => return None,
             ChangeOutcome::Refused(refusal) => (
-                refusal.by(is_configured),
+                refusal.refused_by_text(is_configured),
                 &refusal.why,
                 refusal.hints(is_configured, verb.force_effect),
             ),
@@ -125,7 +125,7 @@ impl Changed {
         }
         match &self.outcome {
             ChangeOutcome::Done { done, .. } => {
-                let heading = format!("{object} {}{}\n", escape(done), DryRun::mark(dry_run));
+                let heading = format!("{object} {}{}\n", escape(done), DryRun::suffix(dry_run));
                 let mut text = layout.append_paragraphs(heading, &self.consequences);
                 if dry_run.is_some() {
                     text += &self.diff();
@@ -143,7 +143,7 @@ impl Changed {
             return String::new();
         };
         // The object was decoded before.
-        let object: Value = serde_json::from_str(&self.object).unwrap_or_default();
+        let object: Value = serde_json::from_str(&self.json).unwrap_or_default();
         let lines = match write {
             ObjectWrite::Patch { patch, .. } => diff(&object, patch),
             ObjectWrite::Delete => Vec::new(),
@@ -154,7 +154,7 @@ impl Changed {
 
     /// The changed object. `now` is the object that was read after the write, if the read succeeded.
     fn object_after(&self, now: Option<&str>) -> anyhow::Result<Value> {
-        let mut object: Value = serde_json::from_str(now.unwrap_or(&self.object))?;
+        let mut object: Value = serde_json::from_str(now.unwrap_or(&self.json))?;
         if let (None, ChangeOutcome::Done { write, .. }) = (now, &self.outcome)
             && *write != ObjectWrite::Delete
         {
@@ -233,12 +233,12 @@ impl Engine<'_> {
     async fn read_back(&self, name: &str, changed: &Changed) -> Option<String> {
         let connection = self.reader.connection;
         let resource = if changed.kind == &KUBEADM_CONTROL_PLANE {
-            &self.reader.control_planes
+            &self.reader.control_plane_resource
         } else {
-            &self.reader.machines
+            &self.reader.machine_resource
         };
         match connection.get_text(resource, &connection.namespace, name).await {
-            Ok(now) => is_same(&changed.object, &now).then_some(now),
+            Ok(now) => is_same(&changed.json, &now).then_some(now),
             Err(Error::NotFound { .. }) => None,
             Err(error) => {
                 self.terminal.warning(&format!(
@@ -305,7 +305,7 @@ mod tests {
     fn changed(outcome: ChangeOutcome) -> Changed {
         Changed {
             kind: &KUBEADM_CONTROL_PLANE,
-            object: json!({"metadata": {"name": "c1-cp", "x": 1}, "spec": {"replicas": 3}}).to_string(),
+            json: json!({"metadata": {"name": "c1-cp", "x": 1}, "spec": {"replicas": 3}}).to_string(),
             control_plane: Some("c1-cp".to_owned()),
             warnings: Vec::new(),
             consequences: Vec::new(),
@@ -361,12 +361,12 @@ mod tests {
                 write: ObjectWrite::Delete,
             })
         };
-        assert_eq!(parsed(&output(&machine, &Json, None)), parsed(&machine.object));
+        assert_eq!(parsed(&output(&machine, &Json, None)), parsed(&machine.json));
         assert_eq!(output(&machine, &Name, None), "machine.cluster.x-k8s.io/c1-cp\n");
         let unchanged = changed(ChangeOutcome::Unchanged("replicas is already 3".to_owned()));
         assert_eq!(
             parsed(&output(&unchanged, &Json, None)),
-            parsed(&unchanged.object)
+            parsed(&unchanged.json)
         );
     }
 

@@ -167,13 +167,13 @@ async fn deleted_unless(
         }
         Decision::Write(Proposal {
             write: ObjectWrite::Delete,
-            done: "deleted".to_owned(),
+            outcome: "deleted".to_owned(),
             warnings: vec![format!("at {}", machine.object.resource_version())],
             consequences: Vec::new(),
             event: ChangeEvent {
                 reason: "MachineReplaced",
                 action: "ReplaceMachine",
-                done: "replacement requested",
+                note_verb: "replacement requested",
                 detail: String::new(),
             },
         })
@@ -203,7 +203,7 @@ async fn a_change_is_decided_again_after_a_conflict_and_recorded_once() {
         "{changed:?}"
     );
     // As it was checked last.
-    let checked = MachineObject::decode(&changed.object).expect("a Machine");
+    let checked = MachineObject::decode(&changed.json).expect("a Machine");
     assert_eq!((checked.name(), checked.resource_version()), ("m1", "2"));
     assert_eq!(
         *writes.lock().expect("a lock"),
@@ -232,7 +232,7 @@ const WITHDRAWAL: &str = "PATCH /apis/cluster.x-k8s.io/v1beta2/namespaces/d/mach
 async fn after_the_announcement_everything_is_read_and_decided_again() {
     let (connection, writes) = cluster(|_| (200, json!({})));
     let was_written =
-        |machine: &MachineSnapshot| machine.context.control_plane().annotation(WRITES_BEFORE) != Some("0");
+        |machine: &MachineSnapshot| machine.control_plane_snapshot.control_plane().annotation(WRITES_BEFORE) != Some("0");
     let scope = MachineScope::Replacement;
     let changed = deleted_unless(&connection, "m1", None, scope, was_written).await;
     let outcome = changed.expect("decided").outcome;
@@ -381,13 +381,13 @@ async fn decided(connection: &Connection, decision: Decision) -> ChangeOutcome {
 async fn a_change_of_the_same_field_while_we_read_is_a_conflict() {
     let proposal = Proposal {
         write: ObjectWrite::patch(json!({"spec": {"replicas": 5}})),
-        done: "scaled".to_owned(),
+        outcome: "scaled".to_owned(),
         warnings: Vec::new(),
         consequences: Vec::new(),
         event: ChangeEvent {
             reason: "Scaled",
             action: "Scale",
-            done: "scaled",
+            note_verb: "scaled",
             detail: String::new(),
         },
     };
@@ -432,7 +432,7 @@ async fn a_scope_without_machines_reads_none() {
             .read("example", scope)
             .await;
         let read = read.unwrap();
-        assert_eq!(read.machines_read, reads_machines, "{scope:?} {after:?}");
+        assert_eq!(read.are_machines_read, reads_machines, "{scope:?} {after:?}");
         assert_eq!(read.object(), read.object_at_start());
     }
 }

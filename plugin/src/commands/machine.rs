@@ -175,15 +175,15 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
             (engine.decide_machine(&verb, &found, decide), &found)
         {
             if !confirm_replacement(&engine, machine, &proposal).await? {
-                let changed = Changed::unconfirmed(&MACHINE, found.object(), machine.context.control_plane());
+                let changed = Changed::unconfirmed(&MACHINE, found.object(), machine.control_plane_snapshot.control_plane());
                 return engine.report(&verb, &changed).await;
             }
             confirmed = Some(proposal);
         }
     }
     let changed = engine.change_machine(&verb, MachineScope::Replacement, |machine, now| {
-        let decision = replace::as_confirmed(decide(machine, now), confirmed.as_ref());
-        replace::with_drain(decision, machine)
+        let decision = replace::refuse_if_changed(decide(machine, now), confirmed.as_ref());
+        replace::add_drain_warnings(decision, machine)
     });
     let changed = changed.await?;
     let verdict = engine.report(&verb, &changed).await?;
@@ -197,10 +197,10 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
         condition: WaitCondition::Replaced(name.clone()),
         timeout,
         before: None,
-        on_interrupt: format!(
+        interrupt_message: format!(
             "the replacement continues; watch with: kubectl kcp status {control_plane} -n {namespace} --watch"
         ),
-        done: format!(
+        done_message: format!(
             "machine/{} has been deleted, and the Machines of kubeadmcontrolplane/{} are ready\n",
             escape(name),
             escape(&control_plane)
@@ -223,8 +223,8 @@ async fn confirm_replacement(
     let question = format!(
         "delete Machine {} of control plane {} {}?",
         machine.object.name(),
-        machine.context.control_plane().name(),
-        engine.reader.connection.place()
+        machine.control_plane_snapshot.control_plane().name(),
+        engine.reader.connection.describe_target()
     );
     engine.terminal.confirm(&question).await
 }

@@ -105,11 +105,11 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
         before,
         // The command in this hint contains --current-replicas, because another client may have scaled again by the time
         // the user runs it.
-        on_interrupt: format!(
+        interrupt_message: format!(
             "scaling continues; wait for it with: kubectl kcp scale {name} -n {namespace} --replicas {replicas} \
              --current-replicas {replicas} --wait"
         ),
-        done: format!(
+        done_message: format!(
             "kubeadmcontrolplane/{} has {replicas} {machines}, ready and up to date\n",
             escape(name)
         ),

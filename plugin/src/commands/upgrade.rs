@@ -181,8 +181,8 @@ async fn wait_for(
         condition: WaitCondition::Version(version.to_owned()),
         timeout,
         before,
-        on_interrupt,
-        done,
+        interrupt_message: on_interrupt,
+        done_message: done,
     };
     Box::pin(wait.run(engine.reader, engine.terminal)).await
 }
@@ -230,7 +230,7 @@ async fn upgrade(
     if asks {
         let question = format!(
             "upgrade control plane {name} {} from {} to {version}?",
-            engine.reader.connection.place(),
+            engine.reader.connection.describe_target(),
             snapshot.observed.control_plane.spec.version()
         );
         let goal = format!("upgrade {name}");
@@ -241,7 +241,7 @@ async fn upgrade(
         };
         if !is_confirmed {
             let changed =
-                Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, &snapshot.object, snapshot.control_plane());
+                Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, &snapshot.json, snapshot.control_plane());
             return engine.report(&verb, &changed).await;
         }
         // Read the workers again, because they may have changed while the user read the preview.
@@ -253,7 +253,7 @@ async fn upgrade(
     Box::pin(saved).await?;
     let changed = engine.change_control_plane(&verb, ReadScope::All, |snapshot, context| {
         let upgrade = decide_upgrade(snapshot, context, arguments, version, &workers)?;
-        Ok(upgrade.if_confirmed_as(asks.then_some(&shown)))
+        Ok(upgrade.into_confirmed_decision(asks.then_some(&shown)))
     });
     let changed = Box::pin(changed).await?;
     engine.report(&verb, &changed).await
@@ -318,14 +318,14 @@ mod tests {
     fn shows_the_preview_of_an_upgrade() {
         let snapshot = snapshot();
         let patch = json!({"spec": {"version": "v1.35.0"}});
-        let desired = desired(&snapshot.object, &patch, &[]).expect("decodes");
+        let desired = desired(&snapshot.json, &patch, &[]).expect("decodes");
         let config = json!({
             "clusterConfiguration": {"etcd": {"local": {"imageTag": "3.5.21-0"}}},
             "joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": [
                 {"name": "pod-infra-container-image", "value": "pause:3.9"}]}}});
         let workers = Workers {
-            known: Vec::new(),
-            unread: vec!["could not read the kubelet versions of the nodes: no answer".to_owned()],
+            workers: Vec::new(),
+            read_failures: vec!["could not read the kubelet versions of the nodes: no answer".to_owned()],
         };
         let upgrade = Upgrade {
             plan: plan(&snapshot.observed, &desired, now()),

@@ -77,7 +77,7 @@ impl Terminal {
     }
 
     /// Whether the program that reads stdout through a pipe has closed the pipe, so that a watch can end.
-    pub fn is_unread(&self) -> bool {
+    pub fn is_stdout_closed(&self) -> bool {
         let stdout = io::stdout();
         let mut stdout = [PollFd::new(&stdout, PollFlags::empty())];
         let now = Timespec::default();
@@ -204,13 +204,13 @@ impl Terminal {
 
     /// Sets the text to print if the user interrupts the command. The text says what continues in the cluster, and how to
     /// watch it.
-    pub fn on_interrupt(&self, note: impl Into<String>) {
+    pub fn set_interrupt_note(&self, note: impl Into<String>) {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         shared.on_interrupt = Some(note.into());
     }
 
     /// Prints the text that was set with [`Terminal::on_interrupt`].
-    pub fn interrupted(&self) {
+    pub fn print_interrupt_note(&self) {
         self.stop_spinning();
         let note = {
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -234,7 +234,7 @@ impl Terminal {
 }
 
 /// The local time of day, with which a watch begins each line that it prints.
-pub fn clock(at: Timestamp) -> String {
+pub fn format_time_of_day(at: Timestamp) -> String {
     at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string()
 }
 
@@ -256,8 +256,8 @@ mod tests {
         let terminal = Terminal::new(ColorWhen::Never);
         let written = |kind: io::ErrorKind| terminal.note_closed_pipe(Err(kind.into()));
         assert!(written(io::ErrorKind::StorageFull).is_err());
-        assert!(!terminal.is_unread());
+        assert!(!terminal.is_stdout_closed());
         assert!(written(io::ErrorKind::BrokenPipe).is_ok());
-        assert!(terminal.clone().is_unread());
+        assert!(terminal.clone().is_stdout_closed());
     }
 }

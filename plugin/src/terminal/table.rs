@@ -132,7 +132,7 @@ impl Cell {
     }
 
     /// Makes this cell the last of its row. It extends to the end of the line, and wraps.
-    pub fn rest(mut self) -> Self {
+    pub fn extend_to_line_end(mut self) -> Self {
         self.extent = Extent::Rest;
         self
     }
@@ -397,7 +397,7 @@ c             True
         table.row(["edge-control-plane-x7k2p", "yes", "", "12d", "Running", "i1"].map(Cell::from));
         table.row([
             Cell::from("edge-b"),
-            Cell::from("not since the node went away").rest(),
+            Cell::from("not since the node went away").extend_to_line_end(),
         ]);
         table
     }
@@ -481,7 +481,7 @@ edge-b                     not since the node went away
             Cell::from(NODE),
             Cell::from("v1.34.2"),
             Cell::from("yes"),
-            Cell::from("etcd-voters-unhealthy, etcd-members-unresponsive").rest(),
+            Cell::from("etcd-voters-unhealthy, etcd-members-unresponsive").extend_to_line_end(),
         ]);
         table.row([Cell::from("new"), Cell::from(""), Cell::from("v1.34.2")]);
         let expected = "\

@@ -15,7 +15,7 @@ use kcp_api::Object as _;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
-    terminal::{Terminal, clock, escape},
+    terminal::{Terminal, format_time_of_day, escape},
     verdict::Verdict,
 };
 use kcp_client::{Error, reader::Reader, reads::template::add_template};
@@ -59,9 +59,9 @@ pub struct Wait<'w> {
     /// The control plane before the change. It is read before the write, so that no new Machine is missed.
     pub before: Option<Snapshot>,
     /// The text to print if the user interrupts the wait.
-    pub on_interrupt: String,
+    pub interrupt_message: String,
     /// The text to print once the condition is met.
-    pub done: String,
+    pub done_message: String,
 }
 
 impl Wait<'_> {
@@ -70,7 +70,7 @@ impl Wait<'_> {
     /// # Errors
     /// Same as [`poll_until`].
     pub async fn run(self, reader: &Reader<'_>, terminal: &Terminal) -> anyhow::Result<Verdict> {
-        terminal.on_interrupt(self.on_interrupt);
+        terminal.set_interrupt_note(self.interrupt_message);
         let timeout = (!self.timeout.is_zero()).then_some(self.timeout);
         let condition = &self.condition;
         let shown = Shown::Lines;
@@ -85,7 +85,7 @@ impl Wait<'_> {
         )
         .await?;
         let text = match ending.kind {
-            WaitEndingKind::Met => self.done,
+            WaitEndingKind::Met => self.done_message,
             _ => ending.text(condition, reader.connection.now()),
         };
         terminal.print(&text).context("cannot write to stdout")?;
@@ -171,9 +171,9 @@ fn print_changes(
     at: Timestamp,
     terminal: &Terminal,
 ) -> anyhow::Result<()> {
-    let clock = clock(at);
+    let clock = format_time_of_day(at);
     // The Machines that exist at the start are the earlier ones.
-    let estimate = before.is_none().then(|| JoinTimes::of(&after.machines)).flatten();
+    let estimate = before.is_none().then(|| JoinTimes::measure(&after.machines)).flatten();
     let estimate = estimate.map(|times| times.message());
     for line in progress::changes(before, after).into_iter().chain(estimate) {
         terminal

@@ -1,7 +1,7 @@
 //! The model of leader migration: an upgrade with any flags and configurations.
 
 use kcp_rules::leader_migration::{
-    Component, ControllerManagers, Flags, LeaderMigrationConfiguration, Manager, Pair, Verdict,
+    Component, ControllerManagers, Flags, LeaderMigrationConfiguration, Manager, ControllerManagerChange, Verdict,
     generate::{self, Request},
 };
 
@@ -49,22 +49,22 @@ pub(crate) fn holds(bytes: &[u8]) {
         cloud: manager(Component::Cloud, then_cloud),
         kube: then,
     };
-    let pair = Pair { now, then };
+    let pair = ControllerManagerChange { before: now, after: then };
     check(&pair);
-    check(&Pair {
-        now: pair.now.clone(),
-        then: pair.now.clone(),
+    check(&ControllerManagerChange {
+        before: pair.before.clone(),
+        after: pair.before.clone(),
     });
     if let Some(file) = file {
-        for minor in [Some(pair.now.kube.minor), None] {
-            let lenient = LeaderMigrationConfiguration::parse_to_start(file, minor);
+        for minor in [Some(pair.before.kube.minor), None] {
+            let lenient = LeaderMigrationConfiguration::parse_leniently(file, minor);
             let strict = LeaderMigrationConfiguration::parse(file, minor);
             assert!(strict.is_err() || lenient.is_ok());
         }
     }
 }
 
-fn check(pair: &Pair) {
+fn check(pair: &ControllerManagerChange) {
     let rows = pair.rows();
     assert_eq!(rows.len(), 4);
     let harm = rows.iter().any(|row| row.verdict.is_problem());
@@ -72,7 +72,7 @@ fn check(pair: &Pair) {
     assert!(pair.startup_errors().is_empty() || pair.has_problem());
     for row in &rows {
         // A controller of one owner without a migration lock is not protected by one.
-        let owners = row.now.iter().chain(&row.then);
+        let owners = row.runners_before.iter().chain(&row.runners_after);
         let migrates = owners.into_iter().any(|owner| owner.is_migration_lock);
         assert!(row.verdict != Verdict::Protected || migrates, "{row:?}");
     }
@@ -92,7 +92,7 @@ fn generated(from: u64, to: u64) {
     let request = Request {
         from,
         to,
-        node_ipam: true,
+        migrates_node_ipam: true,
         leader_name: "migration".to_owned(),
     };
     if let Ok(text) = generate::configuration(&request) {

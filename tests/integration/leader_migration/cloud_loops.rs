@@ -257,8 +257,8 @@ impl<'m> Scene<'m> {
         let lease = self.locks.held_by_another(MIGRATION, &holder).await?;
         let acquired = lease.acquire_time.context("the Lease has no acquireTime")?;
         let measured = acquired.0.duration_since(killed).as_secs_f64();
-        let timing = Timing::of(&Flags::from_command(ELECTION));
-        let period = timing.lease.as_secs_f64();
+        let timing = Timing::from_flags(&Flags::from_command(ELECTION));
+        let period = timing.lease_duration.as_secs_f64();
         let predicted = gap(timing, timing, 1);
         let (min, max) = (predicted.min.as_secs_f64(), predicted.max.as_secs_f64());
         println!(

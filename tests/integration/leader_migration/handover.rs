@@ -26,7 +26,7 @@ async fn killed(management: &ManagementCluster) -> Result<()> {
         between_kube_controller_managers(management, &programs),
     );
     let (to_waiting, between_replicas, between_main_locks) = measured.await?;
-    let timing = Timing::of(&Flags::from_command(ELECTION));
+    let timing = Timing::from_flags(&Flags::from_command(ELECTION));
     for (what, measured, locks) in [
         ("to a manager that waits for the migration lock", to_waiting, 1),
         (
@@ -43,9 +43,9 @@ async fn killed(management: &ManagementCluster) -> Result<()> {
         let expected = gap(timing, timing, locks);
         println!(
             "{what}: {:.2} lease periods; expected {:.2} to {:.2}",
-            measured / timing.lease.as_secs_f64(),
-            expected.min.as_secs_f64() / timing.lease.as_secs_f64(),
-            expected.max.as_secs_f64() / timing.lease.as_secs_f64(),
+            measured / timing.lease_duration.as_secs_f64(),
+            expected.min.as_secs_f64() / timing.lease_duration.as_secs_f64(),
+            expected.max.as_secs_f64() / timing.lease_duration.as_secs_f64(),
         );
         // A busy machine makes a gap longer, but never shorter.
         assert!(measured >= expected.min.as_secs_f64(), "{what}: {measured} s");

@@ -105,7 +105,7 @@ fn difference(text: &str, minor: u64, answer: &Answer) -> Option<String> {
     let ours = if text.is_empty() {
         Ok((LeaderMigrationConfiguration::default_at(minor), Vec::new()))
     } else {
-        LeaderMigrationConfiguration::parse_to_start(text, Some(minor))
+        LeaderMigrationConfiguration::parse_leniently(text, Some(minor))
     };
     // Before 1.32, Kubernetes reads the kind from a field in any case. We reject such a text, as later versions do.
     let is_kind_in_any_case = minor < 32 && text.contains("\nKind: ");

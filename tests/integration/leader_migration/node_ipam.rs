@@ -123,8 +123,8 @@ async fn back(scene: &mut Scene<'_>, old: &mut Manager) -> Result<Handover> {
 
 /// Prints the gaps, and fails if one is not within the range that the model predicts.
 fn report(handovers: &[Handover], scene: &Scene<'_>) -> Result<()> {
-    let timing = Timing::of(&Flags::from_command(ELECTION));
-    let period = timing.lease.as_secs_f64();
+    let timing = Timing::from_flags(&Flags::from_command(ELECTION));
+    let period = timing.lease_duration.as_secs_f64();
     let expected = gap(timing, timing, 1);
     let (min, max) = (expected.min.as_secs_f64(), expected.max.as_secs_f64());
     for handover in handovers {

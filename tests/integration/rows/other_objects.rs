@@ -122,7 +122,7 @@ fn machine(number: usize, machine: &view::Machine) -> Value {
     if machine.has_node {
         object["status"] = json!({"nodeRef": {"name": name}});
     }
-    deleting(object, machine.deleting)
+    deleting(object, machine.is_deleting)
 }
 
 /// The `KubeadmConfig` of a Machine that migrates.
@@ -179,13 +179,13 @@ fn cluster(cluster: &view::Cluster) -> Value {
     if cluster.paused {
         object["spec"]["paused"] = json!(true);
     }
-    deleting(object, cluster.deleting)
+    deleting(object, cluster.is_deleting)
 }
 
 fn pool(pool: &view::Pool) -> Value {
     let mut object = named(Base::ClusterPool, &pool.name);
     object["spec"]["inventory"] = pool.inventory.iter().map(|name| json!({"name": name})).collect();
-    deleting(object, pool.deleting)
+    deleting(object, pool.is_deleting)
 }
 
 /// The customization that a `ClusterDeployment` names in a row.
@@ -219,5 +219,5 @@ fn deployment(deployment: &view::ClusterDeployment, namespace: &str) -> Vec<Valu
     let home = json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("{namespace}-{}", deployment.name)},
     });
-    vec![home, deleting(object, deployment.deleting)]
+    vec![home, deleting(object, deployment.is_deleting)]
 }

@@ -237,7 +237,7 @@ fn agreement(row: Row<'_>, answered: &Answered, namespace: &str) -> Result<BTree
         .judge()?
         .into_iter()
         // Policies ignore faults that existed before.
-        .filter(|finding| finding.softened.is_none() && is_policed(finding.rule, row))
+        .filter(|finding| finding.downgrade_reason.is_none() && is_policed(finding.rule, row))
         // The stored version lacks the changed field.
         .filter(|_| row.case.answer != Some(Answer::Admitted))
         .collect();
@@ -289,7 +289,7 @@ fn is_policed(rule: &Rule, row: Row<'_>) -> bool {
     match (row.case.write, rule.cel) {
         (Write::Scale(..), cel) => matches!(cel, Cel::FaultsAlsoForScale(_)),
         (_, Cel::FaultsOfControlPlanes(_)) => matches!(row.base, Base::ControlPlane(_)),
-        (_, cel) => cel.faults(shape).is_some(),
+        (_, cel) => cel.expression(shape).is_some(),
     }
 }
 

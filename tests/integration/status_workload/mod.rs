@@ -156,7 +156,7 @@ impl Observer {
         let ready = |nodes: &[Node]| nodes.iter().all(|node| node.ready == Some(true));
         let (read, certificate, etcd) = wait::until("all Nodes are ready", || async {
             let (read, certificate, etcd) = self.read_as(NAME, TIMEOUT).await?;
-            let nodes = read.read().and_then(|read| read.nodes.read());
+            let nodes = read.value().and_then(|read| read.nodes.value());
             ensure!(nodes.is_some_and(|nodes| ready(nodes)), "{read:?}");
             Ok((read, certificate, etcd))
         })
@@ -178,7 +178,7 @@ impl Observer {
         };
         // The API server sets the creation time, kwok the time of the condition, and the machine the providerID. Cluster API
         // records the Machine.
-        let nodes: Option<Vec<Node>> = read.nodes.read().map(|nodes| {
+        let nodes: Option<Vec<Node>> = read.nodes.value().map(|nodes| {
             let nodes = nodes.iter().cloned();
             nodes
                 .map(|node| Node {
@@ -205,11 +205,11 @@ impl Observer {
                 phase: "Running".to_owned(),
                 ready: true,
                 ready_since: None,
-                deleting: false,
+                is_deleting: false,
                 message: None,
             })
         });
-        let read_pods: Option<Vec<StaticPod>> = read.static_pods.read().map(|pods| {
+        let read_pods: Option<Vec<StaticPod>> = read.static_pods.value().map(|pods| {
             let pods = pods.iter().cloned();
             pods.map(|pod| StaticPod {
                 ready_since: None,
@@ -230,8 +230,8 @@ impl Observer {
             "{read:?}"
         );
         ensure!(read.server.starts_with("https://127.0.0.1:"), "{read:?}");
-        let expires = certificate.read().context("no certificate")?;
-        ensure!(is_in_a_year(expires.expires)?, "{expires:?}");
+        let expires = certificate.value().context("no certificate")?;
+        ensure!(is_in_a_year(expires.expires_at)?, "{expires:?}");
         self.is_surveyed(etcd, workload, machines).await
     }
 
@@ -271,7 +271,7 @@ impl Observer {
             names.sort();
             ensure!(names == machines.iter().collect::<Vec<_>>(), "{members:?}");
             ensure!(answer.has_matching_name, "{answer:?}");
-            let expires = answer.certificate_expires.context("no certificate")?;
+            let expires = answer.certificate_expires_at.context("no certificate")?;
             ensure!(is_in_a_year(expires)?, "{expires}");
         }
         leaders.dedup();
@@ -414,13 +414,13 @@ impl Observer {
         let pair = [("tls.crt", authority.certificate().as_bytes()), ("tls.key", &key)];
         self.create_secret("stranger", "etcd", &pair).await?;
         let (workload, _, etcd) = self.read_as("stranger", TIMEOUT).await?;
-        ensure!(workload.read().is_some(), "{workload:?}");
-        let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
+        ensure!(workload.value().is_some(), "{workload:?}");
+        let survey = etcd.value().with_context(|| format!("{etcd:?}"))?;
         ensure!(survey.alarms == Alarms::FromStatus, "{survey:?}");
         let refused = |machine: &String| QueriedMember {
             name: machine.clone(),
             machine: Some(machine.clone()),
-            certificate_expired: None,
+            certificate_expired_at: None,
             response: Err(Failure {
                 object: format!("etcd member {machine}"),
                 message: "TLS handshake failed: the member's certificate was not issued by etcd's CA"
@@ -464,7 +464,7 @@ impl Observer {
         self.create_secret("given", "apiserver-etcd-client", &pair)
             .await?;
         let (_, _, etcd) = self.read_as("given", TIMEOUT).await?;
-        let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
+        let survey = etcd.value().with_context(|| format!("{etcd:?}"))?;
         ensure!(!survey.used_ca_key, "{survey:?}");
         for asked in &survey.queried {
             let answer = asked.response.as_ref().map_err(unexpected)?;
@@ -482,7 +482,7 @@ impl Observer {
         // On a busy machine the other members may need several tries to answer within their share of the timeout.
         wait::until("all members but the frozen one answer", || async {
             let (_, _, etcd) = self.read_as(NAME, DEFAULT_TIMEOUT).await?;
-            let survey = etcd.read().with_context(|| format!("{etcd:?}"))?;
+            let survey = etcd.value().with_context(|| format!("{etcd:?}"))?;
             survey
                 .queried
                 .iter()

@@ -58,7 +58,7 @@ impl NoCel {
 
 impl Cel {
     /// The CEL expression for objects of this shape; `None` if the rule has none.
-    pub fn faults(self, shape: Shape) -> Option<String> {
+    pub fn expression(self, shape: Shape) -> Option<String> {
         match self {
             Self::FaultsOnlyInV1Beta2(_) if shape == Shape::V1Beta1 => None,
             Self::FaultsOnlyInV1Beta1(_) if shape == Shape::V1Beta2 => None,

@@ -120,7 +120,7 @@ impl<'c, T> Change<'c, T> {
 
     /// An update whose new object is this change's old object, to find the problems that existed before this
     /// change.
-    pub(crate) fn before(&self) -> Option<Self> {
+    pub(crate) fn unchanged_old(&self) -> Option<Self> {
         let old = self.old.filter(|_| self.operation == Operation::Update)?;
         Some(Self {
             operation: Operation::Update,

@@ -68,7 +68,7 @@ impl Configuration {
     ///
     /// # Errors
     /// [`ConfigurationError`] for an unexpected `apiVersion` or `kind`, an unknown rule, or an exemption without limits.
-    pub fn checked(self, is_rule: impl Fn(&str) -> bool) -> Result<Self, ConfigurationError> {
+    pub fn validate(self, is_rule: impl Fn(&str) -> bool) -> Result<Self, ConfigurationError> {
         if self.api_version != API_VERSION || self.kind != KIND {
             return Err(ConfigurationError::Kind {
                 found_version: self.api_version,

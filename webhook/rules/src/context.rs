@@ -24,13 +24,13 @@ pub struct Context<'c> {
 
 impl Context<'_> {
     /// Whether the writer is one of Cluster API's core controllers.
-    pub(crate) fn is_cluster_api(&self) -> bool {
+    pub(crate) fn is_written_by_cluster_api(&self) -> bool {
         self.trusted_users
             .is_some_and(|users| self.is_one_of(&users.cluster_api))
     }
 
     /// Whether the writer is one of Hive's controllers.
-    pub(crate) fn is_hive(&self) -> bool {
+    pub(crate) fn is_written_by_hive(&self) -> bool {
         self.trusted_users
             .is_some_and(|users| self.is_one_of(&users.hive))
     }

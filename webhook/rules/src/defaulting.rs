@@ -21,12 +21,12 @@ pub struct Defaulted {
     /// The JSON patch; empty if the object omits no field with a default.
     pub operations: Vec<PatchOperation>,
     /// The invalid values that the patch corrects. Added defaults are not reported.
-    pub repairs: Vec<Repair>,
+    pub corrections: Vec<Correction>,
 }
 
 /// An invalid value that the patch corrects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Repair {
+pub struct Correction {
     pub field: String,
     /// The rule that would have denied the value.
     pub rule: &'static str,
@@ -34,7 +34,7 @@ pub struct Repair {
     pub message: String,
 }
 
-impl fmt::Display for Repair {
+impl fmt::Display for Correction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.message)
     }
@@ -85,7 +85,7 @@ pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> De
     operations.extend(default_strategy(change.new));
     Defaulted {
         operations,
-        repairs: Vec::new(),
+        corrections: Vec::new(),
     }
 }
 
@@ -151,7 +151,7 @@ pub fn default_customization(change: &Change<'_, ClusterDeploymentCustomization<
     for pointer in pointers(change.new).filter(|pointer| !known.contains(pointer.text)) {
         let repaired = format!("/{}", pointer.text);
         let rule = pointer.rule();
-        defaulted.repairs.push(Repair {
+        defaulted.corrections.push(Correction {
             field: pointer.field(),
             rule,
             message: format!("added the leading slash that a JSON pointer must have ({rule})"),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     action::Action,
-    finding::{Finding, Softening},
+    finding::{Finding, DowngradeReason},
 };
 
 /// An entry of a configuration file. It applies to a write that meets all of its conditions: the user or one of the user's
@@ -147,7 +147,7 @@ pub fn apply(
             finding.action = finding.action.min(Action::Audit);
         } else if selected && finding.action == Action::Deny {
             finding.action = Action::Warn;
-            finding.softened = Some(Softening::WarnOnly);
+            finding.downgrade_reason = Some(DowngradeReason::WarnOnly);
         }
     }
 }
@@ -208,7 +208,7 @@ mod tests {
         let denied = |id: &str| Finding {
             rule: topics::rules().find(|rule| rule.id == id).unwrap(),
             action: Action::Deny,
-            softened: None,
+            downgrade_reason: None,
             fault: Fault {
                 field: "spec".into(),
                 reason: CauseReason::Invalid,

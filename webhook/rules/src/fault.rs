@@ -71,7 +71,7 @@ pub struct Fault {
 pub const HIDDEN: &str = "a string";
 
 /// Quotes text for a message, and shortens long text. Never call this for text that may be secret: use [`HIDDEN`].
-pub fn quoted(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     const SHOWN: usize = 64;
     match text.char_indices().nth(SHOWN) {
         None => format!("{text:?}"),

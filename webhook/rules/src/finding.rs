@@ -8,7 +8,7 @@ use crate::{action::Action, fault::Fault, rule::Rule};
 
 /// Why a finding is only a warning although the action of its rule is to deny.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Softening {
+pub enum DowngradeReason {
     /// The old object already had the same problem.
     Unchanged,
     /// The object is a copy of an existing one.
@@ -26,7 +26,7 @@ pub struct Finding {
     /// What happens to the write: the webhook denies it, warns, or only records the finding.
     pub action: Action,
     /// Why the finding is only a warning although the action of its rule is to deny; `None` otherwise.
-    pub softened: Option<Softening>,
+    pub downgrade_reason: Option<DowngradeReason>,
     pub fault: Fault,
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Message<'_> {
             remedy,
             ..
         } = &self.0.fault;
-        if let Some(Softening::Overridden { until }) = self.0.softened {
+        if let Some(DowngradeReason::Overridden { until }) = self.0.downgrade_reason {
             write!(f, "overridden until {until}: ")?;
         }
         f.write_str(reason.prefix())?;

@@ -13,7 +13,7 @@ use crate::{
     configuration::Configuration,
     context::Context,
     fault::{CollectedFault, Faults},
-    finding::{Finding, Softening},
+    finding::{Finding, DowngradeReason},
     overrides,
     rule::{Check, Rule, Scope},
     topics,
@@ -43,7 +43,7 @@ impl Judgement {
 }
 
 /// A kind that has rules.
-pub trait Judged: Sized {
+pub trait HasRules: Sized {
     /// The metadata of the object, which contains the override annotation.
     fn metadata(&self) -> &Metadata<'_>;
     /// The namespace and name of the customization that the object refers to; `None` if it refers to none.
@@ -56,7 +56,7 @@ pub trait Judged: Sized {
 
 macro_rules! judged {
     ($($kind:ident: $check:ident),+) => {$(
-        impl Judged for $kind<'_> {
+        impl HasRules for $kind<'_> {
             fn metadata(&self) -> &Metadata<'_> {
                 &self.metadata
             }
@@ -76,7 +76,7 @@ judged!(
     ClusterDeploymentCustomization: Customization
 );
 
-impl Judged for ClusterDeployment<'_> {
+impl HasRules for ClusterDeployment<'_> {
     fn metadata(&self) -> &Metadata<'_> {
         &self.metadata
     }
@@ -97,7 +97,7 @@ impl Judged for ClusterDeployment<'_> {
 /// apply to all of these kinds.
 macro_rules! judged_with_common_spec {
     ($($kind:ident: $check:ident),+) => {$(
-        impl Judged for $kind<'_> {
+        impl HasRules for $kind<'_> {
             fn metadata(&self) -> &Metadata<'_> {
                 &self.metadata
             }
@@ -122,7 +122,7 @@ judged_with_common_spec!(
 );
 
 /// Applies all rules to a change.
-pub fn judge<T: Judged>(change: &Change<'_, T>, configuration: &Configuration) -> Judgement {
+pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration) -> Judgement {
     let context = Context {
         feature_gates: configuration.feature_gates,
         trusted_users: Some(&configuration.trusted_users),
@@ -151,10 +151,10 @@ pub fn judge<T: Judged>(change: &Change<'_, T>, configuration: &Configuration) -
 }
 
 /// The problems that a rule of [`Scope::Object`] finds in the old object; none for other rules.
-fn faults_before<T: Judged>(rule: &Rule, change: &Change<'_, T>) -> Vec<CollectedFault> {
+fn faults_before<T: HasRules>(rule: &Rule, change: &Change<'_, T>) -> Vec<CollectedFault> {
     let mut faults = Faults::default();
     if rule.scope == Scope::Object
-        && let Some(before) = change.before()
+        && let Some(before) = change.unchanged_old()
     {
         T::check(rule, &before, &mut faults);
     }
@@ -184,7 +184,7 @@ fn ratchet(
             (None, _) => Some(Finding {
                 rule,
                 action,
-                softened: None,
+                downgrade_reason: None,
                 fault,
             }),
             (Some(count), Action::Deny) => {
@@ -192,7 +192,7 @@ fn ratchet(
                 Some(Finding {
                     rule,
                     action: Action::Warn,
-                    softened: Some(Softening::Unchanged),
+                    downgrade_reason: Some(DowngradeReason::Unchanged),
                     fault,
                 })
             }
@@ -206,14 +206,14 @@ fn ratchet(
 
 /// Turns a denial into a warning for a copy of an existing object, so that the move of a cluster, the restore of a
 /// backup, or the copy of a customization does not fail halfway.
-fn soften_copy<T: Judged>(mut finding: Finding, change: &Change<'_, T>) -> Finding {
+fn soften_copy<T: HasRules>(mut finding: Finding, change: &Change<'_, T>) -> Finding {
     if finding.rule.scope == Scope::Object
         && finding.action == Action::Deny
         && change.operation == Operation::Create
         && is_copy(change.new.metadata(), &change.context)
     {
         finding.action = Action::Warn;
-        finding.softened = Some(Softening::Copied);
+        finding.downgrade_reason = Some(DowngradeReason::Copied);
     }
     finding
 }
@@ -224,10 +224,10 @@ fn soften_copy<T: Judged>(mut finding: Finding, change: &Change<'_, T>) -> Findi
 fn is_copy(metadata: &Metadata<'_>, context: &Context<'_>) -> bool {
     let owned =
         metadata.is_owned_by_cluster_api("Cluster") || metadata.is_owned_by_cluster_api("ClusterClass");
-    context.is_hive() || owned && !context.is_cluster_api()
+    context.is_written_by_hive() || owned && !context.is_written_by_cluster_api()
 }
 
-fn apply_overrides<T: Judged>(change: &Change<'_, T>, judgement: &mut Judgement) {
+fn apply_overrides<T: HasRules>(change: &Change<'_, T>, judgement: &mut Judgement) {
     let annotations = change.new.metadata().annotations.as_ref();
     let Some(value) = annotations.and_then(|annotations| annotations.get(overrides::ANNOTATION)) else {
         return;
@@ -248,7 +248,7 @@ fn apply_overrides<T: Judged>(change: &Change<'_, T>, judgement: &mut Judgement)
                     .filter(|finding| finding.action == Action::Deny && finding.rule.id == entry.rule.id);
                 for finding in denials {
                     finding.action = Action::Warn;
-                    finding.softened = Some(Softening::Overridden { until: entry.until });
+                    finding.downgrade_reason = Some(DowngradeReason::Overridden { until: entry.until });
                 }
             }
             Err(error) => invalid.push(error),

@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
 
-use crate::{fault::quoted, rule::Rule, topics};
+use crate::{fault::quote, rule::Rule, topics};
 
 /// The annotation that overrides rules. Its value is a comma-separated list of `<rule id>=<RFC 3339 expiry time>`.
 pub const ANNOTATION: &str = "kubectl-kcp.dev/override-rules";
@@ -28,9 +28,9 @@ pub struct Override {
 /// Why an entry of the override annotation has no effect.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum OverrideError<'a> {
-    #[error("the override {} does not have the form <rule id>=<RFC 3339 time>", quoted(.0))]
+    #[error("the override {} does not have the form <rule id>=<RFC 3339 time>", quote(.0))]
     Malformed(&'a str),
-    #[error("the override {} has no valid rule id: a rule id has at most {MAX_ID_BYTES} bytes", quoted(.0))]
+    #[error("the override {} has no valid rule id: a rule id has at most {MAX_ID_BYTES} bytes", quote(.0))]
     LongId(&'a str),
     #[error("the override annotation has more than {MAX_ENTRIES} entries; further entries have no effect")]
     TooMany,
@@ -93,7 +93,7 @@ fn parse_entry(entry: &str, now: Timestamp) -> Result<Override, OverrideError<'_
     let Some(rule) = topics::rules().find(|rule| rule.id == id) else {
         return Err(OverrideError::Unknown {
             id,
-            nearest: topics::similar(id).first().copied(),
+            nearest: topics::similar_rule_ids(id).first().copied(),
         });
     };
     let found = rule.id;

@@ -10,7 +10,7 @@ mod platform;
 use serde_json::{Map, Value};
 
 use crate::api::hive::{ClusterPoolSpec, LocalReference};
-use go_type::{Hash, NOTHING, fnv1a, structure, text};
+use go_type::{Hash, NOTHING, fnv1a, hash_structure, hash_text};
 use platform::PLATFORM;
 
 /// The annotation of a `ClusterDeployment` with the version that its pool had when the cluster was created.
@@ -21,8 +21,8 @@ pub const ANNOTATION: &str = "hive.openshift.io/cluster-pool-spec-hash";
 pub fn pool_version(spec: &ClusterPoolSpec) -> Option<String> {
     let mut bytes = [
         platform_hash(&spec.platform)?,
-        text(&spec.base_domain),
-        structure(&[text(&spec.image_set_ref.name)]),
+        hash_text(&spec.base_domain),
+        hash_structure(&[hash_text(&spec.image_set_ref.name)]),
         optional_reference_hash(spec.install_config_secret_template_ref.as_ref()),
         optional_reference_hash(spec.customization_ref.as_ref()),
     ]
@@ -32,7 +32,7 @@ pub fn pool_version(spec: &ClusterPoolSpec) -> Option<String> {
     }
     // Hive hashes a byte slice as a list of numbers.
     let numbers = bytes.iter().map(|byte| fnv1a(&u64::from(*byte).to_be_bytes()));
-    let version = structure(&numbers.collect::<Vec<_>>());
+    let version = hash_structure(&numbers.collect::<Vec<_>>());
     Some(format!("{:016x}", u64::from_be_bytes(version)))
 }
 
@@ -56,7 +56,7 @@ fn platform_hash(platform: &Map<String, Value>) -> Option<Hash> {
 }
 
 fn reference_hash(reference: &LocalReference) -> Hash {
-    structure(&[text(&reference.name)])
+    hash_structure(&[hash_text(&reference.name)])
 }
 
 fn optional_reference_hash(pointer: Option<&LocalReference>) -> Hash {

@@ -20,7 +20,7 @@ pub(crate) const NOW_TOLERANCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// Requests all other objects that the functions of this module read. Every rule that uses this module calls this
 /// function first, because rules run only twice: before and after the webhook reads the requested objects.
-pub(crate) fn request(change: &Change<'_, KubeadmControlPlane<'_>>) {
+pub(crate) fn request_objects(change: &Change<'_, KubeadmControlPlane<'_>>) {
     if let Some(view) = change.context.view {
         view.machines.get();
         view.cluster.get();

@@ -13,7 +13,7 @@ use crate::{
     change::Change,
     context::Context,
     finding::Finding,
-    judge::{Judged, judge},
+    judge::{HasRules, judge},
 };
 
 /// A case applied to one of its base objects.
@@ -92,7 +92,7 @@ impl Row<'_> {
         })
     }
 
-    fn findings<T: Judged>(&self, new: &T, old: Option<&T>) -> Vec<Finding> {
+    fn findings<T: HasRules>(&self, new: &T, old: Option<&T>) -> Vec<Finding> {
         let change = match (self.case.write, old) {
             (Write::Update(..), Some(old)) => Change::update(old, new),
             (Write::Scale(..), Some(old)) => Change::scale(old, new),

@@ -73,7 +73,7 @@ fn every_rule_with_cel_is_in_a_policy_whose_message_ends_with_its_id() {
 #[test]
 fn expressions_read_the_variables_of_their_scope() {
     for rule in rules() {
-        let Some(faults) = rule.cel.faults(Shape::V1Beta2) else {
+        let Some(faults) = rule.cel.expression(Shape::V1Beta2) else {
             continue;
         };
         let (object, old) = (

@@ -169,7 +169,7 @@ fn repaired(old: Option<&Value>, new: &Value) -> Defaulted {
 fn assert_repair(old: Option<Value>, mut new: Value, expected: Value, warnings: &[&str]) {
     let found = repaired(old.as_ref(), &new);
     assert_eq!(serde_json::to_value(&found.operations).unwrap(), expected);
-    let repairs: Vec<_> = found.repairs.iter().map(ToString::to_string).collect();
+    let repairs: Vec<_> = found.corrections.iter().map(ToString::to_string).collect();
     assert_eq!(repairs, warnings);
     let patch: json_patch::Patch = serde_json::from_value(expected).unwrap();
     json_patch::patch(&mut new, &patch).unwrap();

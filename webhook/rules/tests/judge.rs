@@ -34,7 +34,7 @@ fn configuration(rules: Value) -> Configuration {
         json!({"apiVersion": "kubectl-kcp.dev/v1alpha1", "kind": "AdmissionConfiguration", "rules": rules});
     serde_json::from_value::<Configuration>(document)
         .unwrap()
-        .checked(topics::is_rule)
+        .validate(topics::is_rule)
         .unwrap()
 }
 
@@ -83,7 +83,7 @@ fn configuration_rejects_unknown_rules_and_kinds() {
         let document = json!({"apiVersion": "kubectl-kcp.dev/v1alpha1", "kind": kind, "rules": rules});
         serde_json::from_value::<Configuration>(document)
             .unwrap()
-            .checked(topics::is_rule)
+            .validate(topics::is_rule)
     };
     assert_eq!(
         document("AdmissionConfiguration", "replicas-odd"),

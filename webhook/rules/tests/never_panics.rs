@@ -10,7 +10,7 @@
 use std::{fs, path::Path, sync::LazyLock};
 
 use kcp_rules::{
-    Change, Configuration, Context, Judged,
+    Change, Configuration, Context, HasRules,
     api::{
         ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, decode,
@@ -71,7 +71,7 @@ fn put(object: &mut Value, path: &str, text: &str) {
     *place = json!(text);
 }
 
-fn messages<T: Judged>(old: &T, new: &T) -> Vec<String> {
+fn messages<T: HasRules>(old: &T, new: &T) -> Vec<String> {
     let configuration = Configuration {
         feature_gates: FeatureGates {
             ignition: true,
@@ -121,7 +121,7 @@ fn judged(base: Base, field: &str, text: &str) -> Vec<String> {
 }
 
 /// An object that cannot be decoded has no findings, such as a patch without `op` or an invalid time.
-fn decoded<'a, T: Judged + Deserialize<'a>>(old: &'a str, new: &'a str) -> Vec<String> {
+fn decoded<'a, T: HasRules + Deserialize<'a>>(old: &'a str, new: &'a str) -> Vec<String> {
     decode(new).map_or_else(|_| Vec::new(), |new: T| messages(&decode(old).unwrap(), &new))
 }
 

@@ -11,7 +11,7 @@
 use std::{fs, path::Path};
 
 use kcp_rules::{
-    Action, Change, Configuration, Context, Judged,
+    Action, Change, Configuration, Context, HasRules,
     api::{
         ClusterDeploymentCustomization, DecodeError, KubeadmControlPlane, KubeadmControlPlaneTemplate,
         control_plane::Shape, decode,
@@ -122,7 +122,7 @@ fn configurations() -> [Configuration; 2] {
     })
 }
 
-fn messages<'a, T: Judged + Deserialize<'a>>(
+fn messages<'a, T: HasRules + Deserialize<'a>>(
     old: &'a str,
     new: &'a str,
     defaults: impl Fn(&Change<'_, T>) -> Defaulted,
@@ -151,7 +151,7 @@ fn messages<'a, T: Judged + Deserialize<'a>>(
             );
             messages.extend(judgement.ignored_overrides);
         }
-        messages.extend(defaults(&change).repairs.iter().map(ToString::to_string));
+        messages.extend(defaults(&change).corrections.iter().map(ToString::to_string));
     }
     Ok(messages)
 }
@@ -257,7 +257,7 @@ fn no_expression_quotes_a_value_that_may_be_secret() {
     let mut checked = 0;
     for rule in topics::rules() {
         for shape in [Shape::V1Beta1, Shape::V1Beta2] {
-            let Some(faults) = rule.cel.faults(shape) else {
+            let Some(faults) = rule.cel.expression(shape) else {
                 continue;
             };
             if ["kubeadmConfigSpec.", "Patches["].iter().any(|path| {

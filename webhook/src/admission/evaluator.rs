@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kcp_rules::{
-    Action, Change, Configuration, Context, Finding, Judged, Judgement, Operation, Scope, Softening,
+    Action, Change, Configuration, Context, Finding, HasRules, Judgement, Operation, Scope, DowngradeReason,
     exemption::{self, Requester},
     judge,
     view::View,
@@ -12,7 +12,7 @@ use kcp_rules::{
 use serde_json::json;
 
 use crate::{
-    cluster::{Cluster, LiveReads, Source, Subject},
+    cluster::{ClusterReader, LiveReads, Source, Subject},
     configuration::CurrentConfiguration,
     decision::Decision,
     review::Request,
@@ -20,7 +20,7 @@ use crate::{
 
 /// Evaluates rules with the actions of the current configuration, and applies its exemptions.
 pub(super) struct Evaluator {
-    pub(super) cluster: Cluster,
+    pub(super) cluster: ClusterReader,
     configuration: Arc<CurrentConfiguration>,
     overrides: Overrides,
 }
@@ -36,7 +36,7 @@ pub(crate) enum Overrides {
 
 impl Evaluator {
     pub(super) const fn new(
-        cluster: Cluster,
+        cluster: ClusterReader,
         configuration: Arc<CurrentConfiguration>,
         overrides: Overrides,
     ) -> Self {
@@ -56,7 +56,7 @@ impl Evaluator {
     /// The caches lag slightly behind the API server. They are good enough to allow a write, because the objects could
     /// also change right after it. The rules run again with live reads before the webhook denies or warns, or if they
     /// denied the write without other objects. Deletions use only live reads.
-    pub(super) async fn evaluate<T: Judged>(
+    pub(super) async fn evaluate<T: HasRules>(
         &self,
         request: &Request<'_>,
         change: Change<'_, T>,
@@ -75,7 +75,7 @@ impl Evaluator {
         evaluation
     }
 
-    async fn judge_change<T: Judged>(
+    async fn judge_change<T: HasRules>(
         &self,
         request: &Request<'_>,
         change: Change<'_, T>,
@@ -111,19 +111,19 @@ impl Evaluator {
         };
         let mut filled = self.cluster.view(reads, missing, &subject, source).await;
         let mut judgement = evaluate(&filled.view);
-        if filled.from_caches && (without_reads.is_denied() || needs_live_reads(&judgement)) {
+        if filled.has_cached_parts && (without_reads.is_denied() || needs_live_reads(&judgement)) {
             let source = Source::LiveReads;
             filled = self.cluster.view(reads, missing, &subject, source).await;
             judgement = evaluate(&filled.view);
         }
         Evaluation {
             judgement,
-            unread: filled.unread,
+            unread: filled.read_warnings,
         }
     }
 
     /// Evaluates the rules that need no other object.
-    pub(super) fn evaluate_object<T: Judged>(
+    pub(super) fn evaluate_object<T: HasRules>(
         &self,
         request: &Request<'_>,
         change: Change<'_, T>,
@@ -136,7 +136,7 @@ impl Evaluator {
     }
 
     /// Applies the exemptions of the configuration. If a read fails, the validating webhook reports it.
-    pub(super) async fn exempt(&self, request: &Request<'_>, judgement: &mut Judgement) {
+    pub(super) async fn apply_configured_exemptions(&self, request: &Request<'_>, judgement: &mut Judgement) {
         let (configuration, reads) = (self.configuration.get(), self.cluster.reads());
         self.apply_exemptions(request, judgement, &reads, &configuration)
             .await;
@@ -195,7 +195,7 @@ impl Evaluator {
         reads: &LiveReads<'_>,
     ) -> Option<String> {
         let is_overridden = |finding: &Finding| {
-            finding.action == Action::Warn && matches!(finding.softened, Some(Softening::Overridden { .. }))
+            finding.action == Action::Warn && matches!(finding.downgrade_reason, Some(DowngradeReason::Overridden { .. }))
         };
         if self.overrides == Overrides::ByWriters || !judgement.findings.iter().any(is_overridden) {
             return None;
@@ -209,7 +209,7 @@ impl Evaluator {
             });
             spec.insert("resourceAttributes".to_owned(), attributes);
         }
-        let why = match Box::pin(reads.allows(&spec)).await {
+        let why = match Box::pin(reads.check_access(&spec)).await {
             Ok(true) => return None,
             Ok(false) => "the user needs permission for the verb override on this object".to_owned(),
             Err(error) => format!(
@@ -223,7 +223,7 @@ impl Evaluator {
             .filter(|finding| is_overridden(finding))
         {
             finding.action = Action::Deny;
-            finding.softened = None;
+            finding.downgrade_reason = None;
         }
         Some(format!("the override has no effect: {why}"))
     }
@@ -254,7 +254,7 @@ impl Evaluation {
         name: impl FnOnce() -> String,
     ) -> Decision {
         let mut decision = Decision::from_judgement(group, kind, name, self.judgement);
-        decision.notes.extend(self.unread);
+        decision.other_warnings.extend(self.unread);
         decision
     }
 }

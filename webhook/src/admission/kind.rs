@@ -1,7 +1,7 @@
 //! The kinds that rules check: their names, how the webhook decodes them, and their defaults.
 
 use kcp_rules::{
-    Change, Judged,
+    Change, HasRules,
     api::{
         ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, decode_part,
@@ -12,12 +12,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// The API group of `KubeadmControlPlane`s and their templates.
-pub(super) const CLUSTER_API: &str = "controlplane.cluster.x-k8s.io";
+pub(super) const CONTROL_PLANE_GROUP: &str = "controlplane.cluster.x-k8s.io";
 /// The API group of `ClusterPool`s, `ClusterDeploymentCustomization`s and `ClusterDeployment`s.
 pub(super) const HIVE: &str = "hive.openshift.io";
 
 /// A kind that rules check.
-pub(super) trait Kind<'a>: Judged + Deserialize<'a> {
+pub(super) trait Kind<'a>: HasRules + Deserialize<'a> {
     const GROUP: &'static str;
     const KIND: &'static str;
 
@@ -28,7 +28,7 @@ pub(super) trait Kind<'a>: Judged + Deserialize<'a> {
 }
 
 impl<'a> Kind<'a> for KubeadmControlPlane<'a> {
-    const GROUP: &'static str = CLUSTER_API;
+    const GROUP: &'static str = CONTROL_PLANE_GROUP;
     const KIND: &'static str = "KubeadmControlPlane";
 
     fn decode_reusing(old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
@@ -48,7 +48,7 @@ macro_rules! kind {
     };
 }
 
-kind!(KubeadmControlPlaneTemplate, CLUSTER_API);
+kind!(KubeadmControlPlaneTemplate, CONTROL_PLANE_GROUP);
 kind!(ClusterPool, HIVE);
 kind!(ClusterDeploymentCustomization, HIVE);
 kind!(ClusterDeployment, HIVE);

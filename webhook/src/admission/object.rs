@@ -25,7 +25,7 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
         return validate_deletion::<T>(request, evaluator).await;
     }
     let Some(object) = request.object else {
-        return Decision::missing("object");
+        return Decision::missing_field("object");
     };
     if request.operation == Operation::Create {
         return match decode_part::<T>(object) {
@@ -34,7 +34,7 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
         };
     }
     let Some(old_object) = request.old_object else {
-        return Decision::missing("oldObject");
+        return Decision::missing_field("oldObject");
     };
     let old = decode_part::<T>(old_object);
     if is_deleting(&old, old_object) {
@@ -49,7 +49,7 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
         Err(error) => {
             // Do not deny the update because of the stored object, which could then never be corrected.
             let mut decision = evaluate_change(request, update_without_old(&new), evaluator).await;
-            decision.notes.push(format!(
+            decision.other_warnings.push(format!(
                 "{}: cannot decode the stored object, so kcp-webhook checked only the new object, and did not \
                  compare the two",
                 error.field
@@ -92,7 +92,7 @@ impl Mutation {
                 defaults,
             } => {
                 if judgement.is_denied() {
-                    evaluator.exempt(request, &mut judgement).await;
+                    evaluator.apply_configured_exemptions(request, &mut judgement).await;
                 }
                 // If the write is allowed, return no warnings, because the validating webhook returns them.
                 Decision::from_judgement(group, kind, || name, judgement)
@@ -110,7 +110,7 @@ impl Mutation {
 /// two it is.
 pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Mutation {
     let Some(object) = request.object else {
-        return Mutation::Decided(Decision::missing("object"));
+        return Mutation::Decided(Decision::missing_field("object"));
     };
     if request.operation == Operation::Create {
         return match decode_part::<T>(object) {
@@ -119,7 +119,7 @@ pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &E
         };
     }
     let Some(old_object) = request.old_object else {
-        return Mutation::Decided(Decision::missing("oldObject"));
+        return Mutation::Decided(Decision::missing_field("oldObject"));
     };
     // Set no defaults: they must not replace a stored value that cannot be read.
     let Ok(old) = decode_part::<T>(old_object) else {

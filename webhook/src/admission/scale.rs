@@ -8,7 +8,7 @@ use kcp_rules::{
 };
 use serde::Deserialize;
 
-use super::{evaluator::Evaluator, kind::CLUSTER_API};
+use super::{evaluator::Evaluator, kind::CONTROL_PLANE_GROUP};
 use crate::{
     cluster::ReadError,
     decision::{Decision, RefusalKind},
@@ -46,12 +46,12 @@ struct ScaleSpec {
 /// the control plane is read from the cache or, if it is not cached, from the API server.
 pub(super) async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> Decision {
     let Some(object) = request.object else {
-        return Decision::missing("object");
+        return Decision::missing_field("object");
     };
     let name = shorten(&request.name, MAX_NAME_CHARS, "").into_owned();
     let scale: Scale = match decode_part(object) {
         Ok(scale) => scale,
-        Err(error) => return Decision::undecodable(CLUSTER_API, KIND, name, error),
+        Err(error) => return Decision::undecodable(CONTROL_PLANE_GROUP, KIND, name, error),
     };
     let reads = evaluator.cluster.reads();
     let (cached, answer);
@@ -83,7 +83,7 @@ pub(super) async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> De
     let evaluation = evaluator
         .evaluate(request, Change::scale(&old, &new), &reads)
         .await;
-    evaluation.decision(CLUSTER_API, KIND, || name)
+    evaluation.decision(CONTROL_PLANE_GROUP, KIND, || name)
 }
 
 /// The cached control plane, if its resource version equals that of the Scale. If so, the cached object is exactly
@@ -97,7 +97,7 @@ fn cached_control_plane(request: &Request<'_>, evaluator: &Evaluator) -> Option<
     let (version, namespace) = (&request.resource.version, &request.namespace);
     evaluator
         .cluster
-        .control_plane_at(version, namespace, &request.name, &resource_version)
+        .cached_control_plane(version, namespace, &request.name, &resource_version)
 }
 
 /// Denies a write that the validating webhook would deny later. If the control plane cannot be read, the validating

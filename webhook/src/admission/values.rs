@@ -6,7 +6,7 @@ use memchr::memchr2;
 use crate::limits::MAX_VALUES;
 
 /// Whether a JSON text has more than [`MAX_VALUES`] values. The text must be well-formed.
-pub(super) fn too_many(text: &str) -> bool {
+pub(super) fn has_too_many_values(text: &str) -> bool {
     // A value and its separator have at least two bytes.
     text.len() > 2 * MAX_VALUES && count(text) > MAX_VALUES
 }
@@ -58,8 +58,8 @@ mod tests {
     #[test]
     fn accepts_exactly_the_limit() {
         let list = |values: usize| format!("[{}10]", "10,".repeat(values - 1));
-        assert!(!too_many(&list(MAX_VALUES)));
-        assert!(too_many(&list(MAX_VALUES + 1)));
-        assert!(!too_many(&format!("{:?}", ",".repeat(3 * MAX_VALUES))));
+        assert!(!has_too_many_values(&list(MAX_VALUES)));
+        assert!(has_too_many_values(&list(MAX_VALUES + 1)));
+        assert!(!has_too_many_values(&format!("{:?}", ",".repeat(3 * MAX_VALUES))));
     }
 }

@@ -52,14 +52,14 @@ impl LiveReads<'_> {
     }
 
     /// Whether the API server allows what the `spec` of a `SubjectAccessReview` describes.
-    pub(crate) async fn allows(&self, spec: &Value) -> Result<bool, ReadError> {
+    pub(crate) async fn check_access(&self, spec: &Value) -> Result<bool, ReadError> {
         let review = serde_json::json!({
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
             "spec": spec
         });
         let request = Request::post(PATH)
-            .header(header::ACCEPT, Projection::Whole.accept())
+            .header(header::ACCEPT, Projection::Whole.accept_header())
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(review.to_string().into_bytes()))
             .map_err(|error| ReadError::Failed(error.to_string()))?;

@@ -8,7 +8,7 @@
 
 use kcp_rules::view::{
     self,
-    object::{DeploymentObject, Object},
+    object::{ClusterDeploymentObject, Object},
 };
 
 use super::{
@@ -47,7 +47,7 @@ impl LiveReads<'_> {
             Some((found, cached)) if count == Some(cached) => {
                 let mut found: Vec<_> = found
                     .into_iter()
-                    .map(CachedClusterDeployment::into_deployment)
+                    .map(CachedClusterDeployment::into_cluster_deployment)
                     .collect();
                 // Sort in the order of the API server's lists.
                 found.sort_unstable_by(|one, other| {
@@ -85,7 +85,7 @@ impl LiveReads<'_> {
             "/apis/{HIVE}/{version}/namespaces/{}/clusterdeployments/{}",
             cached.namespace, cached.name
         );
-        match self.object::<DeploymentObject>(&path, Projection::Whole).await {
+        match self.object::<ClusterDeploymentObject>(&path, Projection::Whole).await {
             Ok(current) => Ok(current.refers_to(namespace, name).then(|| current.into())),
             Err(ReadError::NotFound) => Ok(None),
             Err(error) => Err(error),
@@ -99,7 +99,7 @@ impl LiveReads<'_> {
         name: &str,
     ) -> Result<Vec<view::ClusterDeployment>, ReadError> {
         let path = format!("/apis/{HIVE}/{version}/clusterdeployments");
-        let deployments: Vec<DeploymentObject> = self.list(&path, "").await?;
+        let deployments: Vec<ClusterDeploymentObject> = self.list(&path, "").await?;
         let concerned = deployments
             .into_iter()
             .filter(|deployment| deployment.refers_to(namespace, name));

@@ -78,14 +78,14 @@ impl LiveReads<'_> {
                 unregistered.push(version.to_owned());
             }
         }
-        if self.server.versions.set_unregistered(&unregistered) && !unregistered.is_empty() {
+        if self.server.versions.set_unregistered_versions(&unregistered) && !unregistered.is_empty() {
             tracing::warn!(
                 versions = unregistered.join(", "),
                 "the API server serves KubeadmControlPlanes in versions that the webhook configurations do not list; add the \
                 versions to them"
             );
         }
-        self.server.metrics.unregistered_versions(&unregistered);
+        self.server.metrics.set_unregistered_versions(&unregistered);
     }
 }
 

@@ -19,7 +19,7 @@ use kcp_rules::{
     api::hive::Lease,
     view::{
         self,
-        object::{ClusterObject, CustomizationObject, DeploymentObject, PoolObject},
+        object::{ClusterObject, CustomizationObject, ClusterDeploymentObject, PoolObject},
     },
 };
 use serde::{Deserialize, Serialize};
@@ -186,14 +186,14 @@ impl CachedClusterDeployment {
             && (deployment.pool == name || deployment.customization.as_deref() == Some(name))
     }
 
-    pub(super) fn into_deployment(self) -> view::ClusterDeployment {
+    pub(super) fn into_cluster_deployment(self) -> view::ClusterDeployment {
         self.deployment
     }
 }
 
 impl Cached for CachedClusterDeployment {
     fn decode(object: &str) -> serde_json::Result<Self> {
-        let object: DeploymentObject = serde_json::from_str(object)?;
+        let object: ClusterDeploymentObject = serde_json::from_str(object)?;
         Ok(Self {
             pool_namespace: object.pool_namespace().map(str::to_owned),
             deployment: object.into(),
@@ -207,7 +207,7 @@ impl Cached for CachedClusterDeployment {
             pool,
             claim,
             customization,
-            deleting: _,
+            is_deleting: _,
         } = &self.deployment;
         let optional = [&self.pool_namespace, claim, customization];
         let texts = optional.into_iter().flatten().chain([namespace, name, pool]);

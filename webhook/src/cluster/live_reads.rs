@@ -77,14 +77,14 @@ pub(super) enum Projection {
 }
 
 impl Projection {
-    pub(super) const fn accept(self) -> &'static str {
+    pub(super) const fn accept_header(self) -> &'static str {
         match self {
             Self::Whole => "application/json",
             Self::Metadata => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         }
     }
 
-    pub(super) const fn accept_of_watch(self) -> &'static str {
+    pub(super) const fn watch_accept_header(self) -> &'static str {
         match self {
             Self::Whole => "application/json",
             Self::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
@@ -137,13 +137,13 @@ impl LiveReads<'_> {
         };
         self.server
             .metrics
-            .live_read(read.as_ref().map_or_else(ReadError::label, |_| "ok"));
+            .count_live_read(read.as_ref().map_or_else(ReadError::label, |_| "ok"));
         read
     }
 
     pub(super) async fn get(&self, path: &str, projection: Projection) -> Result<BufferedBody, ReadError> {
         let request = Request::get(path)
-            .header(header::ACCEPT, projection.accept())
+            .header(header::ACCEPT, projection.accept_header())
             .body(Body::empty())
             .map_err(|error| ReadError::Failed(error.to_string()))?;
         self.send(path, request).await

@@ -46,7 +46,7 @@ impl Versions {
     }
 
     /// The served versions of control planes that the webhook configurations do not list.
-    pub(super) fn unregistered(&self) -> Vec<String> {
+    pub(super) fn unregistered_versions(&self) -> Vec<String> {
         self.unregistered
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -54,7 +54,7 @@ impl Versions {
     }
 
     /// Replaces the unregistered versions. Returns whether they differ from the previous ones.
-    pub(super) fn set_unregistered(&self, versions: &[String]) -> bool {
+    pub(super) fn set_unregistered_versions(&self, versions: &[String]) -> bool {
         let mut known = self.unregistered.lock().unwrap_or_else(PoisonError::into_inner);
         let differs = known.as_slice() != versions;
         known.clear();

@@ -45,9 +45,9 @@ pub(crate) enum Source {
 pub(crate) struct FilledView {
     pub(crate) view: View,
     /// Whether any part comes from a cache.
-    pub(crate) from_caches: bool,
+    pub(crate) has_cached_parts: bool,
     /// One warning for each part that could not be read.
-    pub(crate) unread: Vec<String>,
+    pub(crate) read_warnings: Vec<String>,
 }
 
 /// Collects results while the parts of a view are read at the same time.
@@ -178,8 +178,8 @@ impl LiveReads<'_> {
                 customization_status: status,
                 migrations,
             },
-            from_caches: progress.from_caches.into_inner(),
-            unread,
+            has_cached_parts: progress.from_caches.into_inner(),
+            read_warnings: unread,
         }
     }
 

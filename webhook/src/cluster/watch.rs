@@ -135,7 +135,7 @@ impl<T: Cached> Watch<T> {
                 }
             };
             time::sleep(retry).await;
-            self.server.metrics.watch_restarted(plural);
+            self.server.metrics.count_watch_restart(plural);
         }
     }
 
@@ -235,7 +235,7 @@ impl<T: Cached> Watch<T> {
             .append_pair("resourceVersion", resource_version)
             .finish();
         let request = Request::get(format!("{}?{query}", self.path(version)))
-            .header(header::ACCEPT, self.kind.projection.accept_of_watch())
+            .header(header::ACCEPT, self.kind.projection.watch_accept_header())
             .body(Body::empty())
             .map_err(|error| ReadError::Failed(error.to_string()))?;
         let deadline = Instant::now() + REQUEST_TIMEOUT;
@@ -280,7 +280,7 @@ impl<T: Cached> Watch<T> {
         let (state, objects) = self.cache.state();
         self.server
             .metrics
-            .cache_state(self.kind.plural, state.is_known(), objects);
+            .set_cache_state(self.kind.plural, state.is_known(), objects);
     }
 }
 

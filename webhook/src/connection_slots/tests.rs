@@ -26,7 +26,7 @@ fn peer(last: u8) -> IpAddr {
 }
 
 async fn is_evicted(slot: &ConnectionSlot) -> bool {
-    time::timeout(Duration::ZERO, slot.evicted()).await.is_ok()
+    time::timeout(Duration::ZERO, slot.wait_until_evicted()).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]
@@ -34,7 +34,7 @@ async fn evicts_the_oldest_waiting_connection_of_the_peer_with_the_most() {
     let slots = slots(4, 4, 4);
     let other = slots.take(peer(2)).unwrap();
     let proven = slots.take(peer(1)).unwrap();
-    proven.prove();
+    proven.mark_proven();
     let [old, new] = [1, 1].map(|last| slots.take(peer(last)).unwrap());
     let newest = slots.take(peer(3)).unwrap();
     assert!(is_evicted(&old).await);
@@ -51,7 +51,7 @@ async fn evicts_the_oldest_waiting_connection_of_the_peer_with_the_most() {
 async fn does_not_evict_proven_connections() {
     let slots = slots(2, 2, 2);
     let both = [1, 2].map(|last| slots.take(peer(last)).unwrap());
-    both.iter().for_each(ConnectionSlot::prove);
+    both.iter().for_each(ConnectionSlot::mark_proven);
     assert!(slots.take(peer(3)).is_none());
     drop(both);
     assert!(slots.take(peer(3)).is_some());
@@ -67,7 +67,7 @@ async fn a_peer_keeps_few_waiting_connections_for_longer_than_a_second() {
     assert!(!is_evicted(&first).await);
     [&first, &second, &third]
         .into_iter()
-        .for_each(ConnectionSlot::ready);
+        .for_each(ConnectionSlot::mark_ready);
     drop(slots.take(peer(1)).unwrap());
     assert!(!is_evicted(&first).await);
     time::advance(SECOND).await;
@@ -84,7 +84,7 @@ async fn a_peer_keeps_few_waiting_connections_for_longer_than_a_second() {
     assert!(is_evicted(&third).await);
     drop(third);
     for slot in [&fourth, &fifth, &sixth, &seventh] {
-        slot.prove();
+        slot.mark_proven();
     }
     assert!(slots.take(peer(1)).is_none());
     assert!(slots.take(peer(2)).is_some());
@@ -96,6 +96,6 @@ async fn a_peer_keeps_few_waiting_connections_for_longer_than_a_second() {
 async fn an_ipv4_client_is_the_same_peer_on_a_socket_for_both_families() {
     let slots = slots(10, 1, 1);
     let slot = slots.take("::ffff:192.0.2.1".parse().unwrap()).unwrap();
-    slot.prove();
+    slot.mark_proven();
     assert!(slots.take(peer(1)).is_none());
 }

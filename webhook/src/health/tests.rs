@@ -6,7 +6,7 @@ fn health(phase_now: Phase, has_api_access: bool) -> Health {
     let client =
         has_api_access.then(|| api_server(|path| async move { panic!("unexpected request for {path}") }));
     Health {
-        cluster: Cluster::new(client, metrics.clone()),
+        cluster: ClusterReader::new(client, metrics.clone()),
         configuration: Arc::new(CurrentConfiguration::without_file(metrics.clone())),
         metrics,
         phase: phase(phase_now),

@@ -28,7 +28,7 @@ fn invalid(causes: Vec<Cause>) -> Decision {
 
 fn warned(messages: &[&str]) -> Decision {
     Decision {
-        warned: messages.iter().map(|message| cause(message)).collect(),
+        warning_causes: messages.iter().map(|message| cause(message)).collect(),
         ..Decision::default()
     }
 }
@@ -44,7 +44,7 @@ fn denies_and_warns_at_the_same_time() {
         cause("Invalid value: 1: no; write 2"),
         cause("Forbidden: no; leave it out"),
     ]);
-    decision.warned = vec![cause("Invalid value: 3: unusual; write 4")];
+    decision.warning_causes = vec![cause("Invalid value: 3: unusual; write 4")];
     assert_snapshot!(kubectl_output(&response(&decision)));
 }
 
@@ -110,8 +110,8 @@ fn limits_all_warnings_together() {
 fn omits_the_least_severe_warnings() {
     let long = "x".repeat(90);
     let mut decision = warned(&vec![long.as_str(); 100]);
-    decision.warned[0] = cause("first");
-    decision.notes = vec!["an override does not count".to_owned()];
+    decision.warning_causes[0] = cause("first");
+    decision.other_warnings = vec!["an override does not count".to_owned()];
     let response = response(&decision);
     let warnings = response["warnings"].as_array().unwrap();
     assert_eq!(warnings[0], "an override does not count");

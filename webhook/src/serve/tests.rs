@@ -52,7 +52,7 @@ async fn stops_when_a_background_task_panics() {
         .tasks
         .spawn("panics", async { panic!("a panic for the test") });
     let ended = time::timeout(DEADLINE, server.run(stopped)).await;
-    assert_eq!(ended.unwrap(), Ended::Failed);
+    assert_eq!(ended.unwrap(), StopReason::Failed);
 }
 
 #[tokio::test]

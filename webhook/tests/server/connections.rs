@@ -117,7 +117,7 @@ async fn answers_pipelined_reviews() {
 #[tokio::test]
 async fn closes_a_connection_without_a_handshake() {
     let server = Running::start(Limits {
-        handshake: SHORT,
+        handshake_timeout: SHORT,
         ..Limits::default()
     })
     .await;
@@ -129,7 +129,7 @@ async fn closes_a_connection_without_a_handshake() {
 #[tokio::test]
 async fn closes_an_idle_connection_after_a_review() {
     let server = Running::start(Limits {
-        idle: SHORT,
+        idle_timeout: SHORT,
         ..Limits::default()
     })
     .await;
@@ -142,7 +142,7 @@ async fn closes_an_idle_connection_after_a_review() {
 async fn a_new_connection_has_the_timeout_of_a_head() {
     let server = Running::start(Limits {
         // Long enough for a review on a busy machine.
-        head: Duration::from_secs(1),
+        head_timeout: Duration::from_secs(1),
         ..Limits::default()
     })
     .await;
@@ -156,7 +156,7 @@ async fn a_new_connection_has_the_timeout_of_a_head() {
 #[tokio::test]
 async fn closes_a_connection_with_an_incomplete_head() {
     let server = Running::start(Limits {
-        head: SHORT,
+        head_timeout: SHORT,
         ..Limits::default()
     })
     .await;
@@ -168,7 +168,7 @@ async fn closes_a_connection_with_an_incomplete_head() {
 #[tokio::test]
 async fn answers_408_to_an_incomplete_body_and_closes() {
     let server = Running::start(Limits {
-        body: SHORT,
+        body_timeout: SHORT,
         ..Limits::default()
     })
     .await;
@@ -189,7 +189,7 @@ async fn answers_408_to_an_incomplete_body_and_closes() {
 #[tokio::test]
 async fn single_bytes_do_not_extend_the_timeout_of_a_head() {
     let server = Running::start(Limits {
-        head: SHORT,
+        head_timeout: SHORT,
         ..Limits::default()
     })
     .await;
@@ -201,7 +201,7 @@ async fn single_bytes_do_not_extend_the_timeout_of_a_head() {
 #[tokio::test]
 async fn single_bytes_do_not_extend_the_timeout_of_a_body() {
     let server = Running::start(Limits {
-        body: SHORT,
+        body_timeout: SHORT,
         ..Limits::default()
     })
     .await;
@@ -298,7 +298,7 @@ async fn a_review_counts_only_once_its_body_has_arrived() {
 #[tokio::test]
 async fn answers_408_to_a_body_below_the_rate() {
     let server = Running::start(Limits {
-        body_rate: 1_000_000,
+        min_body_rate: 1_000_000,
         body_grace: SHORT,
         ..Limits::default()
     })

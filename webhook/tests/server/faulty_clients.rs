@@ -50,7 +50,7 @@ async fn disconnects_a_client_that_does_not_read_answers() {
     // One megabyte each: together more than the kernel buffers for both sides.
     const SENT: usize = 64;
     let server = Running::start(Limits {
-        idle: Duration::from_millis(50),
+        idle_timeout: Duration::from_millis(50),
         ..Limits::default()
     })
     .await;

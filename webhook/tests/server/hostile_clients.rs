@@ -144,7 +144,7 @@ fn p99(latencies: &[Duration]) -> Duration {
 async fn no_review_is_refused_beside_slow_clients_at_the_same_address() {
     // Handshakes take long on a machine that is busy with other tests.
     let server = Running::start(Limits {
-        handshake: DEADLINE * 3,
+        handshake_timeout: DEADLINE * 3,
         ..Limits::default()
     })
     .await;

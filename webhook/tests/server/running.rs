@@ -11,7 +11,7 @@ use kcp_webhook::{
     Limits, Stop,
     arguments::{IssueArguments, LogFormat, ServeArguments},
     certs,
-    serve::{Ended, Server},
+    serve::{StopReason, Server},
 };
 use tempfile::TempDir;
 use tokio::{net::TcpStream, sync::mpsc::UnboundedSender, task::JoinHandle};
@@ -52,7 +52,7 @@ pub(crate) struct Running {
     pub(crate) secure: SocketAddr,
     pub(crate) health: SocketAddr,
     pub(crate) stop: UnboundedSender<&'static str>,
-    pub(crate) ended: JoinHandle<Ended>,
+    pub(crate) ended: JoinHandle<StopReason>,
 }
 
 /// Arguments of a server that stops without delay and reloads often.
@@ -127,7 +127,7 @@ impl Running {
         soon(async { while self.metric(series).await != value {} }).await;
     }
 
-    pub(crate) async fn ended(self) -> Ended {
+    pub(crate) async fn ended(self) -> StopReason {
         soon(self.ended).await.unwrap()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kcp_webhook::{Limits, serve::Ended};
+use kcp_webhook::{Limits, serve::StopReason};
 use tokio::net::TcpStream;
 
 use crate::{
@@ -42,7 +42,7 @@ async fn answers_reviews_in_progress_and_closes_idle_connections() {
     soon(async { while TcpStream::connect(server.secure).await.is_ok() {} }).await;
     half.send(&REVIEW[20..]).await;
     assert_eq!(half.answer().await, Answer::allowed(true));
-    assert_eq!(server.ended().await, Ended::Drained);
+    assert_eq!(server.ended().await, StopReason::Drained);
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn answers_a_review_that_arrives_while_an_idle_connection_closes() {
     kept.send_head("/validate", REVIEW.len()).await;
     kept.send(REVIEW).await;
     assert_eq!(kept.answer().await, Answer::allowed(true));
-    assert_eq!(server.ended().await, Ended::Drained);
+    assert_eq!(server.ended().await, StopReason::Drained);
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn answers_a_review_whose_head_has_arrived_in_part() {
     ))
     .await;
     assert_eq!(kept.answer().await, Answer::allowed(true));
-    assert_eq!(server.ended().await, Ended::Drained);
+    assert_eq!(server.ended().await, StopReason::Drained);
 }
 
 #[tokio::test]
@@ -90,7 +90,7 @@ async fn keeps_serving_during_the_shutdown_delay() {
     assert_eq!(server.connect().await.review().await, Answer::allowed(true));
     old.ends().await;
     server.stop.send("again").unwrap();
-    assert_eq!(server.ended().await, Ended::Aborted);
+    assert_eq!(server.ended().await, StopReason::Aborted);
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn serves_connections_that_the_kernel_has_accepted() {
         .await
         .unwrap();
     assert_eq!(connection.review().await, Answer::allowed(true));
-    assert_eq!(server.ended().await, Ended::Drained);
+    assert_eq!(server.ended().await, StopReason::Drained);
     assert!(TcpStream::connect(secure).await.is_err());
 }
 
@@ -118,7 +118,7 @@ async fn times_out_on_a_review_that_does_not_end() {
     .await;
     let _half = half_sent!(server);
     server.stop.send("test").unwrap();
-    assert_eq!(server.ended().await, Ended::TimedOut);
+    assert_eq!(server.ended().await, StopReason::TimedOut);
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn a_second_stop_request_aborts() {
     server.stop.send("test").unwrap();
     until_not_ready(&server).await;
     server.stop.send("again").unwrap();
-    assert_eq!(server.ended().await, Ended::Aborted);
+    assert_eq!(server.ended().await, StopReason::Aborted);
 }
 
 #[tokio::test]
@@ -136,6 +136,6 @@ async fn stops_immediately_without_open_connections() {
     let server = Running::start(Limits::default()).await;
     let health = server.health;
     server.stop.send("test").unwrap();
-    assert_eq!(server.ended().await, Ended::Drained);
+    assert_eq!(server.ended().await, StopReason::Drained);
     soon(async { while Connection(TcpStream::connect(health).await).0.is_ok() {} }).await;
 }

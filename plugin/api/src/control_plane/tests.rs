@@ -71,7 +71,7 @@ fn both_versions_decode_to_the_same() {
     assert_eq!(later, earlier);
 
     assert_eq!((later.name(), later.cluster()), ("c1-cp", Some("c1")));
-    assert!(later.is_paused() && later.is_observed() && later.is_rolling_out() && later.is("Available"));
+    assert!(later.is_paused() && later.is_observed() && later.is_rolling_out() && later.is_condition_true("Available"));
     assert!(later.status.initialized && later.spec.kubeadm_config_spec.has_external_etcd());
     assert_eq!(later.status.failure().as_deref(), Some("R: M"));
     assert_eq!(
@@ -254,7 +254,7 @@ fn a_machine_is_its_owners_and_else_its_clusters() {
         let machine = json!({"metadata": {"name": "m", "namespace": namespace, "ownerReferences": owners},
             "spec": {"clusterName": cluster}});
         let machine: Machine = decode(&machine.to_string()).expect("decodes");
-        assert_eq!(read.has(&machine), expected, "{case}");
+        assert_eq!(read.has_machine(&machine), expected, "{case}");
     }
 }
 

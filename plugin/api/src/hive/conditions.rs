@@ -10,7 +10,7 @@ use crate::decode::parse_time;
 pub struct Conditions(Vec<Value>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Desired<'c> {
+pub struct DesiredCondition<'c> {
     pub type_: &'c str,
     /// The desired status of the condition: `True`, `False` or `Unknown`.
     pub status: &'c str,
@@ -49,7 +49,7 @@ impl Conditions {
     }
 
     /// Whether the condition already has the desired status, reason and message.
-    pub fn matches(&self, desired: Desired<'_>) -> bool {
+    pub fn matches(&self, desired: DesiredCondition<'_>) -> bool {
         self.status(desired.type_) == Some(desired.status)
             && self.reason(desired.type_) == Some(desired.reason)
             && self.message(desired.type_).unwrap_or_default() == desired.message
@@ -57,7 +57,7 @@ impl Conditions {
 
     /// Returns a copy of the conditions in which one has the desired values. Its `lastTransitionTime` changes only if
     /// its status changes.
-    pub fn with(&self, desired: Desired<'_>, now: Timestamp) -> Self {
+    pub fn with_condition(&self, desired: DesiredCondition<'_>, now: Timestamp) -> Self {
         let mut conditions = self.0.clone();
         if !self.has(desired.type_) {
             conditions.push(json!({ "type": desired.type_ }));
@@ -83,7 +83,7 @@ impl Conditions {
     }
 
     /// Returns a copy of the conditions without those of this type.
-    pub fn without(&self, type_: &str) -> Self {
+    pub fn without_condition(&self, type_: &str) -> Self {
         let mut conditions = self.0.clone();
         conditions.retain(|condition| !is_of_type(condition, type_));
         Self(conditions)
@@ -122,7 +122,7 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
 
-    use super::{Conditions, Desired};
+    use super::{Conditions, DesiredCondition};
 
     fn conditions(conditions: Value) -> Conditions {
         serde_json::from_value(conditions).expect("decodes")
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_change_keeps_other_conditions_and_unknown_fields() {
         let now = "2026-11-21T05:00:00.75Z".parse().expect("a time");
-        let reserved = Desired {
+        let reserved = DesiredCondition {
             type_: "Available",
             status: "False",
             reason: "Reserved",
@@ -155,7 +155,7 @@ mod tests {
             let mut before = before;
             before["observedGeneration"] = json!(3);
             let read = conditions(json!([other, before]));
-            let after = read.with(reserved, now);
+            let after = read.with_condition(reserved, now);
             assert!(after.matches(reserved) && !read.matches(reserved));
             assert_eq!(
                 after.into_value(),
@@ -169,7 +169,7 @@ mod tests {
             conditions(never).last_transition_time("Available"),
             Some(Timestamp::MAX)
         );
-        let first = conditions(Value::Null).with(reserved, now);
+        let first = conditions(Value::Null).with_condition(reserved, now);
         assert_eq!(
             first.last_transition_time("Available"),
             "2026-11-21T05:00:00Z".parse().ok()

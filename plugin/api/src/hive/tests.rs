@@ -66,7 +66,7 @@ fn a_finalizer_shows_the_pools_that_hive_runs() {
         object["metadata"]["finalizers"] = finalizers;
         object["status"] = json!({"size": 2, "ready": 1, "conditions": null});
         let pool: ClusterPool = read(&object);
-        assert_eq!(pool.is_run_by_hive(), expected);
+        assert_eq!(pool.is_managed_by_hive(), expected);
         assert_eq!((pool.status.size, pool.status.ready), (Some(2), Some(1)));
     }
 }
@@ -88,7 +88,7 @@ fn a_claim_has_a_cluster_or_a_reason() {
         let claim: ClusterClaim = read(&json!({"metadata": {"name": "a"}, "status": status,
             "spec": {"clusterPoolName": "hosts", "namespace": namespace}}));
         assert_eq!(
-            (claim.cluster_deployment(), claim.pending()),
+            (claim.cluster_deployment(), claim.pending_reason()),
             (cluster, why),
             "{namespace} {status}"
         );
@@ -103,12 +103,12 @@ fn a_cluster_deployment_is_of_a_pool() {
     };
     let made = of(json!({"namespace": "d", "poolName": "p", "claimName": "x",
         "clusterDeploymentCustomization": {"name": "one"}}));
-    assert!(made.is_of("d", "p") && !made.is_of("d", "q") && !made.is_of("e", "p") && made.spec.installed);
+    assert!(made.belongs_to_pool("d", "p") && !made.belongs_to_pool("d", "q") && !made.belongs_to_pool("e", "p") && made.spec.installed);
     assert_eq!((made.claim(), made.customization()), (Some("x"), Some("one")));
     let unclaimed = of(json!({"namespace": "d", "poolName": "p", "claimName": "",
         "clusterDeploymentCustomization": {"name": ""}}));
     assert_eq!((unclaimed.claim(), unclaimed.customization()), (None, None));
-    assert!(!of(Value::Null).is_of("d", "p"));
+    assert!(!of(Value::Null).belongs_to_pool("d", "p"));
     let bare: ClusterDeployment = read(&json!({"metadata": {"name": "c"}}));
     assert_eq!((bare.spec.installed, bare.claim()), (false, None));
 }

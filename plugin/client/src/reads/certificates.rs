@@ -17,7 +17,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::{
     Action, Error, ReadLimit,
     reader::Reader,
-    reads::failure::{object, one_line},
+    reads::failure::{object_name, one_line},
     workload::certificate_end,
 };
 
@@ -25,8 +25,8 @@ use crate::{
 pub async fn certificates(reader: &Reader<'_>, observed: &Snapshot, limit: ReadLimit) -> Certificates {
     let control_plane = &observed.control_plane;
     let namespace = control_plane.namespace();
-    let itself = object(KUBEADM_CONTROL_PLANE.kind, Some(control_plane.name()));
-    if let Some(failure) = observed.unread.iter().find(|unread| unread.object == itself) {
+    let itself = object_name(KUBEADM_CONTROL_PLANE.kind, Some(control_plane.name()));
+    if let Some(failure) = observed.failed_reads.iter().find(|unread| unread.object == itself) {
         // The spec says which certificates there are.
         return Certificates {
             namespace: namespace.to_owned(),
@@ -50,7 +50,7 @@ pub async fn certificates(reader: &Reader<'_>, observed: &Snapshot, limit: ReadL
     let machines = observed.machines.iter();
     certificates.extend(machines.map(|machine| Certificate::of_machine(control_plane, machine)));
     let unread = observed
-        .unread
+        .failed_reads
         .iter()
         .filter(|unread| unread.object == MACHINE.kind);
     certificates.extend(unread.map(|failure| Certificate::of_unread_machines(control_plane, failure)));
@@ -69,10 +69,10 @@ async fn read(
     secret: &str,
     limit: ReadLimit,
 ) -> (Validity, Option<SecretOwnership>) {
-    let resource = SECRET.at("v1");
+    let resource = SECRET.api_resource("v1");
     let action = Action::new("get", &resource)
         .in_namespace(namespace)
-        .named(secret);
+        .with_name(secret);
     let connection = reader.connection;
     let outcome = if purpose == Purpose::ServiceAccountKeys {
         // A key pair without certificate does not expire, so only its existence matters.
@@ -290,7 +290,7 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
         let reader = Reader::discover(&connection).await.expect("served");
         let mut observed = plan::observed();
         observed.machines.clear();
-        observed.unread.push(Failure {
+        observed.failed_reads.push(Failure {
             object: "Machine".to_owned(),
             message: "cannot list machines: forbidden".to_owned(),
             hint: None,

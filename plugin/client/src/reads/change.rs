@@ -93,12 +93,12 @@ async fn read_parts(
         limit: ReadLimit::per_read(limit),
     };
     let (object, control_plane) = reads.control_plane(name).await?;
-    let at_first = std::mem::replace(&mut fetched.object, object);
+    let at_first = std::mem::replace(&mut fetched.json, object);
     fetched.observed.control_plane = control_plane;
     let (snapshot, unread) = change_snapshot(fetched, workload, &etcd);
     Ok((
         ChangeSnapshot {
-            object_at_start: at_first,
+            json_at_start: at_first,
             ..snapshot
         },
         unread,
@@ -134,10 +134,10 @@ pub async fn read_control_plane_alone(
         }
     }
     Ok(ChangeSnapshot {
-        object_at_start: object.clone(),
-        object,
+        json_at_start: object.clone(),
+        json: object,
         observed,
-        machines_read: false,
+        are_machines_read: false,
         unread,
         etcd_failure: None,
     })
@@ -164,16 +164,16 @@ fn change_snapshot(
         fetched.observed.has_etcd_ca = Some(false);
     }
     let Fetched {
-        object,
+        json: object,
         observed,
         unread,
         ..
     } = fetched;
     let snapshot = ChangeSnapshot {
-        object_at_start: object.clone(),
-        object,
+        json_at_start: object.clone(),
+        json: object,
         observed,
-        machines_read: true,
+        are_machines_read: true,
         unread: unread.iter().map(unread_part).collect(),
         etcd_failure,
     };
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn an_api_server_without_etcd_tells_that_the_quorum_is_lost() {
         let fetched = || Fetched {
-            object: "{}".to_owned(),
+            json: "{}".to_owned(),
             observed: plan::observed(),
             unread: Vec::new(),
         };
@@ -338,7 +338,7 @@ mod tests {
                 members: [1, 2].map(member).to_vec(),
             }),
             has_matching_name: true,
-            certificate_expires: None,
+            certificate_expires_at: None,
         };
         let survey = EtcdSurvey {
             stacked: true,
@@ -346,14 +346,14 @@ mod tests {
                 name: "node-m1".to_owned(),
                 machine: None,
                 response: Ok(answer),
-                certificate_expired: None,
+                certificate_expired_at: None,
             }],
             alarms: Alarms::FromStatus,
             used_ca_key: true,
             api_server_lacks_etcd: false,
         };
         let fetched = Fetched {
-            object: "{}".to_owned(),
+            json: "{}".to_owned(),
             observed: plan::observed(),
             unread: Vec::new(),
         };

@@ -19,7 +19,7 @@ impl Reads<'_> {
         if control_plane.is_observed() && control_plane.condition("Available").is_some() {
             return Reading::NotYet;
         }
-        self.lease(lease::NAMESPACE, lease::CONTROL_PLANE).await
+        self.lease(lease::CONTROL_PLANE_NAMESPACE, lease::CONTROL_PLANE).await
     }
 
     /// Reads the Leases of the controllers on which Machines depend.
@@ -33,14 +33,14 @@ impl Reads<'_> {
 
     async fn lease(&self, namespace: &str, name: &str) -> Reading<Option<ControllerLease>> {
         let resource = ApiResource::erase::<Lease>(&());
-        let action = Action::new("get", &resource).in_namespace(namespace).named(name);
+        let action = Action::new("get", &resource).in_namespace(namespace).with_name(name);
         let connection = self.reader.connection;
         let read = connection.get::<Lease>(&resource, namespace, name);
         match connection.run_with_limit(self.limit, &action, read).await {
             Ok(lease) => Reading::Read(Some(objects::lease(lease))),
             Err(Error::NotFound { .. }) => Reading::Read(None),
             Err(error) => {
-                let object = failure::object("Lease", Some(name));
+                let object = failure::object_name("Lease", Some(name));
                 Reading::Failed(failure::from_error(object, &error))
             }
         }

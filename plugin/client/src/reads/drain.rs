@@ -58,7 +58,7 @@ async fn read_from(
     let budgets = cluster
         .objects
         .list(None, &everything, Some::<PodDisruptionBudget>);
-    let selects_namespaces = rules.read().is_some_and(|rules| {
+    let selects_namespaces = rules.value().is_some_and(|rules| {
         let mut pods = rules.iter().flat_map(|rule| &rule.spec.pods);
         pods.any(|pods| pods.namespace_selector.is_some())
     });

@@ -19,7 +19,7 @@ pub use crate::reads::etcd::{
     access::Access,
     connect::{MemberConnection, MemberError},
     failure::FailureContext,
-    members::{MemberQuery, external, stacked},
+    members::{MemberQuery, external_queries, stacked_queries},
 };
 use crate::workload::certificate_end;
 use kcp_control_plane::snapshot::{
@@ -45,7 +45,7 @@ pub async fn survey(
         if let Some((query, Err(error))) = first {
             return Reading::OutOfReach(failures.describe(&query.name, error));
         }
-        return Reading::OutOfReach(failure::of_etcd("could not reach any etcd member"));
+        return Reading::OutOfReach(failure::etcd_failure("could not reach any etcd member"));
     }
     let alarms = alarms(reports.iter().flatten()).await;
     let mut reports = reports.into_iter();
@@ -54,7 +54,7 @@ pub async fn survey(
             Ok(_) => reports.next()?,
             Err(failure) => return Some(member(query.name, query.machine, Err(failure), None)),
         };
-        let expired = report.as_ref().err().and_then(Error::certificate_expired);
+        let expired = report.as_ref().err().and_then(Error::certificate_expired_at);
         let response = match report {
             Ok(report) => Ok(member_response(report, &query.name, failures)),
             Err(error) => Err(failures.describe(&query.name, error)),
@@ -85,7 +85,7 @@ const fn member(
         name,
         machine,
         response,
-        certificate_expired,
+        certificate_expired_at: certificate_expired,
     }
 }
 
@@ -94,8 +94,8 @@ fn member_response(report: Report, name: &str, failures: &FailureContext) -> Mem
     MemberResponse {
         status: report.status.map_err(|error| failures.describe(name, error)),
         members: report.members.map_err(|error| failures.describe(name, error)),
-        has_matching_name: server.names_member,
-        certificate_expires: server.certificate_not_after.map(certificate_end),
+        has_matching_name: server.matches_endpoint_name,
+        certificate_expires_at: server.certificate_not_after.map(certificate_end),
     }
 }
 
@@ -135,7 +135,7 @@ async fn alarms(reports: impl Iterator<Item = &Report>) -> Alarms {
     for alarms in join_all(clusters).await {
         match alarms {
             Ok((alarms, _)) => listed.extend(alarms),
-            Err(error) => return Alarms::Failed(failure::of_etcd(&error.to_string())),
+            Err(error) => return Alarms::Failed(failure::etcd_failure(&error.to_string())),
         }
     }
     Alarms::Listed(listed)
@@ -147,7 +147,7 @@ mod tests {
 
     use kcp_etcd::{ClientCertificate, Dial, Dialing, Endpoint, Tls, Trust};
 
-    use super::{Access, FailureContext, MemberQuery, Reading, external, survey};
+    use super::{Access, FailureContext, MemberQuery, Reading, external_queries, survey};
     use crate::reads::time_limits;
 
     const CERTIFICATE: &[u8] = include_bytes!("../../../etcd/tests/keys/rsa-pkcs1.crt");
@@ -163,7 +163,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_member_that_is_out_of_reach_is_named() {
-        let mut queries = external(&["http://10.0.0.1:2379".to_owned()]);
+        let mut queries = external_queries(&["http://10.0.0.1:2379".to_owned()]);
         queries.push(MemberQuery {
             name: "10.0.0.2:2379".to_owned(),
             machine: None,
@@ -179,7 +179,7 @@ mod tests {
         };
         let failures = FailureContext {
             stacked: false,
-            authority: "edge-etcd".to_owned(),
+            ca_secret: "edge-etcd".to_owned(),
             server: String::new(),
         };
         let timeouts = time_limits::for_etcd(Duration::from_secs(10));

@@ -36,7 +36,7 @@ impl Reads<'_> {
         if !may_have_pending_change(control_plane) {
             return Reading::NotYet;
         }
-        let resource = EVENT.at("v1");
+        let resource = EVENT.api_resource("v1");
         let of = format!(
             "regarding.kind=KubeadmControlPlane,regarding.name={},type=Warning",
             control_plane.name()
@@ -53,7 +53,7 @@ impl Reads<'_> {
 
 /// Whether a change may be pending. Only the Machines show this exactly, but they are still being read.
 fn may_have_pending_change(control_plane: &KubeadmControlPlane) -> bool {
-    reports_pending_change(control_plane) || CHANGES.iter().any(|kind| control_plane.is(kind))
+    reports_pending_change(control_plane) || CHANGES.iter().any(|kind| control_plane.is_condition_true(kind))
 }
 
 /// One failed write for each message, because the API server's error can name a different Machine at each
@@ -78,14 +78,14 @@ fn failed_writes(control_plane: &KubeadmControlPlane, events: Vec<Event>) -> Vec
         let write = FailedWrite {
             is_deletion: *is_deletion,
             message: message.clone(),
-            first,
-            last,
+            first_reported: first,
+            last_reported: last,
         };
         writes
             .entry((*is_deletion, message))
             .and_modify(|known| {
-                known.first = known.first.min(first);
-                known.last = known.last.max(last);
+                known.first_reported = known.first_reported.min(first);
+                known.last_reported = known.last_reported.max(last);
             })
             .or_insert(write);
     }
@@ -178,8 +178,8 @@ mod tests {
         let write = |is_deletion, message: &str, first: &str, last: &str| FailedWrite {
             is_deletion,
             message: message.to_owned(),
-            first: format!("2026-08-21T{first}Z").parse().expect("a time"),
-            last: format!("2026-08-21T{last}Z").parse().expect("a time"),
+            first_reported: format!("2026-08-21T{first}Z").parse().expect("a time"),
+            last_reported: format!("2026-08-21T{last}Z").parse().expect("a time"),
         };
         assert_eq!(
             failed_writes(&control_plane(&json!({})), events),

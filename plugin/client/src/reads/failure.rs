@@ -7,7 +7,7 @@ use kcp_control_plane::snapshot::{Failure, Forbidden};
 use crate::Error;
 
 /// How reports name an object that was read: `Kind` or `Kind/name`.
-pub fn object(kind: &str, name: Option<&str>) -> String {
+pub fn object_name(kind: &str, name: Option<&str>) -> String {
     match name {
         Some(name) => format!("{kind}/{name}"),
         None => kind.to_owned(),
@@ -30,7 +30,7 @@ pub fn from_error(object: String, error: &Error) -> Failure {
                 verb: action.verb.to_owned(),
                 resource: action.resource.clone(),
                 namespace: action.namespace.clone(),
-                in_workload_cluster: false,
+                is_from_workload_cluster: false,
             }),
             _ => None,
         },
@@ -38,7 +38,7 @@ pub fn from_error(object: String, error: &Error) -> Failure {
 }
 
 pub fn of_kind(kind: &Kind, error: &Error) -> Failure {
-    from_error(object(kind.kind, None), error)
+    from_error(object_name(kind.kind, None), error)
 }
 
 /// The maximum length in characters of a server's message. It is limited, because the server is not trusted.
@@ -69,7 +69,7 @@ mod tests {
     use crate::{Action, Error};
 
     fn list() -> Action {
-        Action::new("list", &MACHINE.at("v1beta2"))
+        Action::new("list", &MACHINE.api_resource("v1beta2"))
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
                     verb: "list".to_owned(),
                     resource: "machines.cluster.x-k8s.io".to_owned(),
                     namespace: Some("d".to_owned()),
-                    in_workload_cluster: false,
+                    is_from_workload_cluster: false,
                 }),
             }
         );

@@ -62,10 +62,10 @@ pub async fn for_each(
         limit,
     };
     let mut control_planes: Sorted<'_, ControlPlaneWithoutConfig> =
-        lists.sorted(Ok(reader.control_planes.clone()), selector);
+        lists.sorted(Ok(reader.control_plane_resource.clone()), selector);
     let mut machines: Sorted<'_, Machine> =
-        lists.sorted(Ok(reader.machines.clone()), Some(label::CONTROL_PLANE));
-    let mut clusters: Sorted<'_, Cluster> = lists.sorted(Ok(reader.clusters.clone()), None);
+        lists.sorted(Ok(reader.machine_resource.clone()), Some(label::CONTROL_PLANE));
+    let mut clusters: Sorted<'_, Cluster> = lists.sorted(Ok(reader.cluster_resource.clone()), None);
     let mut health_checks: Sorted<'_, MachineHealthCheck> =
         lists.sorted(reader.served.resource(&MACHINE_HEALTH_CHECK), None);
     loop {
@@ -76,10 +76,10 @@ pub async fn for_each(
             Box::pin(health_checks.fill())
         );
         let disorders = [
-            control_planes.disorder.take(),
-            machines.disorder.take(),
-            clusters.disorder.take(),
-            health_checks.disorder.take(),
+            control_planes.order_error.take(),
+            machines.order_error.take(),
+            clusters.order_error.take(),
+            health_checks.order_error.take(),
         ];
         if let Some(error) = disorders.into_iter().flatten().next() {
             return Err(error);
@@ -89,10 +89,10 @@ pub async fn for_each(
         };
         let (of_namespace, machines, clusters, health_checks) = tokio::join!(
             Box::pin(control_planes.take(&namespace)),
-            Box::pin(machines.by_cluster(&MACHINE, &namespace, |machine| machine.spec.cluster_name.clone())),
-            Box::pin(clusters.by_cluster(&CLUSTER, &namespace, |cluster| Some(cluster.name().to_owned()))),
+            Box::pin(machines.take_by_cluster(&MACHINE, &namespace, |machine| machine.spec.cluster_name.clone())),
+            Box::pin(clusters.take_by_cluster(&CLUSTER, &namespace, |cluster| Some(cluster.name().to_owned()))),
             Box::pin(
-                health_checks.by_cluster(&MACHINE_HEALTH_CHECK, &namespace, |check| {
+                health_checks.take_by_cluster(&MACHINE_HEALTH_CHECK, &namespace, |check| {
                     Some(check.spec.cluster_name.clone())
                 })
             )
@@ -102,7 +102,7 @@ pub async fn for_each(
             clusters,
             health_checks,
         };
-        let action = control_planes.action(&reader.control_planes);
+        let action = control_planes.action(&reader.control_plane_resource);
         let of_namespace = of_namespace.into_iter().map(|object| match object {
             Ok(ControlPlaneWithoutConfig(control_plane)) => Ok(control_plane.into()),
             Err(object) => undecodable(*object, &action),
@@ -110,9 +110,9 @@ pub async fn for_each(
         let mut of_namespace = of_namespace.collect::<Result<Vec<Snapshot>, Error>>()?;
         of_namespace.sort_by(|a, b| a.control_plane.name().cmp(b.control_plane.name()));
         let missing = |cluster: &str| Error::NotFound {
-            action: Action::new("get", &reader.clusters)
+            action: Action::new("get", &reader.cluster_resource)
                 .in_namespace(&namespace)
-                .named(cluster),
+                .with_name(cluster),
         };
         for control_plane in of_namespace {
             visit(related.add_to(control_plane, missing));
@@ -124,7 +124,7 @@ pub async fn for_each(
 ///
 /// # Errors
 /// The namespace does not exist.
-pub async fn namespace_exists(
+pub async fn check_namespace_exists(
     connection: &Connection,
     namespace: &str,
     limit: ReadLimit,
@@ -140,7 +140,7 @@ pub(super) async fn namespace_metadata(
     name: &str,
     limit: ReadLimit,
 ) -> Result<PartialObjectMeta<Namespace>, Error> {
-    let action = Action::new("get", &ApiResource::erase::<Namespace>(&())).named(name);
+    let action = Action::new("get", &ApiResource::erase::<Namespace>(&())).with_name(name);
     let namespaces: Api<Namespace> = Api::all(connection.client.clone());
     let read = connection.read(&action, || namespaces.get_metadata(name));
     connection.run_with_limit(limit, &action, read).await
@@ -163,8 +163,8 @@ fn undecodable(object: Undecodable, action: &Action) -> Result<Snapshot, Error> 
         return Err(malformed);
     };
     let mut snapshot = Snapshot::from(control_plane);
-    let object = failure::object(KUBEADM_CONTROL_PLANE.kind, Some(&name));
-    snapshot.unread.push(failure::from_error(object, &malformed));
+    let object = failure::object_name(KUBEADM_CONTROL_PLANE.kind, Some(&name));
+    snapshot.failed_reads.push(failure::from_error(object, &malformed));
     Ok(snapshot)
 }
 
@@ -185,9 +185,9 @@ impl RelatedObjects {
         match self.machines.of_cluster(&name) {
             Ok(of_cluster) => {
                 if let Some(of_cluster) = of_cluster {
-                    let own = of_cluster.extract_if(.., |machine| itself.has(machine));
+                    let own = of_cluster.extract_if(.., |machine| itself.has_machine(machine));
                     snapshot.machines = own.collect();
-                    snapshot.others.clone_from(of_cluster);
+                    snapshot.machines_of_other_owners.clone_from(of_cluster);
                     // Another control plane of the Cluster has these Machines among its others.
                     if !of_cluster.is_empty() {
                         of_cluster.extend_from_slice(&snapshot.machines);
@@ -195,14 +195,14 @@ impl RelatedObjects {
                     snapshot.machines.sort_by(|a, b| a.name().cmp(b.name()));
                 }
             }
-            Err(failure) => snapshot.unread.push(*failure),
+            Err(failure) => snapshot.failed_reads.push(*failure),
         }
         snapshot.cluster = match self.clusters.of_cluster(&name) {
             Ok(clusters) => {
                 let cluster = clusters.and_then(|listed| listed.first());
                 cluster.cloned().map_or_else(
                     || {
-                        let object = failure::object(CLUSTER.kind, Some(&name));
+                        let object = failure::object_name(CLUSTER.kind, Some(&name));
                         Reading::Failed(failure::from_error(object, &missing(&name)))
                     },
                     Reading::Read,

@@ -110,7 +110,7 @@ pub async fn read_machine(
 ) -> Result<FoundMachine, ReadMachineError> {
     let connection = reader.connection;
     let namespace = &connection.namespace;
-    let text = match connection.get_text(&reader.machines, namespace, name).await {
+    let text = match connection.get_text(&reader.machine_resource, namespace, name).await {
         Ok(text) => text,
         Err(error @ Error::NotFound { .. }) => {
             return Err(no_such_machine(reader, name, error).await.into());
@@ -138,14 +138,14 @@ pub async fn read_machine(
     let object = decode_machine(reader, name, &text)?;
     let machine = MachineSnapshot {
         object,
-        object_at_start,
-        context,
+        json_at_start: object_at_start,
+        control_plane_snapshot: context,
         health_checks,
     };
     if machine.machine().is_some() {
         return Ok(FoundMachine::OfControlPlane(Box::new(machine)));
     }
-    let control_plane = &machine.context.control_plane().name();
+    let control_plane = &machine.control_plane_snapshot.control_plane().name();
     let why = format!(
         "a label of the Machine refers to control plane {control_plane}, which belongs to another \
         Cluster"
@@ -198,7 +198,7 @@ pub async fn concurrent_deletions(deleted: &MachineSnapshot, reader: &Reader<'_>
             || before.any(|machine| machine.name() == name && machine.deletion_timestamp().is_some())
     };
     machines
-        .filter(|machine| deleted.observed().control_plane.has(machine))
+        .filter(|machine| deleted.observed().control_plane.has_machine(machine))
         .filter(|machine| machine.deletion_timestamp().is_some() && !had_begun(machine.name()))
         .map(|machine| {
             format!(
@@ -211,11 +211,11 @@ pub async fn concurrent_deletions(deleted: &MachineSnapshot, reader: &Reader<'_>
 }
 
 fn action(reader: &Reader<'_>, verb: &'static str) -> Action {
-    Action::new(verb, &reader.machines).in_namespace(&reader.connection.namespace)
+    Action::new(verb, &reader.machine_resource).in_namespace(&reader.connection.namespace)
 }
 
 fn decode_machine(reader: &Reader<'_>, name: &str, text: &str) -> Result<MachineObject, Error> {
-    MachineObject::decode(text).map_err(|source| Error::malformed(action(reader, "get").named(name), source))
+    MachineObject::decode(text).map_err(|source| Error::malformed(action(reader, "get").with_name(name), source))
 }
 
 async fn no_such_machine(reader: &Reader<'_>, name: &str, error: Error) -> NoSuchMachine {
@@ -223,7 +223,7 @@ async fn no_such_machine(reader: &Reader<'_>, name: &str, error: Error) -> NoSuc
     let of_control_planes = Some(label::CONTROL_PLANE);
     let listed: Result<Vec<PartialObjectMetadata>, Error> = reader
         .connection
-        .list_metadata(&reader.machines, Some(namespace), of_control_planes)
+        .list_metadata(&reader.machine_resource, Some(namespace), of_control_planes)
         .await;
     // Ignore errors: the names are only for the hint.
     let names = listed.unwrap_or_default().into_iter();
@@ -241,7 +241,7 @@ async fn list_machines(
     let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
     let objects: Vec<Box<RawValue>> = reader
         .connection
-        .list(&reader.machines, Some(namespace), Some(&selector))
+        .list(&reader.machine_resource, Some(namespace), Some(&selector))
         .await?;
     let decoded = objects.into_iter().map(|object| {
         let machine = decode(object.get())?;
@@ -264,10 +264,10 @@ async fn refresh_machines(
     let text = texts.find(|(_, machine)| machine.name() == name);
     let text = text.map(|(text, _)| text.get().to_owned());
     let own = machines.into_iter().map(|(_, machine)| machine);
-    let own: Vec<Machine> = own.filter(|machine| control_plane.has(machine)).collect();
+    let own: Vec<Machine> = own.filter(|machine| control_plane.has_machine(machine)).collect();
     update_machines(&mut context.observed.machines, own.into_iter());
     text.ok_or_else(|| Error::NotFound {
-        action: action(reader, "get").named(name),
+        action: action(reader, "get").with_name(name),
     })
 }
 
@@ -325,9 +325,9 @@ mod tests {
     use crate::{Action, Error};
 
     fn hint(known: &[String]) -> String {
-        let action = Action::new("get", &MACHINE.at("v1beta2"))
+        let action = Action::new("get", &MACHINE.api_resource("v1beta2"))
             .in_namespace("d")
-            .named("edge-b");
+            .with_name("edge-b");
         let error = NoSuchMachine::new(Error::NotFound { action }, known.to_vec(), "edge-b", "d");
         assert_eq!(
             error.to_string(),

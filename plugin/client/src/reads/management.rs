@@ -31,12 +31,12 @@ pub async fn control_plane_of(
     cluster: &str,
     limit: ReadLimit,
 ) -> Result<String, Error> {
-    let action = Action::new("get", &reader.clusters)
+    let action = Action::new("get", &reader.cluster_resource)
         .in_namespace(namespace)
-        .named(cluster);
+        .with_name(cluster);
     let read = reader
         .connection
-        .get::<Cluster>(&reader.clusters, namespace, cluster);
+        .get::<Cluster>(&reader.cluster_resource, namespace, cluster);
     let read = reader
         .connection
         .run_with_limit(limit.for_first_read(), &action, read)
@@ -82,12 +82,12 @@ pub async fn read_related(
 ) -> Snapshot {
     let Some(cluster) = control_plane.cluster().map(str::to_owned) else {
         return reads
-            .context(object, control_plane, machines_known)
+            .read_related_objects(object, control_plane, machines_known)
             .await
             .observed;
     };
     let (fetched, health_checks, secrets) = tokio::join!(
-        Box::pin(reads.context(object, control_plane, machines_known)),
+        Box::pin(reads.read_related_objects(object, control_plane, machines_known)),
         Box::pin(health_checks(reads)),
         Box::pin(secrets(reads, &cluster))
     );
@@ -102,12 +102,12 @@ fn assemble(fetched: Fetched, health_checks: Result<&[MachineHealthCheck], &Erro
     for Unread { part, kind, error } in fetched.unread {
         match part {
             Part::Cluster => {
-                let object = failure::object(&kind, snapshot.control_plane.cluster());
+                let object = failure::object_name(&kind, snapshot.control_plane.cluster());
                 snapshot.cluster = Reading::Failed(failure::from_error(object, &error));
             }
             Part::Machines | Part::Bootstrap | Part::Infrastructure => {
-                let unread = failure::from_error(failure::object(&kind, None), &error);
-                snapshot.unread.push(unread);
+                let unread = failure::from_error(failure::object_name(&kind, None), &error);
+                snapshot.failed_reads.push(unread);
             }
         }
     }
@@ -173,11 +173,11 @@ impl Secrets {
         snapshot.secrets = match unread.next() {
             Some(first) if is_unread => Reading::Failed(first),
             first => {
-                snapshot.unread.extend(first);
+                snapshot.failed_reads.extend(first);
                 Reading::Read(self.existing)
             }
         };
-        snapshot.unread.extend(unread.filter(|_| !is_unread));
+        snapshot.failed_reads.extend(unread.filter(|_| !is_unread));
     }
 }
 
@@ -198,7 +198,7 @@ async fn secrets(reads: &Reads<'_>, cluster: &str) -> Secrets {
                 secrets.absent.insert(name);
             }
             Err(error) => {
-                let object = failure::object(SECRET.kind, Some(&name));
+                let object = failure::object_name(SECRET.kind, Some(&name));
                 secrets.unread.push(failure::from_error(object, &error));
             }
         }
@@ -207,10 +207,10 @@ async fn secrets(reads: &Reads<'_>, cluster: &str) -> Secrets {
 }
 
 async fn secret_metadata(reads: &Reads<'_>, secret: &str) -> Result<Option<PartialObjectMetadata>, Error> {
-    let resource = SECRET.at("v1");
+    let resource = SECRET.api_resource("v1");
     let action = Action::new("get", &resource)
         .in_namespace(reads.namespace)
-        .named(secret);
+        .with_name(secret);
     let connection = reads.reader.connection;
     let read = connection.get_metadata(&resource, reads.namespace, secret);
     match connection.run_with_limit(reads.limit, &action, read).await {

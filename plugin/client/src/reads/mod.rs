@@ -38,9 +38,9 @@ pub mod example;
 
 use std::time::{Duration, Instant};
 
-pub use list::{for_each, list, namespace_exists};
+pub use list::{for_each, list, check_namespace_exists};
 pub use management::{control_plane_of, management};
-pub use observe::{observe, unread};
+pub use observe::{observe, unread_snapshot};
 pub use workload_and_etcd::{Excluded, MachineByNode, Target, workload_and_etcd};
 
 use crate::{Action, Connection, Error, ReadLimit, reader::Reader};

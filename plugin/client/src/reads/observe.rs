@@ -74,12 +74,12 @@ fn by_node(machines: &[Machine]) -> MachineByNode {
 
 /// Returns the snapshot of a control plane that was in a list, but could not be read afterwards. All its
 /// other sources count as failed.
-pub fn unread(mut listed: Snapshot, error: &Error) -> Snapshot {
+pub fn unread_snapshot(mut listed: Snapshot, error: &Error) -> Snapshot {
     let name = &listed.control_plane.name();
-    let failure = failure::from_error(failure::object(KUBEADM_CONTROL_PLANE.kind, Some(name)), error);
+    let failure = failure::from_error(failure::object_name(KUBEADM_CONTROL_PLANE.kind, Some(name)), error);
     // A control plane that could not be decoded in the list is already there.
-    listed.unread.retain(|known| known.object != failure.object);
-    listed.unread.push(failure.clone());
+    listed.failed_reads.retain(|known| known.object != failure.object);
+    listed.failed_reads.push(failure.clone());
     Snapshot {
         workload: Reading::Failed(failure.clone()),
         endpoint_certificate: Reading::Failed(failure.clone()),
@@ -141,7 +141,7 @@ mod tests {
             // The first request asks whether the Secret exists, the second reads it.
             for secret in ["/secrets/c1-kubeconfig", "/secrets/c1-etcd"] {
                 let observed = observed_after(secret, 2).await;
-                assert_eq!(observed.unread, [], "{secret}");
+                assert_eq!(observed.failed_reads, [], "{secret}");
                 assert_eq!(observed.machines.len(), 3, "{secret}");
                 let failure = observed.workload.failure().expect("there is no kubeconfig in it");
                 assert_eq!(failure.object, "Secret/c1-kubeconfig");

@@ -20,7 +20,7 @@ use crate::{Action, Error, ReadLimit, reader::Reader};
 #[derive(Debug)]
 pub struct Fetched {
     /// The JSON of the control plane.
-    pub object: String,
+    pub json: String,
     /// The facts about the control plane, without the workload cluster and etcd.
     pub observed: Snapshot,
     /// The parts of the snapshot that could not be read.
@@ -52,7 +52,7 @@ pub async fn fetch(
         limit,
     };
     let (object, planned) = reads.control_plane(name).await?;
-    let mut fetched = reads.context(object, planned, |_| ()).await;
+    let mut fetched = reads.read_related_objects(object, planned, |_| ()).await;
     let machines = fetched
         .unread
         .iter()
@@ -84,10 +84,10 @@ impl Reads<'_> {
     /// # Errors
     /// The control plane does not exist or cannot be read.
     pub async fn control_plane(&self, name: &str) -> Result<(String, KubeadmControlPlane), Error> {
-        let resource = &self.reader.control_planes;
+        let resource = &self.reader.control_plane_resource;
         let action = Action::new("get", resource)
             .in_namespace(self.namespace)
-            .named(name);
+            .with_name(name);
         let read = self.reader.connection.get_text(resource, self.namespace, name);
         let connection = self.reader.connection;
         let text = connection
@@ -101,14 +101,14 @@ impl Reads<'_> {
 
     /// Reads the related objects of a control plane. Errors go to [`Fetched::unread`]. Calls `machines_known` as soon
     /// as the Machines are listed, before their infrastructure and bootstrap objects are read.
-    pub async fn context(
+    pub async fn read_related_objects(
         &self,
         object: String,
         control_plane: KubeadmControlPlane,
         machines_known: impl FnOnce(&[Machine]),
     ) -> Fetched {
         let mut fetched = Fetched {
-            object,
+            json: object,
             observed: control_plane.into(),
             unread: Vec::new(),
         };
@@ -147,7 +147,7 @@ impl Reads<'_> {
                 }
                 own.sort_by(|a, b| a.name().cmp(b.name()));
                 fetched.observed.machines = own;
-                fetched.observed.others = machines.others;
+                fetched.observed.machines_of_other_owners = machines.others;
             }
             Err(error) => unread(Part::Machines, &MACHINE, error),
         }
@@ -170,10 +170,10 @@ impl Reads<'_> {
     /// # Errors
     /// The Cluster does not exist or cannot be read.
     pub async fn cluster(&self, name: &str) -> Result<Cluster, Error> {
-        let resource = &self.reader.clusters;
+        let resource = &self.reader.cluster_resource;
         let action = Action::new("get", resource)
             .in_namespace(self.namespace)
-            .named(name);
+            .with_name(name);
         let read = self.reader.connection.get(resource, self.namespace, name);
         self.run_with_limit(&action, read).await
     }
@@ -184,7 +184,7 @@ impl Reads<'_> {
         control_plane: &KubeadmControlPlane,
         machines_known: impl FnOnce(&[Machine]),
     ) -> Result<Machines, Error> {
-        let resource = &self.reader.machines;
+        let resource = &self.reader.machine_resource;
         let action = Action::new("list", resource).in_namespace(self.namespace);
         let read = self
             .reader
@@ -192,7 +192,7 @@ impl Reads<'_> {
             .list(resource, Some(self.namespace), Some(selector));
         let mut own: Vec<Machine> = self.run_with_limit(&action, read).await?;
         let others = own
-            .extract_if(.., |machine| !control_plane.has(machine))
+            .extract_if(.., |machine| !control_plane.has_machine(machine))
             .collect();
         machines_known(&own);
         let mut unread = Vec::new();
@@ -208,7 +208,7 @@ impl Reads<'_> {
     /// Reads the specs of `KubeadmConfigs`, and returns them by the name of the object.
     async fn configs(&self, selector: &str) -> Result<BTreeMap<String, KubeadmConfigSpec>, Error> {
         // The version is that of the control plane, because specs of different versions cannot be compared.
-        let version = &self.reader.control_planes.version;
+        let version = &self.reader.control_plane_resource.version;
         let resource = self.reader.served.resource_in(&KUBEADM_CONFIG, version)?;
         let action = Action::new("list", &resource).in_namespace(self.namespace);
         let read =
@@ -382,13 +382,13 @@ mod tests {
     fn each_machine_gets_what_it_refers_to() {
         let fetched = run(fetched("/nothing")).expect("it is read");
         assert!(fetched.unread.is_empty());
-        assert!(fetched.object.contains("c1-cp"));
+        assert!(fetched.json.contains("c1-cp"));
         let observed = fetched.observed;
         assert_eq!(
             (observed.control_plane.spec.replicas, &observed.etcd_members),
             (Some(3), &EtcdMembers::Unread)
         );
-        assert!(observed.cluster_is_paused() && !observed.infrastructure_is_ready());
+        assert!(observed.is_cluster_paused() && !observed.is_infrastructure_ready());
         let machines: Vec<_> = observed
             .machines
             .iter()
@@ -425,8 +425,8 @@ mod tests {
                 "{:?}",
                 unread.error
             );
-            assert_eq!(observed.cluster.read().is_none(), part == Part::Cluster);
-            assert_eq!(observed.infrastructure_is_ready(), part == Part::Cluster);
+            assert_eq!(observed.cluster.value().is_none(), part == Part::Cluster);
+            assert_eq!(observed.is_infrastructure_ready(), part == Part::Cluster);
             assert_eq!(observed.has_endpoint(), part == Part::Cluster);
             let all = |is: fn(&kcp_api::Machine) -> bool| observed.machines.iter().all(is);
             assert_eq!(

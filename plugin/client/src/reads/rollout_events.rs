@@ -58,20 +58,20 @@ impl Reads<'_> {
         );
         let events = own?.into_iter().chain(machines?).filter_map(reported).collect();
         let connection = self.reader.connection;
-        let resource = &self.reader.machines;
+        let resource = &self.reader.machine_resource;
         let action = Action::new("list", resource).in_namespace(self.namespace);
         let list = connection.list_metadata::<PartialObjectMetadata>(resource, Some(self.namespace), None);
         let machines = connection.run_with_limit(self.limit, &action, list).await?;
         let existing = machines.iter().map(|machine| ExistingMachine {
             name: machine.name().to_owned(),
             uid: machine.uid().to_owned(),
-            is_own: machine.owner(KUBEADM_CONTROL_PLANE.kind) == Some(control_plane.name()),
+            is_owned: machine.owner(KUBEADM_CONTROL_PLANE.kind) == Some(control_plane.name()),
         });
         Ok((events, existing.collect()))
     }
 
     async fn events(&self, fields: &str) -> Result<Vec<Event>, Error> {
-        let resource = EVENT.at("v1");
+        let resource = EVENT.api_resource("v1");
         let action = Action::new("list", &resource).in_namespace(self.namespace);
         let connection = self.reader.connection;
         let list = connection.list_by_fields::<Event>(&resource, self.namespace, fields);
@@ -88,8 +88,8 @@ fn reported(event: Event) -> Option<ReportedEvent> {
         reason: event.reason.unwrap_or_default(),
         note: failure::one_line(&event.note.unwrap_or_default()),
         is_warning: event.type_.as_deref() == Some("Warning"),
-        first,
-        last,
+        first_reported: first,
+        last_reported: last,
     })
 }
 
@@ -156,9 +156,9 @@ mod tests {
     async fn a_machine_with_an_event_that_is_not_listed_is_deleted() {
         for (template, expected) in [("", vec!["edge-x2b4c"]), ("{{ .random }}", vec![])] {
             let read = read(template, false).await;
-            let events = read.read().expect("read");
+            let events = read.value().expect("read");
             let deleted: Vec<&str> = events
-                .deleted
+                .deleted_machines
                 .iter()
                 .map(|machine| machine.name.as_str())
                 .collect();

@@ -27,10 +27,10 @@ impl Secrets<'_> {
 
     pub async fn read(&self, purpose: &str) -> Result<Secret, Failure> {
         let name = self.name(purpose);
-        let resource = SECRET.at("v1");
+        let resource = SECRET.api_resource("v1");
         let action = Action::new("get", &resource)
             .in_namespace(self.namespace)
-            .named(&name);
+            .with_name(&name);
         let limit = ReadLimit::per_read(time_limits::for_secret(time_limits::remaining(self.end)));
         let read = self.management.get(&resource, self.namespace, &name);
         let secret = self.management.run_with_limit(limit, &action, read).await;
@@ -48,7 +48,7 @@ impl Secrets<'_> {
     }
 
     /// The failure for a Secret whose content cannot be used.
-    pub fn unusable(&self, purpose: &str, message: String) -> Failure {
+    pub fn unusable_failure(&self, purpose: &str, message: String) -> Failure {
         Failure {
             object: object(&self.name(purpose)),
             message,

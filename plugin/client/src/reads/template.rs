@@ -38,7 +38,7 @@ impl Reads<'_> {
             Ok(_) => Reading::Read(true),
             Err(Error::NotFound { .. }) => Reading::Read(false),
             Err(error) => {
-                let object = failure::object(&template.kind, Some(&template.name));
+                let object = failure::object_name(&template.kind, Some(&template.name));
                 Reading::Failed(failure::from_error(object, &error))
             }
         })
@@ -48,7 +48,7 @@ impl Reads<'_> {
         let resource = self.reader.served.referenced(&template.group, &template.kind)?;
         let action = Action::new("get", &resource)
             .in_namespace(self.namespace)
-            .named(&template.name);
+            .with_name(&template.name);
         let connection = self.reader.connection;
         let read = connection.get_metadata(&resource, self.namespace, &template.name);
         connection.run_with_limit(self.limit, &action, read).await
@@ -62,7 +62,7 @@ impl Reads<'_> {
         let resource = self.reader.served.referenced(&template.group, &template.kind)?;
         let action = Action::new("get", &resource)
             .in_namespace(self.namespace)
-            .named(&template.name);
+            .with_name(&template.name);
         let connection = self.reader.connection;
         let read = connection.get(&resource, self.namespace, &template.name);
         connection.run_with_limit(self.limit, &action, read).await

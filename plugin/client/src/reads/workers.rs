@@ -21,12 +21,12 @@ pub async fn read_workers(reader: &Reader<'_>, cluster: Option<&str>, limit: Rea
         match worker_owners(reader, &kind, limit).await {
             Ok(worker_owners) => {
                 workers
-                    .known
+                    .workers
                     .extend(workers_with_version(cluster, kind.kind, worker_owners));
             }
             Err(Error::NotServed { .. }) => {}
             Err(error) => workers
-                .unread
+                .read_failures
                 .push(format!("could not read {}s: {error}", kind.kind)),
         }
     }

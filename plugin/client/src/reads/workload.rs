@@ -58,7 +58,7 @@ impl WorkloadCluster {
     pub async fn open(secrets: &Secrets<'_>) -> Result<Self, Failure> {
         let secret = secrets.read(KUBECONFIG_SECRET).await?;
         let kubeconfig = secret.value(KUBECONFIG_KEY).ok_or_else(|| {
-            secrets.unusable(
+            secrets.unusable_failure(
                 KUBECONFIG_SECRET,
                 format!("the Secret has no key {KUBECONFIG_KEY:?}"),
             )
@@ -70,10 +70,10 @@ impl WorkloadCluster {
             .await
             .map_err(|error| Failure {
                 hint: Some(renewal_hint(secrets, secret.is_managed_by_control_plane())),
-                ..secrets.unusable(KUBECONFIG_SECRET, error.to_string())
+                ..secrets.unusable_failure(KUBECONFIG_SECRET, error.to_string())
             })?;
         let limit = time_limits::for_workload(left);
-        let cluster = secrets.management.with(server.client.clone(), server.url.clone());
+        let cluster = secrets.management.with_client(server.client.clone(), server.url.clone());
         Ok(Self {
             objects: Objects::new(cluster, limit),
             failures: FailureContext { kubeconfig: name },
@@ -164,12 +164,12 @@ impl WorkloadCluster {
 
     async fn kube_proxy(&self) -> Result<Option<Addon>, Error> {
         let object: Option<DaemonSet> = Box::pin(self.objects.get(KUBE_SYSTEM, "kube-proxy")).await?;
-        Ok(object.map(objects::daemon_set))
+        Ok(object.map(objects::daemon_set_addon))
     }
 
     async fn core_dns(&self) -> Result<Option<Addon>, Error> {
         let object: Option<Deployment> = Box::pin(self.objects.get(KUBE_SYSTEM, "coredns")).await?;
-        Ok(object.map(objects::deployment))
+        Ok(object.map(objects::deployment_addon))
     }
 
     async fn leases(&self) -> Result<Vec<ControllerLease>, Error> {
@@ -197,7 +197,7 @@ impl WorkloadCluster {
         match timeout(self.limit, self.server.certificate.read_expiry()).await {
             Ok(Ok(expires)) => Reading::Read(EndpointCertificate {
                 server: self.server.url.clone(),
-                expires,
+                expires_at: expires,
             }),
             Ok(Err(error)) => failed(error.to_string()),
             Err(_) => {
@@ -344,7 +344,7 @@ mod tests {
                 phase: String::new(),
                 ready: false,
                 ready_since: None,
-                deleting: false,
+                is_deleting: false,
                 message: None,
             }])
         );

@@ -143,11 +143,11 @@ async fn external_etcd(secrets: &Secrets<'_>, endpoints: &[String]) -> Reading<E
     };
     let failures = etcd::FailureContext {
         stacked: false,
-        authority: secrets.name("etcd"),
+        ca_secret: secrets.name("etcd"),
         server: String::new(),
     };
     let timeouts = time_limits::for_etcd(time_limits::remaining(secrets.end));
-    etcd::survey(etcd::external(endpoints), &access, &failures, timeouts).await
+    etcd::survey(etcd::external_queries(endpoints), &access, &failures, timeouts).await
 }
 
 async fn workload_and_stacked_etcd(
@@ -188,10 +188,10 @@ async fn workload_and_stacked_etcd(
             Ok(Nodes::Unread) | Err(_) => Vec::new(),
         };
         let labelled = labelled.into_iter().filter(|node| node.has_control_plane_label);
-        let queries = etcd::stacked(&cluster.server.client, &machines, labelled.map(|node| node.name));
+        let queries = etcd::stacked_queries(&cluster.server.client, &machines, labelled.map(|node| node.name));
         let failures = etcd::FailureContext {
             stacked: true,
-            authority: secrets.name("etcd"),
+            ca_secret: secrets.name("etcd"),
             server: cluster.server.url.clone(),
         };
         let timeouts = time_limits::for_etcd(time_limits::remaining(secrets.end));

@@ -39,7 +39,7 @@ fn written_by_another(conflicts: usize, replicas: i64) -> Connection {
 
 /// Writes five replicas; the decision is the version that it was made on.
 async fn scale(connection: &Connection) -> Result<Updated<Text, String>, Error> {
-    let resource = KUBEADM_CONTROL_PLANE.at("v1beta2");
+    let resource = KUBEADM_CONTROL_PLANE.api_resource("v1beta2");
     let target = Target {
         connection,
         resource: &resource,

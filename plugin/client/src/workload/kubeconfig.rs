@@ -16,7 +16,7 @@ use crate::{
     ServerClock,
     kubeconfig::{has_valid_token, select},
     proxy::{Environment, proxy_for},
-    redacted_url,
+    redact_url,
 };
 
 /// The maximum size of a kubeconfig: the API server's limit for a value of a Secret.
@@ -112,7 +112,7 @@ pub async fn api_server(
     config.connect_timeout = Some(timeout);
     config.read_timeout = Some(timeout);
     config.write_timeout = Some(timeout);
-    let url = redacted_url(&config.cluster_url);
+    let url = redact_url(&config.cluster_url);
     let certificate = ServingCertificate {
         name: config.tls_server_name.clone(),
         proxy: config.proxy_url.clone(),
@@ -145,7 +145,7 @@ fn risks(selected: &Kubeconfig) -> Vec<String> {
         let proxy = cluster.proxy_url.as_ref().map(|url| {
             let url = url
                 .parse()
-                .map_or_else(|_| "an invalid URL".to_owned(), |url| redacted_url(&url));
+                .map_or_else(|_| "an invalid URL".to_owned(), |url| redact_url(&url));
             format!("proxy-url is set: connections pass through {url}")
         });
         let server = cluster.server.as_deref().unwrap_or_default();

@@ -95,7 +95,7 @@ impl Objects {
     {
         let action = Action::new("get", &ApiResource::erase::<K>(&()))
             .in_namespace(namespace)
-            .named(name);
+            .with_name(name);
         let requests = Request::new(K::url_path(&(), Some(namespace)));
         let get = |parameters: GetParams| {
             let (action, requests) = (&action, &requests);
@@ -233,7 +233,7 @@ mod tests {
             Connection::canned(|_, _| page("n1", "")),
             Duration::from_millis(40),
         );
-        let action = Action::new("list", &MACHINE.at("v1"));
+        let action = Action::new("list", &MACHINE.api_resource("v1"));
         let never = Box::pin(pending());
         let read = objects.consistent_or_cached(&action, never, Box::pin(ready(Ok("n1"))));
         assert_eq!(read.await.expect("cached"), "n1");

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use kcp_etcd::{
-    ClientCertificate, Connection, CredentialError, Error, HandshakeError, Server, Step, Timeouts, Tls, Trust,
+    ClientCertificate, Connection, CredentialError, Error, HandshakeError, ServerIdentity, Step, Timeouts, Tls, Trust,
 };
 use rustls::AlertDescription;
 use server::{Authority, Member, Silence};
@@ -48,8 +48,8 @@ async fn notes_a_certificate_for_another_name() {
     ] {
         let connection =
             Connection::open(&member.endpoint(&names), &tls(&authority, &authority), TIMEOUTS).await;
-        let expected = Server {
-            names_member,
+        let expected = ServerIdentity {
+            matches_endpoint_name: names_member,
             certificate_not_after: Some(member.not_after()),
         };
         assert_eq!(connection.unwrap().server(), expected, "{names:?}");

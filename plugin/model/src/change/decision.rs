@@ -18,7 +18,7 @@ pub enum Decision {
 pub struct Proposal {
     pub write: ObjectWrite,
     /// What the write does, printed after the object's name, such as `scaled from 3 to 5`.
-    pub done: String,
+    pub outcome: String,
     /// Problems that do not prevent the write: one line for each.
     pub warnings: Vec<String>,
     /// One line for each effect of the change.
@@ -59,7 +59,7 @@ pub struct Refusal {
     /// Why the change is refused: one line for each reason.
     pub why: Vec<String>,
     /// Who refuses the change for the first of these reasons.
-    pub by: RefusedBy,
+    pub refused_by: RefusedBy,
     /// What the user can do: one line for each remedy. Empty if only waiting helps.
     pub remedies: Vec<String>,
 }
@@ -78,7 +78,7 @@ impl Refusal {
     pub const fn new(by: RefusedBy, why: Vec<String>) -> Self {
         Self {
             why,
-            by,
+            refused_by: by,
             remedies: Vec::new(),
         }
     }
@@ -93,8 +93,8 @@ impl Refusal {
 
     /// How the error message names who refuses the change. `is_configured` says whether the user passed the webhook's
     /// configuration.
-    pub const fn by(&self, is_configured: bool) -> &'static str {
-        match (self.by, is_configured) {
+    pub const fn refused_by_text(&self, is_configured: bool) -> &'static str {
+        match (self.refused_by, is_configured) {
             (RefusedBy::Rules, false) => "the admission rules in their default configuration",
             (RefusedBy::Rules, true) => "the admission rules",
             (RefusedBy::Preflight, _) => "the preflight",
@@ -105,7 +105,7 @@ impl Refusal {
     /// The remedies, and a hint about the flag that may help. `forced` describes what `--force` does. A refusal by the
     /// rules mentions their configuration only if nothing else helps.
     pub fn hints<'r>(&'r self, is_configured: bool, forced: Option<&'r str>) -> Vec<&'r str> {
-        let other = match (self.by, is_configured) {
+        let other = match (self.refused_by, is_configured) {
             (RefusedBy::Rules, false) if self.remedies.is_empty() => Some(
                 "if the webhook runs with a different configuration, pass its configuration file with --configuration",
             ),
@@ -161,7 +161,7 @@ pub struct ChangeEvent {
     /// The action of the Event, such as `Scale`.
     pub action: &'static str,
     /// How the Event's note begins, such as `scaled`. The note continues with `by USER`.
-    pub done: &'static str,
+    pub note_verb: &'static str,
     /// How the Event's note ends, such as `from 3 to 5`.
     pub detail: String,
 }
@@ -203,13 +203,13 @@ impl ObjectReference {
 impl ChangeEvent {
     /// The note of the Event, such as `scaled by alice from 3 to 5`.
     pub fn note(&self, who: &str) -> String {
-        let note = format!("{} by {who} {}", self.done, self.detail);
+        let note = format!("{} by {who} {}", self.note_verb, self.detail);
         truncate(note.trim_end(), MAX_NOTE_BYTES).to_owned()
     }
 
     /// The Event as JSON. Its name contains the resourceVersion of the changed object, so that a repeated write of the same
     /// change does not create a second Event.
-    pub fn object(
+    pub fn to_event_json(
         &self,
         regarding: &ObjectReference,
         related: Option<&ObjectReference>,
@@ -245,8 +245,8 @@ pub struct ActionEvent(pub ChangeEvent);
 
 impl ActionEvent {
     /// The Event as JSON. Its name contains the time, because the object has the same resourceVersion at the next action.
-    pub fn object(&self, regarding: &ObjectReference, who: &str, now: Timestamp) -> Value {
-        let mut event = self.0.object(regarding, None, who, now);
+    pub fn to_event_json(&self, regarding: &ObjectReference, who: &str, now: Timestamp) -> Value {
+        let mut event = self.0.to_event_json(regarding, None, who, now);
         let prefix = truncate(&regarding.name, MAX_NAME_PREFIX_BYTES);
         let name = format!(
             "{prefix}.{}.{:x}",
@@ -296,7 +296,7 @@ mod tests {
         ] {
             let refusal = Refusal::new(by, Vec::new());
             let hints = refusal.hints(is_configured, force);
-            assert_eq!((refusal.by(is_configured), hints.first().copied()), expected);
+            assert_eq!((refusal.refused_by_text(is_configured), hints.first().copied()), expected);
         }
     }
 
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(refusal.hints(true, None), ["resume it"]);
         assert_eq!(refusal.hints(false, None), ["resume it"]);
         let refusal = Refusal {
-            by: RefusedBy::Preflight,
+            refused_by: RefusedBy::Preflight,
             ..refusal
         };
         assert_eq!(
@@ -347,7 +347,7 @@ mod tests {
         ChangeEvent {
             reason: "Scaled",
             action: "Scale",
-            done: "scaled",
+            note_verb: "scaled",
             detail: detail.to_owned(),
         }
     }
@@ -385,13 +385,13 @@ mod tests {
             "type": "Normal",
         });
         let event = event("from 3 to 5");
-        assert_eq!(event.object(&control_plane, None, "alice", now()), expected);
+        assert_eq!(event.to_event_json(&control_plane, None, "alice", now()), expected);
 
         let machine = subject("Machine", "edge-x", "7");
         expected["metadata"]["name"] = json!("edge.scaled.7");
         expected["related"] = to_json("Machine", "edge-x", "7");
         assert_eq!(
-            event.object(&control_plane, Some(&machine), "alice", now()),
+            event.to_event_json(&control_plane, Some(&machine), "alice", now()),
             expected
         );
     }
@@ -401,7 +401,7 @@ mod tests {
         let control_plane = subject("KubeadmControlPlane", "edge", "12");
         let action = ActionEvent(event("a"));
         let names = [now(), now() + jiff::SignedDuration::from_micros(1)].map(|time| {
-            let object = action.object(&control_plane, "alice", time);
+            let object = action.to_event_json(&control_plane, "alice", time);
             assert_eq!(object["note"], "scaled by alice a");
             assert_eq!(object["regarding"]["resourceVersion"], "12");
             object["metadata"]["name"].clone()
@@ -414,7 +414,7 @@ mod tests {
         let long = "é".repeat(1_000);
         assert_eq!(event(&long).note("alice").len(), 1024);
         assert_eq!(event("").note("alice"), "scaled by alice");
-        let event = event("").object(&subject("K", &"a".repeat(253), "12"), None, "alice", now());
+        let event = event("").to_event_json(&subject("K", &"a".repeat(253), "12"), None, "alice", now());
         assert_eq!(
             event["metadata"]["name"],
             format!("{}.scaled.12", "a".repeat(180))

@@ -19,7 +19,7 @@ use crate::{
         blockers::processing_blockers,
         fragile::fragile_periods,
         messages,
-        options::{desired, patched},
+        options::{desired, apply_patch},
     },
     review::{Review, ReviewContext, review_update},
     snapshot::{Snapshot, change::ChangeSnapshot},
@@ -50,7 +50,7 @@ fn review(
     patch: &Value,
     context: ReviewContext<'_>,
 ) -> Result<Review, DecodeError> {
-    review_update(&snapshot.object, &patched(&snapshot.object, patch)?, context)
+    review_update(&snapshot.json, &apply_patch(&snapshot.json, patch)?, context)
 }
 
 /// Checks whether a merge patch may be written. With `force`, it may be written even if the controller cannot take its
@@ -75,9 +75,9 @@ pub fn preflight_reviewed(
     force: bool,
     context: ReviewContext<'_>,
 ) -> Result<Preflight, DecodeError> {
-    let desired = desired(&snapshot.object, patch, &denials)?;
+    let desired = desired(&snapshot.json, patch, &denials)?;
     let plan = plan::plan(&snapshot.observed, &desired, context.now);
-    let ownership = ownership(&snapshot.object, patch, context.field_manager)?;
+    let ownership = ownership(&snapshot.json, patch, context.field_manager)?;
     let guard = QuorumGuard::new(&plan);
 
     warnings.extend(snapshot.warnings());
@@ -121,7 +121,7 @@ pub fn preflight_reviewed(
     Ok(Preflight {
         refusal: by.map(|by| Refusal {
             why,
-            by,
+            refused_by: by,
             remedies: unprocessed
                 .iter()
                 .filter_map(|blocker| blocker.hint(&plan.namespace, &plan.name))
@@ -157,7 +157,7 @@ fn paused_later(observed: &Snapshot, plan: &Plan) -> Vec<String> {
 fn unknown_facts(snapshot: &ChangeSnapshot, now: Timestamp) -> Vec<String> {
     let observed = &snapshot.observed;
     // The snapshot's own warnings say that the conditions of the Machines are used instead.
-    let uses_conditions = snapshot.etcd_failure.is_some() || observed.workload.read().is_none();
+    let uses_conditions = snapshot.etcd_failure.is_some() || observed.workload.value().is_none();
     let mut unknown: Vec<String> = Vec::new();
     for check in checks::all().filter(|check| check.is_preflight) {
         let checked = check.run(observed, now);
@@ -208,7 +208,7 @@ pub fn preflight_without_plan(
     if !denials.is_empty() {
         return Ok(Err(Refusal::new(RefusedBy::Rules, denials)));
     }
-    let ownership = ownership(&snapshot.object, patch, context.field_manager)?;
+    let ownership = ownership(&snapshot.json, patch, context.field_manager)?;
     Ok(match ownership.warnings(snapshot.control_plane().cluster()) {
         Ok(applied) => {
             warnings.extend(applied);
@@ -251,10 +251,10 @@ mod tests {
     }
 
     fn applied_by(snapshot: &mut ChangeSnapshot, manager: &str) {
-        let mut object: Value = serde_json::from_str(&snapshot.object).expect("JSON");
+        let mut object: Value = serde_json::from_str(&snapshot.json).expect("JSON");
         object["metadata"]["managedFields"] = json!([{"manager": manager, "operation": "Apply",
             "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
-        snapshot.object = object.to_string();
+        snapshot.json = object.to_string();
     }
 
     fn refused(by: RefusedBy, why: &[&str]) -> Refusal {
@@ -428,7 +428,7 @@ mod tests {
         unprocessed.observed.control_plane.metadata.generation = Some(8);
         let refusal = refusal(&unprocessed);
         assert_eq!(refusal.why, [review.denials, vec![missing.message()]].concat());
-        assert_eq!(refusal.by, RefusedBy::Rules);
+        assert_eq!(refusal.refused_by, RefusedBy::Rules);
         assert_eq!(refusal.remedies, Vec::from_iter(missing.hint("d", "c1-cp")));
     }
 
@@ -548,7 +548,7 @@ mod tests {
             ),
             (owned_by("capi-topology"), 4, RefusedBy::Rules, "(replicas-even)"),
         ] {
-            let Err(Refusal { why, by, .. }) = permitted(&snapshot, replicas) else {
+            let Err(Refusal { why, refused_by: by, .. }) = permitted(&snapshot, replicas) else {
                 panic!("granted");
             };
             assert_eq!(by, expected);

@@ -113,7 +113,7 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
         let why = "the control plane has only this Machine: its deletion would delete the cluster's data";
         return Some(FatalLoss::new(Blocker::LastMachine, why));
     }
-    if !others.clone().any(Replica::runs_components) {
+    if !others.clone().any(Replica::has_healthy_components) {
         let why = "no other Machine runs a working API server, controller manager and scheduler";
         return Some(FatalLoss::new(Blocker::NoOtherWorks, why));
     }
@@ -125,7 +125,7 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
             blocker,
         });
     }
-    if let Some(member) = observed.members().out_of_space() {
+    if let Some(member) = observed.members().member_out_of_space() {
         let owner = state
             .members
             .iter()

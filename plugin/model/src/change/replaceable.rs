@@ -139,20 +139,20 @@ mod tests {
             (
                 "another Machine is being deleted",
                 |machine| {
-                    let other = &mut machine.context.observed.machines[1];
+                    let other = &mut machine.control_plane_snapshot.observed.machines[1];
                     other.metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
                 },
                 false,
             ),
             (
                 "paused",
-                |machine| pause(&mut machine.context.observed.control_plane.metadata),
+                |machine| pause(&mut machine.control_plane_snapshot.observed.control_plane.metadata),
                 false,
             ),
             (
                 "without its template",
                 |machine| {
-                    let observed = &mut machine.context.observed;
+                    let observed = &mut machine.control_plane_snapshot.observed;
                     let reference = observed.control_plane.spec.infrastructure_ref.clone();
                     observed.templates = [(reference, Reading::Read(false))].into();
                 },
@@ -161,7 +161,7 @@ mod tests {
             (
                 "without certificates",
                 |machine| {
-                    let conditions = &mut machine.context.observed.control_plane.status.conditions;
+                    let conditions = &mut machine.control_plane_snapshot.observed.control_plane.status.conditions;
                     set(conditions, condition("CertificatesAvailable", False, "no"));
                 },
                 false,
@@ -169,7 +169,7 @@ mod tests {
             (
                 "the control plane is being deleted",
                 |machine| {
-                    let metadata = &mut machine.context.observed.control_plane.metadata;
+                    let metadata = &mut machine.control_plane_snapshot.observed.control_plane.metadata;
                     metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
                 },
                 false,
@@ -178,7 +178,7 @@ mod tests {
         for (name, change, expected) in cases {
             let mut machine = snapshot("m1");
             change(&mut machine);
-            let blockers = replacement_blockers(&machine.context.observed, "m1", now());
+            let blockers = replacement_blockers(&machine.control_plane_snapshot.observed, "m1", now());
             let decision = decide(&machine, ReplaceOptions::default(), now());
             assert_eq!(blockers.is_empty(), *expected, "{name}: {blockers:?}");
             assert_eq!(

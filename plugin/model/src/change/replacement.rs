@@ -134,14 +134,14 @@ fn missing_part(
                 let mut members = members.iter();
                 members.any(|member| member.name == node && !member.is_learner) || is_old(machine)
             }
-            EtcdMembers::Unread => machine.is("EtcdMemberHealthy") || is_old(machine),
+            EtcdMembers::Unread => machine.is_condition_true("EtcdMemberHealthy") || is_old(machine),
         }
     };
     // The first Machine that was created after the announcement is the replacement. Later Machines belong to
     // other changes.
     let new = observed.machines.iter().filter(is_new);
     let Some(new) = new.min_by_key(|machine| machine.creation_timestamp()) else {
-        let is_missing = staying.count() < observed.control_plane.spec.size();
+        let is_missing = staying.count() < observed.control_plane.spec.replica_count();
         return is_missing.then(|| "the new Machine does not exist yet".to_owned());
     };
     if new.is_deleting() || target == Some(new.name()) || has_joined(new) {
@@ -177,10 +177,10 @@ pub fn refusal_during_replacement(
 /// The decision about a Machine while another Machine is being replaced. `refusal` is the result of
 /// [`refusal_during_replacement`]. It takes precedence over a refusal that `--force` overrides, because
 /// `--force` does not override `refusal`.
-pub fn during_replacement(decision: Decision, refusal: Option<Refusal>) -> Decision {
+pub fn apply_replacement_refusal(decision: Decision, refusal: Option<Refusal>) -> Decision {
     let is_open = match &decision {
         Decision::Write(_) => true,
-        Decision::Refused(own) => own.by == RefusedBy::Preflight,
+        Decision::Refused(own) => own.refused_by == RefusedBy::Preflight,
         Decision::Unchanged(_) => false,
     };
     match refusal {
@@ -197,7 +197,7 @@ mod tests {
     use super::{
         Replacement,
         ReplacementState::{self, Abandoned, Idle, InProgress},
-        during_replacement, refusal_during_replacement, replacement_state,
+        apply_replacement_refusal, refusal_during_replacement, replacement_state,
     };
     use crate::{
         change::decision::{Decision, Refusal, RefusedBy},
@@ -466,8 +466,8 @@ mod tests {
                 Decision::Unchanged("so".to_owned()),
             ),
         ] {
-            assert_eq!(during_replacement(decision.clone(), replacement()), expected);
-            assert_eq!(during_replacement(decision.clone(), None), decision);
+            assert_eq!(apply_replacement_refusal(decision.clone(), replacement()), expected);
+            assert_eq!(apply_replacement_refusal(decision.clone(), None), decision);
         }
     }
 

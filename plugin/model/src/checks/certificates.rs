@@ -91,7 +91,7 @@ pub fn check_machine_certificates_expiring(observed: &Snapshot, now: Timestamp) 
     require_machines(observed)?;
     let findings = observed.machines.iter().filter_map(|of| {
         let (outcome, message) = outcome_of_expiry(observed, of.status.certificates_expiry_date?, now)?;
-        Some(Finding::new(outcome, machine_object(of.name()), message).hint(renewal_hint(observed)))
+        Some(Finding::new(outcome, machine_object(of.name()), message).with_hint(renewal_hint(observed)))
     });
     Ok(findings.collect())
 }
@@ -104,9 +104,9 @@ pub fn check_endpoint_certificate_expiring(observed: &Snapshot, now: Timestamp) 
             require(unread, "the endpoint's certificate")?
         }
     };
-    let found = outcome_of_expiry(observed, certificate.expires, now).map(|(outcome, message)| {
+    let found = outcome_of_expiry(observed, certificate.expires_at, now).map(|(outcome, message)| {
         Finding::new(outcome, format!("Endpoint/{}", certificate.server), message)
-            .hint(renewal_hint(observed))
+            .with_hint(renewal_hint(observed))
     });
     Ok(found.into_iter().collect())
 }
@@ -114,7 +114,7 @@ pub fn check_endpoint_certificate_expiring(observed: &Snapshot, now: Timestamp) 
 pub fn check_etcd_certificates_expiring(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let findings = survey.queried.iter().filter_map(|queried| {
-        let (outcome, message) = outcome_of_expiry(observed, queried.certificate_expires()?, now)?;
+        let (outcome, message) = outcome_of_expiry(observed, queried.certificate_expires_at()?, now)?;
         let finding = Finding {
             objects: queried_objects(queried),
             ..Finding::new(outcome, "", message)
@@ -122,8 +122,8 @@ pub fn check_etcd_certificates_expiring(observed: &Snapshot, now: Timestamp) -> 
         let machine = machine_of_node(observed, &queried.name);
         Some(match machine.filter(|_| outcome == CheckOutcome::Fail) {
             // While a member does not respond, a rollout does not start.
-            Some(machine) => finding.hint(replacement_hint(observed, machine)),
-            None if survey.stacked => finding.hint(renewal_hint(observed)),
+            Some(machine) => finding.with_hint(replacement_hint(observed, machine)),
+            None if survey.stacked => finding.with_hint(renewal_hint(observed)),
             None => finding,
         })
     });
@@ -148,7 +148,7 @@ pub fn check_secrets_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResult
         .map(|name| {
             let message = "has no ownerReference, so deleting the Cluster does not delete the Secret; Cluster API adds \
                 an ownerReference only if the Secret has the type cluster.x-k8s.io/secret";
-            Finding::info(format!("Secret/{name}"), message).hint(format!(
+            Finding::info(format!("Secret/{name}"), message).with_hint(format!(
                 "see who provided the Secret: kubectl kcp certificates {} -n {}",
                 control_plane.name(),
                 control_plane.namespace()
@@ -184,7 +184,7 @@ pub fn check_secrets_missing(observed: &Snapshot, now: Timestamp) -> CheckResult
         .map(|name| format!("Secret/{name}"))
         .collect();
     let (unread, absent): (Vec<String>, Vec<String>) = absent.into_iter().partition(|object| {
-        let mut unread = observed.unread.iter();
+        let mut unread = observed.failed_reads.iter();
         unread.any(|failure| failure.object == *object)
     });
     if let (Some(unread), true) = (unread.first(), absent.is_empty()) {
@@ -206,7 +206,7 @@ pub fn check_secrets_missing(observed: &Snapshot, now: Timestamp) -> CheckResult
                  with: {list}"
             )
         };
-        Finding::fail(object, "does not exist").hint(hint)
+        Finding::fail(object, "does not exist").with_hint(hint)
     });
     Ok(findings.collect())
 }
@@ -227,7 +227,7 @@ pub(super) mod test_cases {
     pub(crate) const CASES: &[Case] = &[
         ("secrets-missing", "one_could_not_be_read", |o| {
             o.secrets().remove("c1-sa");
-            o.unread = vec![failure("Secret/c1-sa", "no answer within 2s")];
+            o.failed_reads = vec![failure("Secret/c1-sa", "no answer within 2s")];
         }),
         ("secrets-missing", "absent", |o| {
             o.secrets = Reading::Read(secrets(&["ca", "etcd", "proxy"]));
@@ -268,7 +268,7 @@ pub(super) mod test_cases {
             "expired_and_no_connection_is_possible",
             |o| {
                 let queried = &mut o.survey().queried[1];
-                queried.certificate_expired = Some(minutes_ago(5));
+                queried.certificate_expired_at = Some(minutes_ago(5));
                 queried.response = Err(failure(
                     "etcd member node-m2",
                     "TLS handshake failed: the member's certificate has expired",
@@ -276,13 +276,13 @@ pub(super) mod test_cases {
             },
         ),
         ("endpoint-certificate-expiring", "soon", |o| {
-            o.endpoint_certificate().expires = in_days(3);
+            o.endpoint_certificate().expires_at = in_days(3);
         }),
         (
             "endpoint-certificate-expiring",
             "expired_and_nothing_else_answers",
             |o| {
-                o.endpoint_certificate().expires = in_days(-1);
+                o.endpoint_certificate().expires_at = in_days(-1);
                 let failure = failure("Secret/c1-kubeconfig", "the certificate is not trusted");
                 o.workload = Reading::Failed(failure.clone());
                 o.etcd = Reading::Failed(failure);
@@ -292,7 +292,7 @@ pub(super) mod test_cases {
             o.endpoint_certificate = Reading::Failed(failure("https://10.0.0.1:6443", "no TLS"));
         }),
         ("etcd-certificates-expiring", "expired", |o| {
-            o.answer(2).certificate_expires = Some(in_days(-1));
+            o.answer(2).certificate_expires_at = Some(in_days(-1));
         }),
     ];
 }

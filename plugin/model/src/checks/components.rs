@@ -65,7 +65,7 @@ fn pods(observed: &Snapshot) -> Result<Vec<&StaticPod>, NoResult> {
     let workload = require(&observed.workload, WORKLOAD)?;
     let pods = require(&workload.static_pods, "static pods")?;
     let is_there = |pod: &&StaticPod| {
-        let nodes = workload.nodes.read();
+        let nodes = workload.nodes.value();
         nodes.is_none_or(|nodes| nodes.iter().any(|node| node.name == pod.node))
     };
     Ok(pods.iter().filter(is_there).collect())
@@ -85,11 +85,11 @@ pub fn condition_findings(observed: &Snapshot, kind: &str, about: &str, now: Tim
         .filter_map(|of| {
             let condition = of.condition(kind).filter(|condition| !condition.is_true())?;
             let doubt = if condition.is_false() { "" } else { "unknown: " };
-            let message = format!("{about}: {doubt}{}", condition.one_line());
+            let message = format!("{about}: {doubt}{}", condition.message_or_reason());
             Some(
                 Finding::fail(machine_object(of.name()), message)
-                    .since_transition(condition)
-                    .hint(describe_hint(of)),
+                    .with_transition_time(condition)
+                    .with_hint(kubectl_describe_hint(of)),
             )
         })
         .collect()
@@ -100,7 +100,7 @@ pub fn machines_without_etcd(observed: &Snapshot) -> BTreeSet<&str> {
     let pods = pods(observed).unwrap_or_default();
     let not_ready = pods
         .into_iter()
-        .filter(|pod| pod.component == Component::Etcd && !pod.ready && !pod.deleting);
+        .filter(|pod| pod.component == Component::Etcd && !pod.ready && !pod.is_deleting);
     not_ready
         .filter_map(|pod| machine_of_node(observed, &pod.node))
         .map(kcp_api::Object::name)
@@ -119,9 +119,9 @@ pub fn is_etcd_pod_ready(observed: &Snapshot, node: &str) -> bool {
 /// The Machine that Cluster API has recorded in an annotation of the node, if the Cluster has no control
 /// plane Machine of this name. The Machine has been deleted or has lost a label.
 pub fn unlisted_machine<'o>(observed: &'o Snapshot, node: &str) -> Option<&'o str> {
-    let nodes = observed.workload.read()?.nodes.read()?;
+    let nodes = observed.workload.value()?.nodes.value()?;
     let recorded = nodes.iter().find(|of| of.name == node)?.machine.as_deref()?;
-    let mut listed = observed.machines.iter().chain(&observed.others);
+    let mut listed = observed.machines.iter().chain(&observed.machines_of_other_owners);
     (!listed.any(|machine| machine.name() == recorded)).then_some(recorded)
 }
 
@@ -143,7 +143,7 @@ pub fn unlisted_hint(observed: &Snapshot, machine: &str) -> String {
     )
 }
 
-pub fn describe_hint(of: &Machine) -> String {
+pub fn kubectl_describe_hint(of: &Machine) -> String {
     format!(
         "see: kubectl describe machine {} -n {}",
         of.name(),
@@ -170,7 +170,7 @@ pub fn check_api_servers_mismatch(observed: &Snapshot, now: Timestamp) -> CheckR
         match Phase::from_machine(of, now) {
             Phase::Deleting => None,
             Phase::Starting => Some(Finding::info(machine_object(of.name()), format!("{message} yet"))),
-            Phase::Settled => Some(Finding::fail(machine_object(of.name()), message).hint(describe_hint(of))),
+            Phase::Settled => Some(Finding::fail(machine_object(of.name()), message).with_hint(kubectl_describe_hint(of))),
         }
     });
     let without_machine = with_pod
@@ -185,7 +185,7 @@ pub fn check_api_servers_mismatch(observed: &Snapshot, now: Timestamp) -> CheckR
             }
             if let Some(machine) = unlisted_machine(observed, on) {
                 return Finding::fail(node_object(on), unlisted_message(machine))
-                    .hint(unlisted_hint(observed, machine));
+                    .with_hint(unlisted_hint(observed, machine));
             }
             Finding::fail(
                 node_object(on),
@@ -222,7 +222,7 @@ pub fn check_pods_ready(
     };
     let of_component = || pods.iter().filter(|pod| pod.component == component);
     let not_ready = of_component()
-        .filter(|pod| !pod.ready && !pod.deleting)
+        .filter(|pod| !pod.ready && !pod.is_deleting)
         .filter_map(|pod| {
             let phase = match pod.phase.as_str() {
                 "Running" => String::new(),
@@ -234,7 +234,7 @@ pub fn check_pods_ready(
                 .map_or_else(String::new, |message| format!(": {message}"));
             let message = format!("{about} is not ready{phase}{why}");
             node_finding(observed, &pod.node, &message, now)
-                .map(|finding| finding.since(pod.ready_since).hint(hint(pod)))
+                .map(|finding| finding.with_since(pod.ready_since).with_hint(hint(pod)))
         });
     // The check `api-servers-mismatch` reports a missing API server.
     let expected = observed
@@ -266,7 +266,7 @@ pub fn node_finding(observed: &Snapshot, on: &str, message: &str, now: Timestamp
         Phase::Settled => CheckOutcome::Fail,
     };
     let finding = match machine_of_node(observed, on) {
-        Some(of) => Finding::new(outcome, machine_object(of.name()), message).and(node_object(on)),
+        Some(of) => Finding::new(outcome, machine_object(of.name()), message).with_object(node_object(on)),
         None => Finding::new(outcome, node_object(on), message),
     };
     Some(finding)

@@ -9,7 +9,7 @@ use crate::{
         Check,
         actor::{Actor, Responsible},
         components::machines_without_etcd,
-        controller::controller_state,
+        controller::controller_suffix,
         etcd_quorum::votes,
         finding::{CheckOutcome, CheckResult, Finding, NoResult},
         machine_grace::{are_machines_changing, is_fresh},
@@ -17,7 +17,7 @@ use crate::{
     },
     plan::blockers::{processing_blockers, unreachable_workload},
     snapshot::Snapshot,
-    staleness::{JOIN_LIMIT, OBSERVATION_LIMIT, SUMMARY_LAG_LIMIT, age, controller_stopped, format_age},
+    staleness::{JOIN_LIMIT, OBSERVATION_LIMIT, SUMMARY_LAG_LIMIT, age, stopped_controller_blocker, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -92,9 +92,9 @@ fn finding(observed: &Snapshot, condition: &Condition) -> Finding {
         "{} is {}: {}",
         condition.type_,
         condition.status.as_str(),
-        condition.one_line()
+        condition.message_or_reason()
     );
-    Finding::new(outcome, observed.object(), message).since_transition(condition)
+    Finding::new(outcome, observed.object_name(), message).with_transition_time(condition)
 }
 
 /// Whether the control plane was created recently and is not initialized yet.
@@ -113,11 +113,11 @@ pub fn check_status_missing(observed: &Snapshot, now: Timestamp) -> CheckResult 
     } else {
         return Ok(Vec::new());
     };
-    let message = format!("{message}{}", controller_state(observed, now));
+    let message = format!("{message}{}", controller_suffix(observed, now));
     Ok(vec![
-        Finding::unknown(observed.object(), message)
-            .since(control_plane.creation_timestamp())
-            .hint(CONTROLLER_HINT),
+        Finding::unknown(observed.object_name(), message)
+            .with_since(control_plane.creation_timestamp())
+            .with_hint(CONTROLLER_HINT),
     ])
 }
 
@@ -126,7 +126,7 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
     if control_plane.status.conditions.is_empty()
         || control_plane.is_observed()
         // The check `controller-stopped` reports it once it has lasted too long.
-        || controller_stopped(control_plane, now).is_some()
+        || stopped_controller_blocker(control_plane, now).is_some()
     {
         return Ok(Vec::new());
     }
@@ -138,14 +138,14 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
         control_plane.generation(),
         control_plane.status.observed_generation.unwrap_or_default(),
     );
-    let object = observed.object();
+    let object = observed.object_name();
     let finding = match processing_blockers(observed).first() {
         Some(blocker) => Finding::unknown(object, format!("{message}; {}", blocker.message()))
-            .optional_hint(blocker.hint(control_plane.namespace(), control_plane.name())),
-        None => Finding::unknown(object, format!("{message}{}", controller_state(observed, now)))
-            .hint(CONTROLLER_HINT),
+            .with_optional_hint(blocker.hint(control_plane.namespace(), control_plane.name())),
+        None => Finding::unknown(object, format!("{message}{}", controller_suffix(observed, now)))
+            .with_hint(CONTROLLER_HINT),
     };
-    Ok(vec![finding.since(control_plane.unprocessed_since())])
+    Ok(vec![finding.with_since(control_plane.unprocessed_since())])
 }
 
 /// The controller, or a person if the controller fails at every attempt until the cause is removed.
@@ -164,7 +164,7 @@ pub fn check_unavailable(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let mut finding = finding(observed, condition);
     if is_new(observed, now) {
         finding.outcome = CheckOutcome::Unknown;
-        finding.message = format!("no Machine is running yet: {}", condition.one_line());
+        finding.message = format!("no Machine is running yet: {}", condition.message_or_reason());
     } else if are_machines_changing(observed, now) && is_fresh(condition, now, SUMMARY_LAG_LIMIT) {
         finding.outcome = CheckOutcome::Info;
     }
@@ -196,8 +196,8 @@ pub fn check_etcd_cluster_unhealthy(observed: &Snapshot, now: Timestamp) -> Chec
 pub fn check_components_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let is_explained = observed
         .workload
-        .read()
-        .and_then(|workload| workload.static_pods.read())
+        .value()
+        .and_then(|workload| workload.static_pods.value())
         .is_some_and(|pods| pods.iter().any(|pod| !pod.ready));
     summary_findings(observed, "ControlPlaneComponentsHealthy", is_explained, now)
 }
@@ -206,7 +206,7 @@ pub fn check_workload_disconnected(observed: &Snapshot, _: Timestamp) -> CheckRe
     let control_plane = &observed.control_plane;
     let finding = unreachable_workload(observed).map(|blocker| {
         let hint = blocker.hint(control_plane.namespace(), control_plane.name());
-        Finding::fail(observed.object(), blocker.message()).optional_hint(hint)
+        Finding::fail(observed.object_name(), blocker.message()).with_optional_hint(hint)
     });
     Ok(finding.into_iter().collect())
 }

@@ -20,7 +20,7 @@ const EXPIRED_LIMIT: Duration = Duration::from_secs(2 * 60);
 
 /// The last holder of an expired Lease, and when it was renewed. None if the controller runs, or if the Lease was not read.
 pub fn stopped_holder(lease: &Reading<Option<ControllerLease>>, now: Timestamp) -> Option<(&str, Timestamp)> {
-    let lease = lease.read()?.as_ref()?;
+    let lease = lease.value()?.as_ref()?;
     let (holder, renewed) = (lease.holder.as_deref()?, lease.renewed?);
     let seconds = lease
         .duration_seconds
@@ -31,8 +31,8 @@ pub fn stopped_holder(lease: &Reading<Option<ControllerLease>>, now: Timestamp) 
 
 /// The end of a message: a semicolon, and what the Lease says about the controller. Empty if the Lease was
 /// not read.
-pub fn controller_state(observed: &Snapshot, now: Timestamp) -> String {
-    let Some(lease) = observed.controller_lease.read() else {
+pub fn controller_suffix(observed: &Snapshot, now: Timestamp) -> String {
+    let Some(lease) = observed.controller_lease.value() else {
         return String::new();
     };
     let Some(ControllerLease {
@@ -42,7 +42,7 @@ pub fn controller_state(observed: &Snapshot, now: Timestamp) -> String {
         ..
     }) = lease
     else {
-        return format!("; the controller has no Lease in namespace {}", lease::NAMESPACE);
+        return format!("; the controller has no Lease in namespace {}", lease::CONTROL_PLANE_NAMESPACE);
     };
     match (holder, renewed) {
         (Some(holder), Some(renewed)) => {

@@ -76,10 +76,10 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
         names.join(" and "),
         votes.quorum()
     );
-    let finding = Finding::fail(observed.object(), message);
+    let finding = Finding::fail(observed.object_name(), message);
     let finding = names
         .into_iter()
-        .fold(finding, |finding, name| finding.and(machine_object(name)));
+        .fold(finding, |finding, name| finding.with_object(machine_object(name)));
     let is_healthy = |member: &&EtcdMember| member.fault.is_none() && member.alarm.is_none();
     let others = || members.iter().filter(|member| member.name != node);
     let survives = others().filter(is_healthy).any(|member| {
@@ -99,7 +99,7 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
     } else {
         deadlock_hint(observed, first, node)
     };
-    Ok(vec![finding.hint(hint)])
+    Ok(vec![finding.with_hint(hint)])
 }
 
 fn snapshot_command(observed: &Snapshot) -> String {
@@ -113,7 +113,7 @@ fn snapshot_command(observed: &Snapshot) -> String {
 /// Says how to end the deadlock. The user must remove the member before the hook: otherwise etcd would keep a
 /// dead member, and could lose quorum with the next deletion.
 fn deadlock_hint(observed: &Snapshot, first: &Machine, node: &str) -> String {
-    let survey = observed.etcd.read();
+    let survey = observed.etcd.value();
     let id = survey.and_then(|survey| {
         let membership = Membership::new(survey);
         let mut listed = membership.listed();

@@ -59,8 +59,8 @@ pub fn check_machine_drains_blocked(observed: &Snapshot, now: Timestamp) -> Chec
         let hint = pods.iter().find_map(|pod| hint(pod));
         Some(
             Finding::new(outcome, machine_object(machine.name()), message)
-                .since(started(condition).or(condition.last_transition_time))
-                .optional_hint(hint.map(str::to_owned)),
+                .with_since(started(condition).or(condition.last_transition_time))
+                .with_optional_hint(hint.map(str::to_owned)),
         )
     });
     Ok(findings.collect())

@@ -98,7 +98,7 @@ pub fn check_etcd_clusters_differ(observed: &Snapshot, _: Timestamp) -> CheckRes
             hexadecimal(own),
             hexadecimal(usual)
         );
-        Some(member_finding(queried, CheckOutcome::Fail, &message).hint(format!(
+        Some(member_finding(queried, CheckOutcome::Fail, &message).with_hint(format!(
             "writes through this member's API server do not reach the other members, so save the member's \
              data: kubectl kcp etcd snapshot {name} -n {namespace} --member {} --file FILE; then replace the \
              member's Machine",
@@ -184,7 +184,7 @@ fn conflicting_reports<'a>(
         objects: objects.collect(),
         ..Finding::new(outcome, "", message)
     }
-    .hint(hint)
+    .with_hint(hint)
 }
 
 fn name_or_id(name: &str, id: u64) -> String {
@@ -249,7 +249,7 @@ pub fn check_etcd_no_leader(observed: &Snapshot, now: Timestamp) -> CheckResult 
         let machine = machine_of_node(observed, &queried.name);
         Some(
             match machine.filter(|_| latest.is_some() && outcome == CheckOutcome::Fail) {
-                Some(machine) => finding.hint(format!(
+                Some(machine) => finding.with_hint(format!(
                     "repair the network between this member and the others; or {}",
                     replacement_hint(observed, machine)
                 )),

@@ -8,7 +8,7 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        components::{describe_hint, unlisted_hint, unlisted_machine, unlisted_message},
+        components::{kubectl_describe_hint, unlisted_hint, unlisted_machine, unlisted_message},
         etcd_quorum::{ETCD, stacked_survey},
         finding::{CheckResult, Finding, machine_object, require},
         machine_grace::{
@@ -20,7 +20,7 @@ use crate::{
     snapshot::{
         Snapshot,
         etcd::{Alarms, hexadecimal},
-        management::owner,
+        management::describe_owner,
     },
     staleness::JOIN_LIMIT,
 };
@@ -54,7 +54,7 @@ pub fn check_etcd_members_mismatch(observed: &Snapshot, now: Timestamp) -> Check
     require_machines(observed)?;
     let membership = Membership::new(survey);
     if !membership.is_known() {
-        return Err(membership.unknown());
+        return Err(membership.unknown_result());
     }
     let is_member = |node: &str| membership.listed().any(|listed| listed.member.name == node);
     let without_member = observed.machines.iter().filter_map(|of| {
@@ -78,7 +78,7 @@ pub fn check_etcd_members_mismatch(observed: &Snapshot, now: Timestamp) -> Check
         Some(if is_of_another {
             finding
         } else {
-            finding.hint(replacement_hint(observed, of))
+            finding.with_hint(replacement_hint(observed, of))
         })
     });
     let unmatched: Vec<ListedMember<'_>> = membership
@@ -116,38 +116,38 @@ fn member_without_machine(
 ) -> Finding {
     let object = member_object(member);
     let runs_member = |other: &&Machine| other.node() == Some(&member.name);
-    if let Some(other) = observed.others.iter().find(runs_member) {
+    if let Some(other) = observed.machines_of_other_owners.iter().find(runs_member) {
         let message = format!(
             "runs on Machine {}, which {} controls",
             other.name(),
-            owner(other)
+            describe_owner(other)
         );
-        return Finding::fail(object, message).hint("do not remove the member: see check machines-not-owned");
+        return Finding::fail(object, message).with_hint("do not remove the member: see check machines-not-owned");
     }
     let of_node = |machine: &&Machine| observed.node_of(machine) == Some(&member.name);
-    if let Some(of) = observed.machines.iter().chain(&observed.others).find(of_node) {
+    if let Some(of) = observed.machines.iter().chain(&observed.machines_of_other_owners).find(of_node) {
         let message = format!(
             "{message}; its node has the providerID of Machine {}, which does not reference the node",
             of.name()
         );
         return Finding::fail(object, message)
-            .and(machine_object(of.name()))
-            .hint(format!("do not remove the member; {}", describe_hint(of)));
+            .with_object(machine_object(of.name()))
+            .with_hint(format!("do not remove the member; {}", kubectl_describe_hint(of)));
     }
     if let Some(machine) = unlisted_machine(observed, &member.name) {
-        return Finding::fail(object, unlisted_message(machine)).hint(format!(
+        return Finding::fail(object, unlisted_message(machine)).with_hint(format!(
             "do not remove the member while the Machine exists; {}; if it does not exist, {}",
             unlisted_hint(observed, machine),
             removal_hint()
         ));
     }
-    let nodes = observed.workload.read().map(|workload| &workload.nodes);
-    if nodes.is_none_or(|nodes| nodes.read().is_none()) {
+    let nodes = observed.workload.value().map(|workload| &workload.nodes);
+    if nodes.is_none_or(|nodes| nodes.value().is_none()) {
         return Finding::fail(object, message)
-            .hint("do not remove the member: it is unknown whether its node has a Machine, because the nodes were not read");
+            .with_hint("do not remove the member: it is unknown whether its node has a Machine, because the nodes were not read");
     }
     let Some(first) = machines_without_node(observed).next() else {
-        return Finding::fail(object, message).hint(removal_hint());
+        return Finding::fail(object, message).with_hint(removal_hint());
     };
     let names: Vec<&str> = machines_without_node(observed)
         .map(kcp_api::Object::name)
@@ -159,9 +159,9 @@ fn member_without_machine(
             names.join(", ")
         ),
     )
-    .hint(format!(
+    .with_hint(format!(
         "do not remove the member while a Machine has no node, because the member may belong to that Machine; {}",
-        describe_hint(first)
+        kubectl_describe_hint(first)
     ))
 }
 
@@ -177,7 +177,7 @@ pub fn check_etcd_alarms(observed: &Snapshot, _: Timestamp) -> CheckResult {
             }) => queried_objects(queried),
             Some(ListedMember { member, .. }) => vec![member_object(member)],
             // etcd uses id 0 if it does not know which member's data is wrong.
-            None if id == 0 => vec![observed.object()],
+            None if id == 0 => vec![observed.object_name()],
             None => vec![format!("EtcdMember/{}", hexadecimal(id))],
         };
         alarm_finding(observed, objects, &kind, id == 0)
@@ -186,7 +186,7 @@ pub fn check_etcd_alarms(observed: &Snapshot, _: Timestamp) -> CheckResult {
     if let Alarms::Failed(failure) = &survey.alarms
         && failure.forbidden.is_none()
     {
-        findings.push(Finding::unread(failure));
+        findings.push(Finding::from_failure(failure));
     }
     Ok(findings)
 }
@@ -222,7 +222,7 @@ fn alarm_finding(observed: &Snapshot, objects: Vec<String>, alarm: &str, is_of_a
         objects,
         ..Finding::fail("", format!("{who}has alarm {alarm}{means}"))
     }
-    .optional_hint(hint)
+    .with_optional_hint(hint)
 }
 
 pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -243,14 +243,14 @@ pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckRe
                 |machine| Phase::from_machine(machine, now) != Phase::Settled,
             );
             let about = |finding: Finding| match of {
-                Some(of) => finding.and(machine_object(of.name())),
+                Some(of) => finding.with_object(machine_object(of.name())),
                 None => finding,
             };
             if is_starting {
                 return about(Finding::info(object, format!("{message} yet")));
             }
             match of {
-                Some(of) => about(Finding::fail(object, message)).hint(replacement_hint(observed, of)),
+                Some(of) => about(Finding::fail(object, message)).with_hint(replacement_hint(observed, of)),
                 None => member_without_machine(observed, member, message, || {
                     format!(
                         "remove this member so that other members can join: etcdctl member remove {}",

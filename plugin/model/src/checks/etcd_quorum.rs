@@ -16,7 +16,7 @@ use crate::{
     quorum::{self, Votes},
     snapshot::{
         Failure, Snapshot,
-        etcd::{EtcdSurvey, MemberResponse, QueriedMember, unresponsive},
+        etcd::{EtcdSurvey, MemberResponse, QueriedMember, describe_unresponsive},
         workload::{Component, StaticPod},
     },
 };
@@ -106,21 +106,21 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
         let finding = member_finding(
             queried,
             outcome,
-            &format!("etcd member {}", unresponsive(&failure.message)),
+            &format!("etcd member {}", describe_unresponsive(&failure.message)),
         );
         // The failure may concern a Secret instead of the member.
         let finding = if failure.object.contains('/') {
-            finding.and(&failure.object)
+            finding.with_object(&failure.object)
         } else {
             finding
         };
         Some(match &failure.hint {
             // Without quorum the API server forwards no connection to a member that runs.
             _ if has_lost_quorum && components::is_etcd_pod_ready(observed, &queried.name) => finding,
-            _ if has_lost_quorum && !failure.object.contains('/') => finding.hint(HOST_HINT),
-            Some(hint) => finding.hint(hint.clone() + &or_replace(observed, queried, failure, outcome)),
+            _ if has_lost_quorum && !failure.object.contains('/') => finding.with_hint(HOST_HINT),
+            Some(hint) => finding.with_hint(hint.clone() + &or_replace(observed, queried, failure, outcome)),
             None if survey.stacked => {
-                finding.hint(pod_hint(&queried.name) + &or_replace(observed, queried, failure, outcome))
+                finding.with_hint(pod_hint(&queried.name) + &or_replace(observed, queried, failure, outcome))
             }
             None => finding,
         })
@@ -209,7 +209,7 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, NoResul
         let unhealthy: Vec<&quorum::Member> = members.iter().filter(is_unhealthy).collect();
         return Ok(VoteCount {
             votes: Votes::by_status(&members),
-            is_lost: Votes::if_quorum_is_lost(&members).is_some(),
+            is_lost: Votes::lost_quorum_votes(&members).is_some(),
             clears_on_its_own: unhealthy
                 .iter()
                 .all(|member| clears_on_its_own(member, observed, now)),
@@ -222,7 +222,7 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, NoResul
         });
     }
     let unread = match stacked_survey(observed) {
-        Ok(survey) => Membership::new(survey).unknown(),
+        Ok(survey) => Membership::new(survey).unknown_result(),
         Err(no_result) => no_result,
     };
     require_machines(observed)?;
@@ -233,7 +233,7 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, NoResul
         // Machines that are being deleted are not counted.
         clears_on_its_own: false,
         unhealthy: unhealthy.iter().map(|name| machine_object(name)).collect(),
-        by: if observed.workload.read().is_some() {
+        by: if observed.workload.value().is_some() {
             " (from pods and Machine conditions)"
         } else {
             " (from Machine conditions)"
@@ -254,7 +254,7 @@ fn clears_on_its_own(member: &quorum::Member, observed: &Snapshot, now: Timestam
 impl VoteCount {
     fn into_result(self, observed: &Snapshot, message: Option<String>, hint: Option<&str>) -> CheckResult {
         let findings = message.map(|message| {
-            let object = observed.object();
+            let object = observed.object_name();
             let finding = if self.clears_on_its_own && !self.is_lost {
                 Finding::info(object, message)
             } else {
@@ -262,8 +262,8 @@ impl VoteCount {
             };
             self.unhealthy
                 .into_iter()
-                .fold(finding, Finding::and)
-                .optional_hint(hint)
+                .fold(finding, Finding::with_object)
+                .with_optional_hint(hint)
         });
         let findings = Vec::from_iter(findings);
         match self.unread {
@@ -275,7 +275,7 @@ impl VoteCount {
 
 /// Whether no member has responded, and the API server also reports that etcd does not respond.
 pub fn only_api_server_responds(observed: &Snapshot) -> bool {
-    let survey = observed.etcd.read();
+    let survey = observed.etcd.value();
     survey.is_some_and(|survey| survey.api_server_lacks_etcd && !Membership::new(survey).is_known())
 }
 

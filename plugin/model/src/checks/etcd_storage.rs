@@ -89,7 +89,7 @@ pub fn check_etcd_space_low(observed: &Snapshot, now: Timestamp) -> CheckResult 
             );
             let is_changing = is_rolling_out(observed, now) || are_machines_changing(observed, now);
             let outcome = if is_changing { CheckOutcome::Info } else { CheckOutcome::Warn };
-            member_finding(queried, outcome, &message).hint("set the same quota-backend-bytes for all members in etcd's extraArgs")
+            member_finding(queried, outcome, &message).with_hint("set the same quota-backend-bytes for all members in etcd's extraArgs")
         });
     let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
     let full = reported.iter().filter_map(|(queried, status, quota)| {
@@ -105,7 +105,7 @@ pub fn check_etcd_space_low(observed: &Snapshot, now: Timestamp) -> CheckResult 
             mebibytes(status.db_size),
             mebibytes(quota)
         );
-        Some(member_finding(queried, outcome, &message).hint(format!(
+        Some(member_finding(queried, outcome, &message).with_hint(format!(
             "delete old revisions: kubectl kcp etcd compact {name} -n {namespace}; then return the space to the file system: \
              kubectl kcp etcd defrag {name} -n {namespace}"
         )))
@@ -124,7 +124,7 @@ pub fn check_etcd_fragmentation(observed: &Snapshot, _: Timestamp) -> CheckResul
             mebibytes(status.db_size)
         );
         is_fragmented.then(|| {
-            member_finding(queried, CheckOutcome::Warn, &message).hint(format!(
+            member_finding(queried, CheckOutcome::Warn, &message).with_hint(format!(
                 "return the space to the file system: kubectl kcp etcd defrag {} -n {}",
                 observed.control_plane.name(),
                 observed.control_plane.namespace()

@@ -138,11 +138,11 @@ impl Finding {
         Self::new(CheckOutcome::Unknown, object, message)
     }
 
-    pub fn unread(failure: &Failure) -> Self {
-        Self::unknown(&failure.object, &failure.message).optional_hint(failure.hint.as_ref())
+    pub fn from_failure(failure: &Failure) -> Self {
+        Self::unknown(&failure.object, &failure.message).with_optional_hint(failure.hint.as_ref())
     }
 
-    pub fn and(mut self, object: impl Into<String>) -> Self {
+    pub fn with_object(mut self, object: impl Into<String>) -> Self {
         let object = object.into();
         if !self.objects.contains(&object) {
             self.objects.push(object);
@@ -150,23 +150,23 @@ impl Finding {
         self
     }
 
-    pub fn optional_hint(self, hint: Option<impl AsRef<str>>) -> Self {
+    pub fn with_optional_hint(self, hint: Option<impl AsRef<str>>) -> Self {
         match hint {
-            Some(hint) => self.hint(hint),
+            Some(hint) => self.with_hint(hint),
             None => self,
         }
     }
 
-    pub fn since(self, since: Option<Timestamp>) -> Self {
+    pub fn with_since(self, since: Option<Timestamp>) -> Self {
         Self { since, ..self }
     }
 
     /// When the status of a condition last changed.
-    pub fn since_transition(self, condition: &Condition) -> Self {
-        self.since(condition.last_transition_time)
+    pub fn with_transition_time(self, condition: &Condition) -> Self {
+        self.with_since(condition.last_transition_time)
     }
 
-    pub fn hint(mut self, hint: impl AsRef<str>) -> Self {
+    pub fn with_hint(mut self, hint: impl AsRef<str>) -> Self {
         self.hint = Some(one_line(hint.as_ref()));
         self
     }

@@ -64,7 +64,7 @@ pub fn check_kubeadm_config_outdated(observed: &Snapshot, now: Timestamp) -> Che
     }
     let message = format!("{message}: joining Machines get static pods of {configured}");
     let control_plane = &observed.control_plane;
-    Ok(vec![Finding::warn(object, message).hint(format!(
+    Ok(vec![Finding::warn(object, message).with_hint(format!(
         "start a rollout, which updates kubeadm-config: kubectl kcp rollout start {} -n {}",
         control_plane.name(),
         control_plane.namespace()
@@ -80,7 +80,7 @@ pub fn check_kubeadm_config_unusable(observed: &Snapshot, _: Timestamp) -> Check
     }
     let finding = unusable_kubeadm_config(observed).map(|blocker| {
         let hint = blocker.hint(control_plane.namespace(), control_plane.name());
-        Finding::fail("ConfigMap/kubeadm-config", blocker.message()).optional_hint(hint)
+        Finding::fail("ConfigMap/kubeadm-config", blocker.message()).with_optional_hint(hint)
     });
     Ok(finding.into_iter().collect())
 }

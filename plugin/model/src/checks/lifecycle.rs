@@ -12,7 +12,7 @@ use crate::{
         rollout::has_pending_change,
     },
     plan::owners::cannot_adopt,
-    snapshot::{Reading, Snapshot, management::owner},
+    snapshot::{Reading, Snapshot, management::describe_owner},
     staleness::{DELETION_LIMIT, JOIN_LIMIT, format_age},
 };
 
@@ -74,17 +74,17 @@ pub fn check_deleting(observed: &Snapshot, now: Timestamp) -> CheckResult {
     };
     let waiting = control_plane
         .condition("Deleting")
-        .map_or_else(String::new, |condition| format!(": {}", condition.one_line()));
+        .map_or_else(String::new, |condition| format!(": {}", condition.message_or_reason()));
     let message = format!("deletion began {} ago{waiting}", format_age(started, now));
     Ok(vec![
-        Finding::fail(observed.object(), message).since(Some(started)),
+        Finding::fail(observed.object_name(), message).with_since(Some(started)),
     ])
 }
 
 pub fn check_failure_reported(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let failure = observed.control_plane.status.failure();
     Ok(failure
-        .map(|failure| Finding::fail(observed.object(), &failure))
+        .map(|failure| Finding::fail(observed.object_name(), &failure))
         .into_iter()
         .collect())
 }
@@ -114,17 +114,17 @@ pub fn check_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let (name, namespace) = (control_plane.name(), control_plane.namespace());
     if own {
         let message = format!("paused{pending}: no controller reconciles the control plane");
-        let finding = Finding::new(outcome, observed.object(), message)
-            .since(since)
-            .hint(format!(
+        let finding = Finding::new(outcome, observed.object_name(), message)
+            .with_since(since)
+            .with_hint(format!(
                 "resume the control plane: kubectl kcp rollout resume {name} -n {namespace}"
             ));
         return Ok(vec![finding]);
     }
     let message = format!("the Cluster is paused{pending}: no controller reconciles the control plane");
-    let finding = Finding::new(outcome, observed.object(), message).since(since);
+    let finding = Finding::new(outcome, observed.object_name(), message).with_since(since);
     Ok(vec![match control_plane.cluster() {
-        Some(cluster) => finding.and(format!("Cluster/{cluster}")).hint(format!(
+        Some(cluster) => finding.with_object(format!("Cluster/{cluster}")).with_hint(format!(
             "resume the Cluster: kubectl patch cluster {cluster} -n {namespace} --type=merge -p '{{\"spec\":{{\"paused\":false}}}}'"
         )),
         None => finding,
@@ -148,8 +148,8 @@ pub fn check_cluster_reference_wrong(observed: &Snapshot, _: Timestamp) -> Check
     };
     Ok(vec![
         Finding::fail(format!("Cluster/{}", cluster.name()), message)
-            .and(observed.object())
-            .hint(
+            .with_object(observed.object_name())
+            .with_hint(
                 "correct spec.controlPlaneRef, because the controller reconciles a control plane only if its \
                  Cluster owns it",
             ),
@@ -161,7 +161,7 @@ pub fn check_cluster_not_ready(observed: &Snapshot, _: Timestamp) -> CheckResult
     let control_plane = &observed.control_plane;
     let object = control_plane
         .cluster()
-        .map_or_else(|| observed.object(), |name| format!("Cluster/{name}"));
+        .map_or_else(|| observed.object_name(), |name| format!("Cluster/{name}"));
     // The infrastructure and the endpoint may be missing until the first Machine is created.
     let outcome = if control_plane.status.initialized {
         CheckOutcome::Fail
@@ -169,7 +169,7 @@ pub fn check_cluster_not_ready(observed: &Snapshot, _: Timestamp) -> CheckResult
         CheckOutcome::Info
     };
     let messages = [
-        (!observed.infrastructure_is_ready(), "infrastructure is not ready"),
+        (!observed.is_infrastructure_ready(), "infrastructure is not ready"),
         (!observed.has_endpoint(), "has no control plane endpoint"),
     ];
     Ok(messages
@@ -190,9 +190,9 @@ pub fn check_infrastructure_template_missing(observed: &Snapshot, _: Timestamp) 
     }
     let blocker = Blocker::no_template(reference);
     let object = format!("{}/{}", reference.kind, reference.name);
-    let finding = Finding::fail(object, blocker.message()).and(observed.object());
+    let finding = Finding::fail(object, blocker.message()).with_object(observed.object_name());
     let hint = blocker.hint(control_plane.namespace(), control_plane.name());
-    Ok(vec![finding.optional_hint(hint)])
+    Ok(vec![finding.with_optional_hint(hint)])
 }
 
 pub fn check_topology_upgrade_pending(observed: &Snapshot, _: Timestamp) -> CheckResult {
@@ -203,33 +203,33 @@ pub fn check_topology_upgrade_pending(observed: &Snapshot, _: Timestamp) -> Chec
         "Cluster API's topology controller has not set the control plane's version to \
         {version} yet"
     );
-    Ok(vec![Finding::info(observed.object(), message)])
+    Ok(vec![Finding::info(observed.object_name(), message)])
 }
 
 pub fn check_machines_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
-    let findings = observed.unowned().map(|machine| {
+    let findings = observed.unowned_machines().map(|machine| {
         let (name, namespace) = (machine.name(), control_plane.namespace());
         if let Some(blocker) = cannot_adopt(observed, machine) {
             let hint = blocker.hint(namespace, control_plane.name());
-            return Finding::fail(machine_object(name), blocker.message()).optional_hint(hint);
+            return Finding::fail(machine_object(name), blocker.message()).with_optional_hint(hint);
         }
         let message = format!(
             "is a control plane Machine of the Cluster, but {} does not own it",
             control_plane.name()
         );
-        Finding::warn(machine_object(name), message).hint(format!(
+        Finding::warn(machine_object(name), message).with_hint(format!(
             "the controller adopts the Machine and the Secrets of its KubeadmConfig; if the controller does not adopt \
              them, see the owners of the Machine: kubectl get machine {name} -n {namespace} -o yaml"
         ))
     });
-    let others = observed.others.iter().map(|other| {
+    let others = observed.machines_of_other_owners.iter().map(|other| {
         let message = format!(
             "is controlled by {}: the controller of {} does nothing while another owner controls a Machine of the Cluster",
-            owner(other),
+            describe_owner(other),
             control_plane.name()
         );
-        Finding::fail(machine_object(other.name()), message).hint(format!(
+        Finding::fail(machine_object(other.name()), message).with_hint(format!(
             "correct the labels or the owner of the Machine; to see them: kubectl get machine {} -n {} -o \
              yaml",
             other.name(),
@@ -269,7 +269,7 @@ pub(super) mod test_cases {
         ("machines-not-owned", "by_another_control_plane", |o| {
             let mut other = crate::testing::objects::machine("x1");
             other.metadata.owner_references.as_mut().expect("an owner")[0].name = "c2-cp".to_owned();
-            o.others.push(other);
+            o.machines_of_other_owners.push(other);
         }),
         ("paused", "at_rest", |o| {
             pause(&mut o.control_plane().metadata);

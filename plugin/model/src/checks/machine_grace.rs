@@ -71,7 +71,7 @@ pub fn are_machines_changing(observed: &Snapshot, now: Timestamp) -> bool {
 
 /// Whether the Machines could be read. If not, the list of Machines is empty.
 pub fn are_machines_read(observed: &Snapshot) -> bool {
-    let mut unread = observed.unread.iter();
+    let mut unread = observed.failed_reads.iter();
     !unread.any(|failure| failure.object == "Machine")
 }
 

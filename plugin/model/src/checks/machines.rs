@@ -4,15 +4,15 @@ use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
 
 use crate::{
-    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, resume_machine},
+    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, resume_machine_hint},
     checks::{
         Check,
         actor::{Actor, Responsible},
-        components::{WORKLOAD, describe_hint, node_finding},
-        controller::{controller_state, stopped_holder},
+        components::{WORKLOAD, kubectl_describe_hint, node_finding},
+        controller::{controller_suffix, stopped_holder},
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         machine_grace::{Phase, machine_of_node, require_machines},
-        rollout::up_to_date,
+        rollout::compare_machines,
     },
     snapshot::{ControllerLease, EtcdMembers, Reading, Snapshot, workload::Node},
     staleness::{DELETION_LIMIT, JOIN_LIMIT, OBSERVATION_LIMIT, SLOW_DELETION, age, format_age},
@@ -112,7 +112,7 @@ fn check_bootstrap_controller_stopped(observed: &Snapshot, now: Timestamp) -> Ch
         "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=bootstrap-kubeadm",
         &observed.machine_leases.bootstrap,
         now,
-        |machine| !machine.is_deleting() && !machine.has_node() && !machine.is("BootstrapConfigReady"),
+        |machine| !machine.is_deleting() && !machine.has_node() && !machine.is_condition_true("BootstrapConfigReady"),
     )
 }
 
@@ -142,10 +142,10 @@ fn stopped(
         format_age(renewed, now)
     );
     let first = Finding::fail(machine_object(first.name()), message)
-        .since(Some(renewed))
-        .hint(hint);
+        .with_since(Some(renewed))
+        .with_hint(hint);
     Ok(vec![waiting.fold(first, |finding, machine| {
-        finding.and(machine_object(machine.name()))
+        finding.with_object(machine_object(machine.name()))
     })])
 }
 
@@ -153,7 +153,7 @@ fn stopped(
 /// Machine.
 pub fn check_machines_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
-    let verdicts = up_to_date(observed, now);
+    let verdicts = compare_machines(observed, now);
     let is_outdated = |machine: &Machine| {
         let mut outdated = verdicts.iter().filter(|verdict| verdict.is_outdated());
         outdated.any(|verdict| verdict.machine == machine.name())
@@ -175,8 +175,8 @@ pub fn check_machines_paused(observed: &Snapshot, now: Timestamp) -> CheckResult
             machine_object(machine.name()),
             format!("paused: no controller {effect}"),
         )
-        .since(condition.and_then(|paused| paused.last_transition_time))
-        .hint(resume_machine(machine.name(), machine.namespace()))
+        .with_since(condition.and_then(|paused| paused.last_transition_time))
+        .with_hint(resume_machine_hint(machine.name(), machine.namespace()))
     });
     Ok(findings.collect())
 }
@@ -197,8 +197,8 @@ pub fn check_machines_without_node(observed: &Snapshot, now: Timestamp) -> Check
                 let message = format!("its node has not joined{lasts}");
                 Some(
                     Finding::fail(machine_object(of.name()), message)
-                        .since(of.creation_timestamp())
-                        .hint(describe_hint(of)),
+                        .with_since(of.creation_timestamp())
+                        .with_hint(kubectl_describe_hint(of)),
                 )
             }
         });
@@ -219,9 +219,9 @@ fn who_starts_machine(observed: &Snapshot, finding: &Finding, _: Timestamp) -> A
     };
     if machine.has_node() {
         Actor::Kubelet
-    } else if !machine.is("BootstrapConfigReady") {
+    } else if !machine.is_condition_true("BootstrapConfigReady") {
         Actor::BootstrapProvider
-    } else if machine.is("InfrastructureReady") {
+    } else if machine.is_condition_true("InfrastructureReady") {
         Actor::Kubeadm
     } else {
         Actor::InfrastructureProvider
@@ -267,7 +267,7 @@ fn starting_finding(of: &Machine, now: Timestamp) -> Finding {
         machine_object(of.name()),
         format!("starting{lasts}{phase}{joined}"),
     )
-    .since(of.creation_timestamp())
+    .with_since(of.creation_timestamp())
 }
 
 pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -291,24 +291,24 @@ pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> Chec
             let condition = of.condition("Deleting");
             condition
                 .filter(|c| Condition::is_true(c))
-                .map(Condition::one_line)
+                .map(Condition::message_or_reason)
         };
         let waits_for = waits_for
             .filter(|text| !text.is_empty())
             .or_else(says)
             .map_or_else(String::new, |text| format!(", waiting for: {text}"));
         let message = format!("deletion began {} ago{waits_for}", format_age(started, now));
-        let finding = Finding::new(outcome, machine_object(of.name()), message).since(Some(started));
+        let finding = Finding::new(outcome, machine_object(of.name()), message).with_since(Some(started));
         let waits_for_hook = who_deletes_machine(observed, &finding, now) == Actor::HookOwner;
         let hook = of.foreign_deletion_hooks().next().filter(|_| waits_for_hook);
         Some(match (hook, outcome) {
-            (Some(hook), _) => finding.hint(format!(
+            (Some(hook), _) => finding.with_hint(format!(
                 "another program delays the deletion with the annotation {hook}; if that program does not remove the \
                  annotation, run: kubectl annotate machine {} -n {} {hook}-",
                 of.name(),
                 of.namespace()
             )),
-            (None, CheckOutcome::Fail) => finding.hint(describe_hint(of)),
+            (None, CheckOutcome::Fail) => finding.with_hint(kubectl_describe_hint(of)),
             (None, _) => finding,
         })
     });
@@ -329,9 +329,9 @@ pub fn check_machines_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRes
             other.is_some_and(|other| !other.is_true())
         });
         (!is_explained).then(|| {
-            Finding::fail(machine_object(of.name()), condition.one_line())
-                .since_transition(condition)
-                .hint(describe_hint(of))
+            Finding::fail(machine_object(of.name()), condition.message_or_reason())
+                .with_transition_time(condition)
+                .with_hint(kubectl_describe_hint(of))
         })
     });
     Ok(findings.collect())
@@ -340,7 +340,7 @@ pub fn check_machines_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRes
 /// Says how to replace a Machine: through its `MachineHealthCheck` if it has one.
 pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
     let (name, namespace) = (of.name(), of.namespace());
-    let covers = observed.health_checks.read().is_some_and(|checks| {
+    let covers = observed.health_checks.value().is_some_and(|checks| {
         checks
             .iter()
             .any(|check| !check.paused && check.targets.contains(name))
@@ -364,7 +364,7 @@ pub fn check_nodes_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult
             (None, false) => "the node does not report whether it is ready",
         };
         node_finding(observed, &of.name, message, now).map(|finding| {
-            finding.since(of.ready_since).hint(format!(
+            finding.with_since(of.ready_since).with_hint(format!(
                 "in the workload cluster: kubectl describe node {}",
                 of.name
             ))
@@ -390,7 +390,7 @@ pub fn check_nodes_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult
 /// longer updates the conditions of its Machines.
 pub fn check_machine_conditions_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
-    if observed.control_plane.is_paused() || observed.cluster_is_paused() {
+    if observed.control_plane.is_paused() || observed.is_cluster_paused() {
         return Err(NoResult::skipped("the control plane is paused"));
     }
     let members = match observed.members() {
@@ -407,7 +407,7 @@ pub fn check_machine_conditions_outdated(observed: &Snapshot, now: Timestamp) ->
     let findings = nodes.iter().filter_map(|node| {
         let joined = node.created.filter(|created| age(*created, now) > OBSERVATION_LIMIT)?;
         let machine = machine_of_node(observed, &node.name)?;
-        let is_noticed = machine.is("EtcdMemberHealthy") || machine.is_not("EtcdMemberHealthy");
+        let is_noticed = machine.is_condition_true("EtcdMemberHealthy") || machine.is_condition_false("EtcdMemberHealthy");
         if is_noticed || machine.is_deleting() || !responds(node) {
             return None;
         }
@@ -415,12 +415,12 @@ pub fn check_machine_conditions_outdated(observed: &Snapshot, now: Timestamp) ->
             "the node joined {} ago and its etcd member responds, but {CONTROL_PLANE_CONTROLLER} has not updated the condition \
              EtcdMemberHealthy{}",
             format_age(joined, now),
-            controller_state(observed, now)
+            controller_suffix(observed, now)
         );
         Some(
             Finding::fail(machine_object(machine.name()), message)
-                .since(Some(joined))
-                .hint(CONTROLLER_HINT),
+                .with_since(Some(joined))
+                .with_hint(CONTROLLER_HINT),
         )
     });
     Ok(findings.collect())
@@ -514,7 +514,7 @@ pub(super) mod test_cases {
             o.machine(2).metadata.deletion_timestamp = Some(Time(minutes_ago(5)));
             o.deletions = vec![Deletion {
                 machine: "m2".to_owned(),
-                since: minutes_ago(5),
+                started_at: minutes_ago(5),
                 waits_for: vec![
                     "deletion hook pre-terminate/kcp-cleanup".to_owned(),
                     "drain of node-m2".to_owned(),

@@ -12,7 +12,7 @@ use crate::{
     quorum,
     snapshot::{
         EtcdMembers, Snapshot,
-        etcd::{EtcdSurvey, QueriedMember, hexadecimal, ids},
+        etcd::{EtcdSurvey, QueriedMember, hexadecimal, member_ids},
     },
 };
 
@@ -72,7 +72,7 @@ impl<'s> Membership<'s> {
         self.survey.is_disputed()
     }
 
-    pub fn unknown(&self) -> NoResult {
+    pub fn unknown_result(&self) -> NoResult {
         NoResult::unknown(if self.is_disputed() {
             "members report different member lists"
         } else {
@@ -92,7 +92,7 @@ impl<'s> Membership<'s> {
 
     /// Whether a member's own list equals the agreed list.
     pub fn is_agreed_list(&self, list: &Members) -> bool {
-        self.list.is_some_and(|usual| ids(usual) == ids(list))
+        self.list.is_some_and(|usual| member_ids(usual) == member_ids(list))
     }
 
     /// Whether the member may belong to a starting Machine that does not reference its node yet.
@@ -104,7 +104,7 @@ impl<'s> Membership<'s> {
 
 /// The members of a stacked etcd, as counted for the quorum. None if the members are unknown.
 pub fn voters(observed: &Snapshot) -> Option<Vec<quorum::Member>> {
-    let survey = observed.etcd.read()?;
+    let survey = observed.etcd.value()?;
     let EtcdMembers::Read(members) = survey.members(&observed.machines) else {
         return None;
     };

@@ -59,7 +59,7 @@ pub struct Check {
     /// Whether the pending change makes no progress while the check fails.
     pub is_blocking: bool,
     /// Whether the check only repeats problems that other checks report in detail.
-    pub sums_up: bool,
+    pub is_summary: bool,
     /// Who acts next because of a finding of the check.
     pub responsible: Responsible,
     /// The ids of the checks that report causes. Several checks share each inner list. A finding is an effect
@@ -69,7 +69,7 @@ pub struct Check {
     /// other problems.
     pub takes_over: bool,
     /// Whether an unknown outcome means that the answer of `why` is unknown.
-    pub is_unread: bool,
+    pub makes_why_unknown: bool,
     /// How long the actor usually takes. None if there is no usual time.
     pub usual_time: Option<Duration>,
     function: fn(&Snapshot, Timestamp) -> CheckResult,
@@ -96,11 +96,11 @@ impl Check {
             id,
             is_preflight: false,
             is_blocking: false,
-            sums_up: false,
+            is_summary: false,
             responsible,
             effect_of: &[],
             takes_over: false,
-            is_unread: false,
+            makes_why_unknown: false,
             usual_time: None,
             function,
         }
@@ -122,7 +122,7 @@ impl Check {
 
     const fn as_summary(self) -> Self {
         Self {
-            sums_up: true,
+            is_summary: true,
             ..self
         }
     }
@@ -137,7 +137,7 @@ impl Check {
 
     const fn as_unread(self) -> Self {
         Self {
-            is_unread: true,
+            makes_why_unknown: true,
             ..self
         }
     }

@@ -76,19 +76,19 @@ fn failing(observed: &Snapshot, now: Timestamp) -> Option<Failing<'_>> {
         .flatten()
         .max();
     let is_failing = |write: &&FailedWrite| {
-        succeeded.is_none_or(|succeeded| write.last > succeeded) && age(write.last, now) <= RETRY_LIMIT
+        succeeded.is_none_or(|succeeded| write.last_reported > succeeded) && age(write.last_reported, now) <= RETRY_LIMIT
     };
     let writes = || {
         observed
             .failed_writes
-            .read()
+            .value()
             .into_iter()
             .flatten()
             .filter(is_failing)
     };
-    let latest = writes().max_by_key(|write| write.last)?;
+    let latest = writes().max_by_key(|write| write.last_reported)?;
     let same = writes().filter(|write| write.is_deletion == latest.is_deletion);
-    let first = same.map(|write| write.first).min()?;
+    let first = same.map(|write| write.first_reported).min()?;
     // An Event can count failures from before the last success.
     let since = succeeded.map_or(first, |succeeded| first.max(succeeded));
     Some(Failing { latest, since })
@@ -106,7 +106,7 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
         return Ok(Vec::new());
     };
     let action = if latest.is_deletion { "delete" } else { "create" };
-    let object = observed.object();
+    let object = observed.object_name();
     let because = |why: &str| match why {
         "" => String::new(),
         why => format!(": {why}"),
@@ -119,7 +119,7 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
                 because(why)
             ),
         )
-        .hint(LIST_WEBHOOKS),
+        .with_hint(LIST_WEBHOOKS),
         Some(Refusal::UnansweredWebhook { name, why }) => Finding::fail(
             object,
             format!(
@@ -127,7 +127,7 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
                 because(why)
             ),
         )
-        .hint(
+        .with_hint(
             "start the webhook, or remove its configuration; list the webhooks with: kubectl get \
              validatingwebhookconfigurations,mutatingwebhookconfigurations",
         ),
@@ -138,7 +138,7 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
                 because(why)
             ),
         )
-        .hint(format!(
+        .with_hint(format!(
             "change the policy, or change the control plane so that its Machines comply; see the policy with: kubectl get \
              validatingadmissionpolicy {name} -o yaml"
         )),
@@ -149,14 +149,14 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
             } else {
                 Finding::info(object, message)
             };
-            finding.hint(format!(
+            finding.with_hint(format!(
                 "see the Events: kubectl describe kcp {} -n {}",
                 observed.control_plane.name(),
                 observed.control_plane.namespace()
             ))
         }
     };
-    Ok(vec![finding.since(Some(since))])
+    Ok(vec![finding.with_since(Some(since))])
 }
 
 /// Admission, if it refused the write. Otherwise the controller, which retries the write.
@@ -188,8 +188,8 @@ pub(super) mod test_cases {
         observed.failed_writes = Reading::Read(vec![FailedWrite {
             is_deletion,
             message: format!("Failed to {what} control plane Machine for cluster d/c1: {error}"),
-            first: minutes_ago(5),
-            last: minutes_ago(1),
+            first_reported: minutes_ago(5),
+            last_reported: minutes_ago(1),
         }]);
     }
 
@@ -224,7 +224,7 @@ pub(super) mod test_cases {
             let Reading::Read(writes) = &mut o.failed_writes else {
                 panic!("they were read");
             };
-            writes[0].first = minutes_ago(2);
+            writes[0].first_reported = minutes_ago(2);
         }),
         ("write-refused", "before_a_machine_was_created", |o| {
             fails(o, false, DENIED);
@@ -239,7 +239,7 @@ pub(super) mod test_cases {
             let Reading::Read(writes) = &mut o.failed_writes else {
                 panic!("they were read");
             };
-            writes[0].last = minutes_ago(21);
+            writes[0].last_reported = minutes_ago(21);
         }),
         ("write-refused", "without_a_change", |o| {
             fails(o, false, DENIED);

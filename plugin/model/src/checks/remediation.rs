@@ -9,11 +9,11 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        components::{describe_hint, machines_without_etcd},
+        components::{kubectl_describe_hint, machines_without_etcd},
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         machine_grace::{Phase, are_machines_changing, require_machines},
         machines::machine_of,
-        rollout::up_to_date,
+        rollout::compare_machines,
     },
     plan::{
         blockers::malformed_record,
@@ -59,7 +59,7 @@ pub const CHECKS: &[Check] = &[
 /// Returns the current state of the Machines and members, for decisions about remediation. If the etcd members could
 /// not be read, a member whose pod is not ready also counts as unhealthy.
 pub fn state(observed: &Snapshot, now: Timestamp) -> State {
-    let mut state = State::new(observed, &up_to_date(observed, now));
+    let mut state = State::new(observed, &compare_machines(observed, now));
     if observed.members() != EtcdMembers::Unread {
         return state;
     }
@@ -100,11 +100,11 @@ pub fn check_machines_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckRes
             return None;
         }
         let doubt = if condition.is_false() { "" } else { "unknown: " };
-        let message = format!("health check: {doubt}{}", condition.one_line());
+        let message = format!("health check: {doubt}{}", condition.message_or_reason());
         Some(
             Finding::fail(machine_object(of.name()), message)
-                .since_transition(condition)
-                .hint(describe_hint(of)),
+                .with_transition_time(condition)
+                .with_hint(kubectl_describe_hint(of)),
         )
     });
     Ok(findings.collect())
@@ -157,7 +157,7 @@ pub fn check_remediation_scheduled(observed: &Snapshot, now: Timestamp) -> Check
         } else {
             format!("marks it as unhealthy at {at}")
         };
-        let of = if timeout.is_of_node {
+        let of = if timeout.is_node_condition {
             "its node"
         } else {
             "the Machine"
@@ -168,7 +168,7 @@ pub fn check_remediation_scheduled(observed: &Snapshot, now: Timestamp) -> Check
             timeout.type_,
             timeout.status.as_str()
         );
-        Some(Finding::info(machine_object(machine.name()), message).since(is_due.then_some(at)))
+        Some(Finding::info(machine_object(machine.name()), message).with_since(is_due.then_some(at)))
     });
     Ok(findings.collect())
 }
@@ -180,13 +180,13 @@ fn unhealthy_since(
     machine: &Machine,
     unhealthy: &UnhealthyCondition,
 ) -> Option<Timestamp> {
-    if !unhealthy.is_of_node {
+    if !unhealthy.is_node_condition {
         let condition = machine.condition(&unhealthy.type_)?;
         return (condition.status == unhealthy.status)
             .then_some(condition.last_transition_time)
             .flatten();
     }
-    let nodes = observed.workload.read()?.nodes.read()?;
+    let nodes = observed.workload.value()?.nodes.value()?;
     let node = nodes
         .iter()
         .find(|node| Some(node.name.as_str()) == machine.node())?;
@@ -203,15 +203,15 @@ fn unhealthy_since(
 pub fn check_remediation_blocked(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
     let control_plane = &observed.control_plane;
-    let object = || observed.object();
+    let object = || observed.object_name();
     let mut findings = Vec::new();
     if let Some(condition) = control_plane
         .condition("Remediating")
         .filter(|condition| Condition::is_true(condition))
     {
-        findings.push(Finding::info(object(), condition.one_line()).since_transition(condition));
+        findings.push(Finding::info(object(), condition.message_or_reason()).with_transition_time(condition));
     } else if let Some(remediation) = observed.control_plane.remediation_in_progress()
-        && state(observed, now).remediation_in_progress
+        && state(observed, now).has_remediation_in_progress
         && !remediation.is_malformed
     {
         let message = format!(
@@ -225,7 +225,7 @@ pub fn check_remediation_blocked(observed: &Snapshot, now: Timestamp) -> CheckRe
         && let Some(blocker) = malformed_record(observed, &control_plane.spec)
     {
         let hint = blocker.hint(control_plane.namespace(), control_plane.name());
-        findings.push(Finding::fail(object(), blocker.message()).optional_hint(hint));
+        findings.push(Finding::fail(object(), blocker.message()).with_optional_hint(hint));
     }
     if let Some(next) = next {
         let retries = observed
@@ -247,7 +247,7 @@ pub fn check_remediation_blocked(observed: &Snapshot, now: Timestamp) -> CheckRe
                 let message = format!("remediation is blocked: {}", blocker.message());
                 let control_plane = &observed.control_plane;
                 let hint = blocker.hint(control_plane.namespace(), control_plane.name());
-                Finding::new(outcome_of_blocker(blocker), object, message).optional_hint(hint)
+                Finding::new(outcome_of_blocker(blocker), object, message).with_optional_hint(hint)
             }
         });
     }
@@ -347,7 +347,7 @@ pub(super) mod test_cases {
             panic!("they were read");
         };
         checks[0].timeouts.push(UnhealthyCondition {
-            is_of_node,
+            is_node_condition: is_of_node,
             type_: type_.to_owned(),
             status,
             timeout: Duration::from_secs(600),

@@ -8,7 +8,7 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        controller::{controller_state, stopped_holder},
+        controller::{controller_suffix, stopped_holder},
         finding::{CheckResult, Finding, machine_object},
         machine_grace::require_machines,
     },
@@ -18,7 +18,7 @@ use crate::{
         rollout_reason::{Reason, Verdict, verdicts},
     },
     snapshot::Snapshot,
-    staleness::{StuckBlocker, controller_stopped, find_stuck, format_age},
+    staleness::{StuckBlocker, stopped_controller_blocker, find_stuck, format_age},
 };
 
 /// The checks that report why a step of a change takes a long time.
@@ -108,12 +108,12 @@ pub const CHECKS: &[Check] = &[
 ];
 
 /// Compares every Machine with the current spec. The verdicts are ordered by the names of the Machines.
-pub fn up_to_date(observed: &Snapshot, now: Timestamp) -> Vec<Verdict> {
+pub fn compare_machines(observed: &Snapshot, now: Timestamp) -> Vec<Verdict> {
     verdicts(observed, &observed.control_plane.spec, now)
 }
 
 pub fn is_rolling_out(observed: &Snapshot, now: Timestamp) -> bool {
-    up_to_date(observed, now).iter().any(Verdict::is_outdated)
+    compare_machines(observed, now).iter().any(Verdict::is_outdated)
 }
 
 pub fn has_pending_change(observed: &Snapshot, now: Timestamp) -> bool {
@@ -131,9 +131,9 @@ pub fn reports_pending_change(control_plane: &KubeadmControlPlane) -> bool {
 pub fn check_machines_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
     let control_plane = &observed.control_plane;
-    let verdicts = up_to_date(observed, now);
+    let verdicts = compare_machines(observed, now);
     let outdated = || verdicts.iter().filter(|verdict| verdict.is_outdated());
-    let is_rolling_out = outdated().next().is_some() || control_plane.is("RollingOut");
+    let is_rolling_out = outdated().next().is_some() || control_plane.is_condition_true("RollingOut");
     if !is_rolling_out {
         return Ok(Vec::new());
     }
@@ -141,11 +141,11 @@ pub fn check_machines_outdated(observed: &Snapshot, now: Timestamp) -> CheckResu
     let why = control_plane
         .condition("RollingOut")
         .filter(|condition| condition.is_true() && outdated().next().is_none())
-        .map_or_else(String::new, |condition| format!(": {}", condition.one_line()));
+        .map_or_else(String::new, |condition| format!(": {}", condition.message_or_reason()));
     let current = i64::try_from(current).unwrap_or(i64::MAX);
-    let counts = messages::up_to_date(current, control_plane.desired_replicas());
+    let counts = messages::up_to_date_count(current, control_plane.desired_replicas());
     let message = format!("rollout in progress, {counts}{why}");
-    let summary = Finding::info(observed.object(), message).since(true_since(observed, "RollingOut"));
+    let summary = Finding::info(observed.object_name(), message).with_since(true_since(observed, "RollingOut"));
     let each = outdated().map(|verdict| {
         let reasons: Vec<String> = verdict.reasons.iter().map(Reason::message).collect();
         Finding::info(
@@ -171,7 +171,7 @@ pub fn check_replicas_differ(observed: &Snapshot, _: Timestamp) -> CheckResult {
         "ScalingDown"
     };
     Ok(vec![
-        Finding::info(observed.object(), message).since(true_since(observed, kind)),
+        Finding::info(observed.object_name(), message).with_since(true_since(observed, kind)),
     ])
 }
 
@@ -197,8 +197,8 @@ pub fn check_rollout_endless(observed: &Snapshot, _: Timestamp) -> CheckResult {
             .unwrap_or_default(),
         observed.control_plane.spec.certificate_validity_days()
     );
-    let object = observed.object();
-    Ok(vec![Finding::fail(object, message).hint(
+    let object = observed.object_name();
+    Ok(vec![Finding::fail(object, message).with_hint(
         "set certificatesExpiryDays below the validity of new certificates",
     )])
 }
@@ -209,15 +209,15 @@ fn all_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckBlocker> {
 
 fn check_controller_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
-    if let Some(stuck) = controller_stopped(control_plane, now) {
+    if let Some(stuck) = stopped_controller_blocker(control_plane, now) {
         let finding = if let Some(blocker) = processing_blockers(observed).first() {
             let message = format!("{}; {}", stuck.message(now), blocker.message());
             let hint = blocker.hint(control_plane.namespace(), control_plane.name());
-            Finding::fail(observed.object(), message)
-                .since(Some(stuck.since))
-                .optional_hint(hint)
+            Finding::fail(observed.object_name(), message)
+                .with_since(Some(stuck.since))
+                .with_optional_hint(hint)
         } else {
-            let message = stuck.message(now) + &controller_state(observed, now);
+            let message = stuck.message(now) + &controller_suffix(observed, now);
             finding(observed, &stuck, &message)
         };
         return Ok(vec![finding]);
@@ -233,9 +233,9 @@ fn check_controller_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult 
             "{CONTROL_PLANE_CONTROLLER} has stopped: {holder} last renewed its Lease {} ago",
             format_age(renewed, now)
         );
-        Finding::fail(observed.object(), message)
-            .since(Some(renewed))
-            .hint(CONTROLLER_HINT)
+        Finding::fail(observed.object_name(), message)
+            .with_since(Some(renewed))
+            .with_hint(CONTROLLER_HINT)
     });
     Ok(finding.into_iter().collect())
 }
@@ -255,11 +255,11 @@ fn check_change_stuck(observed: &Snapshot, now: Timestamp) -> CheckResult {
 
 fn finding(observed: &Snapshot, stuck: &StuckBlocker, message: &str) -> Finding {
     let control_plane = &observed.control_plane;
-    let finding = Finding::fail(observed.object(), message)
-        .since(Some(stuck.since))
-        .hint(stuck.hint(control_plane.namespace(), control_plane.name()));
+    let finding = Finding::fail(observed.object_name(), message)
+        .with_since(Some(stuck.since))
+        .with_hint(stuck.hint(control_plane.namespace(), control_plane.name()));
     match stuck.blocker.machine() {
-        Some(name) => finding.and(machine_object(name)),
+        Some(name) => finding.with_object(machine_object(name)),
         None => finding,
     }
 }

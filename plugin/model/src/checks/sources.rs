@@ -46,7 +46,7 @@ fn unread_findings<'f>(failures: impl IntoIterator<Item = &'f Failure>) -> Vec<F
     failures
         .into_iter()
         .filter(|failure| failure.forbidden.is_none())
-        .map(Finding::unread)
+        .map(Finding::from_failure)
         .collect()
 }
 
@@ -56,11 +56,11 @@ fn management_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
         observed.health_checks.failure(),
         observed.secrets.failure(),
     ];
-    readings.into_iter().flatten().chain(&observed.unread)
+    readings.into_iter().flatten().chain(&observed.failed_reads)
 }
 
 fn workload_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
-    let parts = observed.workload.read().map(|workload| {
+    let parts = observed.workload.value().map(|workload| {
         [
             observed.endpoint_certificate.failure(),
             workload.nodes.failure(),
@@ -78,7 +78,7 @@ fn workload_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
 /// The failed requests to etcd. This file reports only missing permissions; the check `etcd-members-unresponsive`
 /// reports members that do not respond.
 fn etcd_failures(observed: &Snapshot) -> impl Iterator<Item = &Failure> {
-    let survey = observed.etcd.read();
+    let survey = observed.etcd.value();
     let members = survey
         .into_iter()
         .flat_map(|survey| &survey.queried)
@@ -112,7 +112,7 @@ pub fn check_workload_unreachable(observed: &Snapshot, _: Timestamp) -> CheckRes
 
 /// Returns a hint if the address of the API server in the message differs from the Cluster's endpoint.
 fn endpoint_hint(observed: &Snapshot, message: &str) -> Option<String> {
-    let cluster = observed.cluster.read()?;
+    let cluster = observed.cluster.value()?;
     let endpoint = cluster.spec.control_plane_endpoint.as_ref()?;
     let address = endpoint.to_string();
     let name = observed.control_plane.cluster()?;
@@ -147,11 +147,11 @@ pub fn check_permissions_missing(observed: &Snapshot, _: Timestamp) -> CheckResu
         let message = message(forbidden);
         // Several reads can fail because the same permission is missing.
         if let Some(known) = findings.iter_mut().find(|known| known.message == message) {
-            *known = known.clone().and(&failure.object);
+            *known = known.clone().with_object(&failure.object);
             continue;
         }
         let hint = failure.hint.clone().unwrap_or_else(|| hint(forbidden));
-        findings.push(Finding::unknown(&failure.object, message).hint(hint));
+        findings.push(Finding::unknown(&failure.object, message).with_hint(hint));
     }
     Ok(findings)
 }
@@ -161,7 +161,7 @@ fn message(forbidden: &Forbidden) -> String {
         verb,
         resource,
         namespace,
-        in_workload_cluster,
+        is_from_workload_cluster: in_workload_cluster,
     } = forbidden;
     let place = match (namespace, in_workload_cluster) {
         (Some(namespace), true) => format!("in namespace {namespace} of the workload cluster"),
@@ -177,7 +177,7 @@ fn hint(forbidden: &Forbidden) -> String {
         verb,
         resource,
         namespace,
-        in_workload_cluster,
+        is_from_workload_cluster: in_workload_cluster,
     } = forbidden;
     let place = match namespace {
         Some(namespace) => format!(" -n {namespace}"),
@@ -193,9 +193,9 @@ fn hint(forbidden: &Forbidden) -> String {
 
 /// Whether the workload cluster and at least one etcd member responded.
 pub fn are_all_read(observed: &Snapshot) -> bool {
-    let survey = observed.etcd.read();
+    let survey = observed.etcd.value();
     let has_responded = survey.is_some_and(|survey| survey.statuses().next().is_some());
-    observed.workload.read().is_some() && has_responded
+    observed.workload.value().is_some() && has_responded
 }
 
 #[cfg(test)]
@@ -217,10 +217,10 @@ pub(super) mod test_cases {
             o.cluster = Reading::Failed(failure("Cluster/c1", "is not there"));
         }),
         ("management-unreadable", "infrastructure", |o| {
-            o.unread = vec![failure("DockerMachine", "no answer within 2s")];
+            o.failed_reads = vec![failure("DockerMachine", "no answer within 2s")];
         }),
         ("management-unreadable", "machines", |o| {
-            o.unread = vec![failure("Machine", "no answer within 2s")];
+            o.failed_reads = vec![failure("Machine", "no answer within 2s")];
             o.machines.clear();
         }),
         ("workload-unreachable", "nowhere", |o| {

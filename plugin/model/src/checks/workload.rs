@@ -64,7 +64,7 @@ pub fn check_workload_connection_insecure(observed: &Snapshot, _: Timestamp) -> 
         let cluster = observed.control_plane.cluster().unwrap_or_default();
         let secret = format!("Secret/{cluster}-kubeconfig");
         Finding::warn(secret, risk.clone())
-            .hint("find out who changed the kubeconfig, and restore it if the change was not intended")
+            .with_hint("find out who changed the kubeconfig, and restore it if the change was not intended")
     });
     Ok(findings.collect())
 }
@@ -98,7 +98,7 @@ pub fn check_controller_leases_expired(observed: &Snapshot, now: Timestamp) -> C
         is_over.then(|| {
             let message = format!("no leader: the Lease has not been renewed for {}", format_age(renewed, now));
             Finding::fail(object, message)
-                .hint("check that the control plane nodes are running and that their clocks match this machine's clock")
+                .with_hint("check that the control plane nodes are running and that their clocks match this machine's clock")
         })
     });
     Ok(findings.collect())
@@ -163,7 +163,7 @@ fn joining_nodes(observed: &Snapshot, now: Timestamp) -> i64 {
 }
 
 fn count_nodes(workload: &Workload, counts: impl Fn(&Node) -> bool) -> i64 {
-    let nodes = workload.nodes.read().into_iter().flatten();
+    let nodes = workload.nodes.value().into_iter().flatten();
     i64::try_from(nodes.filter(|node| counts(node)).count()).unwrap_or(i64::MAX)
 }
 
@@ -175,17 +175,17 @@ fn addon_findings(observed: &Snapshot, expected: &ExpectedAddon<'_>, now: Timest
         )));
     };
     let object = || format!("{kind}/{name}");
-    let missing = addon.desired.saturating_sub(addon.ready);
+    let missing = addon.desired_pods.saturating_sub(addon.ready_pods);
     let not_ready = (missing > 0).then(|| {
         let outcome = if missing <= expected.starting {
             CheckOutcome::Info
-        } else if addon.ready == 0 {
+        } else if addon.ready_pods == 0 {
             CheckOutcome::Fail
         } else {
             CheckOutcome::Warn
         };
-        let message = format!("{} of {} pods are ready", addon.ready, addon.desired);
-        Finding::new(outcome, object(), message).hint(format!(
+        let message = format!("{} of {} pods are ready", addon.ready_pods, addon.desired_pods);
+        Finding::new(outcome, object(), message).with_hint(format!(
             "in the workload cluster: kubectl describe {} {name} -n kube-system",
             kind.to_lowercase()
         ))
@@ -202,7 +202,7 @@ fn addon_findings(observed: &Snapshot, expected: &ExpectedAddon<'_>, now: Timest
             };
             let message = format!("runs image tag {actual}, but the spec requires {desired}");
             Finding::new(outcome, object(), message)
-                .hint("Cluster API updates the image after all Machines are up to date and etcd is healthy")
+                .with_hint("Cluster API updates the image after all Machines are up to date and etcd is healthy")
         })
     });
     Ok(not_ready.into_iter().chain(outdated).collect())
@@ -252,13 +252,13 @@ pub fn check_kubelet_skew(observed: &Snapshot, _: Timestamp) -> CheckResult {
             let message = format!(
                 "kubelet {kubelet} is {lag} minor versions behind the newest API server, {newest}; Kubernetes supports at most {allowed}"
             );
-            return Some(finding(message).hint("upgrade the worker nodes"));
+            return Some(finding(message).with_hint("upgrade the worker nodes"));
         }
         let (lag, allowed) = is_old(desired)?;
         let message = format!(
             "kubelet {kubelet} would be {lag} minor versions behind the desired version {desired}; Kubernetes supports at most {allowed}"
         );
-        Some(finding(message).hint("upgrade the worker nodes first"))
+        Some(finding(message).with_hint("upgrade the worker nodes first"))
     });
     Ok(findings.collect())
 }
@@ -273,7 +273,7 @@ pub(super) mod test_cases {
 
     fn lacks_kube_proxies(observed: &mut Snapshot, number: i64) {
         if let Reading::Read(Some(add_on)) = &mut observed.workload().kube_proxy {
-            add_on.ready -= number;
+            add_on.ready_pods -= number;
         }
     }
 
@@ -348,13 +348,13 @@ pub(super) mod test_cases {
         }),
         ("coredns-not-ready", "none", |o| {
             if let Reading::Read(Some(add_on)) = &mut o.workload().core_dns {
-                add_on.ready = 0;
+                add_on.ready_pods = 0;
             }
         }),
         ("coredns-not-ready", "some_during_a_deletion", |o| {
             o.machine(2).metadata.deletion_timestamp = Some(kcp_api::metadata::Time(minutes_ago(1)));
             if let Reading::Read(Some(add_on)) = &mut o.workload().core_dns {
-                add_on.ready = 1;
+                add_on.ready_pods = 1;
             }
         }),
         ("coredns-not-ready", "another_image", |o| {

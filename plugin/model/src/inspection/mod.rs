@@ -14,7 +14,7 @@ use crate::{
         etcd_quorum::votes,
         find,
         finding::{CheckOutcome, Finding},
-        rollout::up_to_date,
+        rollout::compare_machines,
         sources::are_all_read,
     },
     plan::rollout_reason,
@@ -42,7 +42,7 @@ pub struct Inspection {
     pub checks: Vec<Checked>,
     /// etcd's votes. None if etcd is external or its members are unknown.
     pub votes: Option<Votes>,
-    pub up_to_date: Vec<rollout_reason::Verdict>,
+    pub verdicts: Vec<rollout_reason::Verdict>,
     pub preflight: Preflight,
 }
 
@@ -117,7 +117,7 @@ pub fn inspect(observed: &Snapshot, now: Timestamp) -> Inspection {
             Basis::Conditions
         },
         votes: votes(observed),
-        up_to_date: up_to_date(observed, now),
+        verdicts: compare_machines(observed, now),
         preflight: preflight::preflight(observed, &checks, now),
         checks,
     }
@@ -167,7 +167,7 @@ impl Inspection {
             (
                 Reverse(finding.outcome),
                 !check.is_some_and(|check| check.is_blocking),
-                check.is_some_and(|check| check.sums_up),
+                check.is_some_and(|check| check.is_summary),
             )
         });
         all
@@ -175,7 +175,7 @@ impl Inspection {
 
     /// Whether the Machine matches the spec of the control plane. None if this is unknown.
     pub fn is_up_to_date(&self, machine: &Machine) -> Option<bool> {
-        let mut verdicts = self.up_to_date.iter();
+        let mut verdicts = self.verdicts.iter();
         let verdict = verdicts.find(|verdict| verdict.machine == machine.name());
         verdict.map_or_else(
             || machine.up_to_date(),

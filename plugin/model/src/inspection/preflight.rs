@@ -148,7 +148,7 @@ impl PreflightInputs<'_> {
                 .iter()
                 .flat_map(|node| [node_object(node), format!("EtcdMember/{node}")]),
         );
-        let itself = self.observed.object();
+        let itself = self.observed.object_name();
         self.permission(&first.blockers, |check, finding| {
             let mut others = finding
                 .objects
@@ -233,7 +233,7 @@ impl PreflightInputs<'_> {
             Context {
                 spec,
                 declared: &plan.failure_domains(),
-                terms: remediation_context(self.observed, self.now),
+                remediation: remediation_context(self.observed, self.now),
             },
         );
         match steps {
@@ -296,7 +296,7 @@ impl PreflightInputs<'_> {
     /// Describes a blocker for the report. `machine` is the Machine to remediate, if any.
     fn blocked_by(&self, blocker: &Blocker, machine: Option<&str>) -> BlockedBy {
         let control_plane = &self.observed.control_plane;
-        let itself = || self.observed.object();
+        let itself = || self.observed.object_name();
         let object = match blocker {
             Blocker::ClusterPaused
             | Blocker::InfrastructureNotReady
@@ -317,7 +317,7 @@ impl PreflightInputs<'_> {
                 .map_or_else(itself, |name| format!("Machine/{name}")),
         };
         BlockedBy {
-            check: blocker.check(),
+            check: blocker.check_id(),
             objects: vec![object],
             message: blocker.message(),
         }
@@ -371,7 +371,7 @@ fn blockers_from_checks(
 
 /// Whether the etcd members contradict each other. A remediation could then remove the member with the data.
 fn are_members_disputed(observed: &Snapshot) -> bool {
-    let survey = observed.etcd.read().filter(|survey| survey.stacked);
+    let survey = observed.etcd.value().filter(|survey| survey.stacked);
     survey.is_some_and(|survey| Membership::new(survey).is_disputed())
 }
 

@@ -220,7 +220,7 @@ fn surveys() -> impl Strategy<Value = EtcdSurvey> {
                 status,
                 members,
                 has_matching_name,
-                certificate_expires,
+                certificate_expires_at: certificate_expires,
             },
         );
     let queried =
@@ -229,7 +229,7 @@ fn surveys() -> impl Strategy<Value = EtcdSurvey> {
                 name,
                 machine,
                 response,
-                certificate_expired: None,
+                certificate_expired_at: None,
             }
         });
     let kinds = select(vec![AlarmKind::NoSpace, AlarmKind::Corrupt, AlarmKind::Other(-1)]);
@@ -284,11 +284,11 @@ fn workloads() -> impl Strategy<Value = Workload> {
         node,
         ready,
         ready_since: None,
-        deleting,
+        is_deleting: deleting,
     });
     let add_on = (any::<i64>(), any::<i64>()).prop_map(|(desired, ready)| Addon {
-        desired,
-        ready,
+        desired_pods: desired,
+        ready_pods: ready,
         image: None,
     });
     let lease = (names(), option::of(times()), option::of(any::<i64>()));
@@ -346,7 +346,7 @@ fn anything() -> impl Strategy<Value = Snapshot> {
     );
     let certificate = times().prop_map(|expires| EndpointCertificate {
         server: String::new(),
-        expires,
+        expires_at: expires,
     });
     let beyond = (reading(workloads()), reading(certificate), reading(surveys()));
     (management, beyond).prop_map(
@@ -354,7 +354,7 @@ fn anything() -> impl Strategy<Value = Snapshot> {
             let (conditions, flags, replicas, days, created) = object;
             let mut observed = observed();
             observed.health_checks = health_checks;
-            observed.unread = unread;
+            observed.failed_reads = unread;
             let [external, paused, initialized, ready, reads_members] = flags;
             observed.machines = machines;
             observed.control_plane.spec.certificates_expiry_days = days;

@@ -183,7 +183,7 @@ fn votes_are_those_of_the_members() {
 fn a_machine_out_of_date_is_told_with_the_reason() {
     let mut observed = observed();
     observed.machine(1).spec.version = Some("v1.33.0".to_owned());
-    let up_to_date = inspect(&observed, now()).up_to_date;
+    let up_to_date = inspect(&observed, now()).verdicts;
     let reasons: Vec<_> = up_to_date
         .iter()
         .map(|verdict| (verdict.machine.as_str(), verdict.reasons.as_slice()))

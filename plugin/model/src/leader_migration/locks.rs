@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use jiff::Timestamp;
 use kcp_rules::leader_migration::{Component, LeaderMigrationConfiguration, Lock, Manager};
 
-use super::observed::{LockRole, Observed, ObservedLease, ObservedLock, ObservedManager};
+use super::observed::{LockRole, ObservedManagers, ObservedLease, ObservedLock, ObservedManager};
 use crate::{snapshot::Failure, staleness::age};
 
 /// The namespace of the Leases, unless a flag names another namespace.
@@ -49,7 +49,7 @@ pub fn locks(managers: &[ObservedManager]) -> Vec<(LockRole, Lock)> {
         let of_component = managers
             .iter()
             .filter(move |manager| manager.component == component);
-        of_component.filter_map(ObservedManager::known)
+        of_component.filter_map(ObservedManager::known_manager)
     };
     let mut found: Vec<(LockRole, Lock)> = Vec::new();
     let mut add = |role, lock| {
@@ -83,7 +83,7 @@ pub fn locks(managers: &[ObservedManager]) -> Vec<(LockRole, Lock)> {
 
 /// Returns the Leases that controller managers wrote, except the Leases of `locks`. A field manager counts as
 /// a controller manager if it wrote a main lock, or if it has the name of a component.
-pub fn unused(
+pub fn unused_locks(
     locks: &[ObservedLock],
     leases: impl IntoIterator<Item = (Lock, ObservedLease)>,
 ) -> Vec<ObservedLock> {
@@ -138,11 +138,11 @@ impl ObservedLock {
     }
 }
 
-impl Observed {
+impl ObservedManagers {
     /// The Leases that an earlier migration left behind: no controller manager uses them, and no process renews them. None if
     /// the settings of a controller manager are unknown.
-    pub fn left_over(&self) -> Vec<&ObservedLock> {
-        let managers: Option<Vec<&Manager>> = self.managers().iter().map(ObservedManager::known).collect();
+    pub fn leftover_locks(&self) -> Vec<&ObservedLock> {
+        let managers: Option<Vec<&Manager>> = self.managers().iter().map(ObservedManager::known_manager).collect();
         let Some(managers) = managers.filter(|managers| !managers.is_empty()) else {
             return Vec::new();
         };
@@ -253,7 +253,7 @@ mod tests {
             ("c_3", "ccm", None, Some(Cloud), None),
             ("", "", None, None, None),
         ] {
-            let observed = Observed {
+            let observed = ObservedManagers {
                 now: now(),
                 managers: Ok(Vec::new()),
                 locks: vec![
@@ -284,7 +284,7 @@ mod tests {
             of("by-another", "migrating"),
             of("by-nothing", ""),
         ];
-        let found = unused(&locks, leases).into_iter();
+        let found = unused_locks(&locks, leases).into_iter();
         let found: Vec<_> = found.map(|lock| (lock.role, lock.lock.name)).collect();
         let expected = ["by-kcm", "by-name"].map(|name| (LockRole::Unused, name.to_owned()));
         assert_eq!(found, expected);
@@ -311,7 +311,7 @@ mod tests {
             cloud(Settings {
                 source: SettingsSource::Configz,
                 manager: Ok(served::manager(Cloud, Some(36), flags, Some(file))),
-                unverified: None,
+                unverified_reason: None,
             })
         };
         let off = || known("--controllers=*");
@@ -331,12 +331,12 @@ mod tests {
             (LockRole::Unused, vec![], 16, false),
         ] {
             let case = format!("{role:?} {seconds} {managers:?}");
-            let observed = Observed {
+            let observed = ObservedManagers {
                 now: now(),
                 managers: Ok(managers),
                 locks: vec![lock(role, "a_1", "ccm", seconds)],
             };
-            assert_eq!(!observed.left_over().is_empty(), expected, "{case}");
+            assert_eq!(!observed.leftover_locks().is_empty(), expected, "{case}");
         }
     }
 

@@ -17,9 +17,9 @@ pub mod reason;
 pub mod served;
 pub mod verdict;
 
-pub use locks::{Attribution, LockState, locks, unused};
+pub use locks::{Attribution, LockState, locks, unused_locks};
 pub use observed::{
-    Health, LockRole, Observed, ObservedLease, ObservedLock, ObservedManager, Settings, SettingsSource,
+    Health, LockRole, ObservedManagers, ObservedLease, ObservedLock, ObservedManager, Settings, SettingsSource,
 };
 pub use reason::{Reason, Verdict};
 pub use verdict::{Decision, decide, overall};

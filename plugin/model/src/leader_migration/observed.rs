@@ -8,7 +8,7 @@ use kcp_rules::leader_migration::{Assignment, Component, Controller, Lock, Manag
 use crate::snapshot::Failure;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Observed {
+pub struct ObservedManagers {
     /// When the Leases were read, according to the workload cluster's API server.
     pub now: Timestamp,
     /// The Pods of controller managers, or why they could not be read.
@@ -50,7 +50,7 @@ pub struct Settings {
     /// The controller manager with these settings, or why they are unknown.
     pub manager: Result<Manager, String>,
     /// Why no better source of the settings could be read. None for [`SettingsSource::Configz`].
-    pub unverified: Option<String>,
+    pub unverified_reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub struct ObservedLease {
     pub resource_version: Option<String>,
 }
 
-impl Observed {
+impl ObservedManagers {
     pub fn managers(&self) -> &[ObservedManager] {
         self.managers.as_deref().unwrap_or_default()
     }
@@ -109,12 +109,12 @@ impl Observed {
 
 impl ObservedManager {
     /// The controller manager with its settings. None if the settings are unknown.
-    pub fn known(&self) -> Option<&Manager> {
+    pub fn known_manager(&self) -> Option<&Manager> {
         self.settings.manager.as_ref().ok()
     }
 
     pub fn assignment(&self, controller: &Controller) -> Option<Assignment> {
-        Some(self.known()?.assignment(controller))
+        Some(self.known_manager()?.assignment(controller))
     }
 
     /// Whether the controller manager has started the controller, by either of its names.
@@ -134,7 +134,7 @@ impl Settings {
         Self {
             source: SettingsSource::Pod,
             manager: Err(why.to_owned()),
-            unverified: Some(why.to_owned()),
+            unverified_reason: Some(why.to_owned()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use kcp_rules::{
     leader_migration::{
-        Component, ControllerManagers, Manager, Pair, Phase, Row, Verdict, generate::UNSUPPORTED_SINCE,
+        Component, ControllerManagers, Manager, ControllerManagerChange, Phase, Row, Verdict, generate::UNSUPPORTED_SINCE,
     },
     topics::controller_managers::Unknown,
 };
@@ -16,15 +16,15 @@ pub struct Problem {
 }
 
 /// Every problem with its fix, the most severe first.
-pub fn problems(pair: &Pair, unknown_clouds: &[Unknown]) -> Vec<Problem> {
+pub fn problems(pair: &ControllerManagerChange, unknown_clouds: &[Unknown]) -> Vec<Problem> {
     let startup_errors = pair
         .startup_errors()
         .into_iter()
         .map(|(phase, component, error)| {
-            let managers = if phase == Phase::Now {
-                &pair.now
+            let managers = if phase == Phase::Before {
+                &pair.before
             } else {
-                &pair.then
+                &pair.after
             };
             let minor = manager(managers, component).map(|manager| manager.minor);
             let minor = minor.map_or_else(String::new, |minor| format!(" 1.{minor}"));
@@ -55,7 +55,7 @@ pub fn problems(pair: &Pair, unknown_clouds: &[Unknown]) -> Vec<Problem> {
         .collect()
 }
 
-fn of_row(pair: &Pair, row: &Row) -> Option<Problem> {
+fn of_row(pair: &ControllerManagerChange, row: &Row) -> Option<Problem> {
     let name = row.controller.canonical;
     let (message, fix) = match row.verdict {
         Verdict::RunsTwice(phase) => (
@@ -99,15 +99,15 @@ fn of_row(pair: &Pair, row: &Row) -> Option<Problem> {
     })
 }
 
-fn fix_of_two_owners(pair: &Pair, name: &str) -> String {
-    if pair.now.kube.minor >= UNSUPPORTED_SINCE {
+fn fix_of_two_owners(pair: &ControllerManagerChange, name: &str) -> String {
+    if pair.before.kube.minor >= UNSUPPORTED_SINCE {
         return format!(
             "kube-controller-manager 1.36 and later do not support leader migration: disable {name} in the \
              --controllers of kube-controller-manager, wait for the rollout, then enable it in \
              cloud-controller-manager"
         );
     }
-    let (from, to) = (pair.now.kube.minor, pair.then.kube.minor);
+    let (from, to) = (pair.before.kube.minor, pair.after.kube.minor);
     let ipam = if name == "node-ipam-controller" {
         " --node-ipam"
     } else {
@@ -120,8 +120,8 @@ fn fix_of_two_owners(pair: &Pair, name: &str) -> String {
     )
 }
 
-fn fix_of_no_owner(pair: &Pair, name: &str) -> String {
-    match &pair.then.cloud {
+fn fix_of_no_owner(pair: &ControllerManagerChange, name: &str) -> String {
+    match &pair.after.cloud {
         Some(_) => format!(
             "enable {name} in the --controllers of cloud-controller-manager, and assign {name} to \"*\" in \
              its leader migration configuration"
@@ -142,8 +142,8 @@ fn manager(managers: &ControllerManagers, component: Component) -> Option<&Manag
 
 fn when(phase: Phase) -> &'static str {
     match phase {
-        Phase::Now => "before the upgrade",
+        Phase::Before => "before the upgrade",
         Phase::Rollout => "while Machines of both versions run",
-        Phase::Then => "after the upgrade",
+        Phase::After => "after the upgrade",
     }
 }

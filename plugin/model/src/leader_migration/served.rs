@@ -173,7 +173,7 @@ mod tests {
     /// As 1.35 and 1.36 write it: the case differs.
     #[test]
     fn configz_has_the_effective_configuration_in_any_case() {
-        let node_ipam = Controller::named("nodeipam").unwrap();
+        let node_ipam = Controller::find("nodeipam").unwrap();
         let of_1_35 = r#"{"kubecontrollermanager.config.k8s.io": {
             "Generic": {"LeaderElection": {"LeaderElect": true, "LeaseDuration": "15s", "ResourceName": "kcm",
                 "ResourceNamespace": "kube-system"}, "Controllers": ["*", "-route"], "LeaderMigrationEnabled": true,
@@ -208,7 +208,7 @@ mod tests {
         );
         let flags = flags.unwrap();
         assert_eq!(flags.list("controllers").collect::<Vec<_>>(), ["*", "-route"]);
-        assert!(flags.enable_leader_migration());
+        assert!(flags.is_leader_migration_enabled());
         assert_eq!(
             flags_in_flagz("kube-controller-manager flagz").unwrap_err(),
             "/flagz does not contain flags as JSON"

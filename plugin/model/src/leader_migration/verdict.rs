@@ -4,7 +4,7 @@ use kcp_rules::leader_migration::{Assignment, CONTROLLERS, Component, Controller
 
 use super::{
     locks::LockState,
-    observed::{Health, LockRole, Observed, ObservedManager},
+    observed::{Health, LockRole, ObservedManagers, ObservedManager},
     reason::{Reason, Verdict},
 };
 
@@ -24,7 +24,7 @@ impl Decision {
 }
 
 /// Decides about every controller that can migrate.
-pub fn decide(observed: &Observed) -> Vec<Decision> {
+pub fn decide(observed: &ObservedManagers) -> Vec<Decision> {
     CONTROLLERS
         .iter()
         .map(|controller| {
@@ -44,12 +44,12 @@ pub fn overall(decisions: &[Decision]) -> Verdict {
     verdicts.max().unwrap_or(Verdict::NothingToMigrate)
 }
 
-fn runners<'o>(observed: &'o Observed, controller: &Controller) -> Vec<&'o ObservedManager> {
+fn runners<'o>(observed: &'o ObservedManagers, controller: &Controller) -> Vec<&'o ObservedManager> {
     let managers = observed.managers().iter();
     managers.filter(|manager| manager.runs(controller)).collect()
 }
 
-fn reason(observed: &Observed, controller: &Controller, runners: &[&ObservedManager]) -> Reason {
+fn reason(observed: &ObservedManagers, controller: &Controller, runners: &[&ObservedManager]) -> Reason {
     match runners {
         [] => unread_manager(observed).unwrap_or_else(|| reason_without_runner(observed, controller)),
         [runner] => {
@@ -62,7 +62,7 @@ fn reason(observed: &Observed, controller: &Controller, runners: &[&ObservedMana
 }
 
 /// Returns why a controller manager that could not be read may run the controller. None if all were read.
-fn unread_manager(observed: &Observed) -> Option<Reason> {
+fn unread_manager(observed: &ObservedManagers) -> Option<Reason> {
     let managers = match &observed.managers {
         Ok(managers) => managers,
         Err(failure) => {
@@ -97,7 +97,7 @@ fn unread_manager(observed: &Observed) -> Option<Reason> {
     })
 }
 
-fn reason_with_runner(observed: &Observed, controller: &Controller, runner: &ObservedManager) -> Reason {
+fn reason_with_runner(observed: &ObservedManagers, controller: &Controller, runner: &ObservedManager) -> Reason {
     let pod = runner.pod.clone();
     let manager = match &runner.settings.manager {
         Ok(manager) => manager,
@@ -130,8 +130,8 @@ fn unknown_provider(pod: String) -> Reason {
 }
 
 /// Whether kube-controller-manager has the controller, and a controller manager migrates other controllers but not this one.
-fn can_migrate(observed: &Observed, controller: &Controller) -> bool {
-    let managers = || observed.managers().iter().filter_map(ObservedManager::known);
+fn can_migrate(observed: &ObservedManagers, controller: &Controller) -> bool {
+    let managers = || observed.managers().iter().filter_map(ObservedManager::known_manager);
     let is_in_kube = managers().any(|manager| {
         manager.component == Component::Kube && manager.assignment(controller) != Assignment::Absent
     });
@@ -143,7 +143,7 @@ fn can_migrate(observed: &Observed, controller: &Controller) -> bool {
 
 /// The reason for a running controller whose controller manager must hold the migration lock.
 fn under_migration_lock(
-    observed: &Observed,
+    observed: &ObservedManagers,
     controller: &Controller,
     runner: &ObservedManager,
     manager: &Manager,
@@ -185,7 +185,7 @@ fn under_migration_lock(
 /// Returns another controller manager that would run the controller at the same time without this lock, or whose
 /// settings are unknown.
 fn other_without_lock(
-    observed: &Observed,
+    observed: &ObservedManagers,
     controller: &Controller,
     lock: &Lock,
     (runner, of_runner): (&ObservedManager, &Manager),
@@ -212,7 +212,7 @@ fn other_without_lock(
     })
 }
 
-fn reason_without_runner(observed: &Observed, controller: &Controller) -> Reason {
+fn reason_without_runner(observed: &ObservedManagers, controller: &Controller) -> Reason {
     let managers = observed.managers();
     let has = |manager: &&ObservedManager, assignments: &[Assignment]| {
         manager
@@ -250,10 +250,10 @@ fn reason_without_runner(observed: &Observed, controller: &Controller) -> Reason
 }
 
 /// The reason why a controller manager does not run a controller that its settings enable.
-fn reason_not_running(observed: &Observed, controller: &Controller, owner: &ObservedManager) -> Reason {
+fn reason_not_running(observed: &ObservedManagers, controller: &Controller, owner: &ObservedManager) -> Reason {
     let pod = owner.pod.clone();
     let lock = owner
-        .known()
+        .known_manager()
         .and_then(|manager| match manager.assignment(controller) {
             Assignment::Migrated => manager.migration_lock(),
             _ => Some(manager.main_lock()),

@@ -53,7 +53,7 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
             secret: format!("{cluster}-etcd"),
         });
     }
-    if joins && !observed.control_plane.is("CertificatesAvailable") {
+    if joins && !observed.control_plane.is_condition_true("CertificatesAvailable") {
         blockers.push(Blocker::CertificatesNotAvailable);
     }
     if first.is_some_and(|step| step.action == Action::Delete)
@@ -70,7 +70,7 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
         let names = step.names.iter();
         names
             .flat_map(|name| machine_blockers(observed, step.purpose, name))
-            .chain(step.until.map(|until| Blocker::TriedRecently { until }))
+            .chain(step.waits_until.map(|until| Blocker::TriedRecently { until }))
             .collect::<Vec<_>>()
     }));
     blockers
@@ -79,13 +79,13 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
 /// The reasons why the controller does not reconcile the control plane at all.
 pub fn reconciliation_blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Vec<Blocker> {
     let control_plane = &observed.control_plane;
-    let cluster_paused = observed.cluster_is_paused();
-    let paused = control_plane.is_paused() || (control_plane.is("Paused") && !cluster_paused);
+    let cluster_paused = observed.is_cluster_paused();
+    let paused = control_plane.is_paused() || (control_plane.is_condition_true("Paused") && !cluster_paused);
     [
         (paused, Blocker::Paused),
         (cluster_paused, Blocker::ClusterPaused),
         (
-            !observed.infrastructure_is_ready(),
+            !observed.is_infrastructure_ready(),
             Blocker::InfrastructureNotReady,
         ),
         (!observed.has_endpoint(), Blocker::NoEndpoint),
@@ -166,7 +166,7 @@ fn paused_machines(observed: &Snapshot, steps: &[Step]) -> Vec<Blocker> {
 
 /// The blocker if the etcd members contradict each other: it is then unknown which of them have the data.
 fn disputed_members(observed: &Snapshot) -> Option<Blocker> {
-    let survey = observed.etcd.read()?;
+    let survey = observed.etcd.value()?;
     (survey.stacked && survey.is_disputed()).then_some(Blocker::MembersDisputed)
 }
 
@@ -177,7 +177,7 @@ pub fn unreachable_workload(observed: &Snapshot) -> Option<Blocker> {
     if !observed.control_plane.status.initialized {
         return None;
     }
-    let probe = observed.cluster.read();
+    let probe = observed.cluster.value();
     let probe = probe.and_then(|cluster| cluster.status.remote_connection.as_ref());
     let probe = probe.filter(|condition| condition.is_false());
     let of_control_plane = || {
@@ -188,14 +188,14 @@ pub fn unreachable_workload(observed: &Snapshot) -> Option<Blocker> {
     };
     let condition = probe.or_else(of_control_plane)?;
     Some(Blocker::WorkloadUnreachable {
-        message: condition.one_line(),
+        message: condition.message_or_reason(),
     })
 }
 
 /// The blocker if the controller cannot update `kubeadm-config` (`UpdateClusterConfiguration`).
 pub fn unusable_kubeadm_config(observed: &Snapshot) -> Option<Blocker> {
-    let workload = observed.workload.read()?;
-    let why = workload.kubeadm_config.read()?.problem()?;
+    let workload = observed.workload.value()?;
+    let why = workload.kubeadm_config.value()?.problem()?;
     Some(Blocker::NoKubeadmConfig { why })
 }
 
@@ -203,7 +203,7 @@ pub fn unusable_kubeadm_config(observed: &Snapshot) -> Option<Blocker> {
 /// also stops rollouts and scaling (`reconcileUnhealthyMachines`).
 pub fn malformed_record(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Option<Blocker> {
     let state = State::new(observed, &[]);
-    if state.malformed_remediation {
+    if state.has_malformed_remediation {
         return Some(Blocker::MalformedRemediation { machine: None });
     }
     // The controller decodes the record of the next Machine before it compares times.
@@ -230,7 +230,7 @@ fn machine_blockers(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Bl
                     let mut blockers = condition_blockers(machine, stacked, purpose);
                     blockers.extend(member_blocker(machine, &etcd));
                     blockers.extend(alarm_blocker(machine, &etcd));
-                    if machine.node().is_some_and(|node| etcd.lacks(node)) {
+                    if machine.node().is_some_and(|node| etcd.lacks_member_on(node)) {
                         let machine = machine.name().to_owned();
                         blockers.push(Blocker::NoMember { machine });
                     }
@@ -251,11 +251,11 @@ fn machine_blockers(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Bl
 }
 
 fn condition_blockers(machine: &Machine, stacked: bool, purpose: Purpose) -> Vec<Blocker> {
-    let failed = component_conditions(stacked).filter(|kind| !machine.is(kind));
+    let failed = component_conditions(stacked).filter(|kind| !machine.is_condition_true(kind));
     let mut blockers: Vec<Blocker> = failed
         .map(|kind| {
-            let message = machine.condition(kind).map(kcp_api::Condition::one_line);
-            Blocker::condition(machine, kind, message)
+            let message = machine.condition(kind).map(kcp_api::Condition::message_or_reason);
+            Blocker::from_condition(machine, kind, message)
         })
         .collect();
     if purpose == Purpose::ComeUp {

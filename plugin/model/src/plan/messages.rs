@@ -67,7 +67,7 @@ pub fn describe(blockers: &[Blocker], namespace: &str, name: &str) -> Vec<(Strin
 }
 
 /// How many Machines are up to date, of the desired number. During a rollout, more Machines may exist.
-pub fn up_to_date(count: i64, desired: i64) -> String {
+pub fn up_to_date_count(count: i64, desired: i64) -> String {
     format!("{count} of {desired} Machines up to date")
 }
 
@@ -123,7 +123,7 @@ pub fn why(step: &Step) -> String {
         .is_undetected
         .then_some("the controller itself does not wait, because it does not detect this problem");
     let parts = [step.group.map(group), domain_reason(step.why), choice, undetected];
-    let purpose = match step.until {
+    let purpose = match step.waits_until {
         Some(until) => format!("until {until}: {}", purpose(step.purpose)),
         None => purpose(step.purpose).to_owned(),
     };

@@ -75,7 +75,7 @@ pub struct Plan {
     /// Whether each Machine is outdated, ordered by the names of the Machines.
     pub verdicts: Vec<Verdict>,
     /// The time of a rollout that is planned for later. None if none is planned.
-    pub rollout_to_come: Option<Timestamp>,
+    pub planned_rollout_time: Option<Timestamp>,
     pub remediation: Option<remediation::NextRemediation>,
     pub blockers: Vec<Blocker>,
     /// What is wrong with the control plane. Empty if the plan has steps.
@@ -86,7 +86,7 @@ pub struct Plan {
     /// The handlers of the extensions that may update Machines in place.
     pub in_place_handlers: Vec<String>,
     /// Whether the etcd members could not be read, so that each Machine is assumed to have one.
-    pub members_unread: bool,
+    pub are_members_unread: bool,
     /// How long earlier Machines took to join. None if no Machine's time is known.
     pub join_times: Option<JoinTimes>,
     pub steps: Result<Vec<Step>, NoPlan>,
@@ -122,7 +122,7 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
             Context {
                 spec: &desired.spec,
                 declared: &observed.failure_domains(),
-                terms,
+                remediation: terms,
             },
         )
     };
@@ -144,15 +144,15 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
         replicas: observed.machines.len(),
         current: observed.control_plane.spec.clone(),
         desired: desired.clone(),
-        rollout_to_come: desired.spec.rollout_after.filter(|after| *after >= decided_at),
+        planned_rollout_time: desired.spec.rollout_after.filter(|after| *after >= decided_at),
         verdicts,
         remediation,
         blockers,
         problems,
         quorum_risk,
-        in_place_handlers: observed.in_place_handlers.read().cloned().unwrap_or_default(),
-        members_unread: observed.members() == EtcdMembers::Unread,
-        join_times: JoinTimes::of(&observed.machines),
+        in_place_handlers: observed.in_place_handlers.value().cloned().unwrap_or_default(),
+        are_members_unread: observed.members() == EtcdMembers::Unread,
+        join_times: JoinTimes::measure(&observed.machines),
         steps,
     }
 }
@@ -318,8 +318,8 @@ mod tests {
                 ..spec()
             },
         );
-        assert_eq!(to_come.rollout_to_come, Some(minutes_ago(-60)));
-        assert_eq!(of(&observed(), restarted(spec(), now())).rollout_to_come, None);
+        assert_eq!(to_come.planned_rollout_time, Some(minutes_ago(-60)));
+        assert_eq!(of(&observed(), restarted(spec(), now())).planned_rollout_time, None);
     }
 
     #[test]

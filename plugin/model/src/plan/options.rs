@@ -68,13 +68,13 @@ pub fn review_desired(
     let Review { denials, warnings } = if merge_patch::is_applied(&decode(text)?, patch) {
         Review::default()
     } else {
-        review_update(text, &patched(text, patch)?, context)?
+        review_update(text, &apply_patch(text, patch)?, context)?
     };
     Ok((desired(text, patch, &denials)?, warnings))
 }
 
 pub fn desired(text: &str, patch: &Value, denials: &[String]) -> Result<Desired, DecodeError> {
-    let new_text = patched(text, patch)?;
+    let new_text = apply_patch(text, patch)?;
     let (old, new): (Value, Value) = (decode(text)?, decode(&new_text)?);
     let (before, after): (KubeadmControlPlane, KubeadmControlPlane) = (decode(text)?, decode(&new_text)?);
     let same_template = before.spec.infrastructure_ref == after.spec.infrastructure_ref;
@@ -85,7 +85,7 @@ pub fn desired(text: &str, patch: &Value, denials: &[String]) -> Result<Desired,
     })
 }
 
-pub fn patched(text: &str, patch: &Value) -> Result<String, DecodeError> {
+pub fn apply_patch(text: &str, patch: &Value) -> Result<String, DecodeError> {
     let mut object: Value = decode(text)?;
     merge_patch::apply(&mut object, patch);
     Ok(object.to_string())

@@ -9,20 +9,20 @@ use kcp_rules::syntax::parse_version;
 
 use crate::{
     blocker::Blocker,
-    snapshot::{Snapshot, management::owner},
+    snapshot::{Snapshot, management::describe_owner},
 };
 
 pub fn blockers(observed: &Snapshot) -> Vec<Blocker> {
     let control_plane = &observed.control_plane;
-    if control_plane.is_deleting() || !observed.infrastructure_is_ready() || !observed.has_endpoint() {
+    if control_plane.is_deleting() || !observed.is_infrastructure_ready() || !observed.has_endpoint() {
         return Vec::new();
     }
-    let others = observed.others.iter().map(|machine| Blocker::MixedOwnership {
+    let others = observed.machines_of_other_owners.iter().map(|machine| Blocker::MixedOwnership {
         machine: machine.name().to_owned(),
-        owner: owner(machine),
+        owner: describe_owner(machine),
     });
     let unadoptable = observed
-        .unowned()
+        .unowned_machines()
         .filter_map(|machine| cannot_adopt(observed, machine));
     others.chain(unadoptable).collect()
 }

@@ -31,7 +31,7 @@ impl Start {
         Context {
             spec: &self.spec,
             declared: &self.declared,
-            terms: RemediationContext {
+            remediation: RemediationContext {
                 limits: &self.spec.remediation,
                 initialized: self.initialized,
                 topology_version: None,
@@ -99,7 +99,7 @@ fn starts() -> impl Strategy<Value = Start> {
                         });
                     });
                 }
-                state.remediation_in_progress = in_progress;
+                state.has_remediation_in_progress = in_progress;
                 if external {
                     state.members = None;
                 }
@@ -120,12 +120,12 @@ fn began_without_quorum(state: &State) -> bool {
     state
         .members
         .as_deref()
-        .and_then(Votes::if_quorum_is_lost)
+        .and_then(Votes::lost_quorum_votes)
         .is_some()
 }
 
 fn is_at_target(state: &State, spec: &KubeadmControlPlaneSpec) -> bool {
-    state.replicas.len() == spec.size()
+    state.replicas.len() == spec.replica_count()
         && state
             .replicas
             .iter()
@@ -185,14 +185,14 @@ proptest! {
                 continue;
             }
             let is_first = state.members.as_ref().is_some_and(Vec::is_empty);
-            let votes = [transition.during, transition.state.votes(Change::Unchanged)];
+            let votes = [transition.votes_during, transition.state.votes(Change::Unchanged)];
             for votes in votes.into_iter().flatten() {
                 prop_assert!(votes.has_quorum() || is_first, "{:?}: {:?}", transition, votes);
             }
             // What no node is known of takes no member with it.
             let takes_member =
                 |name: &String| state.replica(name).is_none_or(|replica| replica.node.is_some());
-            let is_safe = transition.during.is_none_or(crate::quorum::Votes::is_safe);
+            let is_safe = transition.votes_during.is_none_or(crate::quorum::Votes::is_safe);
             if transition.action != Action::Wait {
                 prop_assert!(is_safe || !transition.names.iter().any(takes_member));
             }
@@ -218,7 +218,7 @@ proptest! {
         start in starts(), dice in dice()
     ) {
         let Some((_, trace)) = planned(&start, &dice) else { return Ok(()) };
-        let desired = start.spec.size();
+        let desired = start.spec.replica_count();
         let surge = start.spec.max_surge;
         for (_, transition) in &trace.taken {
             let there = transition.state.replicas.len();
@@ -254,7 +254,7 @@ proptest! {
             Ok(_) | Err(NoPlan::QuorumLost { .. }) => {}
             Err(NoPlan::LastMachine { .. }) => {
                 let all_go = start.state.replicas.iter().all(crate::plan::state::Replica::is_deleting);
-                prop_assert!(all_go || (start.spec.max_surge == 0 && start.spec.size() == 1));
+                prop_assert!(all_go || (start.spec.max_surge == 0 && start.spec.replica_count() == 1));
             }
             Err(NoPlan::Stuck { .. }) => {
                 let orphans = start.state.orphans();

@@ -49,7 +49,7 @@ impl<'t> RemediationContext<'t> {
 /// Returns the next remediation. None if no Machine waits for one.
 pub fn next_remediation(state: &State, terms: RemediationContext<'_>) -> Option<NextRemediation> {
     let terms = RemediationContext {
-        now: state.clock.map_or(terms.now, |clock| clock.max(terms.now)),
+        now: state.waited_until.map_or(terms.now, |clock| clock.max(terms.now)),
         ..terms
     };
     let waiting = state
@@ -88,10 +88,10 @@ fn remediation_blocker(state: &State, first: &Replica, terms: RemediationContext
             message: None,
         });
     }
-    if state.malformed_remediation {
+    if state.has_malformed_remediation {
         return Some(Blocker::MalformedRemediation { machine: None });
     }
-    if state.remediation_in_progress {
+    if state.has_remediation_in_progress {
         return Some(Blocker::AnotherInProgress);
     }
     if let Some(version) = terms.topology_version {
@@ -165,7 +165,7 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
     if let Some(member) = state.unreachable_leader.clone() {
         return Some(Blocker::LeaderUnreachable { member });
     }
-    let other_works = |replica: &Replica| replica.name != first.name && replica.runs_components();
+    let other_works = |replica: &Replica| replica.name != first.name && replica.has_healthy_components();
     if !state.replicas.iter().any(other_works) {
         return Some(Blocker::NoOtherWorks);
     }
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn another_remediation_is_waited_for() {
         let mut state = state("m1 m2 m3r");
-        state.remediation_in_progress = true;
+        state.has_remediation_in_progress = true;
         assert_eq!(
             look(&state).expect("one waits").blocked_by,
             Some(Blocker::AnotherInProgress)
@@ -308,8 +308,8 @@ mod tests {
     #[test]
     fn a_record_that_cannot_be_decoded_stops_the_controller() {
         let mut of_control_plane = state("m1 m2 m3r");
-        of_control_plane.remediation_in_progress = true;
-        of_control_plane.malformed_remediation = true;
+        of_control_plane.has_remediation_in_progress = true;
+        of_control_plane.has_malformed_remediation = true;
         let blocked_by = |state: &State| look(state).expect("one waits").blocked_by;
         assert_eq!(
             blocked_by(&of_control_plane),

@@ -23,7 +23,7 @@ pub struct Verdict {
     pub gaps: Vec<Gap>,
     /// The configuration paths at which the comparison of Cluster API v1.14 finds a difference, but the
     /// running controller does not.
-    pub after_provider_update: Vec<String>,
+    pub paths_ignored_by_controller: Vec<String>,
 }
 
 impl Verdict {
@@ -152,14 +152,14 @@ pub fn compare_machine(machine: &Machine, comparison: Comparison<'_>) -> Verdict
         && !is_explained_by(machine, current, now)
     {
         reasons.push(Reason::Reported {
-            message: condition.one_line(),
+            message: condition.message_or_reason(),
         });
     }
     Verdict {
         machine: machine.name().to_owned(),
         reasons,
         gaps,
-        after_provider_update,
+        paths_ignored_by_controller: after_provider_update,
     }
 }
 
@@ -242,7 +242,7 @@ fn infrastructure(
 
 impl Reason {
     /// Whether the Machine must be replaced because of its age or its certificates, although it may match the spec.
-    pub const fn is_of_time(&self) -> bool {
+    pub const fn is_time_based(&self) -> bool {
         matches!(self, Self::Certificates { .. } | Self::RolloutAfter { .. })
     }
 
@@ -491,7 +491,7 @@ mod tests {
         // the Machine.
         let verdict = judged(&says_yes, &other_config(), &other_config(), true);
         assert_eq!(
-            (verdict.reasons, verdict.after_provider_update),
+            (verdict.reasons, verdict.paths_ignored_by_controller),
             (vec![], vec![field()])
         );
         // The controller has not processed the spec yet, so the comparison decides.
@@ -502,7 +502,7 @@ mod tests {
                 fields: vec![field()]
             }]
         );
-        assert_eq!(verdict.after_provider_update, Vec::<String>::new());
+        assert_eq!(verdict.paths_ignored_by_controller, Vec::<String>::new());
         // The change affects fields that the controller reported as up to date.
         let verdict = judged(&says_yes, &spec(), &other_config(), true);
         assert_eq!(

@@ -31,7 +31,7 @@ pub struct Step {
     pub why: FailureDomainReason,
     pub group: Option<Group>,
     /// The time until which the step waits. None if it does not wait for a time.
-    pub until: Option<Timestamp>,
+    pub waits_until: Option<Timestamp>,
     /// Whether the controller may update the Machine in place instead of deleting it. The later steps assume that it
     /// deletes the Machine.
     pub may_update_in_place: bool,
@@ -87,12 +87,12 @@ const MAX_REPLICAS: usize = 99;
 /// No sequence of steps keeps etcd's quorum and reaches the desired state.
 pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan> {
     let spec = context.spec;
-    if spec.size() == 0 {
+    if spec.replica_count() == 0 {
         return Err(NoPlan::NoReplicas);
     }
-    if spec.size() > MAX_REPLICAS {
+    if spec.replica_count() > MAX_REPLICAS {
         return Err(NoPlan::TooManyReplicas {
-            replicas: spec.size(),
+            replicas: spec.replica_count(),
             max: MAX_REPLICAS,
         });
     }
@@ -102,7 +102,7 @@ pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan>
             validity_days: spec.certificate_validity_days(),
         });
     }
-    if let Some(votes) = start.members.as_deref().and_then(Votes::if_quorum_is_lost) {
+    if let Some(votes) = start.members.as_deref().and_then(Votes::lost_quorum_votes) {
         return Err(NoPlan::QuorumLost { votes });
     }
     simulate_until(start, context, |_| false)
@@ -124,7 +124,7 @@ fn simulate_until(
 ) -> Result<Vec<Step>, NoPlan> {
     // The controller waits for, deletes and replaces each Machine at most once.
     let members = start.members.as_ref().map_or(0, Vec::len);
-    let limit = 4 * (start.replicas.len() + members + context.spec.size()) + 4;
+    let limit = 4 * (start.replicas.len() + members + context.spec.replica_count()) + 4;
     let mut steps: Vec<Step> = Vec::new();
     let mut states = BTreeSet::from([start]);
     for _ in 0..limit {
@@ -204,7 +204,7 @@ fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> Step {
     let votes = ways.iter().filter_map(|way| {
         Some(StepVotes {
             before: way.before?,
-            during: way.transition.during?,
+            during: way.transition.votes_during?,
             after: way.transition.state.votes(Change::Unchanged)?,
         })
     });
@@ -227,7 +227,7 @@ fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> Step {
             .unwrap_or(FailureDomainReason::Given),
         group: first.and_then(|first| first.group),
         may_update_in_place: transitions().any(|transition| transition.may_update_in_place),
-        until: transitions().filter_map(|transition| transition.until).max(),
+        waits_until: transitions().filter_map(|transition| transition.waits_until).max(),
         is_undetected: ways.iter().any(|way| way.is_undetected),
         may_differ,
         replicas: first.map_or(0, |first| first.state.replicas.len()),
@@ -305,7 +305,7 @@ mod tests {
             Context {
                 spec,
                 declared: &declared,
-                terms: RemediationContext {
+                remediation: RemediationContext {
                     limits: &spec.remediation,
                     initialized: true,
                     topology_version: None,
@@ -584,7 +584,7 @@ mod tests {
             let steps = plan(retried(machines, minutes, retries), &spec).expect("there is a plan");
             let steps: Vec<String> = steps
                 .iter()
-                .map(|step| step.until.map_or_else(|| shown(step), |until| until.to_string()))
+                .map(|step| step.waits_until.map_or_else(|| shown(step), |until| until.to_string()))
                 .collect();
             assert_eq!(steps, expected, "{machines} to {replicas}");
         }
@@ -716,7 +716,7 @@ mod tests {
         let context = Context {
             spec: &spec,
             declared: &[],
-            terms: RemediationContext {
+            remediation: RemediationContext {
                 limits: &spec.remediation,
                 initialized: true,
                 topology_version: None,

@@ -91,11 +91,11 @@ pub struct State {
     /// The name of etcd's leader if the leader does not respond. None if it responds.
     pub unreachable_leader: Option<String>,
     /// Whether a remediation has deleted a Machine whose replacement does not exist yet.
-    pub remediation_in_progress: bool,
+    pub has_remediation_in_progress: bool,
     /// Whether the annotation that records the remediation in progress cannot be decoded.
-    pub malformed_remediation: bool,
+    pub has_malformed_remediation: bool,
     /// The time until which an earlier step waits. None if no step waits for a time.
-    pub clock: Option<Timestamp>,
+    pub waited_until: Option<Timestamp>,
     /// How many Machines earlier steps have created.
     pub created_count: usize,
 }
@@ -130,7 +130,7 @@ impl Replica {
 
     /// Whether all components of the Machine except the etcd member are healthy. The workload cluster needs at least
     /// one such Machine.
-    pub fn runs_components(&self) -> bool {
+    pub fn has_healthy_components(&self) -> bool {
         self.faults
             .iter()
             .all(|fault| fault.condition == ETCD_MEMBER_HEALTHY || fault.condition == LABELS_AND_TAINTS)
@@ -187,7 +187,7 @@ fn health_state(machine: &Machine) -> HealthCheck {
 /// (`EligibleForInPlaceUpdate` and `canUpdateMachine` of Cluster API). It is unknown whether the controller's feature
 /// gate `InPlaceUpdates` is on, and what the extension answers.
 fn may_update(observed: &Snapshot, verdict: &Verdict) -> bool {
-    let handlers = observed.in_place_handlers.read();
+    let handlers = observed.in_place_handlers.value();
     let is_registered = handlers.is_some_and(|handlers| !handlers.is_empty());
     let mut machines = observed.machines.iter();
     let machine = machines.find(|machine| machine.name() == verdict.machine);
@@ -200,7 +200,7 @@ fn may_update(observed: &Snapshot, verdict: &Verdict) -> bool {
     is_registered
         && verdict.is_outdated()
         && machine.is_some_and(is_eligible)
-        && !verdict.reasons.iter().any(Reason::is_of_time)
+        && !verdict.reasons.iter().any(Reason::is_time_based)
 }
 
 /// The condition types in [`COMPONENT_CONDITIONS`]. Those that concern etcd are included only if etcd is stacked.
@@ -227,7 +227,7 @@ impl State {
         let has_unhealthy_member = |machine: &Machine| {
             let node = machine.node();
             node.is_some_and(|node| {
-                etcd.fault(node).is_some() || etcd.alarm(node).is_some() || etcd.lacks(node)
+                etcd.fault(node).is_some() || etcd.alarm(node).is_some() || etcd.lacks_member_on(node)
             })
         };
         let mut replicas: Vec<Replica> = observed
@@ -249,10 +249,10 @@ impl State {
                 remediation_for: machine.remediation_for().clone(),
                 faults: component_conditions(stacked)
                     .chain([LABELS_AND_TAINTS])
-                    .filter(|condition| !machine.is(condition))
+                    .filter(|condition| !machine.is_condition_true(condition))
                     .map(|condition| Fault {
                         condition,
-                        is_false: machine.is_not(condition),
+                        is_false: machine.is_condition_false(condition),
                     })
                     .collect(),
             })
@@ -276,16 +276,16 @@ impl State {
             members: initial_members(&etcd, &replicas),
             unreachable_leader: etcd.unreachable_leader().map(|leader| leader.name.clone()),
             replicas,
-            remediation_in_progress,
-            malformed_remediation,
-            clock: None,
+            has_remediation_in_progress: remediation_in_progress,
+            has_malformed_remediation: malformed_remediation,
+            waited_until: None,
             created_count: 0,
         }
     }
 
     /// Returns the state as the controller sees it, from conditions only: a member or learner is healthy if the
     /// condition of its Machine is True.
-    pub fn by_conditions(&self) -> Self {
+    pub fn as_seen_by_controller(&self) -> Self {
         let mut reported = self.clone();
         for replica in &mut reported.replicas {
             replica.has_unhealthy_member = false;
@@ -377,7 +377,7 @@ impl State {
             remediation_for: None,
             faults: Vec::new(),
         });
-        self.remediation_in_progress = false;
+        self.has_remediation_in_progress = false;
     }
 
     pub fn remove(&mut self, name: &str) {

@@ -56,11 +56,11 @@ pub struct Transition {
     pub why: FailureDomainReason,
     pub group: Option<Group>,
     /// The time until which the step waits. None if it does not wait for a time.
-    pub until: Option<Timestamp>,
+    pub waits_until: Option<Timestamp>,
     /// Whether the controller may update the Machine in place instead of deleting it.
     pub may_update_in_place: bool,
     /// etcd's votes in the worst case during the step. None if etcd is external.
-    pub during: Option<Votes>,
+    pub votes_during: Option<Votes>,
     /// The state of the control plane after the step.
     pub state: State,
 }
@@ -110,7 +110,7 @@ pub struct Context<'s> {
     pub spec: &'s KubeadmControlPlaneSpec,
     /// The failure domains that the Cluster declares for control plane Machines.
     pub declared: &'s [String],
-    pub terms: RemediationContext<'s>,
+    pub remediation: RemediationContext<'s>,
 }
 
 /// Returns all variants of the next step, which have the same action. Empty if the desired state is reached.
@@ -124,7 +124,7 @@ pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPl
     if let Some(transition) = finish_deletion(state)? {
         return Ok(vec![transition]);
     }
-    let remediation = remediation::next_remediation(state, context.terms);
+    let remediation = remediation::next_remediation(state, context.remediation);
     if let Some(next) = remediation.as_ref().filter(|next| next.blocked_by.is_none()) {
         let transition = state.replica(&next.machine).map(|replica| {
             delete_transition(
@@ -162,12 +162,12 @@ fn retry_wait(
     };
     is_next.then(|| Transition {
         names: vec![next.machine.clone()],
-        until: Some(until),
-        during: state.votes(Change::Unchanged),
+        waits_until: Some(until),
+        votes_during: state.votes(Change::Unchanged),
         ..wait_transition(
             Purpose::RetryPeriod,
             State {
-                clock: Some(until),
+                waited_until: Some(until),
                 ..state.clone()
             },
         )
@@ -179,7 +179,7 @@ fn rollout_or_scaling(state: &State, context: Context<'_>) -> Result<Vec<Transit
     if let Some(transition) = finish_in_place_update(state) {
         return Ok(vec![transition]);
     }
-    let (there, desired) = (state.replicas.len(), context.spec.size());
+    let (there, desired) = (state.replicas.len(), context.spec.replica_count());
     if state.needs_rollout() {
         return if there < desired + context.spec.max_surge {
             create(state, context, Purpose::Rollout)
@@ -225,7 +225,7 @@ fn remove_orphans(state: &State) -> Result<Option<Transition>, NoPlan> {
     }
     Ok(Some(Transition {
         names: vec![first.name.clone()],
-        during: state.votes(change),
+        votes_during: state.votes(change),
         ..wait_transition(Purpose::RemoveMember, after)
     }))
 }
@@ -244,7 +244,7 @@ fn finish_deletion(state: &State) -> Result<Option<Transition>, NoPlan> {
     // The controller delays the deletion until it can remove the member. If no node belongs to the Machine, the controller finds
     // no member to remove.
     let is_held = first.member.is_some() && !state.is_safe(state.removal(first));
-    let other_works = |replica: &Replica| replica.name != first.name && replica.runs_components();
+    let other_works = |replica: &Replica| replica.name != first.name && replica.has_healthy_components();
     if is_held || !state.replicas.iter().any(other_works) {
         let stuck = || NoPlan::Stuck {
             names: vec![first.name.clone()],
@@ -280,7 +280,7 @@ fn finish_in_place_update(state: &State) -> Option<Transition> {
     }
     (!names.is_empty()).then(|| Transition {
         names,
-        during: state.votes(Change::Unchanged),
+        votes_during: state.votes(Change::Unchanged),
         ..wait_transition(Purpose::FinishUpdate, after)
     })
 }
@@ -292,9 +292,9 @@ fn create(
 ) -> Result<Vec<Transition>, NoPlan> {
     // The controller creates a replacement despite unhealthy Machines if etcd stays safe and one Machine works.
     let tolerates_unhealthy = state.members.as_ref().is_none_or(|members| !members.is_empty())
-        && state.replicas.iter().any(Replica::runs_components)
+        && state.replicas.iter().any(Replica::has_healthy_components)
         && state.is_safe(Change::Added);
-    if !(state.remediation_in_progress && tolerates_unhealthy)
+    if !(state.has_remediation_in_progress && tolerates_unhealthy)
         && let Some(transition) = wait_for_recovery(state, None)
     {
         return Ok(vec![transition]);
@@ -314,9 +314,9 @@ fn create(
             failure_domain: domain,
             why: choice.why,
             group: None,
-            until: None,
+            waits_until: None,
             may_update_in_place: false,
-            during: state.votes(Change::Added),
+            votes_during: state.votes(Change::Added),
             state: after,
         }
     });
@@ -346,7 +346,7 @@ fn delete(
     // of the chosen Machine.
     let may_go = |replica: &Replica| wait_for_recovery(state, Some(replica)).is_none();
     // The controller may choose a Machine whose deletion is unsafe because of a fault that only the plugin detects.
-    let reported = state.by_conditions();
+    let reported = state.as_seen_by_controller();
     let candidates = || next.machines.iter().filter_map(|name| state.replica(name));
     let may_be_chosen =
         || candidates().filter(|replica| wait_for_recovery(&reported, Some(replica)).is_none());
@@ -376,7 +376,7 @@ fn delete(
         Ok(Transition {
             may_update_in_place: purpose == Purpose::Rollout
                 && replica.may_update_in_place
-                && up_to_date < spec.size(),
+                && up_to_date < spec.replica_count(),
             ..transition
         })
     });
@@ -434,7 +434,7 @@ fn wait_for<'r>(
     }
     (!names.is_empty()).then(|| Transition {
         names,
-        during: state.votes(Change::Unchanged),
+        votes_during: state.votes(Change::Unchanged),
         ..wait_transition(purpose, after)
     })
 }
@@ -447,9 +447,9 @@ fn wait_transition(purpose: Purpose, after: State) -> Transition {
         failure_domain: None,
         why: FailureDomainReason::Given,
         group: None,
-        until: None,
+        waits_until: None,
         may_update_in_place: false,
-        during: None,
+        votes_during: None,
         state: after,
     }
 }
@@ -463,7 +463,7 @@ fn delete_transition(
 ) -> Transition {
     let mut after = state.clone();
     after.remove(&replica.name);
-    after.remediation_in_progress |= purpose == Purpose::Remediate;
+    after.has_remediation_in_progress |= purpose == Purpose::Remediate;
     Transition {
         action: Action::Delete,
         purpose,
@@ -471,9 +471,9 @@ fn delete_transition(
         failure_domain: replica.failure_domain.clone(),
         why,
         group,
-        until: None,
+        waits_until: None,
         may_update_in_place: false,
-        during: state.votes(state.removal(replica)),
+        votes_during: state.votes(state.removal(replica)),
         state: after,
     }
 }

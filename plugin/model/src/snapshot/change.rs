@@ -37,13 +37,13 @@ impl ReadScope {
 #[derive(Debug)]
 pub struct ChangeSnapshot {
     /// The JSON of the control plane.
-    pub object: String,
+    pub json: String,
     /// The JSON of the control plane when the first read began. The reads take seconds, so the object may
     /// have changed since.
-    pub object_at_start: String,
+    pub json_at_start: String,
     pub observed: Snapshot,
     /// Whether the command tried to read the Machines, the workload cluster and etcd.
-    pub machines_read: bool,
+    pub are_machines_read: bool,
     /// The parts of `observed` that could not be read. They never include the control plane, nor Machines
     /// that the command must read.
     pub unread: Vec<UnreadPart>,
@@ -60,7 +60,7 @@ impl ChangeSnapshot {
     /// The other objects that the admission rules read, as far as they are known.
     pub fn view(&self) -> View {
         let mut view = View::default();
-        match self.observed.cluster.read() {
+        match self.observed.cluster.value() {
             Some(cluster) => view.cluster = Some(view::Cluster::from(cluster)).into(),
             None if self.unread_cluster().is_none_or(UnreadPart::is_missing_cluster) => {
                 view.cluster = None.into();
@@ -68,7 +68,7 @@ impl ChangeSnapshot {
             // The webhook can read the Cluster, and decides.
             None => {}
         }
-        if self.machines_read {
+        if self.are_machines_read {
             view.machines = self.machines_for_rules().into();
         }
         view
@@ -84,7 +84,7 @@ impl ChangeSnapshot {
                 created: machine.creation_timestamp(),
                 has_node: machine.has_node(),
                 has_controller: machine.controller().is_some(),
-                deleting: machine.deletion_timestamp().is_some(),
+                is_deleting: machine.deletion_timestamp().is_some(),
             })
             .collect()
     }
@@ -155,16 +155,16 @@ pub enum Part {
 pub struct MachineSnapshot {
     pub object: MachineObject,
     /// The JSON of the Machine when the first read began.
-    pub object_at_start: String,
+    pub json_at_start: String,
     /// The control plane of the Machine, with the latest state of all its Machines.
-    pub context: ChangeSnapshot,
+    pub control_plane_snapshot: ChangeSnapshot,
     /// The `MachineHealthChecks` of the Cluster that select the Machine. Empty if the command did not read them.
     pub health_checks: Vec<MachineHealthCheck>,
 }
 
 impl MachineSnapshot {
     pub const fn observed(&self) -> &Snapshot {
-        &self.context.observed
+        &self.control_plane_snapshot.observed
     }
 
     pub fn machine(&self) -> Option<&Machine> {
@@ -175,8 +175,8 @@ impl MachineSnapshot {
     /// The pauses that stop the controllers from reconciling the Machine: one line for each.
     pub fn pauses(&self) -> Vec<String> {
         let control_plane = &self.observed().control_plane;
-        let cluster_paused = self.observed().cluster_is_paused();
-        let is_paused = control_plane.is_paused() || (control_plane.is("Paused") && !cluster_paused);
+        let cluster_paused = self.observed().is_cluster_paused();
+        let is_paused = control_plane.is_paused() || (control_plane.is_condition_true("Paused") && !cluster_paused);
         [
             (self.object.is_paused(), "the Machine is paused"),
             (is_paused, "the control plane is paused"),
@@ -191,7 +191,7 @@ impl MachineSnapshot {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MachineObject {
-    pub text: String,
+    pub json: String,
     pub machine: Machine,
 }
 
@@ -205,7 +205,7 @@ impl MachineObject {
     pub fn decode(text: &str) -> Result<Self, DecodeError> {
         Ok(Self {
             machine: decode(text)?,
-            text: text.to_owned(),
+            json: text.to_owned(),
         })
     }
 

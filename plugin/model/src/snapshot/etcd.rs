@@ -38,16 +38,16 @@ pub struct QueriedMember {
     pub response: Result<MemberResponse, Failure>,
     /// When the member's serving certificate expired, if no connection was possible for this reason. None if it is valid,
     /// or if it is unknown when it expired.
-    pub certificate_expired: Option<Timestamp>,
+    pub certificate_expired_at: Option<Timestamp>,
 }
 
 impl QueriedMember {
     /// When the member's serving certificate expires or expired. None if this is unknown.
-    pub fn certificate_expires(&self) -> Option<Timestamp> {
+    pub fn certificate_expires_at(&self) -> Option<Timestamp> {
         let response = self.response.as_ref().ok();
         response
-            .and_then(|response| response.certificate_expires)
-            .or(self.certificate_expired)
+            .and_then(|response| response.certificate_expires_at)
+            .or(self.certificate_expired_at)
     }
 }
 
@@ -114,13 +114,13 @@ impl EtcdMembers {
 
     /// The member that has raised the alarm `NOSPACE`. Until the alarm is disarmed, etcd rejects every write of the
     /// cluster except deletions.
-    pub fn out_of_space(&self) -> Option<&EtcdMember> {
+    pub fn member_out_of_space(&self) -> Option<&EtcdMember> {
         let mut members = self.read().iter();
         members.find(|member| member.alarm.as_deref() == Some(NOSPACE))
     }
 
     /// Whether no member belongs to a node, and every member in the list has started.
-    pub fn lacks(&self, node: &str) -> bool {
+    pub fn lacks_member_on(&self, node: &str) -> bool {
         let Self::Read(members) = self else {
             return false;
         };
@@ -146,7 +146,7 @@ pub struct MemberResponse {
     pub members: Result<Members, Failure>,
     /// Whether the member's certificate is for the requested host name. The certificate chain is always verified.
     pub has_matching_name: bool,
-    pub certificate_expires: Option<Timestamp>,
+    pub certificate_expires_at: Option<Timestamp>,
 }
 
 /// The alarms of all members, or why they could not be read.
@@ -190,9 +190,9 @@ impl EtcdSurvey {
                 .filter(move |response| response.lists_members_of(cluster_id))
                 .filter_map(|response| Some((response.members.as_ref().ok()?, response.follows_leader())))
         };
-        let tally = count_reports(reports().map(|(list, follows_leader)| (ids(list), follows_leader)));
+        let tally = count_reports(reports().map(|(list, follows_leader)| (member_ids(list), follows_leader)));
         let best = highest_unless_tied(&tally, |support| (support.follows_leader, support.members))?;
-        reports().map(|(list, _)| list).find(|list| ids(list) == *best)
+        reports().map(|(list, _)| list).find(|list| member_ids(list) == *best)
     }
 
     /// Whether members contradict each other, and it is unknown whose report is correct.
@@ -255,7 +255,7 @@ impl EtcdSurvey {
             .as_ref()
             .and_then(|response| response.status.as_ref());
         Some(match status {
-            Err(failure) => unresponsive(&failure.message),
+            Err(failure) => describe_unresponsive(&failure.message),
             Ok(_) => "does not respond: a member of another etcd cluster responds on its node".to_owned(),
         })
     }
@@ -310,7 +310,7 @@ fn mark_joining(members: &mut [EtcdMember], machines: &[Machine]) {
 }
 
 /// Says that a member does not respond, as the end of a sentence about it. Checks, plans and refusals use this text.
-pub fn unresponsive(why: &str) -> String {
+pub fn describe_unresponsive(why: &str) -> String {
     format!("does not respond: {why}")
 }
 
@@ -364,7 +364,7 @@ fn parse_alarm(error: &str) -> Option<(u64, &str)> {
     Some((id.parse().ok()?, kind))
 }
 
-pub fn ids(list: &Members) -> BTreeSet<u64> {
+pub fn member_ids(list: &Members) -> BTreeSet<u64> {
     list.members.iter().map(|member| member.id).collect()
 }
 
@@ -423,7 +423,7 @@ mod tests {
         QueriedMember {
             name: format!("n{id}"),
             machine: None,
-            certificate_expired: None,
+            certificate_expired_at: None,
             response: Ok(MemberResponse {
                 status: Ok(Status {
                     cluster_id: 1,
@@ -445,7 +445,7 @@ mod tests {
                     members: known.iter().map(|id| member(*id)).collect(),
                 }),
                 has_matching_name: true,
-                certificate_expires: None,
+                certificate_expires_at: None,
             }),
         }
     }
@@ -464,7 +464,7 @@ mod tests {
         QueriedMember {
             name: name.to_owned(),
             machine: None,
-            certificate_expired: None,
+            certificate_expired_at: None,
             response: Err(Failure {
                 object: format!("etcd member {name}"),
                 message: "Status: no answer within 1 s".to_owned(),

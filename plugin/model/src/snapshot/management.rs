@@ -17,7 +17,7 @@ use kube::core::{Selector, SelectorExt as _};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
     pub machine: String,
-    pub since: Timestamp,
+    pub started_at: Timestamp,
     /// What the deletion waits for: one line for each deletion hook, for each finalizer, and for the condition `Deleting`.
     pub waits_for: Vec<String>,
 }
@@ -30,8 +30,8 @@ pub struct FailedWrite {
     /// The message of the Event, with the API server's error.
     pub message: String,
     /// When this error was first reported.
-    pub first: Timestamp,
-    pub last: Timestamp,
+    pub first_reported: Timestamp,
+    pub last_reported: Timestamp,
 }
 
 /// A `MachineHealthCheck` of the Cluster, and the Machines that it selects.
@@ -69,14 +69,14 @@ impl Deletion {
                 .map(|name| format!("finalizer {name}"));
             hooks
                 .chain(finalizers)
-                .chain(condition.map(Condition::one_line))
+                .chain(condition.map(Condition::message_or_reason))
                 .collect()
         } else {
             hooks
         };
         Some(Self {
             machine: machine.name().to_owned(),
-            since,
+            started_at: since,
             waits_for,
         })
     }
@@ -96,7 +96,7 @@ impl HealthCheck {
 }
 
 /// The name of a Machine's controller in messages, such as `KubeadmControlPlane c2-cp`.
-pub fn owner(machine: &Machine) -> String {
+pub fn describe_owner(machine: &Machine) -> String {
     machine.controller().map_or_else(
         || "another owner".to_owned(),
         |owner| format!("{} {}", owner.kind, owner.name),
@@ -220,7 +220,7 @@ mod tests {
             "message": "Drain not completed yet:\n* Pods d/p: cannot evict"}]);
         let expected = Deletion {
             machine: "m1".to_owned(),
-            since: "2026-08-21T10:00:00Z".parse().expect("a time"),
+            started_at: "2026-08-21T10:00:00Z".parse().expect("a time"),
             waits_for: [
                 "deletion hook pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup",
                 "finalizer machine.cluster.x-k8s.io",

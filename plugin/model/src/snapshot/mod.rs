@@ -47,7 +47,7 @@ pub struct Snapshot {
     /// The etcd members that are used if `etcd` was not read. Call [`Self::members`], which prefers `etcd`.
     pub etcd_members: EtcdMembers,
     /// Control plane Machines of the Cluster that another owner controls.
-    pub others: Vec<Machine>,
+    pub machines_of_other_owners: Vec<Machine>,
     /// The deletions of Machines that wait for a deletion hook or a finalizer.
     pub deletions: Vec<Deletion>,
     /// The handlers of runtime extensions that may update Machines of this namespace in place. Only a plan reads them.
@@ -60,7 +60,7 @@ pub struct Snapshot {
     pub unowned_secrets: BTreeSet<String>,
     /// The other reads in the management cluster that failed: those of Machines, infrastructure, bootstrap
     /// configurations, single Secrets, or of the control plane itself if it was only listed.
-    pub unread: Vec<Failure>,
+    pub failed_reads: Vec<Failure>,
     /// The leader election Lease of the control plane controller. None if the Lease does not exist. It is read only if
     /// the controller has not processed the spec.
     pub controller_lease: Reading<Option<ControllerLease>>,
@@ -91,13 +91,13 @@ impl From<KubeadmControlPlane> for Snapshot {
             has_kubeconfig: None,
             has_etcd_ca: None,
             machines: Vec::new(),
-            others: Vec::new(),
+            machines_of_other_owners: Vec::new(),
             deletions: Vec::new(),
             in_place_handlers: Reading::NotYet,
             health_checks: Reading::NotYet,
             secrets: Reading::NotYet,
             unowned_secrets: BTreeSet::new(),
-            unread: Vec::new(),
+            failed_reads: Vec::new(),
             controller_lease: Reading::NotYet,
             machine_leases: Box::default(),
             failed_writes: Reading::NotYet,
@@ -113,15 +113,15 @@ impl Snapshot {
     /// Whether the control plane or its Cluster is paused, or the controller reports that one of them is.
     pub fn is_paused(&self) -> bool {
         let control_plane = &self.control_plane;
-        control_plane.is_paused() || control_plane.is("Paused") || self.cluster_is_paused()
+        control_plane.is_paused() || control_plane.is_condition_true("Paused") || self.is_cluster_paused()
     }
 
-    pub fn cluster_is_paused(&self) -> bool {
-        self.cluster.read().is_some_and(|cluster| cluster.spec.paused)
+    pub fn is_cluster_paused(&self) -> bool {
+        self.cluster.value().is_some_and(|cluster| cluster.spec.paused)
     }
 
     /// The Machines without a controller. The control plane controller has not adopted them yet.
-    pub fn unowned(&self) -> impl Iterator<Item = &Machine> {
+    pub fn unowned_machines(&self) -> impl Iterator<Item = &Machine> {
         self.machines
             .iter()
             .filter(|machine| machine.controller().is_none())
@@ -132,7 +132,7 @@ impl Snapshot {
     pub fn node_of<'s>(&'s self, machine: &'s Machine) -> Option<&'s str> {
         machine.node().or_else(|| {
             let id = machine.spec.provider_id.as_ref()?;
-            let nodes = self.workload.read()?.nodes.read()?;
+            let nodes = self.workload.value()?.nodes.value()?;
             let mut matching = nodes.iter().filter(|node| node.provider_id.as_ref() == Some(id));
             let first = matching.next()?;
             matching.next().is_none().then_some(first.name.as_str())
@@ -140,8 +140,8 @@ impl Snapshot {
     }
 
     /// Whether the Cluster's infrastructure is ready. A Cluster that could not be read counts as ready.
-    pub fn infrastructure_is_ready(&self) -> bool {
-        self.cluster.read().map_or(self.is_linked(), |cluster| {
+    pub fn is_infrastructure_ready(&self) -> bool {
+        self.cluster.value().map_or(self.is_linked(), |cluster| {
             cluster.status.infrastructure_provisioned
         })
     }
@@ -157,7 +157,7 @@ impl Snapshot {
     /// Whether the Cluster has a control plane endpoint. A Cluster that could not be read counts as having one.
     pub fn has_endpoint(&self) -> bool {
         self.cluster
-            .read()
+            .value()
             .map_or(self.is_linked(), Cluster::has_endpoint)
     }
 
@@ -167,7 +167,7 @@ impl Snapshot {
 
     /// The names of the failure domains in which Cluster API may create control plane Machines.
     pub fn failure_domains(&self) -> Vec<String> {
-        let domains = self.cluster.read().into_iter();
+        let domains = self.cluster.value().into_iter();
         let domains = domains.flat_map(Cluster::control_plane_failure_domains);
         domains.map(str::to_owned).collect()
     }
@@ -175,7 +175,7 @@ impl Snapshot {
     /// The version that the Cluster's topology requires before the controller applies `desired`. None if no version is
     /// pending.
     pub fn topology_version(&self, desired: &KubeadmControlPlaneSpec) -> Option<&str> {
-        let cluster = self.cluster.read()?;
+        let cluster = self.cluster.value()?;
         let step = cluster.topology_upgrade_step().filter(|step| !step.is_empty());
         let version = cluster.spec.topology.as_ref()?.version.as_deref()?;
         let is_reached = version == desired.version() || step == Some(desired.version());
@@ -183,13 +183,13 @@ impl Snapshot {
     }
 
     /// The name of the control plane in messages, such as `KubeadmControlPlane/c1-cp`.
-    pub fn object(&self) -> String {
+    pub fn object_name(&self) -> String {
         format!("KubeadmControlPlane/{}", self.control_plane.name())
     }
 
     /// The etcd members. Every decision about etcd members uses this function.
     pub fn members(&self) -> EtcdMembers {
-        let Some(survey) = self.etcd.read() else {
+        let Some(survey) = self.etcd.value() else {
             return self.etcd_members.clone();
         };
         match survey.members(&self.machines) {
@@ -202,16 +202,16 @@ impl Snapshot {
     pub fn is_etcd_reported_down(&self, machine: &Machine) -> bool {
         let pods = self
             .workload
-            .read()
-            .and_then(|workload| workload.static_pods.read());
+            .value()
+            .and_then(|workload| workload.static_pods.value());
         let mut pods = pods.into_iter().flatten();
         let is_down = |pod: &StaticPod| {
             pod.component == Component::Etcd
                 && !pod.ready
-                && !pod.deleting
+                && !pod.is_deleting
                 && machine.node() == Some(pod.node.as_str())
         };
-        machine.is_not("EtcdPodHealthy") || machine.is_not("EtcdMemberHealthy") || pods.any(is_down)
+        machine.is_condition_false("EtcdPodHealthy") || machine.is_condition_false("EtcdMemberHealthy") || pods.any(is_down)
     }
 
     /// The etcd members if none of them responds and the API server reports that etcd does not respond

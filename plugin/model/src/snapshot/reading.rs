@@ -46,11 +46,11 @@ pub struct Forbidden {
     /// The namespace of the request. None for all namespaces, and for cluster-scoped resources.
     pub namespace: Option<String>,
     /// Whether the workload cluster denied the request. If not, the management cluster did.
-    pub in_workload_cluster: bool,
+    pub is_from_workload_cluster: bool,
 }
 
 impl<T> Reading<T> {
-    pub const fn read(&self) -> Option<&T> {
+    pub const fn value(&self) -> Option<&T> {
         match self {
             Self::Read(part) => Some(part),
             _ => None,

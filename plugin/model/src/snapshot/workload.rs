@@ -54,7 +54,7 @@ impl KubeadmConfigMap {
 pub struct EndpointCertificate {
     /// The URL of the workload cluster's API server, as `https://host:port`.
     pub server: String,
-    pub expires: Timestamp,
+    pub expires_at: Timestamp,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct StaticPod {
     pub ready: bool,
     /// When the status of the condition `Ready` last changed.
     pub ready_since: Option<Timestamp>,
-    pub deleting: bool,
+    pub is_deleting: bool,
     /// Why a container of the pod is waiting or has terminated, on one line. None if all run.
     pub message: Option<String>,
 }
@@ -123,8 +123,8 @@ impl Component {
 /// An add-on that kubeadm installs: kube-proxy or `CoreDNS`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addon {
-    pub desired: i64,
-    pub ready: i64,
+    pub desired_pods: i64,
+    pub ready_pods: i64,
     /// The image of the add-on's first container.
     pub image: Option<String>,
 }

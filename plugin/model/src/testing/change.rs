@@ -31,10 +31,10 @@ pub fn snapshot() -> ChangeSnapshot {
     }
     observed.control_plane.spec = decoded.spec;
     ChangeSnapshot {
-        object_at_start: object.clone(),
-        object,
+        json_at_start: object.clone(),
+        json: object,
         observed,
-        machines_read: true,
+        are_machines_read: true,
         unread: Vec::new(),
         etcd_failure: None,
     }

@@ -16,15 +16,15 @@ pub fn snapshot(machine: &str) -> MachineSnapshot {
         "labels": {"cluster.x-k8s.io/control-plane": ""}}});
     MachineSnapshot {
         object: MachineObject::decode(&object.to_string()).expect("a Machine"),
-        object_at_start: object.to_string(),
-        context: change::snapshot(),
+        json_at_start: object.to_string(),
+        control_plane_snapshot: change::snapshot(),
         health_checks: Vec::new(),
     }
 }
 
 /// Sets a condition of a Machine, by its number, to False.
 pub fn fail(machine: &mut MachineSnapshot, number: usize, kind: &str, message: &str) {
-    change::fail(&mut machine.context, number, kind, message);
+    change::fail(&mut machine.control_plane_snapshot, number, kind, message);
 }
 
 /// Lets etcd report its members. The members of `machines` do not respond.
@@ -36,5 +36,5 @@ pub fn dead(machine: &mut MachineSnapshot, machines: &[&str]) {
             .then(|| "does not respond: no answer within 2s".to_owned()),
         ..EtcdMember::default()
     };
-    machine.context.observed.etcd_members = EtcdMembers::Read(["m1", "m2", "m3"].map(member).to_vec());
+    machine.control_plane_snapshot.observed.etcd_members = EtcdMembers::Read(["m1", "m2", "m3"].map(member).to_vec());
 }

@@ -98,9 +98,9 @@ pub fn state(machines: &str) -> State {
         members: Some(members.collect()),
         replicas,
         unreachable_leader: None,
-        remediation_in_progress: false,
-        malformed_remediation: false,
-        clock: None,
+        has_remediation_in_progress: false,
+        has_malformed_remediation: false,
+        waited_until: None,
         created_count: 0,
     }
 }

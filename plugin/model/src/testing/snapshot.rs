@@ -37,7 +37,7 @@ pub fn observed() -> Snapshot {
         workload: Reading::Read(workload()),
         endpoint_certificate: Reading::Read(EndpointCertificate {
             server: "https://10.0.0.1:6443".to_owned(),
-            expires: in_days(300),
+            expires_at: in_days(300),
         }),
         etcd: Reading::Read(survey()),
         ..testing::plan::observed()
@@ -75,14 +75,14 @@ fn workload() -> Workload {
             phase: "Running".to_owned(),
             ready: true,
             ready_since: Some(minutes_ago(60)),
-            deleting: false,
+            is_deleting: false,
             message: None,
         })
     });
     let add_on = |pods| {
         Reading::Read(Some(Addon {
-            desired: pods,
-            ready: pods,
+            desired_pods: pods,
+            ready_pods: pods,
             image: None,
         }))
     };
@@ -136,7 +136,7 @@ fn queried(id: u64, machine: &str) -> QueriedMember {
     QueriedMember {
         name: format!("node-{machine}"),
         machine: Some(machine.to_owned()),
-        certificate_expired: None,
+        certificate_expired_at: None,
         response: Ok(MemberResponse {
             status: Ok(Status {
                 cluster_id: CLUSTER_ID,
@@ -160,7 +160,7 @@ fn queried(id: u64, machine: &str) -> QueriedMember {
                     .collect(),
             }),
             has_matching_name: true,
-            certificate_expires: Some(in_days(300)),
+            certificate_expires_at: Some(in_days(300)),
         }),
     }
 }
@@ -181,7 +181,7 @@ pub fn forbidden(object: &str, verb: &str, resource: &str, in_workload_cluster: 
             verb: verb.to_owned(),
             resource: resource.to_owned(),
             namespace: Some(namespace.to_owned()),
-            in_workload_cluster,
+            is_from_workload_cluster: in_workload_cluster,
         }),
         ..failure(object, "forbidden")
     }

@@ -43,7 +43,7 @@ pub fn decide(
         return Ok(Decision::Unchanged(format!("replicas is already {replicas}")));
     }
     let patch = json!({ "spec": { "replicas": replicas } });
-    let review = review_scale(&snapshot.object, replicas, context)?;
+    let review = review_scale(&snapshot.json, replicas, context)?;
     let preflight = preflight_reviewed(snapshot, &patch, review, force, context)?;
     let consequences = preflight.consequences();
     if let Some(refusal) = preflight
@@ -59,13 +59,13 @@ pub fn decide(
             // Without `spec.replicas`, the API server responds with 500 for the scale subresource.
             subresource: desired.map(|_| "scale"),
         },
-        done: format!("scaled {from_to}"),
+        outcome: format!("scaled {from_to}"),
         warnings: preflight.warnings,
         consequences,
         event: ChangeEvent {
             reason: "Scaled",
             action: "Scale",
-            done: "scaled",
+            note_verb: "scaled",
             detail: from_to,
         },
     }))
@@ -153,7 +153,7 @@ mod tests {
                     ..to(replicas)
                 },
             ));
-            assert_eq!(refusal.by, RefusedBy::Rules, "{replicas}");
+            assert_eq!(refusal.refused_by, RefusedBy::Rules, "{replicas}");
         }
     }
 
@@ -167,7 +167,7 @@ mod tests {
             subresource,
         };
         assert_eq!(proposal.write, patch(Some("scale")));
-        assert_eq!(proposal.done, "scaled from 3 to 5");
+        assert_eq!(proposal.outcome, "scaled from 3 to 5");
         assert_eq!(proposal.warnings, Vec::<String>::new());
         assert_eq!(
             proposal.consequences,
@@ -237,7 +237,7 @@ mod tests {
         of_cluster.observed.cluster_mut().spec.paused = true;
         let refusal_of = refusal(decision(&of_cluster, to(5)));
         assert_eq!(
-            (refusal_of.by, refusal_of.why, refusal_of.remedies),
+            (refusal_of.refused_by, refusal_of.why, refusal_of.remedies),
             (
                 RefusedBy::Preflight,
                 vec!["the Cluster is paused: no controller reconciles the control plane".to_owned()],

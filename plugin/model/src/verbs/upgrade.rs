@@ -58,7 +58,7 @@ impl Upgrade {
 
     /// Returns the decision after the prompt: a refusal if the upgrade has changed since the user confirmed it.
     /// `confirmed` is none if no prompt was shown.
-    pub fn if_confirmed_as(self, confirmed: Option<&Self>) -> Decision {
+    pub fn into_confirmed_decision(self, confirmed: Option<&Self>) -> Decision {
         match confirmed {
             Some(confirmed)
                 if matches!(self.decision, Decision::Write(_)) && !self.is_equivalent(confirmed) =>
@@ -125,13 +125,13 @@ pub fn decide_patch(
         let from_to = format!("from {from} to {version}");
         Decision::Write(Proposal {
             write: ObjectWrite::patch(patch),
-            done: format!("upgraded {from_to}"),
+            outcome: format!("upgraded {from_to}"),
             warnings: preflight.warnings,
             consequences,
             event: ChangeEvent {
                 reason: "Upgraded",
                 action: "Upgrade",
-                done: "upgraded",
+                note_verb: "upgraded",
                 detail: from_to,
             },
         })
@@ -151,8 +151,8 @@ fn refusal(preflight: Option<Refusal>, assessment: &Assessment) -> Option<Refusa
         None if workers.is_empty() => None,
         None => Some(Refusal::new(RefusedBy::Command, workers)),
         Some(mut refusal) => {
-            if refusal.by == RefusedBy::Preflight && !workers.is_empty() {
-                refusal.by = RefusedBy::Command;
+            if refusal.refused_by == RefusedBy::Preflight && !workers.is_empty() {
+                refusal.refused_by = RefusedBy::Command;
             }
             refusal.why.extend(workers);
             Some(refusal)
@@ -162,7 +162,7 @@ fn refusal(preflight: Option<Refusal>, assessment: &Assessment) -> Option<Refusa
 
 /// Assesses the effects of an upgrade. `config` is the `kubeadmConfigSpec`.
 pub fn assess(from: &str, to: &str, config: &Value, workers: &Workers) -> Assessment {
-    let unsupported_workers = kubelet_skew::unsupported_workers(&workers.known, to);
+    let unsupported_workers = kubelet_skew::unsupported_workers(&workers.workers, to);
     let removed = removals(from, to, config).into_iter().map(|removal| Notice {
         message: removal.message(),
         source: Some(removal.source),
@@ -171,7 +171,7 @@ pub fn assess(from: &str, to: &str, config: &Value, workers: &Workers) -> Assess
         message: outdated.message(to),
         source: None,
     });
-    let unread = workers.unread.iter().map(|line| Notice {
+    let unread = workers.read_failures.iter().map(|line| Notice {
         message: format!("{line}; worker nodes may be too old for {to}"),
         source: None,
     });
@@ -224,11 +224,11 @@ mod tests {
 
     fn workers(version: &str) -> Workers {
         Workers {
-            known: vec![Worker {
+            workers: vec![Worker {
                 object: "MachineDeployment/md-0".to_owned(),
                 version: version.to_owned(),
             }],
-            unread: Vec::new(),
+            read_failures: Vec::new(),
         }
     }
 
@@ -332,7 +332,7 @@ mod tests {
             let decision = upgrade(snapshot, version, force, workers).decision;
             match (decision, expected) {
                 (Decision::Write(_), None) => {}
-                (Decision::Refused(Refusal { why, by, .. }), Some((expected_by, lines))) => {
+                (Decision::Refused(Refusal { why, refused_by: by, .. }), Some((expected_by, lines))) => {
                     assert_eq!(by, expected_by, "{name}");
                     let are_said = why.len() == lines.len()
                         && why.iter().zip(&lines).all(|(line, end)| line.ends_with(end));
@@ -377,13 +377,13 @@ mod tests {
         let mut moved = snapshot();
         moved.observed.control_plane.spec.version = Some("v1.34.9".to_owned());
         let decision = |snapshot: &ChangeSnapshot, confirmed: Option<&Upgrade>| {
-            upgrade(snapshot, "v1.35.0", false, &Workers::default()).if_confirmed_as(confirmed)
+            upgrade(snapshot, "v1.35.0", false, &Workers::default()).into_confirmed_decision(confirmed)
         };
         let same = decision(&snapshot(), Some(&confirmed));
         assert!(matches!(same, Decision::Write(_)), "{same:?}");
         let otherwise = decision(&moved, Some(&confirmed));
         assert!(
-            matches!(&otherwise, Decision::Refused(refusal) if refusal.by == RefusedBy::Command
+            matches!(&otherwise, Decision::Refused(refusal) if refusal.refused_by == RefusedBy::Command
                 && refusal.why == ["the upgrade plan changed after you confirmed it: run the command again"]),
             "{otherwise:?}"
         );
@@ -408,11 +408,11 @@ mod tests {
             "apiServer": {"extraArgs": [{"name": "cloud-provider", "value": "external"}]},
             "dns": {"imageTag": "v1.10.1"}}});
         let workers = Workers {
-            known: vec![Worker {
+            workers: vec![Worker {
                 object: "Node/w1".to_owned(),
                 version: "v1.29.3".to_owned(),
             }],
-            unread: vec!["could not read MachinePools: forbidden".to_owned()],
+            read_failures: vec!["could not read MachinePools: forbidden".to_owned()],
         };
         let Assessment { refusals, notices } = assess("v1.32.4", "v1.33.6", &config, &workers);
         assert_eq!(

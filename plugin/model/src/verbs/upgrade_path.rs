@@ -47,12 +47,12 @@ pub struct PathState<'s> {
     /// The `kubeadmConfigSpec`.
     pub config: &'s Value,
     /// Why the Machines are not all ready and up to date: one line for each reason. Empty if they are.
-    pub unfinished: Vec<String>,
+    pub rollout_problems: Vec<String>,
     /// What is wrong with kube-proxy and `CoreDNS`: one line for each problem.
-    pub add_ons: Vec<String>,
+    pub add_on_problems: Vec<String>,
     pub workers: Vec<Worker>,
     /// The workers and add-ons that could not be read: one line for each source.
-    pub unread: Vec<String>,
+    pub read_failures: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,20 +91,20 @@ pub enum NextStep {
 pub struct OldWorker {
     pub worker: Worker,
     /// The version of the step.
-    pub server: String,
+    pub api_server_version: String,
     /// The oldest minor version that the step supports, such as `v1.32`.
-    pub oldest: String,
+    pub oldest_supported: String,
     /// The newest version that the worker may have before the step: that of the control plane.
-    pub newest: String,
+    pub newest_supported: String,
 }
 
 impl OldWorker {
     pub fn message(&self) -> String {
         let Self {
             worker: Worker { object, version },
-            server,
-            oldest,
-            newest,
+            api_server_version: server,
+            oldest_supported: oldest,
+            newest_supported: newest,
         } = self;
         format!(
             "{object}: upgrade from {version} to at least {oldest} and at most {newest}; API server {server} \
@@ -141,7 +141,7 @@ impl<'s> PathState<'s> {
             WaitProgress::Impossible(why) => vec![why],
         };
         let workers = workers.with_nodes(&observed.workload, &observed.machines);
-        let mut unread = workers.unread;
+        let mut unread = workers.read_failures;
         let mut add_ons = Vec::new();
         for check in [check_kube_proxy_not_ready, check_coredns_not_ready] {
             match check(observed, now) {
@@ -153,10 +153,10 @@ impl<'s> PathState<'s> {
         Self {
             version: control_plane.spec.version(),
             config: &control_plane.spec.kubeadm_config_spec.fields,
-            unfinished,
-            add_ons,
-            workers: workers.known,
-            unread,
+            rollout_problems: unfinished,
+            add_on_problems: add_ons,
+            workers: workers.workers,
+            read_failures: unread,
         }
     }
 }
@@ -174,7 +174,7 @@ pub fn topology_refusal(observed: &Snapshot, to: &str) -> Option<Refusal> {
     let control_plane = &observed.control_plane;
     let topology = observed
         .cluster
-        .read()
+        .value()
         .map(|cluster| cluster.spec.topology.is_some());
     // The label decides if the Cluster could not be read.
     let is_managed = topology.unwrap_or_else(|| control_plane.metadata.label(TOPOLOGY_OWNED).is_some());
@@ -216,9 +216,9 @@ pub fn upgrade_path(state: &PathState<'_>, options: PathOptions<'_>) -> Result<U
             notices,
         });
     }
-    if !options.force && !steps.is_empty() && state.unfinished.is_empty() && !state.unread.is_empty() {
+    if !options.force && !steps.is_empty() && state.rollout_problems.is_empty() && !state.read_failures.is_empty() {
         let why = state
-            .unread
+            .read_failures
             .iter()
             .map(|line| format!("it is unknown whether the workers and add-ons are ready: {line}"));
         return Err(Refusal {
@@ -231,11 +231,11 @@ pub fn upgrade_path(state: &PathState<'_>, options: PathOptions<'_>) -> Result<U
         });
     }
     let next = match steps.first() {
-        _ if !state.unfinished.is_empty() => NextStep::AwaitRollout(state.unfinished.clone()),
+        _ if !state.rollout_problems.is_empty() => NextStep::AwaitRollout(state.rollout_problems.clone()),
         None => NextStep::Complete,
         Some(step) if !step.workers.is_empty() => NextStep::UpgradeWorkers(step.workers.clone()),
-        Some(_) if !options.force && !state.add_ons.is_empty() => {
-            NextStep::AwaitAddOns(state.add_ons.clone())
+        Some(_) if !options.force && !state.add_on_problems.is_empty() => {
+            NextStep::AwaitAddOns(state.add_on_problems.clone())
         }
         Some(step) => NextStep::Upgrade(step.version.clone()),
     };
@@ -257,9 +257,9 @@ fn old_workers(workers: &[Worker], server: &str, before: &str) -> Vec<OldWorker>
     too_old
         .map(|(worker, _)| OldWorker {
             worker: worker.clone(),
-            server: server.to_owned(),
-            oldest: oldest.clone(),
-            newest: before.to_owned(),
+            api_server_version: server.to_owned(),
+            oldest_supported: oldest.clone(),
+            newest_supported: before.to_owned(),
         })
         .collect()
 }

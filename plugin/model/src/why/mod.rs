@@ -48,11 +48,11 @@ pub struct Explanation {
     /// None if no check found a problem or a change.
     pub cause: Option<Cause>,
     /// What the actor does next, on one line. None if the cause says it.
-    pub next: Option<String>,
+    pub next_action: Option<String>,
     /// The effects of the cause, and other problems and changes.
-    pub also: Vec<Cause>,
+    pub other_causes: Vec<Cause>,
     /// The time of a rollout that is planned for later.
-    pub rollout_to_come: Option<Timestamp>,
+    pub planned_rollout_time: Option<Timestamp>,
 }
 
 /// A finding of a check, or a blocker of the next step.
@@ -106,8 +106,8 @@ pub fn explain(observed: &Snapshot, inspection: &Inspection, now: Timestamp) -> 
     {
         cause.since = since_effects(cause, &also);
     }
-    explanation.also = also;
-    explanation.rollout_to_come = plan.rollout_to_come;
+    explanation.other_causes = also;
+    explanation.planned_rollout_time = plan.planned_rollout_time;
     explanation
 }
 
@@ -164,7 +164,7 @@ fn candidates(inspection: &Inspection) -> Vec<Candidate<'_>> {
     candidates.sort_by_key(|candidate| {
         (
             candidate.finding.outcome == CheckOutcome::Warn,
-            candidate.check.sums_up,
+            candidate.check.is_summary,
         )
     });
     candidates
@@ -172,7 +172,7 @@ fn candidates(inspection: &Inspection) -> Vec<Candidate<'_>> {
 
 /// The first candidate that is not the effect of another one. A warning does not count as a cause.
 fn first_cause<'c, 'i>(candidates: &'c [Candidate<'i>], observed: &Snapshot) -> Option<&'c Candidate<'i>> {
-    let whole = observed.object();
+    let whole = observed.object_name();
     let is_effect = |candidate: &Candidate<'_>| {
         let mut causes = candidates
             .iter()
@@ -237,7 +237,7 @@ impl Context<'_> {
             return Explanation {
                 state: State::Working,
                 actor: Some(actor),
-                next: Some(next),
+                next_action: Some(next),
                 ..Explanation::of(state, actor, cause)
             };
         }
@@ -245,7 +245,7 @@ impl Context<'_> {
             .then(|| next_step(plan))
             .flatten();
         Explanation {
-            next,
+            next_action: next,
             ..Explanation::of(state, actor, cause)
         }
     }
@@ -281,7 +281,7 @@ impl Context<'_> {
             return None;
         }
         let blocker = plan.blockers.first()?;
-        let check = find(blocker.check())?;
+        let check = find(blocker.check_id())?;
         let finding = self.finding(blocker);
         let same = candidates.iter().find(|candidate| {
             candidate.check.id == check.id
@@ -312,13 +312,13 @@ impl Context<'_> {
         let control_plane = &self.observed.control_plane;
         let object = blocker
             .machine()
-            .map_or_else(|| self.observed.object(), machine_object);
+            .map_or_else(|| self.observed.object_name(), machine_object);
         let machine = blocker.machine();
         let mut machines = self.observed.machines.iter();
         let machine = machines.find(|of| machine == Some(of.name()));
         Finding::info(object, blocker.message())
-            .since(machine.and_then(Machine::deletion_timestamp))
-            .optional_hint(blocker.hint(control_plane.namespace(), control_plane.name()))
+            .with_since(machine.and_then(Machine::deletion_timestamp))
+            .with_optional_hint(blocker.hint(control_plane.namespace(), control_plane.name()))
     }
 
     fn state(self, cause: &Cause, check: &Check, actor: Actor) -> State {
@@ -327,7 +327,7 @@ impl Context<'_> {
         let may_proceed = !matches!(actor, Actor::Person | Actor::Admission) && !is_late;
         match cause.outcome {
             CheckOutcome::Pass | CheckOutcome::Skipped | CheckOutcome::Warn => State::NothingToDo,
-            CheckOutcome::Unknown if check.is_unread => State::Unknown,
+            CheckOutcome::Unknown if check.makes_why_unknown => State::Unknown,
             CheckOutcome::Info | CheckOutcome::Unknown if may_proceed => State::Working,
             // A step that is a failure in `status`, such as the deletion of the control plane, has a usual time.
             CheckOutcome::Fail if may_proceed && check.responsible.is_step() && timed.is_some() => {
@@ -343,9 +343,9 @@ impl Explanation {
         state: State::NothingToDo,
         actor: None,
         cause: None,
-        next: None,
-        also: Vec::new(),
-        rollout_to_come: None,
+        next_action: None,
+        other_causes: Vec::new(),
+        planned_rollout_time: None,
     };
 
     const fn of(state: State, actor: Actor, cause: Cause) -> Self {
@@ -356,9 +356,9 @@ impl Explanation {
             },
             state,
             cause: Some(cause),
-            next: None,
-            also: Vec::new(),
-            rollout_to_come: None,
+            next_action: None,
+            other_causes: Vec::new(),
+            planned_rollout_time: None,
         }
     }
 }

@@ -33,12 +33,12 @@ fn described(observed: &Snapshot) -> String {
         format!(": {} of {}{since}", cause.check, cause.objects.join(" "))
     });
     let next = explanation
-        .next
+        .next_action
         .map_or_else(String::new, |next| format!("; next: {next}"));
     let planned = explanation
-        .rollout_to_come
+        .planned_rollout_time
         .map_or_else(String::new, |at| format!("; rollout at {at}"));
-    let also: Vec<&str> = explanation.also.iter().map(|other| other.check).collect();
+    let also: Vec<&str> = explanation.other_causes.iter().map(|other| other.check).collect();
     let also = if also.is_empty() {
         String::new()
     } else {
@@ -214,8 +214,8 @@ fn a_cause_stands_before_its_effects() {
                 o.failed_writes = Reading::Read(vec![FailedWrite {
                     is_deletion: false,
                     message: "admission webhook \"m.example.com\" denied the request: no".to_owned(),
-                    first: minutes_ago(3),
-                    last: minutes_ago(1),
+                    first_reported: minutes_ago(3),
+                    last_reported: minutes_ago(1),
                 }]);
             },
             "PersonNeeded, Admission: write-refused of KubeadmControlPlane/c1-cp, since 11:57",
@@ -245,7 +245,7 @@ fn a_remediation_answers_for_what_it_repairs() {
         (State::Working, Some(Actor::ControlPlaneController))
     );
     assert_eq!(
-        explanation.next.as_deref(),
+        explanation.next_action.as_deref(),
         Some("the controller remediates this Machine next")
     );
     let cause = explanation.cause.expect("a cause");

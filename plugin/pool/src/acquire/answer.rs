@@ -10,11 +10,11 @@ use kcp_client::Error;
 use crate::{
     creation::make::CreationObstacle,
     hive::HiveEvidence,
-    install_config::patches::{PatchProblem, shortened},
+    install_config::patches::{PatchProblem, shorten},
     lease::{
-        attempt::Leased,
+        attempt::LeasedEntry,
         choice::{Availability, HeldUntil, UnusableReason},
-        unfinished,
+        unfinished_message,
     },
     objects::{Holder, PoolName},
 };
@@ -35,9 +35,9 @@ pub struct LeaseResult {
     pub cluster_deployment: String,
     pub outcome: LeaseOutcome,
     /// How long the command waited before it gave up; `None` if it did not wait, or if it got a lease.
-    pub waited: Option<Duration>,
+    pub timed_out_after: Option<Duration>,
     /// Why the ClusterDeployments could not be listed. If set, it is unknown which customizations they use.
-    pub clusters_unread: Option<Error>,
+    pub cluster_list_error: Option<Error>,
     /// Whether the leased customization has patches that this program did not check, because it had no install-config.
     pub are_patches_unchecked: bool,
 }
@@ -56,7 +56,7 @@ pub enum LeaseOutcome {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    pub leased: Leased,
+    pub entry: LeasedEntry,
     /// Whether the holder's ClusterDeployment exists, no matter whether this command created it.
     pub has_cluster: bool,
 }
@@ -91,7 +91,7 @@ pub enum LeaseRefusal {
     },
     /// Hive manages the pool. Hive would free an entry that Hive has not reserved, and delete a cluster that Hive did not
     /// create.
-    RunByHive {
+    ManagedByHive {
         pool: String,
         because: HiveEvidence,
     },
@@ -128,7 +128,7 @@ pub enum LeaseRefusal {
         cluster_deployment: String,
         why: CreationObstacle,
     },
-    NotRunByHive {
+    NotManagedByHive {
         pool: String,
         because: HiveEvidence,
     },
@@ -193,16 +193,16 @@ impl LeaseResult {
             pool: PoolName::new(namespace, holder.pool),
             cluster_deployment: holder.cluster_deployment.to_owned(),
             outcome,
-            waited: None,
-            clusters_unread: None,
+            timed_out_after: None,
+            cluster_list_error: None,
             are_patches_unchecked: false,
         }
     }
 
     /// Records how long the command waited before it gave up.
-    pub fn timed_out(self, waited: Duration) -> Self {
+    pub fn with_timed_out_after(self, waited: Duration) -> Self {
         Self {
-            waited: Some(waited),
+            timed_out_after: Some(waited),
             ..self
         }
     }
@@ -223,7 +223,7 @@ impl LeaseResult {
 
     pub fn customization(&self) -> Option<&str> {
         match &self.outcome {
-            LeaseOutcome::Leased(lease) => Some(&lease.leased.customization),
+            LeaseOutcome::Leased(lease) => Some(&lease.entry.customization),
             LeaseOutcome::Claimed { customization, .. } => customization.as_deref(),
             LeaseOutcome::Refused(_) => None,
         }
@@ -263,7 +263,7 @@ impl fmt::Display for LeaseRefusal {
                     "no entry in the inventory of pool {pool} matches --customization or --selector"
                 )
             }
-            Self::RunByHive { pool, because } => write!(
+            Self::ManagedByHive { pool, because } => write!(
                 f,
                 "Hive manages pool {pool} ({because}) and would revoke the lease; request a cluster with \
                  --claim, or use --hive=no if Hive does not manage the pool"
@@ -277,7 +277,7 @@ impl fmt::Display for LeaseRefusal {
                 f,
                 "ClusterDeployment {cluster_deployment} can lease only the customization that it had \
                  before: {}",
-                availability.with_state(customization, pool)
+                availability.describe_entry(customization, pool)
             ),
             Self::AlreadyHeld {
                 cluster_deployment,
@@ -306,8 +306,8 @@ impl fmt::Display for LeaseRefusal {
                 customization,
                 cluster_deployment,
                 why,
-            } => write!(f, "{}: {why}", unfinished(customization, cluster_deployment)),
-            Self::NotRunByHive { pool, because } => write!(
+            } => write!(f, "{}: {why}", unfinished_message(customization, cluster_deployment)),
+            Self::NotManagedByHive { pool, because } => write!(
                 f,
                 "Hive does not manage pool {pool} ({because}), so a claim would stay pending; if Hive \
                  manages the pool, use --hive=yes"
@@ -355,7 +355,7 @@ impl Availability {
     /// The holder and the end of its lease, such as ` by x until ...`. Names the holder's pool if it differs from
     /// `asked`.
     fn holder_and_end(&self, asked: &str) -> String {
-        let (cluster_deployment, pool) = self.user();
+        let (cluster_deployment, pool) = self.cluster_deployment_and_pool();
         let mut text = String::new();
         // Writing to a String cannot fail.
         if let Some(cluster_deployment) = cluster_deployment {
@@ -374,7 +374,7 @@ impl Availability {
     }
 
     /// The entry with its state, such as `a, which is held by x`. Names the holder's pool if it differs from `asked`.
-    pub fn with_state(&self, name: &str, asked: &str) -> String {
+    pub fn describe_entry(&self, name: &str, asked: &str) -> String {
         format!(
             "{name}, which is {}{}",
             self.participle(),
@@ -392,10 +392,10 @@ impl Availability {
     fn with_reason(&self, name: &str, asked: &str) -> String {
         match self {
             Self::Unusable(UnusableReason::Patches(why)) => {
-                format!("{name} ({})", shortened(&why.to_string(), MAX_EXPLANATION_CHARS))
+                format!("{name} ({})", shorten(&why.to_string(), MAX_EXPLANATION_CHARS))
             }
             Self::Unusable(UnusableReason::Cordoned(why)) => {
-                format!("{name} ({})", shortened(why, MAX_EXPLANATION_CHARS))
+                format!("{name} ({})", shorten(why, MAX_EXPLANATION_CHARS))
             }
             Self::Unusable(UnusableReason::Unreadable(why)) => format!("{name} ({why})"),
             _ => self.with_holder(name, asked),
@@ -533,7 +533,7 @@ mod tests {
                 "a, which is missing",
             ),
         ] {
-            assert_eq!(availability.with_state("a", "pool"), expected);
+            assert_eq!(availability.describe_entry("a", "pool"), expected);
         }
     }
 

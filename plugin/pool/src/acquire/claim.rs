@@ -37,9 +37,9 @@ pub struct ClaimRequest<'r> {
     pub holder: Holder<'r>,
     pub timeout: Timeout,
     /// Whether to keep a ClusterClaim that this command created but that gets no cluster.
-    pub keep: bool,
+    pub keep_failed_claim: bool,
     /// Whether to refuse if a ClusterClaim with this name already exists, because another process may use its cluster.
-    pub is_new: bool,
+    pub must_be_new: bool,
     /// How long Hive keeps the cluster, as a Go duration such as `8h30m`; `None` lets Hive decide.
     pub lifetime: Option<&'r str>,
     /// The RBAC subjects that Hive allows to use the cluster.
@@ -80,10 +80,10 @@ pub async fn claim(
         .hive(request.hive)
         .await?
         .conclude(&store.pool(holder.pool).await?);
-    if !conclusion.runs {
-        return refused(LeaseRefusal::NotRunByHive {
+    if !conclusion.is_managed {
+        return refused(LeaseRefusal::NotManagedByHive {
             pool: holder.pool.to_owned(),
-            because: conclusion.because,
+            because: conclusion.evidence,
         });
     }
     let (claim, is_ours) = find_or_create(store, request).await?;
@@ -93,7 +93,7 @@ pub async fn claim(
             pool: claim.spec.cluster_pool_name,
         });
     }
-    if request.is_new && !is_ours {
+    if request.must_be_new && !is_ours {
         return refused(LeaseRefusal::ClaimExists { claim: name });
     }
     let uid = claim.uid().to_owned();
@@ -109,7 +109,7 @@ pub async fn claim(
         }
         waited => waited,
     };
-    let cleanup = match (request.keep, is_ours) {
+    let cleanup = match (request.keep_failed_claim, is_ours) {
         (true, _) => ClaimCleanup::Kept,
         (false, false) => ClaimCleanup::Existed,
         (false, true) => match delete_by_uid(store, &name, &uid).await {
@@ -125,7 +125,7 @@ pub async fn claim(
         }),
         Ok(ClaimWait::TimedOut { why, waited }) => {
             let pending = LeaseRefusal::ClaimPending { why, cleanup };
-            Ok(answer(LeaseOutcome::Refused(pending)).timed_out(waited))
+            Ok(answer(LeaseOutcome::Refused(pending)).with_timed_out_after(waited))
         }
         Ok(ClaimWait::ClusterDeleting { cluster }) => refused(LeaseRefusal::ClaimedClusterDeleting {
             claim: name,
@@ -199,7 +199,7 @@ pub enum KubeconfigError {
 ///
 /// # Errors
 /// The cluster is not installed yet, or its Secret cannot be read.
-pub async fn kubeconfig(store: &Store<'_>, cluster: &str) -> Result<Vec<u8>, KubeconfigError> {
+pub async fn read_kubeconfig(store: &Store<'_>, cluster: &str) -> Result<Vec<u8>, KubeconfigError> {
     let deployment = store.cluster(cluster, cluster).await?;
     let metadata = deployment.and_then(|deployment| deployment.spec.cluster_metadata);
     let reference = metadata.and_then(|metadata| metadata.admin_kubeconfig_secret_ref);
@@ -207,7 +207,7 @@ pub async fn kubeconfig(store: &Store<'_>, cluster: &str) -> Result<Vec<u8>, Kub
         return Err(KubeconfigError::NotInstalled(cluster.to_owned()));
     };
     let connection = store.connection();
-    let secret: Secret = connection.get(&SECRET.at("v1"), cluster, &reference.name).await?;
+    let secret: Secret = connection.get(&SECRET.api_resource("v1"), cluster, &reference.name).await?;
     let kubeconfig = secret.value(KUBECONFIG).map(<[u8]>::to_vec);
     kubeconfig.ok_or_else(|| KubeconfigError::NoKey {
         namespace: cluster.to_owned(),
@@ -251,8 +251,8 @@ async fn wait(
             Err(error) => return Err(error),
         };
         let now = Timestamp::now();
-        let Some(pause) = timeout.until_next(now, random.hash_one(polls)) else {
-            let waited = timeout.waited(now);
+        let Some(pause) = timeout.next_pause(now, random.hash_one(polls)) else {
+            let waited = timeout.elapsed(now);
             return Ok(ClaimWait::TimedOut { why, waited });
         };
         if why != reported {
@@ -289,7 +289,7 @@ async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Re
     let pending = || {
         ClaimState::Pending(format!(
             "ClusterClaim {name} is pending: {}",
-            claim.pending().unwrap_or("Hive has not processed the claim yet")
+            claim.pending_reason().unwrap_or("Hive has not processed the claim yet")
         ))
     };
     let Some(cluster) = claim.cluster_deployment() else {
@@ -299,7 +299,7 @@ async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Re
     let Some(deployment) = store.cluster(cluster, cluster).await? else {
         return Ok(pending());
     };
-    if !deployment.is_of(store.namespace(), holder.pool) || deployment.claim() != Some(name) {
+    if !deployment.belongs_to_pool(store.namespace(), holder.pool) || deployment.claim() != Some(name) {
         return Ok(ClaimState::Pending(format!(
             "ClusterClaim {name} refers to ClusterDeployment {cluster}, but the ClusterDeployment does not refer to \
             the claim"

@@ -9,14 +9,14 @@ use crate::{
         template,
     },
     creation::{
-        ClusterParts,
+        ClusterInputs,
         intent::{add_intent, remove_intent},
-        make::{CreationObstacle, foreign_namespace, invalid_name, make},
+        make::{CreationObstacle, check_foreign_namespace, check_names, create_missing_objects},
     },
     install_config::InstallConfig,
     lease::{
         LeaseError,
-        attempt::Leased,
+        attempt::LeasedEntry,
         renewal::LeaseName,
         rule::{DEFAULT_GRACE, Rule, Transition},
         usage::Usage,
@@ -35,10 +35,10 @@ pub async fn create(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Leas
     let refused = |refusal| LeaseResult::new(store.namespace(), holder, LeaseOutcome::Refused(refusal));
     let pool = store.pool(holder.pool).await?;
     let conclusion = store.hive(request.hive).await?.conclude(&pool);
-    if conclusion.runs {
-        return Ok(refused(LeaseRefusal::RunByHive {
+    if conclusion.is_managed {
+        return Ok(refused(LeaseRefusal::ManagedByHive {
             pool: holder.pool.to_owned(),
-            because: conclusion.because,
+            because: conclusion.evidence,
         }));
     }
     let template = template(store, &pool, request.install_config.is_some()).await?;
@@ -50,8 +50,8 @@ pub async fn create(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Leas
         )));
     };
     // Check this first, so that a creation that must fail leases no entry.
-    let foreign = foreign_namespace(store, holder.cluster_deployment);
-    let obstacle = match invalid_name(holder) {
+    let foreign = check_foreign_namespace(store, holder.cluster_deployment);
+    let obstacle = match check_names(holder) {
         Some(why) => Some(why),
         None => match foreign.await? {
             Some(why) => Some(why),
@@ -79,16 +79,16 @@ async fn with_intent(
     let LeaseOutcome::Leased(lease) = &answer.outcome else {
         return Ok(answer);
     };
-    let outcome = match create_for(store, request.holder, &lease.leased).await? {
+    let outcome = match create_for(store, request.holder, &lease.entry).await? {
         Ok(record) => LeaseOutcome::Leased(Lease {
-            leased: Leased {
+            entry: LeasedEntry {
                 record,
-                ..lease.leased.clone()
+                ..lease.entry.clone()
             },
             has_cluster: true,
         }),
         Err(why) => LeaseOutcome::Refused(LeaseRefusal::ClusterNotCreated {
-            customization: lease.leased.customization.clone(),
+            customization: lease.entry.customization.clone(),
             cluster_deployment: request.holder.cluster_deployment.to_owned(),
             why,
         }),
@@ -100,7 +100,7 @@ async fn with_intent(
 async fn create_for(
     store: &Store<'_>,
     holder: Holder<'_>,
-    leased: &Leased,
+    leased: &LeasedEntry,
 ) -> Result<Result<LeaseRecord, CreationObstacle>, LeaseError> {
     let customization = &leased.customization;
     let lost = || CreationObstacle::LeaseLost {
@@ -117,26 +117,26 @@ async fn create_for(
     };
     let entry = store.get(customization).await.map_err(unfinished)?;
     let (Some(entry), Some(patched)) = (
-        entry.filter(|entry| name.record_in(entry).is_some()),
-        &leased.patched,
+        entry.filter(|entry| name.find_record(entry).is_some()),
+        &leased.patched_install_config,
     ) else {
         return Ok(Err(lost()));
     };
-    let parts = ClusterParts {
+    let parts = ClusterInputs {
         pool: &store.pool(holder.pool).await?,
         entry: &entry,
         holder,
         lease_id: &leased.record.id,
         install_config: &patched.install_config,
     };
-    let cluster = match make(store, parts).await.map_err(unfinished)? {
+    let cluster = match create_missing_objects(store, parts).await.map_err(unfinished)? {
         Ok(cluster) => cluster,
         Err(why) => return Ok(Err(why)),
     };
     // One attempt to record the cluster is enough: if another client changes the entry, the next check of the lease records
     // it.
     let entry = store.get(customization).await.map_err(unfinished)?;
-    let Some((entry, record)) = entry.and_then(|entry| name.record_in(&entry).map(|record| (entry, record)))
+    let Some((entry, record)) = entry.and_then(|entry| name.find_record(&entry).map(|record| (entry, record)))
     else {
         return Ok(Err(CreationObstacle::LostWhileCreating {
             customization: customization.clone(),

@@ -17,7 +17,7 @@ use crate::{
     acquire::answer::{Lease, LeaseOutcome, LeaseRefusal, LeaseResult},
     events::{LeaseChange, record},
     hive::{Hive, HiveMode},
-    install_config::{InstallConfig, InstallConfigError, patches::patched},
+    install_config::{InstallConfig, InstallConfigError, patches::patch_install_config},
     inventory::capacity::{Capacity, InventoryFacts, inventory_patch},
     lease::{
         LeaseError, Ttl,
@@ -50,7 +50,7 @@ pub struct LeaseRequest<'w> {
     pub cluster: Option<&'w ClusterName>,
     pub install_config: Option<&'w InstallConfig>,
     /// Whether to refuse if the holder already has a lease, because another process may use it.
-    pub is_new: bool,
+    pub must_be_new: bool,
     pub selection: Selection<'w>,
     pub hive: HiveMode,
 }
@@ -87,15 +87,15 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
         cluster: request.cluster,
         user: user.as_deref(),
         install_config: install_config.as_ref(),
-        is_new: request.is_new,
-        only: request.selection.customization,
+        must_be_new: request.must_be_new,
+        only_entry: request.selection.customization,
     };
     let Attempt { outcome, entries } = Box::pin(attempt(store, attempted)).await?;
-    if let Some(deployments) = clusters.known() {
+    if let Some(deployments) = clusters.cluster_deployments() {
         let capacity = Capacity::count(&pool, deployments.in_pool(holder.pool));
         let findings = InventoryFacts {
             entries: &entries,
-            broken: &outcome.broken(),
+            broken_entries: &outcome.broken_entries(),
         };
         if let Some(patch) = inventory_patch(&pool, findings, &capacity, store.now().latest) {
             // Ignore errors: the client may not be allowed to write the pool, and the next command writes the same
@@ -105,7 +105,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
         }
     }
     if let AttemptOutcome::Leased(leased) = &outcome
-        && !leased.already
+        && !leased.was_already_held
         && let Some(entry) = entries.iter().find(|entry| entry.name() == leased.customization)
     {
         let change = LeaseChange::Leased {
@@ -124,7 +124,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
         _ => false,
     };
     Ok(LeaseResult {
-        clusters_unread: match clusters {
+        cluster_list_error: match clusters {
             Clusters::All(_) => None,
             Clusters::Unknown(error) => Some(error),
         },
@@ -186,7 +186,7 @@ async fn customized_install_config(
     let Some(of_pool) = store.get(&reference.name).await? else {
         return Ok(Err(refusal("the customization does not exist".to_owned())));
     };
-    Ok(match patched(install_config, &of_pool.spec) {
+    Ok(match patch_install_config(install_config, &of_pool.spec) {
         Ok(patched) => Ok(Some(patched.install_config)),
         Err(why) => Err(refusal(why.to_string())),
     })
@@ -200,7 +200,7 @@ fn outcome_of(outcome: AttemptOutcome, namespace: &str, holder: Holder<'_>) -> L
     let cluster_deployment = cluster_deployment.to_owned();
     match outcome {
         AttemptOutcome::Leased(leased) => LeaseOutcome::Leased(Lease {
-            leased: *leased,
+            entry: *leased,
             has_cluster: false,
         }),
         AttemptOutcome::Exhausted(entries) => LeaseOutcome::Refused(LeaseRefusal::Exhausted {
@@ -258,14 +258,14 @@ fn refusal(
         return Some(LeaseRefusal::PoolDeleting { pool: name });
     }
     let conclusion = hive.conclude(pool);
-    if conclusion.runs {
-        return Some(LeaseRefusal::RunByHive {
+    if conclusion.is_managed {
+        return Some(LeaseRefusal::ManagedByHive {
             pool: name,
-            because: conclusion.because,
+            because: conclusion.evidence,
         });
     }
     let own = clusters
-        .known()
+        .cluster_deployments()
         .and_then(|deployments| deployments.for_holder(request.holder).next());
     own.filter(|own| own.is_deleting())
         .map(|own| LeaseRefusal::ClusterDeleting {

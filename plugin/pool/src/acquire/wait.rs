@@ -31,26 +31,26 @@ impl WaitLimit {
 /// When a wait started, and how long it may last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeout {
-    pub since: Timestamp,
+    pub started_at: Timestamp,
     pub limit: WaitLimit,
 }
 
 impl Timeout {
     /// How long the wait has lasted so far; zero if the clock was set back.
-    pub fn waited(&self, now: Timestamp) -> Duration {
-        Duration::try_from(now.duration_since(self.since)).unwrap_or_default()
+    pub fn elapsed(&self, now: Timestamp) -> Duration {
+        Duration::try_from(now.duration_since(self.started_at)).unwrap_or_default()
     }
 
     /// How long to pause before the next attempt; `None` if the wait has reached its limit. `random` determines the length
     /// of the pause, and may be any number.
-    pub fn until_next(&self, now: Timestamp, random: u64) -> Option<Duration> {
+    pub fn next_pause(&self, now: Timestamp, random: u64) -> Option<Duration> {
         let (least, most) = PAUSE;
         let span = u64::try_from(most.saturating_sub(least).as_millis()).unwrap_or(u64::MAX);
         let pause = least + Duration::from_millis(random % span.max(1));
         match self.limit.duration() {
             None => Some(pause),
             Some(limit) => {
-                let left = limit.saturating_sub(self.waited(now));
+                let left = limit.saturating_sub(self.elapsed(now));
                 // The last pause ends at the limit, so that the last attempt runs then.
                 (!left.is_zero()).then_some(pause.min(left))
             }
@@ -90,8 +90,8 @@ pub async fn wait_for<S>(
             result => result,
         };
         let now = Timestamp::now();
-        let Some(pause) = timeout.until_next(now, random.hash_one(attempts)) else {
-            return result.map(|answer| Ok(answer.timed_out(timeout.waited(now))));
+        let Some(pause) = timeout.next_pause(now, random.hash_one(attempts)) else {
+            return result.map(|answer| Ok(answer.with_timed_out_after(timeout.elapsed(now))));
         };
         let why = match &result {
             Ok(answer) => answer.refusal().map(ToString::to_string).unwrap_or_default(),
@@ -162,7 +162,7 @@ mod tests {
 
     fn timeout() -> Timeout {
         Timeout {
-            since: Timestamp::now(),
+            started_at: Timestamp::now(),
             limit: WaitLimit::Unlimited,
         }
     }
@@ -206,14 +206,14 @@ mod tests {
             (Some(60), "04:00:00", 0, Some(1000)),
         ] {
             let timeout = Timeout {
-                since: "2026-11-21T05:00:00Z".parse().unwrap(),
+                started_at: "2026-11-21T05:00:00Z".parse().unwrap(),
                 limit: limit.map_or(WaitLimit::Unlimited, |limit| {
                     WaitLimit::AtMost(Duration::from_secs(limit))
                 }),
             };
             let now = format!("2026-11-21T{now}Z").parse().unwrap();
             assert_eq!(
-                timeout.until_next(now, random),
+                timeout.next_pause(now, random),
                 expected.map(Duration::from_millis),
                 "{limit:?} {now} {random}"
             );

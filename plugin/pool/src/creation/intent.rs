@@ -6,14 +6,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
-use kcp_api::{ClusterPool, metadata::Object as _, names::annotation::CREATING};
+use kcp_api::{ClusterPool, metadata::Object as _, names::annotation::CLUSTERS_IN_CREATION};
 use kcp_client::{Error, Written};
 use serde_json::{Value, json};
 
 use crate::{
     creation::make::CreationObstacle,
     inventory::capacity::Capacity,
-    objects::{Holder, cluster_deployment::Deployments},
+    objects::{Holder, cluster_deployment::ClusterDeployments},
     store::{LeaseStore as _, Store},
 };
 
@@ -36,8 +36,8 @@ struct Intents(BTreeMap<String, Timestamp>);
 
 impl Intents {
     /// Reads the pool's intents. Leaves out intents that have expired and intents whose clusters exist.
-    fn new(pool: &ClusterPool, deployments: &Deployments, now: Timestamp) -> Self {
-        let text = pool.annotation(CREATING).unwrap_or_default();
+    fn new(pool: &ClusterPool, deployments: &ClusterDeployments, now: Timestamp) -> Self {
+        let text = pool.annotation(CLUSTERS_IN_CREATION).unwrap_or_default();
         let mut intents: BTreeMap<String, Timestamp> = serde_json::from_str(text).unwrap_or_default();
         intents.retain(|name, until| {
             *until > now
@@ -52,7 +52,7 @@ impl Intents {
     fn with(
         mut self,
         pool: &ClusterPool,
-        deployments: &Deployments,
+        deployments: &ClusterDeployments,
         name: &str,
         now: Timestamp,
     ) -> Result<Value, CreationObstacle> {
@@ -80,7 +80,7 @@ impl Intents {
         let text = (!self.0.is_empty()).then(|| json!(self.0).to_string());
         json!({"metadata": {
             "resourceVersion": pool.resource_version(),
-            "annotations": {CREATING: text},
+            "annotations": {CLUSTERS_IN_CREATION: text},
         }})
     }
 }
@@ -99,7 +99,7 @@ pub async fn add_intent(
         if pool.spec.max_size.is_none() && pool.spec.max_concurrent.is_none() {
             return Ok(Ok(()));
         }
-        let deployments = store.deployments().await?;
+        let deployments = store.list_cluster_deployments().await?;
         if deployments.for_holder(holder).next().is_some() {
             return Ok(Ok(()));
         }
@@ -128,7 +128,7 @@ pub async fn remove_intent(store: &Store<'_>, holder: Holder<'_>) {
     let Ok(pool) = store.pool(holder.pool).await else {
         return;
     };
-    let text = pool.annotation(CREATING).unwrap_or_default();
+    let text = pool.annotation(CLUSTERS_IN_CREATION).unwrap_or_default();
     let intents: BTreeMap<String, Timestamp> = serde_json::from_str(text).unwrap_or_default();
     let mut intents = Intents(intents);
     if intents.0.remove(holder.cluster_deployment).is_some() {
@@ -142,7 +142,7 @@ mod tests {
 
     use super::Intents;
     use crate::{
-        objects::cluster_deployment::Deployments,
+        objects::cluster_deployment::ClusterDeployments,
         testing::objects::{NOW, cluster, pool_object, read},
     };
 
@@ -151,7 +151,7 @@ mod tests {
         let mut object = pool_object("pool", spec);
         object["metadata"]["annotations"] = json!({"kubectl-kcp.dev/creating": intents});
         let (pool, now) = (read(&object), NOW.parse().unwrap());
-        let deployments = Deployments::new("d", clusters.iter().map(read).collect());
+        let deployments = ClusterDeployments::new("d", clusters.iter().map(read).collect());
         let with = Intents::new(&pool, &deployments, now).with(&pool, &deployments, "us", now);
         match with {
             Ok(patch) => {

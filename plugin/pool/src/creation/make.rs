@@ -13,7 +13,7 @@ use kcp_rules::syntax::is_dns1123_label;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    creation::ClusterParts,
+    creation::ClusterInputs,
     install_config::patches::PatchProblem,
     inventory::capacity::LimitReached,
     lease::{
@@ -152,7 +152,7 @@ impl fmt::Display for CreationObstacle {
 }
 
 /// Checks that the cluster's name can be the name of a namespace, and that the pool's name can be the value of a label.
-pub fn invalid_name(holder: Holder<'_>) -> Option<CreationObstacle> {
+pub fn check_names(holder: Holder<'_>) -> Option<CreationObstacle> {
     let (pool, name) = (holder.pool, holder.cluster_deployment);
     if !is_dns1123_label(name.as_bytes()) {
         return Some(CreationObstacle::NoNamespace {
@@ -169,7 +169,7 @@ pub fn invalid_name(holder: Holder<'_>) -> Option<CreationObstacle> {
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
-pub async fn foreign_namespace(store: &Store<'_>, name: &str) -> Result<Option<CreationObstacle>, Error> {
+pub async fn check_foreign_namespace(store: &Store<'_>, name: &str) -> Result<Option<CreationObstacle>, Error> {
     let labels = store.labels_of_namespace(name).await?;
     let is_foreign = labels.is_some_and(|labels| !labels.contains_key(LABEL));
     let name = name.to_owned();
@@ -182,9 +182,9 @@ pub async fn foreign_namespace(store: &Store<'_>, name: &str) -> Result<Option<C
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
-pub async fn make(
+pub async fn create_missing_objects(
     store: &Store<'_>,
-    parts: ClusterParts<'_>,
+    parts: ClusterInputs<'_>,
 ) -> Result<Result<ClusterDeployment, CreationObstacle>, Error> {
     let Ok(objects) = parts.objects() else {
         return Ok(Err(CreationObstacle::NotYaml));
@@ -194,7 +194,7 @@ pub async fn make(
         return Ok(existing_cluster(store, parts, cluster));
     }
     create_unless_exists(store, ObjectTarget::Namespace, &objects.namespace).await?;
-    if let Some(why) = foreign_namespace(store, name).await? {
+    if let Some(why) = check_foreign_namespace(store, name).await? {
         return Ok(Err(why));
     }
     for (made, object, field) in [
@@ -216,7 +216,7 @@ pub async fn make(
             customization: customization.to_owned(),
         }));
     }
-    create_unless_exists(store, ObjectTarget::Deployment(name), &objects.deployment).await?;
+    create_unless_exists(store, ObjectTarget::ClusterDeployment(name), &objects.cluster_deployment).await?;
     Ok(match store.cluster(name, name).await? {
         Some(cluster) => existing_cluster(store, parts, cluster),
         None => Err(CreationObstacle::ClusterDeleted {
@@ -229,11 +229,11 @@ pub async fn make(
 /// another lease is an obstacle.
 fn existing_cluster(
     store: &Store<'_>,
-    parts: ClusterParts<'_>,
+    parts: ClusterInputs<'_>,
     cluster: ClusterDeployment,
 ) -> Result<ClusterDeployment, CreationObstacle> {
     let is_own = cluster.customization() == Some(parts.entry.name())
-        && cluster.is_of(store.namespace(), parts.holder.pool);
+        && cluster.belongs_to_pool(store.namespace(), parts.holder.pool);
     let name = cluster.name().to_owned();
     if !is_own {
         return Err(CreationObstacle::ForeignCluster { name });
@@ -352,9 +352,9 @@ mod tests {
     use kcp_client::{Connection, canned::failure};
     use serde_json::{Value, json};
 
-    use super::{CreationObstacle, ExistingObject, compare_with_existing, invalid_name, make};
+    use super::{CreationObstacle, ExistingObject, compare_with_existing, check_names, create_missing_objects};
     use crate::{
-        creation::ClusterParts,
+        creation::ClusterInputs,
         install_config::InstallConfig,
         objects::{Holder, record::LeaseRecord},
         store::Store,
@@ -368,7 +368,7 @@ mod tests {
         let entry = leased(record);
         let held = read(&leased(&lease("us", Some(NOW))));
         let install_config = InstallConfig::parse(b"metadata: {name: foo}", "f").unwrap();
-        let parts = ClusterParts {
+        let parts = ClusterInputs {
             pool: &pool,
             entry: &held,
             holder: Holder {
@@ -417,7 +417,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let made = runtime.unwrap().block_on(async {
             let connection = Connection::canned(answers);
-            make(&Store::new(&connection, "m"), parts).await.unwrap()
+            create_missing_objects(&Store::new(&connection, "m"), parts).await.unwrap()
         });
         let written = written.lock().unwrap().clone();
         (made.err(), written)
@@ -475,7 +475,7 @@ mod tests {
                 pool: &pool,
                 cluster_deployment: &name,
             };
-            assert_eq!(invalid_name(holder), expected, "{pool} {name}");
+            assert_eq!(check_names(holder), expected, "{pool} {name}");
         }
     }
 

@@ -36,11 +36,11 @@ pub struct ClusterObjects {
     pub namespace: Value,
     pub install_config: Value,
     pub customization: Value,
-    pub deployment: Value,
+    pub cluster_deployment: Value,
 }
 
 #[derive(Clone, Copy)]
-pub struct ClusterParts<'p> {
+pub struct ClusterInputs<'p> {
     pub pool: &'p ClusterPool,
     pub entry: &'p Entry,
     pub holder: Holder<'p>,
@@ -50,7 +50,7 @@ pub struct ClusterParts<'p> {
     pub install_config: &'p InstallConfig,
 }
 
-impl ClusterParts<'_> {
+impl ClusterInputs<'_> {
     /// Builds the objects of the cluster.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl ClusterParts<'_> {
                 "metadata": metadata(self.entry.name()),
                 "spec": self.entry.spec,
             }),
-            deployment: json!({
+            cluster_deployment: json!({
                 "apiVersion": "hive.openshift.io/v1",
                 "kind": "ClusterDeployment",
                 "metadata": {
@@ -159,7 +159,7 @@ impl ClusterParts<'_> {
 mod tests {
     use serde_json::json;
 
-    use super::ClusterParts;
+    use super::ClusterInputs;
     use crate::{install_config::InstallConfig, objects::Holder, testing::objects::pool};
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
             "spec": {"installConfigPatches": [{"op": "remove", "path": "/x"}], "unknown": 1},
         });
         let install_config = InstallConfig::parse(b"metadata: {name: foo}", "f").unwrap();
-        let parts = ClusterParts {
+        let parts = ClusterInputs {
             pool: &pool,
             entry: &serde_json::from_value(entry).unwrap(),
             holder: Holder {
@@ -191,7 +191,7 @@ mod tests {
             objects.namespace,
             objects.install_config,
             objects.customization,
-            objects.deployment,
+            objects.cluster_deployment,
         ];
         insta::with_settings!({snapshot_path => "../testing/snapshots"}, {
             insta::assert_snapshot!(serde_json::to_string_pretty(&all).unwrap());

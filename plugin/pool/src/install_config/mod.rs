@@ -48,7 +48,7 @@ impl InstallConfig {
     /// The Secret cannot be read, or does not contain a YAML object.
     pub async fn from_secret(connection: &Connection, name: &str) -> Result<Self, InstallConfigError> {
         let secret: Secret = connection
-            .get(&SECRET.at("v1"), &connection.namespace, name)
+            .get(&SECRET.api_resource("v1"), &connection.namespace, name)
             .await
             .map_err(InstallConfigError::Secret)?;
         let content = secret.value(KEY).ok_or_else(|| InstallConfigError::NoKey {
@@ -78,7 +78,7 @@ impl InstallConfig {
         if !value.is_object() {
             return Err(malformed("not a YAML object".to_owned()));
         }
-        match scalars::first_misread(text, |scalar| parse_yaml(scalar).ok()) {
+        match scalars::find_misread_scalar(text, |scalar| parse_yaml(scalar).ok()) {
             None => Ok(Self(value)),
             Some((line, column)) => Err(malformed(format!(
                 "Hive reads the unquoted value at line {line}, column {column} differently from YAML 1.2; put it in \
@@ -116,7 +116,7 @@ fn parse_yaml(text: &str) -> Result<Value, serde_saphyr::Error> {
         with_snippet: false,
     };
     let mut value = serde_saphyr::from_str_with_options(text, options)?;
-    scalars::with_whole_numbers(&mut value);
+    scalars::replace_whole_floats(&mut value);
     Ok(value)
 }
 

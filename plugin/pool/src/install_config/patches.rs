@@ -31,7 +31,7 @@ const MAX_PATH_CHARS: usize = 120;
 
 /// The result of a customization's patches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Patched {
+pub struct PatchedInstallConfig {
     pub install_config: InstallConfig,
     /// The customization's patches for the manifests that the installer writes. They are not applied here.
     pub manifest_patches: Vec<Value>,
@@ -45,13 +45,13 @@ pub enum PatchProblem {
     /// Neither RFC 6902 nor Hive's library can apply the patch.
     Broken(String),
     /// Hive's library applies the patch, but RFC 6902 does not allow it, and the result differs from what the patch says.
-    StrictlyBroken(String),
+    ForbiddenByRfc(String),
 }
 
 impl fmt::Display for PatchProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Broken(why) | Self::StrictlyBroken(why) => f.write_str(why),
+            Self::Broken(why) | Self::ForbiddenByRfc(why) => f.write_str(why),
         }
     }
 }
@@ -61,7 +61,7 @@ impl fmt::Display for PatchProblem {
 /// # Errors
 /// A patch cannot be applied. If Hive's library cannot apply one of the patches either, the error is about that
 /// patch, even if an earlier patch only violates RFC 6902.
-pub fn patched(install_config: &InstallConfig, spec: &Value) -> Result<Patched, PatchProblem> {
+pub fn patch_install_config(install_config: &InstallConfig, spec: &Value) -> Result<PatchedInstallConfig, PatchProblem> {
     let read = match spec {
         Value::Null => ClusterDeploymentCustomizationSpec::default(),
         spec => ClusterDeploymentCustomizationSpec::deserialize(spec).map_err(|error| {
@@ -73,7 +73,7 @@ pub fn patched(install_config: &InstallConfig, spec: &Value) -> Result<Patched, 
     let patches = read.install_config_patches.as_deref().unwrap_or_default();
     let document = patched_document(install_config.value().clone(), patches, &mut warnings)?;
     let manifest_patches = spec.get("installerManifestPatches").and_then(Value::as_array);
-    Ok(Patched {
+    Ok(PatchedInstallConfig {
         install_config: InstallConfig::new(document),
         manifest_patches: manifest_patches.cloned().unwrap_or_default(),
         warnings,
@@ -102,7 +102,7 @@ fn patched_document(
                     apply_as_hive(document, patch, value).map_err(|Refused| place.broken(why))?;
                 let why = deviation.map_or_else(|| why.to_owned(), |deviation| deviation.to_string());
                 strictly_broken
-                    .get_or_insert_with(|| PatchProblem::StrictlyBroken(format!("{place}: {why}")));
+                    .get_or_insert_with(|| PatchProblem::ForbiddenByRfc(format!("{place}: {why}")));
                 document
             }
         };
@@ -156,7 +156,7 @@ struct PatchPosition<'p> {
 impl fmt::Display for PatchPosition<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { index, patch } = self;
-        let path = shortened(&patch.path, MAX_PATH_CHARS);
+        let path = shorten(&patch.path, MAX_PATH_CHARS);
         write!(f, "spec.installConfigPatches[{index}] ({} {path:?})", patch.op)
     }
 }
@@ -228,8 +228,8 @@ impl PatchPosition<'_> {
         warnings.push(format!(
             "{self}: the {field} {:?} does not begin with /, so kubectl-kcp reads it as {:?}; add the /, \
              because Hive would drop the first part",
-            shortened(text, MAX_PATH_CHARS),
-            shortened(&format!("/{text}"), MAX_PATH_CHARS)
+            shorten(text, MAX_PATH_CHARS),
+            shorten(&format!("/{text}"), MAX_PATH_CHARS)
         ));
         format!("/{text}")
     }
@@ -259,7 +259,7 @@ impl PatchPosition<'_> {
 }
 
 /// The first characters of `text`, with dots at the end if it is longer.
-pub fn shortened(text: &str, limit: usize) -> Cow<'_, str> {
+pub fn shorten(text: &str, limit: usize) -> Cow<'_, str> {
     match text.char_indices().nth(limit) {
         None => text.into(),
         Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default()).into(),

@@ -8,7 +8,7 @@ use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// The line and column, both counted from 1, of the first plain scalar that Hive reads differently from `read`.
-pub(super) fn first_misread(text: &str, read: impl Fn(&str) -> Option<Value>) -> Option<(usize, usize)> {
+pub(super) fn find_misread_scalar(text: &str, read: impl Fn(&str) -> Option<Value>) -> Option<(usize, usize)> {
     let mut levels: Vec<OpenNode> = Vec::new();
     // Ignore a syntax error here, because the parser of the document reports it.
     for (event, place) in Parser::new_from_str(text).map_while(Result::ok) {
@@ -131,15 +131,15 @@ fn float(text: &str) -> Option<Value> {
         return None;
     }
     let mut value = Value::from(text.parse::<f64>().ok().filter(|number| number.is_finite())?);
-    with_whole_numbers(&mut value);
+    replace_whole_floats(&mut value);
     Some(value)
 }
 
 /// Replaces floats such as `1.0` with whole numbers, because Go's JSON encoder writes `1`.
-pub(super) fn with_whole_numbers(value: &mut Value) {
+pub(super) fn replace_whole_floats(value: &mut Value) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(with_whole_numbers),
-        Value::Object(fields) => fields.values_mut().for_each(with_whole_numbers),
+        Value::Array(items) => items.iter_mut().for_each(replace_whole_floats),
+        Value::Object(fields) => fields.values_mut().for_each(replace_whole_floats),
         Value::Number(number) if number.is_f64() => {
             if let Some(whole) = number.as_f64().and_then(whole) {
                 *value = whole.into();

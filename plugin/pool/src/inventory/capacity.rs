@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fmt};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use kcp_api::{ClusterDeployment, ClusterPool, hive::conditions::Desired, metadata::Object as _};
+use kcp_api::{ClusterDeployment, ClusterPool, hive::conditions::DesiredCondition, metadata::Object as _};
 
 use crate::objects::entry::{APPLY_SUCCEEDED, BROKEN_BY_SYNTAX, Entry, EntryStatus as _};
 
@@ -145,7 +145,7 @@ const BROKEN_BY_CLOUD: &str = "BrokenByCloud";
 pub struct InventoryFacts<'f> {
     pub entries: &'f [Entry],
     /// Names of entries whose patches were found to be broken after `entries` was read.
-    pub broken: &'f BTreeSet<&'f str>,
+    pub broken_entries: &'f BTreeSet<&'f str>,
 }
 
 /// The patch that updates the pool's conditions about its inventory; `None` if they are up to date. The server refuses the
@@ -158,7 +158,7 @@ pub fn inventory_patch(
 ) -> Option<Value> {
     let inventory_problems = inventory_problems(pool, findings);
     let shortage = capacity.shortage().map(|shortage| shortage.to_string());
-    let valid = Desired {
+    let valid = DesiredCondition {
         type_: INVENTORY_VALID,
         status: if inventory_problems.is_some() {
             "False"
@@ -172,7 +172,7 @@ pub fn inventory_patch(
         },
         message: inventory_problems.as_deref().unwrap_or_default(),
     };
-    let sufficient = Desired {
+    let sufficient = DesiredCondition {
         type_: INVENTORY_SUFFICIENT,
         status: if shortage.is_some() { "False" } else { "True" },
         reason: if shortage.is_some() {
@@ -187,7 +187,7 @@ pub fn inventory_patch(
     if says_so && status.size.is_some() && status.ready.is_some() {
         return None;
     }
-    let conditions = status.conditions.with(valid, now).with(sufficient, now);
+    let conditions = status.conditions.with_condition(valid, now).with_condition(sufficient, now);
     let count = |there: Option<i32>, counted: usize| {
         there.unwrap_or_else(|| i32::try_from(counted).unwrap_or(i32::MAX))
     };
@@ -204,7 +204,7 @@ pub fn inventory_patch(
 /// The problems of the inventory, in the format of Hive's condition; `None` if there are no problems.
 fn inventory_problems(
     pool: &ClusterPool,
-    InventoryFacts { entries, broken }: InventoryFacts<'_>,
+    InventoryFacts { entries, broken_entries: broken }: InventoryFacts<'_>,
 ) -> Option<String> {
     let inventory = pool.inventory();
     let find = |name: &str| entries.iter().find(|entry| entry.name() == name);
@@ -391,7 +391,7 @@ mod tests {
         let capacity = Capacity::count(pool, std::iter::empty());
         let findings = InventoryFacts {
             entries,
-            broken: &broken.iter().copied().collect::<BTreeSet<_>>(),
+            broken_entries: &broken.iter().copied().collect::<BTreeSet<_>>(),
         };
         inventory_patch(pool, findings, &capacity, "2026-11-21T05:00:00Z".parse().unwrap())
     }

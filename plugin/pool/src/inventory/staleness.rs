@@ -6,7 +6,7 @@ use kcp_rules::pool_version::{ANNOTATION, pool_version};
 use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object as _};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stale {
+pub enum Staleness {
     /// The cluster was created from another version of the pool's spec.
     Version {
         /// The version from which the cluster was created; `None` if the cluster does not name a version, which Hive
@@ -41,7 +41,7 @@ impl<'p> PoolVersion<'p> {
     }
 
     /// Why a cluster of the pool is stale; `None` if it is up to date, claimed, or being deleted.
-    pub fn stale(&self, cluster: &ClusterDeployment) -> Option<Stale> {
+    pub fn staleness(&self, cluster: &ClusterDeployment) -> Option<Staleness> {
         if !is_replaceable(cluster) {
             return None;
         }
@@ -54,20 +54,20 @@ impl<'p> PoolVersion<'p> {
             (None, Some(_)) => false,
         };
         if is_of_another {
-            return Some(Stale::Version {
+            return Some(Staleness::Version {
                 made_from: made_from.map(str::to_owned),
             });
         }
         let customization = cluster.customization()?;
         let is_named = self.inventory.contains(&customization);
-        (!is_named).then(|| Stale::DroppedFromInventory {
+        (!is_named).then(|| Staleness::DroppedFromInventory {
             customization: customization.to_owned(),
         })
     }
 
     /// Whether it is unknown if the cluster was created from the pool's current version.
-    pub fn is_unknown(&self, cluster: &ClusterDeployment) -> bool {
-        self.version.is_none() && is_replaceable(cluster) && self.stale(cluster).is_none()
+    pub fn is_cluster_version_unknown(&self, cluster: &ClusterDeployment) -> bool {
+        self.version.is_none() && is_replaceable(cluster) && self.staleness(cluster).is_none()
     }
 }
 
@@ -80,7 +80,7 @@ pub fn is_replaceable(cluster: &ClusterDeployment) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{PoolVersion, Stale};
+    use super::{PoolVersion, Staleness};
     use crate::testing::objects::{cluster, pool};
 
     /// Of the pool below; Hive's own tests contain the same value.
@@ -112,7 +112,7 @@ mod tests {
         let mut deleting = made_from(None);
         deleting["metadata"]["deletionTimestamp"] = "2026-11-21T05:00:00Z".into();
         let other_version = |made_from: Option<&str>| {
-            Some(Stale::Version {
+            Some(Staleness::Version {
                 made_from: made_from.map(str::to_owned),
             })
         };
@@ -130,7 +130,7 @@ mod tests {
             (
                 "its customization is dropped",
                 dropped,
-                Some(Stale::DroppedFromInventory {
+                Some(Staleness::DroppedFromInventory {
                     customization: "two".to_owned(),
                 }),
             ),
@@ -138,7 +138,7 @@ mod tests {
             ("being deleted", deleting, None),
         ] {
             let cluster = serde_json::from_value(cluster).unwrap();
-            assert_eq!(freshness.stale(&cluster), expected, "{case}");
+            assert_eq!(freshness.staleness(&cluster), expected, "{case}");
         }
     }
 
@@ -152,9 +152,9 @@ mod tests {
         let mut claimed = unmarked.clone();
         claimed["spec"]["clusterPoolRef"]["claimName"] = "c".into();
         let dropped = cluster("a", "pool", Some("two"));
-        let no_version = || Some(Stale::Version { made_from: None });
+        let no_version = || Some(Staleness::Version { made_from: None });
         let is_dropped = || {
-            Some(Stale::DroppedFromInventory {
+            Some(Staleness::DroppedFromInventory {
                 customization: "two".to_owned(),
             })
         };
@@ -169,8 +169,8 @@ mod tests {
             let freshness = PoolVersion::new(&by_hand, is_run_by_hive);
             let cluster = serde_json::from_value(cluster.clone()).unwrap();
             assert_eq!(freshness.version(), None);
-            assert_eq!(freshness.stale(&cluster), stale, "{case}");
-            assert_eq!(freshness.is_unknown(&cluster), is_unknown, "{case}");
+            assert_eq!(freshness.staleness(&cluster), stale, "{case}");
+            assert_eq!(freshness.is_cluster_version_unknown(&cluster), is_unknown, "{case}");
         }
     }
 }

@@ -13,16 +13,16 @@ use kcp_client::Error;
 use crate::{
     install_config::{
         InstallConfig,
-        patches::{PatchProblem, Patched, patched},
+        patches::{PatchProblem, PatchedInstallConfig, patch_install_config},
     },
     lease::{
         DEFAULT_TTL, LeaseError, Ttl,
         access::LeaseStore,
         choice::{Availability, Inventory, InventorySlot, LeaseChoice, RecordUpdate, UnusableReason},
-        generated_name::lease_id,
+        generated_name::generate_lease_id,
         rule::{DEFAULT_GRACE, Rule},
-        usage::{Clusters, Usage, belongs_to_lease, is_own, users, uses},
-        write::{WriteResult, send},
+        usage::{Clusters, Usage, belongs_to_lease, belongs_to_holder, clusters_using, uses},
+        write::{WriteResult, write_status},
     },
     objects::{
         ClusterName, Holder,
@@ -51,9 +51,9 @@ pub struct AttemptRequest<'r> {
     /// The install-config to which the entry's patches must be applicable; `None` to leave the patches unchecked.
     pub install_config: Option<&'r InstallConfig>,
     /// Whether to refuse if the holder already has a lease, because another process may use it.
-    pub is_new: bool,
+    pub must_be_new: bool,
     /// The only entry that the request accepts; `None` accepts every entry in `names`.
-    pub only: Option<&'r str>,
+    pub only_entry: Option<&'r str>,
 }
 
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ pub struct Attempt {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttemptOutcome {
-    Leased(Box<Leased>),
+    Leased(Box<LeasedEntry>),
     /// No entry of the inventory is free. Contains each entry's name and state.
     Exhausted(Vec<(String, Availability)>),
     /// The holder must get this entry again, because its cluster or an earlier lease refers to it. But the entry is not
@@ -91,13 +91,13 @@ pub enum AttemptOutcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leased {
+pub struct LeasedEntry {
     pub customization: String,
     pub record: LeaseRecord,
     /// Whether the holder already held the entry before the request.
-    pub already: bool,
+    pub was_already_held: bool,
     /// The install-config after the entry's patches; `None` if the request had no install-config.
-    pub patched: Option<Patched>,
+    pub patched_install_config: Option<PatchedInstallConfig>,
     /// Entries that were skipped, because their patches cannot be applied to the install-config.
     pub patch_problems: PatchProblems,
 }
@@ -106,7 +106,7 @@ pub type PatchProblems = BTreeMap<String, PatchProblem>;
 
 impl AttemptOutcome {
     /// The names of entries whose patches Hive cannot apply either.
-    pub fn broken(&self) -> BTreeSet<&str> {
+    pub fn broken_entries(&self) -> BTreeSet<&str> {
         let is_broken = |why: &PatchProblem| matches!(why, PatchProblem::Broken(_));
         let is_unusable_by_patch = |availability: &Availability| match availability {
             Availability::Unusable(UnusableReason::Patches(why)) => is_broken(why),
@@ -159,10 +159,10 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
             rule: rule(store, request.clusters),
         };
         let round = match inventory.choose(request.holder) {
-            LeaseChoice::Held(held) if request.is_new => RoundOutcome::Ended(AttemptOutcome::AlreadyHeld {
+            LeaseChoice::Held(held) if request.must_be_new => RoundOutcome::Ended(AttemptOutcome::AlreadyHeld {
                 customization: held.name().to_owned(),
             }),
-            LeaseChoice::Held(held) => match request.only.filter(|only| *only != held.name()) {
+            LeaseChoice::Held(held) => match request.only_entry.filter(|only| *only != held.name()) {
                 Some(only) => RoundOutcome::Ended(AttemptOutcome::HeldInstead {
                     customization: held.name().to_owned(),
                     requested: only.to_owned(),
@@ -228,9 +228,9 @@ fn new_record(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_
     LeaseRecord {
         state,
         holder: request.holder.cluster_deployment.to_owned(),
-        id: lease_id(),
+        id: generate_lease_id(),
         renewals: 0,
-        acquired: LeaseRecord::whole_second(now.latest),
+        acquired: LeaseRecord::round_up_to_second(now.latest),
         deadline: ttl.deadline(now),
         cluster: request.cluster.cloned(),
         user: request.user.map(str::to_owned),
@@ -277,7 +277,7 @@ async fn confirm(
     };
     let record = record_again(store, held, request);
     let patch = held.lease(request.holder.pool, &record, store.now().latest);
-    let is_ours = match send(store, held, &patch).await? {
+    let is_ours = match write_status(store, held, &patch).await? {
         WriteResult::Stored => true,
         WriteResult::Superseded(current) => has_record(current.as_deref(), &record),
         WriteResult::Refused(error) => return Err(error.into()),
@@ -290,11 +290,11 @@ async fn confirm(
     {
         return Ok(RoundOutcome::Withdrawn(clusters));
     }
-    Ok(RoundOutcome::Ended(AttemptOutcome::Leased(Box::new(Leased {
+    Ok(RoundOutcome::Ended(AttemptOutcome::Leased(Box::new(LeasedEntry {
         customization,
         record,
-        already: true,
-        patched,
+        was_already_held: true,
+        patched_install_config: patched,
         patch_problems: PatchProblems::new(),
     }))))
 }
@@ -312,11 +312,11 @@ async fn apply_patches(
     store: &impl LeaseStore,
     entry: &Entry,
     request: AttemptRequest<'_>,
-) -> Result<Result<Option<Patched>, PatchProblem>, Error> {
+) -> Result<Result<Option<PatchedInstallConfig>, PatchProblem>, Error> {
     let Some(install_config) = request.install_config else {
         return Ok(Ok(None));
     };
-    let outcome = patched(install_config, &entry.spec);
+    let outcome = patch_install_config(install_config, &entry.spec);
     if let Err(PatchProblem::Broken(why)) = &outcome
         && !entry.has_broken_message(why)
     {
@@ -370,7 +370,7 @@ async fn try_entries(
         } else {
             current.lease(pool, &record, now)
         };
-        let is_ours = match send(store, &current, &patch).await? {
+        let is_ours = match write_status(store, &current, &patch).await? {
             WriteResult::Stored => true,
             WriteResult::Superseded(after) => {
                 let is_ours = has_record(after.as_deref(), &record);
@@ -385,11 +385,11 @@ async fn try_entries(
         if is_ours {
             return Ok(match withdraw(store, name, &record, request).await? {
                 Some(clusters) => RoundOutcome::Withdrawn(clusters),
-                None => RoundOutcome::Ended(AttemptOutcome::Leased(Box::new(Leased {
+                None => RoundOutcome::Ended(AttemptOutcome::Leased(Box::new(LeasedEntry {
                     customization: name.to_owned(),
                     record,
-                    already: false,
-                    patched,
+                    was_already_held: false,
+                    patched_install_config: patched,
                     patch_problems: std::mem::take(patch_problems),
                 }))),
             });
@@ -421,17 +421,17 @@ async fn withdraw(
     record: &LeaseRecord,
     request: AttemptRequest<'_>,
 ) -> Result<Option<Clusters>, LeaseError> {
-    if request.clusters.known().is_none() {
+    if request.clusters.cluster_deployments().is_none() {
         return Ok(None);
     }
     let clusters = store.clusters().await?;
-    let Some(deployments) = clusters.known() else {
+    let Some(deployments) = clusters.cluster_deployments() else {
         return Ok(None);
     };
     let namespace = deployments.namespace();
     let is_others = |cluster: &&ClusterDeployment| {
         uses(cluster, namespace, name, Some(record))
-            && !is_own(cluster, namespace, request.holder)
+            && !belongs_to_holder(cluster, namespace, request.holder)
             && !belongs_to_lease(cluster, record)
     };
     let Some(other) = deployments.iter().find(is_others) else {
@@ -444,11 +444,11 @@ async fn withdraw(
         .await?
         .filter(|entry| has_record(Some(entry), record))
     {
-        let patch = match rule(store, &clusters).adopted(None, Usage::Used(other), lease_id()) {
+        let patch = match rule(store, &clusters).new_record(None, Usage::Used(other), generate_lease_id()) {
             Some(others) => entry.lease(pool, &others, store.now().latest),
             None => entry.free(store.now().latest),
         };
-        match send(store, &entry, &patch).await? {
+        match write_status(store, &entry, &patch).await? {
             WriteResult::Stored => break,
             WriteResult::Superseded(_) => {}
             WriteResult::Refused(error) => return Err(error.into()),
@@ -474,9 +474,9 @@ fn slots<'l>(
         patch_problem: patch_problems.get(name).cloned(),
     };
     let is_of_holder = |entry: &&Entry| {
-        let deployments = request.clusters.known();
+        let deployments = request.clusters.cluster_deployments();
         let is_used = deployments.is_some_and(|deployments| {
-            users(deployments, entry).any(|cluster| is_own(cluster, deployments.namespace(), holder))
+            clusters_using(deployments, entry).any(|cluster| belongs_to_holder(cluster, deployments.namespace(), holder))
         });
         !named.contains(entry.name()) && (entry.refers_to(holder) || is_used)
     };

@@ -8,9 +8,9 @@ use kcp_api::metadata::Object as _;
 use crate::{
     install_config::patches::PatchProblem,
     lease::{
-        generated_name::lease_id,
+        generated_name::generate_lease_id,
         rule::{Rule, Transition},
-        usage::{Clusters, Usage, belongs_to_lease, is_own, users},
+        usage::{Clusters, Usage, belongs_to_lease, belongs_to_holder, clusters_using},
     },
     objects::{
         ClusterName, Holder,
@@ -120,7 +120,7 @@ pub struct RecordUpdate<'l> {
 
 impl Availability {
     /// The ClusterDeployment and the pool that hold or use the entry.
-    pub fn user(&self) -> (Option<&str>, Option<&str>) {
+    pub fn cluster_deployment_and_pool(&self) -> (Option<&str>, Option<&str>) {
         match self {
             Self::Held {
                 cluster_deployment,
@@ -247,25 +247,25 @@ impl<'l> Inventory<'l> {
     }
 
     fn own_user(&self, entry: &Entry, holder: Holder<'_>) -> Option<&'l ClusterDeployment> {
-        let deployments = self.clusters.known()?;
-        users(deployments, entry).find(|cluster| is_own(cluster, deployments.namespace(), holder))
+        let deployments = self.clusters.cluster_deployments()?;
+        clusters_using(deployments, entry).find(|cluster| belongs_to_holder(cluster, deployments.namespace(), holder))
     }
 
     fn other_user(&self, entry: &Entry, holder: Holder<'_>) -> Option<&'l ClusterDeployment> {
-        let deployments = self.clusters.known()?;
+        let deployments = self.clusters.cluster_deployments()?;
         let reservation = entry.reservation();
         let is_of_lease = |cluster: &&ClusterDeployment| match &reservation {
             Reservation::Leased(record) if entry.refers_to(holder) => belongs_to_lease(cluster, record),
             _ => false,
         };
-        users(deployments, entry)
-            .find(|cluster| !is_own(cluster, deployments.namespace(), holder) && !is_of_lease(cluster))
+        clusters_using(deployments, entry)
+            .find(|cluster| !belongs_to_holder(cluster, deployments.namespace(), holder) && !is_of_lease(cluster))
     }
 
     /// The new records of leases that a check changes without freeing their entries.
     fn record_updates(&self) -> Vec<RecordUpdate<'l>> {
         let named = self.slots.iter().filter(|slot| slot.is_in_inventory);
-        let transition = |entry: &'l Entry| match self.rule.check(entry, self.clusters.usage(entry), lease_id)
+        let transition = |entry: &'l Entry| match self.rule.check(entry, self.clusters.usage(entry), generate_lease_id)
         {
             (pool, Transition::Write(record)) => Some(RecordUpdate { entry, pool, record }),
             (_, Transition::Keep | Transition::Free) => None,

@@ -34,7 +34,7 @@ pub fn generate(prefix: &str) -> String {
 }
 
 /// Generates the random id of a new lease, one of 27^16.
-pub fn lease_id() -> String {
+pub fn generate_lease_id() -> String {
     generate(&generate(""))
 }
 

@@ -41,7 +41,7 @@ impl Ttl {
         match self {
             Self::For(duration) => {
                 let deadline = now.latest.checked_add(duration).unwrap_or(Timestamp::MAX);
-                Some(LeaseRecord::whole_second(deadline))
+                Some(LeaseRecord::round_up_to_second(deadline))
             }
             Self::Never => None,
         }
@@ -58,7 +58,7 @@ pub enum LeaseError {
         customization: String,
         source: Box<Error>,
     },
-    #[error("{}", unfinished(customization, cluster_deployment))]
+    #[error("{}", unfinished_message(customization, cluster_deployment))]
     ClusterNotCreated {
         customization: String,
         cluster_deployment: String,
@@ -93,7 +93,7 @@ impl LeaseError {
 }
 
 /// The message for a lease whose cluster was not created.
-pub fn unfinished(customization: &str, cluster_deployment: &str) -> String {
+pub fn unfinished_message(customization: &str, cluster_deployment: &str) -> String {
     format!(
         "{customization} is leased, but cluster {cluster_deployment} has not been created (to continue, run \
          the same command again)"

@@ -10,7 +10,7 @@ use crate::{
     lease::{
         LeaseError, Ttl,
         access::LeaseStore,
-        write::{WriteResult, send},
+        write::{WriteResult, write_status},
     },
     objects::{
         Holder,
@@ -31,7 +31,7 @@ pub struct LeaseName<'l> {
 
 impl LeaseName<'_> {
     /// The entry's lease record, if it is the record of this lease.
-    pub fn record_in(&self, entry: &Entry) -> Option<LeaseRecord> {
+    pub fn find_record(&self, entry: &Entry) -> Option<LeaseRecord> {
         match entry.reservation() {
             Reservation::Leased(record)
                 if entry.refers_to(self.holder) && self.id.is_none_or(|id| id == record.id) =>
@@ -57,7 +57,7 @@ pub async fn renew(
     for _ in 0..MAX_ATTEMPTS {
         let entry = store.get(customization).await?;
         let Some((entry, record)) =
-            entry.and_then(|entry| lease.record_in(&entry).map(|record| (entry, record)))
+            entry.and_then(|entry| lease.find_record(&entry).map(|record| (entry, record)))
         else {
             return Ok(None);
         };
@@ -71,10 +71,10 @@ pub async fn renew(
             ..record.after_confirmation()
         };
         let patch = entry.lease(lease.holder.pool, &after, now.latest);
-        match send(store, &entry, &patch).await? {
+        match write_status(store, &entry, &patch).await? {
             WriteResult::Stored => return Ok(Some(after)),
             WriteResult::Superseded(current) => {
-                let found = current.and_then(|current| lease.record_in(&current));
+                let found = current.and_then(|current| lease.find_record(&current));
                 if found
                     .is_some_and(|found| found.renewals == after.renewals && found.deadline == after.deadline)
                 {
@@ -95,9 +95,9 @@ pub async fn renew(
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
-pub async fn held_by(store: &impl LeaseStore, lease: LeaseName<'_>) -> Result<Vec<String>, Error> {
+pub async fn list_held_entries(store: &impl LeaseStore, lease: LeaseName<'_>) -> Result<Vec<String>, Error> {
     let entries = store.list().await?;
-    let held = entries.iter().filter(|entry| lease.record_in(entry).is_some());
+    let held = entries.iter().filter(|entry| lease.find_record(entry).is_some());
     let mut held: Vec<_> = held.map(|entry| entry.name().to_owned()).collect();
     held.sort();
     Ok(held)
@@ -115,7 +115,7 @@ pub struct RenewedLease<'k, S> {
 #[derive(Debug)]
 pub enum LossReason {
     /// The entry is free, or has another lease.
-    Gone,
+    NotHeld,
     /// This process could not renew the lease in time.
     NotRenewed,
 }
@@ -123,7 +123,7 @@ pub enum LossReason {
 impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gone => f.write_str("the customization is free or has another lease"),
+            Self::NotHeld => f.write_str("the customization is free or has another lease"),
             Self::NotRenewed => f.write_str("kubectl-kcp could not renew the lease in time"),
         }
     }
@@ -138,7 +138,7 @@ impl<S: LeaseStore> RenewedLease<'_, S> {
             if left.is_zero() {
                 return LossReason::NotRenewed;
             }
-            tokio::time::sleep(self.heartbeat.until_check(left)).await;
+            tokio::time::sleep(self.heartbeat.time_until_check(left)).await;
             let left = self.left(deadline);
             let look = async {
                 if self.heartbeat.is_due(left) {
@@ -146,12 +146,12 @@ impl<S: LeaseStore> RenewedLease<'_, S> {
                 }
                 let entry = self.store.get(self.customization).await?;
                 Ok(entry
-                    .and_then(|entry| self.lease.record_in(&entry))
+                    .and_then(|entry| self.lease.find_record(&entry))
                     .map(|record| record.deadline))
             };
             match tokio::time::timeout(left, look).await {
                 Ok(Ok(Some(end))) => deadline = end.unwrap_or(deadline),
-                Ok(Ok(None)) => return LossReason::Gone,
+                Ok(Ok(None)) => return LossReason::NotHeld,
                 Ok(Err(error)) => failed(&error),
                 Err(_) => {}
             }
@@ -190,7 +190,7 @@ pub struct Heartbeat {
 
 impl Heartbeat {
     /// The time until the next check of the lease, if the command may run for `left`.
-    pub fn until_check(&self, left: Duration) -> Duration {
+    pub fn time_until_check(&self, left: Duration) -> Duration {
         (self.ttl / 6).min(MAX_BETWEEN_CHECKS).min(left)
     }
 
@@ -303,7 +303,7 @@ mod tests {
             let heartbeat = Heartbeat { ttl: seconds(ttl) };
             let left = seconds(left);
             let found = (
-                heartbeat.until_check(left).as_secs(),
+                heartbeat.time_until_check(left).as_secs(),
                 heartbeat.is_due(left),
                 heartbeat.grace().as_secs(),
             );
@@ -344,7 +344,7 @@ mod tests {
             &leased(&lease("rome", None))["status"],
         );
         let (lost, seconds) = kept(&fake);
-        assert!(matches!(lost, LossReason::Gone), "{lost:?}");
+        assert!(matches!(lost, LossReason::NotHeld), "{lost:?}");
         assert_eq!(seconds, 30);
     }
 
@@ -357,7 +357,7 @@ mod tests {
             "a",
             &leased(&lease("rome", None))["status"],
         );
-        assert!(matches!(kept(&fake), (LossReason::Gone, 1_000..=1_010)));
+        assert!(matches!(kept(&fake), (LossReason::NotHeld, 1_000..=1_010)));
         let fake = super::tests::fake(&by_paris(Some("2026-11-21T05:15:00Z")), &[]);
         fake.outage(Duration::from_secs(60), Duration::from_secs(9_000));
         // The deadline is at 900 s, and the command has 10 s to end.

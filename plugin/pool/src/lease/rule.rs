@@ -86,7 +86,7 @@ impl Rule {
     /// The record of the lease, after a check found that its cluster no longer exists.
     fn gone(&self, record: &LeaseRecord) -> LeaseRecord {
         LeaseRecord {
-            state: State::Gone,
+            state: State::ClusterGone,
             deadline: record.deadline.map(|deadline| deadline.max(self.after_grace())),
             ..record.clone()
         }
@@ -94,13 +94,13 @@ impl Rule {
 
     /// The new record for an entry that is reserved without a record. The record names the cluster that uses the
     /// entry, or else the holder in the entry's status. `None` if neither is known.
-    pub fn adopted(&self, holder: Option<Holder<'_>>, seen: Usage<'_>, id: String) -> Option<LeaseRecord> {
+    pub fn new_record(&self, holder: Option<Holder<'_>>, seen: Usage<'_>, id: String) -> Option<LeaseRecord> {
         let (name, state) = match (seen, holder) {
             (Usage::Used(cluster), _) => {
                 let uid = cluster.uid().to_owned();
                 (cluster.name(), State::InUse { uid })
             }
-            (Usage::Unused, Some(holder)) => (holder.cluster_deployment, State::Gone),
+            (Usage::Unused, Some(holder)) => (holder.cluster_deployment, State::ClusterGone),
             (Usage::Unused, None) | (Usage::Unknown, _) => return None,
         };
         Some(LeaseRecord {
@@ -108,7 +108,7 @@ impl Rule {
             holder: name.to_owned(),
             id,
             renewals: 0,
-            acquired: LeaseRecord::whole_second(self.now.latest),
+            acquired: LeaseRecord::round_up_to_second(self.now.latest),
             deadline: Some(self.after_grace()),
             cluster: Some(ClusterName::new(name, name)),
             user: None,
@@ -132,7 +132,7 @@ impl Rule {
                 pool: &pool,
                 cluster_deployment,
             });
-            let record = self.adopted(holder, seen, id());
+            let record = self.new_record(holder, seen, id());
             let transition = record.map_or(Transition::Keep, Transition::Write);
             (pool, transition)
         };
@@ -152,7 +152,7 @@ impl Rule {
 
     fn after_grace(&self) -> Timestamp {
         let after = self.now.latest.checked_add(self.grace).unwrap_or(Timestamp::MAX);
-        LeaseRecord::whole_second(after)
+        LeaseRecord::round_up_to_second(after)
     }
 }
 

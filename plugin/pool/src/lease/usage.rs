@@ -5,7 +5,7 @@ use kcp_client::{Error, ServerTime};
 
 use crate::objects::{
     ClusterName, Holder,
-    cluster_deployment::{ClusterDeployment, Deletion as _, DeletionState, Deployments},
+    cluster_deployment::{ClusterDeployment, Deletion as _, DeletionState, ClusterDeployments},
     entry::{Entry, EntryStatus as _, Reservation},
     record::LeaseRecord,
 };
@@ -14,7 +14,7 @@ use kcp_api::names::annotation;
 /// The ClusterDeployments of all namespaces, if they could be listed.
 #[derive(Debug)]
 pub enum Clusters {
-    All(Deployments),
+    All(ClusterDeployments),
     /// The list failed or is incomplete, so no entry may be freed.
     Unknown(Error),
 }
@@ -28,7 +28,7 @@ pub enum Usage<'s> {
 }
 
 impl Clusters {
-    pub const fn known(&self) -> Option<&Deployments> {
+    pub const fn cluster_deployments(&self) -> Option<&ClusterDeployments> {
         match self {
             Self::All(deployments) => Some(deployments),
             Self::Unknown(_) => None,
@@ -45,7 +45,7 @@ impl Clusters {
     /// The server's time when this list of clusters was requested. A check compares the end of a lease with this
     /// time, because a cluster that was created before the end of its lease is then in the list.
     pub fn time_of_check(&self, now: ServerTime) -> ServerTime {
-        let requested = self.known().and_then(Deployments::as_of);
+        let requested = self.cluster_deployments().and_then(ClusterDeployments::request_time);
         ServerTime {
             earliest: requested.map_or(now.earliest, |requested| requested.min(now.earliest)),
             ..now
@@ -54,11 +54,11 @@ impl Clusters {
 
     /// Whether a cluster uses the entry. If several do, the holder's own cluster is returned.
     pub fn usage(&self, entry: &Entry) -> Usage<'_> {
-        let Some(deployments) = self.known() else {
+        let Some(deployments) = self.cluster_deployments() else {
             return Usage::Unknown;
         };
         let is_holders = |cluster: &&ClusterDeployment| Some(cluster.name()) == entry.cluster_deployment();
-        let all = || users(deployments, entry);
+        let all = || clusters_using(deployments, entry);
         all()
             .find(is_holders)
             .or_else(|| all().next())
@@ -67,7 +67,7 @@ impl Clusters {
 }
 
 /// All clusters that use the entry.
-pub fn users<'d>(deployments: &'d Deployments, entry: &Entry) -> impl Iterator<Item = &'d ClusterDeployment> {
+pub fn clusters_using<'d>(deployments: &'d ClusterDeployments, entry: &Entry) -> impl Iterator<Item = &'d ClusterDeployment> {
     let record = match entry.reservation() {
         Reservation::Leased(record) => Some(record),
         _ => None,
@@ -80,7 +80,7 @@ pub fn users<'d>(deployments: &'d Deployments, entry: &Entry) -> impl Iterator<I
 
 /// Whether the cluster uses this entry, whose lease has this record.
 pub fn uses(cluster: &ClusterDeployment, namespace: &str, entry: &str, record: Option<&LeaseRecord>) -> bool {
-    if cluster.deletion_state() == DeletionState::Over {
+    if cluster.deletion_state() == DeletionState::Deprovisioned {
         return false;
     }
     let reference = cluster.spec.cluster_pool_ref.as_ref();
@@ -105,8 +105,8 @@ pub fn belongs_to_lease(cluster: &ClusterDeployment, record: &LeaseRecord) -> bo
 }
 
 /// Whether the cluster is the one that the holder's lease is for.
-pub fn is_own(cluster: &ClusterDeployment, namespace: &str, holder: Holder<'_>) -> bool {
-    let is_of_pool = cluster.spec.cluster_pool_ref.is_none() || cluster.is_of(namespace, holder.pool);
+pub fn belongs_to_holder(cluster: &ClusterDeployment, namespace: &str, holder: Holder<'_>) -> bool {
+    let is_of_pool = cluster.spec.cluster_pool_ref.is_none() || cluster.belongs_to_pool(namespace, holder.pool);
     cluster.name() == holder.cluster_deployment && is_of_pool
 }
 
@@ -116,7 +116,7 @@ mod tests {
 
     use super::{Clusters, Usage, uses};
     use crate::{
-        objects::cluster_deployment::{ClusterDeployment, Deployments},
+        objects::cluster_deployment::{ClusterDeployment, ClusterDeployments},
         testing::objects::{NOW, cluster, deleted, entry, lease, leased, read},
     };
 
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn usage_prefers_the_cluster_of_the_holder() {
         let deployments =
-            |clusters: &[Value]| Clusters::All(Deployments::new("d", clusters.iter().map(read).collect()));
+            |clusters: &[Value]| Clusters::All(ClusterDeployments::new("d", clusters.iter().map(read).collect()));
         let (lima, paris) = (
             cluster("lima", "pool", Some("a")),
             cluster("paris", "pool", Some("a")),

@@ -17,7 +17,7 @@ pub enum DeletionState {
     /// The cluster is being deleted, and other controllers still have finalizers on it.
     Deprovisioning,
     /// The cluster is deprovisioned, and no finalizer remains, or only this program's.
-    Over,
+    Deprovisioned,
 }
 
 /// Reads how far the deletion of a ClusterDeployment is. This program's finalizer keeps a deleted ClusterDeployment
@@ -29,7 +29,7 @@ pub trait Deletion: Object {
         } else if self.finalizers().iter().any(|name| name != finalizer::POOL_LEASE) {
             DeletionState::Deprovisioning
         } else {
-            DeletionState::Over
+            DeletionState::Deprovisioned
         }
     }
 
@@ -67,7 +67,7 @@ impl Deletion for ClusterDeployment {
 
 /// The ClusterDeployments of all namespaces, with the namespace of the pool in question.
 #[derive(Clone, Debug, Default)]
-pub struct Deployments {
+pub struct ClusterDeployments {
     namespace: String,
     all: Vec<ClusterDeployment>,
     /// The server's time when the list was requested. The list contains every cluster that was created before that
@@ -75,7 +75,7 @@ pub struct Deployments {
     as_of: Option<Timestamp>,
 }
 
-impl Deployments {
+impl ClusterDeployments {
     pub fn new(namespace: &str, all: Vec<ClusterDeployment>) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -85,14 +85,14 @@ impl Deployments {
     }
 
     /// Records the server's time at which this list was requested.
-    pub fn requested_at(self, time: Timestamp) -> Self {
+    pub fn with_request_time(self, time: Timestamp) -> Self {
         Self {
             as_of: Some(time),
             ..self
         }
     }
 
-    pub const fn as_of(&self) -> Option<Timestamp> {
+    pub const fn request_time(&self) -> Option<Timestamp> {
         self.as_of
     }
 
@@ -117,7 +117,7 @@ impl Deployments {
     pub fn in_pool<'d>(&'d self, pool: &str) -> impl Iterator<Item = &'d ClusterDeployment> {
         self.all
             .iter()
-            .filter(move |cluster| cluster.is_of(&self.namespace, pool))
+            .filter(move |cluster| cluster.belongs_to_pool(&self.namespace, pool))
     }
 
     /// The clusters that have the holder's name and belong to the holder's pool.
@@ -129,7 +129,7 @@ impl Deployments {
 
 /// The copy of a customization that this program creates in a cluster's namespace, with a label of this program.
 /// Hive's copies do not have this label, and are deleted with their namespace.
-pub type Copy = PartialObjectMetadata;
+pub type CustomizationCopy = PartialObjectMetadata;
 
 /// Reads the pool that an object belongs to, from the object's labels.
 pub trait BelongsToPool: Object {
@@ -161,9 +161,9 @@ mod tests {
             (
                 Some(DELETED),
                 json!(["kubectl-kcp.dev/pool-lease"]),
-                DeletionState::Over,
+                DeletionState::Deprovisioned,
             ),
-            (Some(DELETED), json!([]), DeletionState::Over),
+            (Some(DELETED), json!([]), DeletionState::Deprovisioned),
             (
                 Some(DELETED),
                 json!(["hive.openshift.io/deprovision", "kubectl-kcp.dev/pool-lease"]),

@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 pub use kcp_api::ClusterDeploymentCustomization as Entry;
 use kcp_api::{
-    hive::conditions::{Conditions, Desired},
+    hive::conditions::{Conditions, DesiredCondition},
     metadata::Object as _,
     names::annotation,
 };
@@ -146,13 +146,13 @@ impl EntryStatus for Entry {
     fn lease_patched(&self, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value {
         let mut conditions = reserved(self, now);
         if self.conditions().reason(APPLY_SUCCEEDED) == Some(BROKEN_BY_SYNTAX) {
-            let pending = Desired {
+            let pending = DesiredCondition {
                 type_: APPLY_SUCCEEDED,
                 status: "False",
                 reason: INSTALLATION_PENDING,
                 message: "Patches applied; cluster is installing",
             };
-            conditions = conditions.with(pending, now);
+            conditions = conditions.with_condition(pending, now);
         }
         leased(self, &conditions, pool, record, now)
     }
@@ -162,34 +162,34 @@ impl EntryStatus for Entry {
     }
 
     fn free(&self, now: Timestamp) -> Value {
-        let available = Desired {
+        let available = DesiredCondition {
             type_: AVAILABLE,
             status: "True",
             reason: "Available",
             message: "available",
         };
-        let conditions = self.conditions().without(CONDITION).with(available, now);
+        let conditions = self.conditions().without_condition(CONDITION).with_condition(available, now);
         status(self, conditions, None)
     }
 
     fn broken(&self, why: &str, now: Timestamp) -> Value {
-        let condition = Desired {
+        let condition = DesiredCondition {
             type_: APPLY_SUCCEEDED,
             status: "False",
             reason: BROKEN_BY_SYNTAX,
             message: within_limit(why),
         };
-        only_conditions(self, self.conditions().with(condition, now))
+        only_conditions(self, self.conditions().with_condition(condition, now))
     }
 
     fn succeeded(&self, now: Timestamp) -> Value {
-        let condition = Desired {
+        let condition = DesiredCondition {
             type_: APPLY_SUCCEEDED,
             status: "True",
             reason: "Succeeded",
             message: "Patches applied; cluster is installed",
         };
-        only_conditions(self, self.conditions().with(condition, now))
+        only_conditions(self, self.conditions().with_condition(condition, now))
     }
 
     fn has_broken_message(&self, why: &str) -> bool {
@@ -200,18 +200,18 @@ impl EntryStatus for Entry {
 }
 
 fn reserved(entry: &Entry, now: Timestamp) -> Conditions {
-    let reserved = Desired {
+    let reserved = DesiredCondition {
         type_: AVAILABLE,
         status: "False",
         reason: "Reserved",
         message: "reserved",
     };
-    entry.conditions().with(reserved, now)
+    entry.conditions().with_condition(reserved, now)
 }
 
 fn leased(entry: &Entry, conditions: &Conditions, pool: &str, record: &LeaseRecord, now: Timestamp) -> Value {
     let message = record.message();
-    let recorded = Desired {
+    let recorded = DesiredCondition {
         type_: CONDITION,
         status: "True",
         reason: record.state.reason(),
@@ -221,7 +221,7 @@ fn leased(entry: &Entry, conditions: &Conditions, pool: &str, record: &LeaseReco
         pool,
         cluster_deployment: &record.holder,
     };
-    status(entry, conditions.with(recorded, now), Some(holder))
+    status(entry, conditions.with_condition(recorded, now), Some(holder))
 }
 
 fn status(entry: &Entry, conditions: Conditions, holder: Option<Holder<'_>>) -> Value {

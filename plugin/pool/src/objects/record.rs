@@ -36,7 +36,7 @@ pub enum State {
     InUse { uid: String },
     /// The cluster no longer exists, or the lease has ended and may have had a cluster. After the deadline, a check frees
     /// the entry.
-    Gone,
+    ClusterGone,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl State {
         match self {
             Self::Held => "held",
             Self::InUse { .. } => "in-use",
-            Self::Gone => "gone",
+            Self::ClusterGone => "gone",
         }
     }
 
@@ -94,7 +94,7 @@ impl State {
         match self {
             Self::Held => "Held",
             Self::InUse { .. } => "InUse",
-            Self::Gone => "Gone",
+            Self::ClusterGone => "Gone",
         }
     }
 }
@@ -133,7 +133,7 @@ impl LeaseRecord {
         let state = match (state.as_str(), uid) {
             ("held", None) => State::Held,
             ("in-use", Some(uid)) => State::InUse { uid },
-            ("gone", None) => State::Gone,
+            ("gone", None) => State::ClusterGone,
             _ => return None,
         };
         Some(Self {
@@ -161,7 +161,7 @@ impl LeaseRecord {
     pub fn message(&self) -> String {
         let uid = match &self.state {
             State::InUse { uid } => Some(uid.as_str()),
-            State::Held | State::Gone => None,
+            State::Held | State::ClusterGone => None,
         };
         let renewals = self.renewals.to_string();
         let acquired = seconds(self.acquired);
@@ -194,7 +194,7 @@ impl LeaseRecord {
 
     /// Rounds a time up to a whole second, because records contain whole seconds. If times were rounded down, a lease would
     /// end early.
-    pub fn whole_second(time: Timestamp) -> Timestamp {
+    pub fn round_up_to_second(time: Timestamp) -> Timestamp {
         let whole = time.as_second() + i64::from(time.subsec_nanosecond() > 0);
         Timestamp::from_second(whole).unwrap_or(time)
     }
@@ -209,7 +209,7 @@ impl LeaseRecord {
 }
 
 fn seconds(time: Timestamp) -> String {
-    LeaseRecord::whole_second(time).to_string()
+    LeaseRecord::round_up_to_second(time).to_string()
 }
 
 fn encode(value: Option<&str>, message: &mut String) {
@@ -321,7 +321,7 @@ mod tests {
         let state = prop_oneof![
             Just(State::Held),
             "[ -~]{1,9}".prop_map(|uid| State::InUse { uid }),
-            Just(State::Gone),
+            Just(State::ClusterGone),
         ];
         let time = (0_i64..4_000_000_000).prop_map(|second| Timestamp::from_second(second).unwrap());
         let cluster =

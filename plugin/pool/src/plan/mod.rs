@@ -10,7 +10,7 @@ use kcp_rules::pool_version::have_same_hash;
 use crate::{
     inventory::{
         capacity::Capacity,
-        staleness::{PoolVersion, Stale, is_replaceable},
+        staleness::{PoolVersion, Staleness, is_replaceable},
     },
     objects::entry::Entry,
     snapshot::Snapshot,
@@ -25,10 +25,10 @@ pub struct PoolPlan {
     /// Whether the change creates the pool.
     pub is_new: bool,
     /// Whether Hive manages the pool, and therefore replaces and deletes clusters.
-    pub is_run_by_hive: bool,
-    pub version: Version,
+    pub is_managed_by_hive: bool,
+    pub version: VersionChange,
     /// The unclaimed clusters that the change makes stale.
-    pub stale: Vec<StaleCluster>,
+    pub stale_clusters: Vec<StaleCluster>,
     /// How many unclaimed clusters Hive deletes because `size` becomes smaller. Hive selects these clusters.
     pub excess: usize,
     pub entries: Vec<EntryChange>,
@@ -38,13 +38,13 @@ pub struct PoolPlan {
 
 /// The version of the pool's spec before and after the change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
+pub struct VersionChange {
     /// The version before the change; `None` if it is unknown, or if the change creates the pool.
     pub before: Option<String>,
     /// The version after the change; `None` if it is unknown.
     pub after: Option<String>,
     /// Whether the versions differ. This is known even if the versions themselves are unknown.
-    pub changes: bool,
+    pub is_changed: bool,
 }
 
 /// An unclaimed cluster that the change makes stale.
@@ -88,24 +88,24 @@ impl InventoryChange {
 impl PoolPlan {
     /// Whether the change makes clusters stale, or causes Hive to delete clusters.
     pub fn is_destructive(&self) -> bool {
-        !self.stale.is_empty() || self.excess > 0
+        !self.stale_clusters.is_empty() || self.excess > 0
     }
 }
 
 /// Predicts the effects of changing the pool to `after`.
 pub fn plan(snapshot: &Snapshot, after: &ClusterPool) -> PoolPlan {
     let before = snapshot.pool(after.name());
-    let deployments = snapshot.deployments().into_iter();
+    let deployments = snapshot.cluster_deployments().into_iter();
     let clusters: Vec<&ClusterDeployment> = deployments.flat_map(|all| all.in_pool(after.name())).collect();
-    let is_run_by_hive = before.is_some_and(|before| snapshot.hive.runs(before));
+    let is_run_by_hive = before.is_some_and(|before| snapshot.hive.manages(before));
     let versions = Versions::new(before, after, is_run_by_hive);
     PoolPlan {
         namespace: snapshot.namespace.clone(),
         name: after.name().to_owned(),
         is_new: before.is_none(),
-        is_run_by_hive,
+        is_managed_by_hive: is_run_by_hive,
         version: versions.version(),
-        stale: clusters
+        stale_clusters: clusters
             .iter()
             .filter_map(|cluster| versions.newly_stale(cluster))
             .collect(),
@@ -143,12 +143,12 @@ impl<'p> Versions<'p> {
         }
     }
 
-    fn version(&self) -> Version {
+    fn version(&self) -> VersionChange {
         let of = |freshness: &PoolVersion<'_>| freshness.version().map(str::to_owned);
-        Version {
+        VersionChange {
             before: self.before.as_ref().and_then(of),
             after: of(&self.after),
-            changes: self.is_another,
+            is_changed: self.is_another,
         }
     }
 
@@ -156,13 +156,13 @@ impl<'p> Versions<'p> {
         let is_stale_already = self
             .before
             .as_ref()
-            .is_some_and(|before| before.stale(cluster).is_some());
+            .is_some_and(|before| before.staleness(cluster).is_some());
         // If the version is unknown, compare the fields of the spec that determine it.
         let is_left_behind = self.is_another && self.after.version().is_none() && is_replaceable(cluster);
-        let why = match self.after.stale(cluster) {
-            Some(Stale::Version { .. }) => StaleReason::Version,
+        let why = match self.after.staleness(cluster) {
+            Some(Staleness::Version { .. }) => StaleReason::Version,
             _ if is_left_behind => StaleReason::Version,
-            Some(Stale::DroppedFromInventory { .. }) => StaleReason::DroppedFromInventory,
+            Some(Staleness::DroppedFromInventory { .. }) => StaleReason::DroppedFromInventory,
             None => return None,
         };
         (!is_stale_already).then(|| StaleCluster {

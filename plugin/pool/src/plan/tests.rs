@@ -22,7 +22,7 @@ fn stale(name: &str, why: StaleReason) -> StaleCluster {
 fn which_clusters_become_stale_or_are_deleted() {
     let found: Vec<_> = plans()
         .into_iter()
-        .map(|(name, plan)| (name, plan.stale, plan.excess, plan.problems.len()))
+        .map(|(name, plan)| (name, plan.stale_clusters, plan.excess, plan.problems.len()))
         .collect();
     let both = || {
         vec![
@@ -108,7 +108,7 @@ fn clusters_that_are_already_stale_are_no_effect() {
     let mut changed = spec(&["one", "two", "three", "four"]);
     changed["baseDomain"] = "other-domain".into();
     let plan = planned(&objects, &changed);
-    assert_eq!(plan.stale, [stale("bern", StaleReason::Version)]);
+    assert_eq!(plan.stale_clusters, [stale("bern", StaleReason::Version)]);
 }
 
 /// Without Hive, a cluster has no version if the platform's is unknown.
@@ -125,16 +125,16 @@ fn unmarked_clusters_become_stale_if_the_fields_of_their_version_change() {
         cluster["metadata"]["annotations"] = json!({});
     }
     let same = planned(&objects, &vsphere("a"));
-    assert_eq!((same.version.changes, same.stale), (false, vec![]));
+    assert_eq!((same.version.is_changed, same.stale_clusters), (false, vec![]));
     let moved = planned(&objects, &vsphere("b"));
     let both = vec![
         stale("paris", StaleReason::Version),
         stale("bern", StaleReason::Version),
     ];
-    assert_eq!((moved.version.changes, moved.stale), (true, both));
+    assert_eq!((moved.version.is_changed, moved.stale_clusters), (true, both));
     // Of a new pool, nothing is known to be outdated.
     objects.pools.clear();
-    assert_eq!(plan(&objects.snapshot(), &pool(&vsphere("b"))).stale, []);
+    assert_eq!(plan(&objects.snapshot(), &pool(&vsphere("b"))).stale_clusters, []);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_removed_inventory_changes_the_version() {
     without.as_object_mut().unwrap().remove("inventory");
     let plan = planned(&objects(), &without);
     assert_eq!(plan.version.after.as_deref(), Some("04a8f79a4a2e9733"));
-    assert_eq!(plan.stale.len(), 2);
+    assert_eq!(plan.stale_clusters.len(), 2);
     assert!(plan.is_destructive());
     assert!(!plans().swap_remove(0).1.is_destructive());
 }

@@ -6,7 +6,7 @@ use kcp_api::metadata::Object as _;
 
 use crate::{
     hive::HiveMode,
-    lease::usage::{Clusters, users},
+    lease::usage::{Clusters, clusters_using},
     objects::{
         Holder,
         entry::{Entry, EntryStatus as _, Reservation},
@@ -59,7 +59,7 @@ pub enum ReleaseRefusal {
         id: String,
     },
     /// Clusters still use these customizations.
-    InUse(Vec<InUse>),
+    InUse(Vec<EntryInUse>),
     /// The client is not allowed to list clusters, so it is unknown whether clusters use these customizations.
     MayBeInUse {
         customizations: Vec<String>,
@@ -74,9 +74,9 @@ pub enum ReleaseRefusal {
 
 /// A customization that is not released, and the cluster that uses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InUse {
+pub struct EntryInUse {
     pub customization: String,
-    pub by: UsingCluster,
+    pub cluster: UsingCluster,
 }
 
 /// Whether to release an entry, and if not, why.
@@ -116,7 +116,7 @@ impl ReleaseRequest<'_> {
         if self.force {
             return EntryRelease::Free;
         }
-        let Some(deployments) = clusters.known() else {
+        let Some(deployments) = clusters.cluster_deployments() else {
             // The holder declared that it creates no cluster, and no check has found one.
             let has_no_cluster =
                 record.is_some_and(|record| record.cluster.is_none() && record.state == State::Held);
@@ -127,7 +127,7 @@ impl ReleaseRequest<'_> {
             };
         };
         let is_holders = |cluster: &UsingCluster| cluster.name == self.cluster_deployment;
-        let mut by: Vec<UsingCluster> = users(deployments, entry).map(UsingCluster::from).collect();
+        let mut by: Vec<UsingCluster> = clusters_using(deployments, entry).map(UsingCluster::from).collect();
         by.sort_by_key(|cluster| !is_holders(cluster));
         by.into_iter()
             .next()
@@ -136,7 +136,7 @@ impl ReleaseRequest<'_> {
 }
 
 /// Why the customization that the user named cannot be released; `None` if the holder holds it, or if it is free.
-pub fn not_held(name: &str, entry: Option<&Entry>, cluster_deployment: &str) -> Option<ReleaseRefusal> {
+pub fn refusal_if_not_held(name: &str, entry: Option<&Entry>, cluster_deployment: &str) -> Option<ReleaseRefusal> {
     let customization = name.to_owned();
     let Some(entry) = entry else {
         return Some(ReleaseRefusal::NoSuchEntry { customization });
@@ -183,7 +183,7 @@ impl fmt::Display for ReleaseRefusal {
                 "{cluster_deployment} no longer has lease {id}; it has another lease on {customization}"
             ),
             Self::InUse(all) => {
-                for (index, InUse { customization, by }) in all.iter().enumerate() {
+                for (index, EntryInUse { customization, cluster: by }) in all.iter().enumerate() {
                     let separator = if index == 0 { "" } else { "; " };
                     write!(f, "{separator}{}", by.refusal(customization))?;
                 }
@@ -222,11 +222,11 @@ impl fmt::Display for ReleaseRefusal {
 mod tests {
     use serde_json::Value;
 
-    use super::{EntryRelease, ReleaseRefusal, ReleaseRequest, ReleaseTarget, not_held};
+    use super::{EntryRelease, ReleaseRefusal, ReleaseRequest, ReleaseTarget, refusal_if_not_held};
     use crate::{
         hive::HiveMode,
         lease::usage::Clusters,
-        objects::{cluster_deployment::Deployments, record::LeaseRecord},
+        objects::{cluster_deployment::ClusterDeployments, record::LeaseRecord},
         testing::{
             fake::lost,
             objects::{NOW, cluster, deleted, entry, in_use, lease, leased, read},
@@ -254,7 +254,7 @@ mod tests {
     #[expect(clippy::too_many_lines, reason = "one table")]
     fn a_release_frees_only_entries_that_no_cluster_may_use() {
         let known =
-            |clusters: &[Value]| Clusters::All(Deployments::new("d", clusters.iter().map(read).collect()));
+            |clusters: &[Value]| Clusters::All(ClusterDeployments::new("d", clusters.iter().map(read).collect()));
         let ours = cluster("us", "pool", Some("a"));
         let theirs = cluster("them", "other", Some("a"));
         let over = deleted(ours.clone(), &["kubectl-kcp.dev/pool-lease"]);
@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_holder_of_a_customization() {
-        let refusal = |entry: Value| not_held("a", Some(&read(&entry)), "us").map(|why| why.to_string());
+        let refusal = |entry: Value| refusal_if_not_held("a", Some(&read(&entry)), "us").map(|why| why.to_string());
         assert_eq!(refusal(entry("False", Some("us"))), None);
         assert_eq!(refusal(entry("True", Some("us"))), None);
         assert_eq!(refusal(entry("True", None)), None);
@@ -371,6 +371,6 @@ mod tests {
         let missing = ReleaseRefusal::NoSuchEntry {
             customization: "a".to_owned(),
         };
-        assert_eq!(not_held("a", None, "us"), Some(missing));
+        assert_eq!(refusal_if_not_held("a", None, "us"), Some(missing));
     }
 }

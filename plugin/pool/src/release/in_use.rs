@@ -13,7 +13,7 @@ pub struct UsingCluster {
     /// The finalizers on the ClusterDeployment, without this program's.
     pub finalizers: Vec<String>,
     /// Whether this program, not Hive, created the ClusterDeployment, which then has this program's finalizer.
-    pub is_ours: bool,
+    pub is_created_by_plugin: bool,
 }
 
 impl From<&ClusterDeployment> for UsingCluster {
@@ -23,7 +23,7 @@ impl From<&ClusterDeployment> for UsingCluster {
             name: cluster.name().to_owned(),
             is_deleting: cluster.is_deleting(),
             finalizers: cluster.finalizers_of_others(),
-            is_ours: cluster.has_finalizer(finalizer::POOL_LEASE),
+            is_created_by_plugin: cluster.has_finalizer(finalizer::POOL_LEASE),
         }
     }
 }
@@ -35,7 +35,7 @@ impl UsingCluster {
         if !self.is_deleting {
             // This program's finalizer keeps a deleted ClusterDeployment until its lease is released, so `kubectl delete`
             // without --wait=false would never return.
-            let wait = if self.is_ours { " --wait=false" } else { "" };
+            let wait = if self.is_created_by_plugin { " --wait=false" } else { "" };
             return format!(
                 "ClusterDeployment {name} still uses {customization}; before you release {customization} again, \
                  delete the ClusterDeployment: kubectl delete clusterdeployments.hive.openshift.io {name} \
@@ -43,7 +43,7 @@ impl UsingCluster {
             );
         }
         let finalizers = self.finalizers.join(", ");
-        let what_then = if self.is_ours {
+        let what_then = if self.is_created_by_plugin {
             "when other controllers have removed the finalizers, release the customization again".to_owned()
         } else {
             format!(

@@ -13,14 +13,14 @@ use crate::{
     acquire::claim,
     events::{LeaseChange, record_by_name},
     hive::HiveMode,
-    lease::usage::{Clusters, is_own},
+    lease::usage::{Clusters, belongs_to_holder},
     objects::{
         Holder, PoolName,
         cluster_deployment::{Deletion as _, DeletionState},
         entry::EntryStatus as _,
     },
     release::{
-        decision::{EntryRelease, InUse, ReleaseRefusal, ReleaseRequest, ReleaseTarget, not_held},
+        decision::{EntryRelease, EntryInUse, ReleaseRefusal, ReleaseRequest, ReleaseTarget, refusal_if_not_held},
         in_use::UsingCluster,
     },
     store::{LeaseStore, Store},
@@ -44,11 +44,11 @@ pub struct Release {
     pub claim: Option<String>,
     pub refusal: Option<ReleaseRefusal>,
     /// Clusters that still use customizations that were released with `--force`.
-    pub still_used: Vec<InUse>,
+    pub still_used: Vec<EntryInUse>,
     /// Why the clusters could not be listed. It is then unknown whether a cluster uses the customizations.
-    pub clusters_unread: Option<Error>,
+    pub cluster_list_error: Option<Error>,
     /// Whether the user gave the name of a customization where the name of a pool is expected.
-    pub is_customization: bool,
+    pub names_customization_as_pool: bool,
 }
 
 /// The entries that a release has freed, and those that it has not.
@@ -56,9 +56,9 @@ pub struct Release {
 pub struct ReleasedEntries {
     /// The names of the released customizations, sorted.
     pub customizations: Vec<String>,
-    pub in_use: Vec<InUse>,
-    pub may_be_in_use: Vec<String>,
-    pub of_other_leases: Vec<String>,
+    pub in_use: Vec<EntryInUse>,
+    pub possibly_in_use: Vec<String>,
+    pub held_by_other_leases: Vec<String>,
     /// The clusters as they were last listed.
     pub clusters: Option<Clusters>,
 }
@@ -76,8 +76,8 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
         claim: None,
         refusal: None,
         still_used: Vec::new(),
-        clusters_unread: None,
-        is_customization: false,
+        cluster_list_error: None,
+        names_customization_as_pool: false,
     };
     match request.target {
         ReleaseTarget::Pool(pool) => {
@@ -92,7 +92,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
         }
         ReleaseTarget::Customization(customization) => {
             let entry = store.get(customization).await?;
-            release.refusal = not_held(customization, entry.as_ref(), name);
+            release.refusal = refusal_if_not_held(customization, entry.as_ref(), name);
             if release.refusal.is_some() {
                 return Ok(release);
             }
@@ -100,42 +100,42 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
     }
     let released = release_entries(store, request).await?;
     let refused = !(released.in_use.is_empty()
-        && released.may_be_in_use.is_empty()
-        && released.of_other_leases.is_empty());
+        && released.possibly_in_use.is_empty()
+        && released.held_by_other_leases.is_empty());
     if let (ReleaseTarget::Pool(pool), false, true) =
         (request.target, refused, released.customizations.is_empty())
     {
         // A pool that no longer exists is allowed, because its leases can still be released. But report a mistyped name.
         let found = store.pool(pool).await;
-        release.is_customization =
+        release.names_customization_as_pool =
             matches!(found, Err(Error::NotFound { .. })) && store.get(pool).await?.is_some();
-        if !release.is_customization {
+        if !release.names_customization_as_pool {
             found?;
         }
     }
     let clusters = released.clusters;
-    if let Some(deployments) = clusters.as_ref().and_then(Clusters::known) {
+    if let Some(deployments) = clusters.as_ref().and_then(Clusters::cluster_deployments) {
         let is_meant = |cluster: &&ClusterDeployment| match request.target {
             ReleaseTarget::Pool(pool) => {
                 let holder = Holder {
                     pool,
                     cluster_deployment: name,
                 };
-                is_own(cluster, deployments.namespace(), holder)
+                belongs_to_holder(cluster, deployments.namespace(), holder)
             }
             ReleaseTarget::Customization(customization) => {
                 cluster.name() == name && cluster.customization() == Some(customization)
             }
         };
         for cluster in deployments.in_namespace().filter(is_meant) {
-            if request.force || cluster.deletion_state() == DeletionState::Over {
+            if request.force || cluster.deletion_state() == DeletionState::Deprovisioned {
                 remove_finalizer(store, cluster).await?;
             }
         }
         // With --force, customizations are released although clusters use them.
         let living = deployments
             .in_namespace()
-            .filter(|cluster| cluster.deletion_state() != DeletionState::Over);
+            .filter(|cluster| cluster.deletion_state() != DeletionState::Deprovisioned);
         release.still_used = living
             .filter_map(|cluster| {
                 let customization = cluster.customization()?.to_owned();
@@ -143,18 +143,18 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
                 released
                     .customizations
                     .contains(&customization)
-                    .then_some(InUse { customization, by })
+                    .then_some(EntryInUse { customization, cluster: by })
             })
             .collect();
     }
     release.refusal = if !released.in_use.is_empty() {
         Some(ReleaseRefusal::InUse(released.in_use))
-    } else if !released.may_be_in_use.is_empty() {
+    } else if !released.possibly_in_use.is_empty() {
         Some(ReleaseRefusal::MayBeInUse {
-            customizations: released.may_be_in_use,
+            customizations: released.possibly_in_use,
         })
     } else {
-        let other = released.of_other_leases.into_iter().next();
+        let other = released.held_by_other_leases.into_iter().next();
         other.map(|customization| ReleaseRefusal::OtherLease {
             customization,
             cluster_deployment: name.to_owned(),
@@ -164,7 +164,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
     release.customizations = released.customizations;
     Box::pin(record_releases(store, &release)).await;
     if let Some(Clusters::Unknown(error)) = clusters {
-        release.clusters_unread = Some(error);
+        release.cluster_list_error = Some(error);
     }
     Ok(release)
 }
@@ -202,12 +202,12 @@ pub async fn release_entries(
         for entry in meant {
             let name = entry.name().to_owned();
             match request.decide(entry, &clusters) {
-                EntryRelease::InUse(by) => released.in_use.push(InUse {
+                EntryRelease::InUse(by) => released.in_use.push(EntryInUse {
                     customization: name,
-                    by,
+                    cluster: by,
                 }),
-                EntryRelease::MayBeInUse => released.may_be_in_use.push(name),
-                EntryRelease::OtherLease => released.of_other_leases.push(name),
+                EntryRelease::MayBeInUse => released.possibly_in_use.push(name),
+                EntryRelease::OtherLease => released.held_by_other_leases.push(name),
                 EntryRelease::Free => {
                     match store.write_status(&name, &entry.free(store.now().latest)).await? {
                         Written::Stored => customizations.push(name),
@@ -284,7 +284,7 @@ async fn find_claim(
     hive: HiveMode,
 ) -> Result<Option<ClusterClaim>, Error> {
     match store.pool(holder.pool).await {
-        Ok(pool) if store.hive(hive).await?.runs(&pool) => {}
+        Ok(pool) if store.hive(hive).await?.manages(&pool) => {}
         // The pool was deleted. Its leases can still be released, but it has no claims.
         Ok(_) | Err(Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error),
@@ -305,7 +305,7 @@ async fn find_claim(
         Err(Error::Forbidden { .. }) => None,
         found => found?,
     };
-    let cluster = cluster.filter(|cluster| cluster.is_of(store.namespace(), holder.pool));
+    let cluster = cluster.filter(|cluster| cluster.belongs_to_pool(store.namespace(), holder.pool));
     let Some(claim) = cluster.as_ref().and_then(ClusterDeployment::claim) else {
         return Ok(None);
     };

@@ -91,7 +91,7 @@ fn keeps_entries_if_clusters_cannot_be_listed() {
     fake.forbid_clusters();
     let outcome = released(&fake, &ReleaseTarget::Pool("pool".to_owned())).unwrap();
     assert_eq!(
-        (outcome.customizations.len(), outcome.may_be_in_use),
+        (outcome.customizations.len(), outcome.possibly_in_use),
         (0, vec!["b".to_owned()])
     );
     assert!(fake.writes.borrow().is_empty());

@@ -9,7 +9,7 @@ use crate::{
     creation::make::CreationObstacle,
     lease::{
         LeaseError,
-        write::{WriteResult, send},
+        write::{WriteResult, write_status},
     },
     objects::{
         Holder,
@@ -72,7 +72,7 @@ pub async fn apply(
         let Some(patch) = patch(&entry, &finding, store) else {
             return Ok(RepairOutcome::Settled);
         };
-        match send(store, &entry, &patch)
+        match write_status(store, &entry, &patch)
             .await
             .map_err(LeaseError::into_cause)?
         {
@@ -91,7 +91,7 @@ pub async fn apply(
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
-pub async fn is_confirmed(
+pub async fn confirm_finding(
     store: &impl LeaseStore,
     snapshot: &mut Snapshot,
     options: &RepairOptions<'_>,
@@ -140,7 +140,7 @@ fn patch(entry: &Entry, finding: &Finding, store: &impl LeaseStore) -> Option<se
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
-pub async fn record(
+pub async fn record_use(
     store: &impl LeaseStore,
     entry: &Entry,
     pool: &str,

@@ -6,19 +6,19 @@ use kcp_api::metadata::Object as _;
 
 use crate::{
     lease::{
-        generated_name::lease_id,
+        generated_name::generate_lease_id,
         rule::{Rule, Transition},
-        usage::{Usage, users},
+        usage::{Usage, clusters_using},
     },
     objects::{
-        cluster_deployment::{ClusterDeployment, Deletion as _, Deployments},
+        cluster_deployment::{ClusterDeployment, Deletion as _, ClusterDeployments},
         entry::{Entry, EntryStatus as _, Reservation},
         record::{LeaseRecord, State},
     },
     repair::{
         finding::{Cause, Finding, FindingSubject, Remedy, StatusFault},
         hive::check_hive_entry,
-        leftovers::{copy_left, finalizer_left, old_record},
+        leftovers::{check_copy, check_finalizer, check_old_record},
         options::RepairOptions,
     },
     snapshot::Snapshot,
@@ -31,16 +31,16 @@ pub fn findings(snapshot: &Snapshot, options: &RepairOptions<'_>) -> Vec<Finding
         .filter_map(|entry| check_entry(snapshot, entry, options))
         .collect();
     let clusters = snapshot
-        .deployments()
+        .cluster_deployments()
         .into_iter()
-        .flat_map(Deployments::in_namespace);
-    let clusters = clusters.filter_map(|cluster| finalizer_left(cluster, options));
+        .flat_map(ClusterDeployments::in_namespace);
+    let clusters = clusters.filter_map(|cluster| check_finalizer(cluster, options));
     let copies = snapshot.copies.iter();
-    let copies = copies.filter_map(|copy| copy_left(snapshot, &entries, copy, options));
+    let copies = copies.filter_map(|copy| check_copy(snapshot, &entries, copy, options));
     let old = snapshot
         .old_records
         .iter()
-        .filter_map(|lease| old_record(lease, options));
+        .filter_map(|lease| check_old_record(lease, options));
     let after: Vec<_> = clusters.chain(copies).chain(old).collect();
     entries.into_iter().chain(after).collect()
 }
@@ -51,7 +51,7 @@ pub fn check_entry(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'
     if !is_selected_entry(snapshot, entry, &users, options) {
         return None;
     }
-    if snapshot.is_run_by_hive(entry) {
+    if snapshot.is_managed_by_hive(entry) {
         return check_hive_entry(snapshot, entry, &users);
     }
     let found = match (entry.reservation(), users.as_slice()) {
@@ -74,9 +74,9 @@ pub fn check_entry(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'
 }
 
 fn users_of<'s>(snapshot: &'s Snapshot, entry: &Entry) -> Vec<&'s ClusterDeployment> {
-    let deployments = snapshot.deployments().into_iter();
+    let deployments = snapshot.cluster_deployments().into_iter();
     deployments
-        .flat_map(|deployments| users(deployments, entry))
+        .flat_map(|deployments| clusters_using(deployments, entry))
         .collect()
 }
 
@@ -126,17 +126,17 @@ fn check_lease(
             StatusFault::MarkedAvailable
         };
         let pool = user.pool().or(entry.cluster_pool())?.to_owned();
-        let record = rule.adopted(None, seen, lease_id())?;
+        let record = rule.new_record(None, seen, generate_lease_id())?;
         return Some(record_finding(entry, Cause::StatusFault(cause), pool, record));
     }
-    let (pool, transition) = rule.check(entry, seen, lease_id);
+    let (pool, transition) = rule.check(entry, seen, generate_lease_id);
     let is_mark_lost = !entry.is_reserved();
     match (transition, reservation) {
         (Transition::Free, Reservation::Leased(record)) => {
             let cause = Cause::Ended { at: record.deadline };
             Some(entry_finding(entry, cause, Remedy::Free))
         }
-        (Transition::Write(record), Reservation::Leased(_)) if record.state == State::Gone => {
+        (Transition::Write(record), Reservation::Leased(_)) if record.state == State::ClusterGone => {
             Some(missing_cluster_finding(snapshot, entry, pool, record, options))
         }
         (Transition::Write(record), _) if matches!(record.state, State::InUse { .. }) => {
@@ -154,7 +154,7 @@ fn check_lease(
             Some(record_finding(entry, cause, pool, record.clone()))
         }
         (Transition::Keep, Reservation::Leased(record))
-            if options.recreate && record.state == State::Gone =>
+            if options.recreate && record.state == State::ClusterGone =>
         {
             Some(missing_cluster_finding(
                 snapshot,
@@ -175,17 +175,17 @@ fn check_lease(
 }
 
 /// The new record of an entry's lease, if a cluster uses the entry and the current record does not say so.
-pub fn new_cluster_record(
+pub fn updated_record(
     snapshot: &Snapshot,
     entry: &Entry,
     options: &RepairOptions<'_>,
 ) -> Option<(String, LeaseRecord)> {
     let users = users_of(snapshot, entry);
-    let is_wrong = check_entry(snapshot, entry, options).is_some() || snapshot.is_run_by_hive(entry);
+    let is_wrong = check_entry(snapshot, entry, options).is_some() || snapshot.is_managed_by_hive(entry);
     if is_wrong || !is_selected_entry(snapshot, entry, &users, options) {
         return None;
     }
-    let (pool, transition) = rule(snapshot, options).check(entry, snapshot.clusters.usage(entry), lease_id);
+    let (pool, transition) = rule(snapshot, options).check(entry, snapshot.clusters.usage(entry), generate_lease_id);
     match transition {
         Transition::Write(record) if matches!(record.state, State::InUse { .. }) => Some((pool, record)),
         _ => None,
@@ -197,7 +197,7 @@ pub fn new_cluster_record(
 pub fn is_installed(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> bool {
     const SUCCEEDED: &str = crate::objects::entry::APPLY_SUCCEEDED;
     let users = users_of(snapshot, entry);
-    let is_meant = is_selected_entry(snapshot, entry, &users, options) && !snapshot.is_run_by_hive(entry);
+    let is_meant = is_selected_entry(snapshot, entry, &users, options) && !snapshot.is_managed_by_hive(entry);
     let says_so = entry.conditions().status(SUCCEEDED) == Some("True");
     let mut users = users.into_iter();
     is_meant
@@ -289,7 +289,7 @@ fn not_freed_finding(
             user.namespace()
         ));
     }
-    if snapshot.deployments().is_none() {
+    if snapshot.cluster_deployments().is_none() {
         return used(
             "and a cluster may still use it; you are not allowed to list \
             clusterdeployments.hive.openshift.io"

@@ -6,7 +6,7 @@ use kcp_api::metadata::{Object as _, PartialObjectMetadata};
 
 use crate::{
     objects::{
-        cluster_deployment::{BelongsToPool as _, ClusterDeployment, Copy, Deletion as _, DeletionState},
+        cluster_deployment::{BelongsToPool as _, ClusterDeployment, CustomizationCopy, Deletion as _, DeletionState},
         entry::{Entry, EntryStatus as _},
     },
     repair::{
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// The finding for a ClusterDeployment whose deletion waits only for this program's finalizer.
-pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &RepairOptions<'_>) -> Option<Finding> {
+pub(super) fn check_finalizer(cluster: &ClusterDeployment, options: &RepairOptions<'_>) -> Option<Finding> {
     let pool = cluster.pool()?;
     (cluster.waits_only_for_us() && options.includes(Some(pool))).then(|| Finding {
         subject: FindingSubject::Cluster {
@@ -36,10 +36,10 @@ pub(super) fn finalizer_left(cluster: &ClusterDeployment, options: &RepairOption
 
 /// The finding for a copy of a customization whose cluster neither exists nor is about to be created. No cluster is created
 /// for a customization that this repair frees.
-pub(super) fn copy_left(
+pub(super) fn check_copy(
     snapshot: &Snapshot,
     of_entries: &[Finding],
-    copy: &Copy,
+    copy: &CustomizationCopy,
     options: &RepairOptions<'_>,
 ) -> Option<Finding> {
     if copy.pool_namespace() != Some(snapshot.namespace.as_str()) || copy.is_deleting() {
@@ -47,9 +47,9 @@ pub(super) fn copy_left(
     }
     // A ClusterDeployment has the same name as its namespace.
     let name = copy.namespace();
-    let mut clusters = snapshot.deployments()?.iter();
+    let mut clusters = snapshot.cluster_deployments()?.iter();
     let is_used = clusters
-        .any(|cluster| cluster.namespace() == name && cluster.deletion_state() != DeletionState::Over);
+        .any(|cluster| cluster.namespace() == name && cluster.deletion_state() != DeletionState::Deprovisioned);
     let is_freed = |entry: &Entry| {
         of_entries.iter().any(|finding| {
             let is_it = matches!(&finding.subject, FindingSubject::Entry { name } if name == entry.name());
@@ -82,7 +82,7 @@ pub(super) fn copy_left(
 }
 
 /// The finding for a Lease (`coordination.k8s.io`) with a record of version 0.1, which this version does not read.
-pub(super) fn old_record(lease: &PartialObjectMetadata, options: &RepairOptions<'_>) -> Option<Finding> {
+pub(super) fn check_old_record(lease: &PartialObjectMetadata, options: &RepairOptions<'_>) -> Option<Finding> {
     options.pool.is_none().then(|| Finding {
         subject: FindingSubject::OldRecord {
             name: lease.name().to_owned(),

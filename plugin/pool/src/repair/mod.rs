@@ -32,13 +32,13 @@ use crate::{
     lease::{LeaseError, usage::Clusters},
     objects::{
         ClusterName,
-        cluster_deployment::{BelongsToPool as _, Copy, Deployments},
+        cluster_deployment::{BelongsToPool as _, CustomizationCopy, ClusterDeployments},
         entry::{Entry, EntryStatus as _, Reservation},
     },
     release::remove_finalizer,
     repair::{
-        apply::{RepairOutcome, apply, is_confirmed, record},
-        decision::{findings, is_installed, new_cluster_record},
+        apply::{RepairOutcome, apply, confirm_finding, record_use},
+        decision::{findings, is_installed, updated_record},
         finding::{Cause, Finding, FindingSubject, Remedy},
         options::RepairOptions,
         report::{FindingResult, RepairRefusal},
@@ -60,7 +60,7 @@ pub struct RepairRequest<'r> {
     /// The install-config for creating missing clusters again; `None` if they are not created again.
     pub install_config: Option<&'r InstallConfig>,
     /// Whether to repair the problems. If not, they are only reported.
-    pub is_applied: bool,
+    pub is_confirmed: bool,
     pub hive: HiveMode,
 }
 
@@ -72,8 +72,8 @@ pub async fn namespaces(connection: &Connection, field_manager: &str) -> Result<
     let store = Store::new(connection, field_manager);
     let traces = LeaseObjects {
         pools: store.pools(None, None).await?,
-        entries: connection.list(&CUSTOMIZATION.at("v1"), None, None).await?,
-        clusters: store.deployments().await?.iter().cloned().collect(),
+        entries: connection.list(&CUSTOMIZATION.api_resource("v1"), None, None).await?,
+        clusters: store.list_cluster_deployments().await?.iter().cloned().collect(),
     };
     Ok(traces.namespaces())
 }
@@ -82,7 +82,7 @@ pub async fn namespaces(connection: &Connection, field_manager: &str) -> Result<
 #[derive(Debug, Default)]
 pub struct RepairGaps {
     pub refusal: Option<RepairRefusal>,
-    pub clusters_unread: Option<Error>,
+    pub cluster_list_error: Option<Error>,
 }
 
 /// Repairs one namespace. Adds findings and results to `found`, which keeps them even if a later step fails.
@@ -112,11 +112,11 @@ pub async fn repair(
     let mut unfreed = BTreeSet::new();
     for finding in findings(&snapshot, options) {
         if matches!(finding.cause, Cause::Contested { .. })
-            && !is_confirmed(store, &mut snapshot, options, &finding).await?
+            && !confirm_finding(store, &mut snapshot, options, &finding).await?
         {
             continue;
         }
-        let result = if request.is_applied && finding.remedy.is_safe() {
+        let result = if request.is_confirmed && finding.remedy.is_safe() {
             let holds = finding
                 .cluster_deployment
                 .as_ref()
@@ -150,10 +150,10 @@ pub async fn repair(
         _ => None,
     });
     Box::pin(record_by_name(store, options.pool, changes)).await;
-    if request.is_applied {
+    if request.is_confirmed {
         for entry in store.list().await? {
-            if let Some((pool, seen)) = new_cluster_record(&snapshot, &entry, options) {
-                record(store, &entry, &pool, &seen).await?;
+            if let Some((pool, seen)) = updated_record(&snapshot, &entry, options) {
+                record_use(store, &entry, &pool, &seen).await?;
             } else if is_installed(&snapshot, &entry, options) {
                 // One attempt is enough, because the next repair tries again.
                 store
@@ -165,7 +165,7 @@ pub async fn repair(
     }
     Ok(RepairGaps {
         refusal: None,
-        clusters_unread: match snapshot.clusters {
+        cluster_list_error: match snapshot.clusters {
             Clusters::Unknown(error) => Some(error),
             Clusters::All(_) => None,
         },
@@ -184,7 +184,7 @@ async fn apply_remedy(
         }
         FindingSubject::Entry { .. } => apply(store, snapshot, &request.options, finding).await,
         FindingSubject::Cluster { namespace, name } => {
-            let mut clusters = snapshot.deployments().into_iter().flat_map(Deployments::iter);
+            let mut clusters = snapshot.cluster_deployments().into_iter().flat_map(ClusterDeployments::iter);
             let Some(cluster) =
                 clusters.find(|cluster| cluster.name() == name && cluster.namespace() == namespace)
             else {
@@ -194,7 +194,7 @@ async fn apply_remedy(
             Ok(RepairOutcome::Repaired)
         }
         FindingSubject::Copy { namespace, name } => {
-            let is_it = |copy: &&Copy| copy.name() == name && copy.namespace() == namespace;
+            let is_it = |copy: &&CustomizationCopy| copy.name() == name && copy.namespace() == namespace;
             let Some(copy) = snapshot.copies.iter().find(is_it) else {
                 return Ok(RepairOutcome::Settled);
             };
@@ -228,7 +228,7 @@ async fn recreate_cluster(
         ttl: None,
         cluster: Some(&cluster),
         install_config: Some(install_config),
-        is_new: false,
+        must_be_new: false,
         selection: Selection {
             customization: Some(entry),
             labels: None,
@@ -254,18 +254,18 @@ async fn recreate_cluster(
 /// Writes the conditions of the pools that Hive does not manage. Ignores errors, because an account that is not allowed
 /// to write pools can still repair entries.
 async fn write_pool_conditions(store: &Store<'_>, snapshot: &Snapshot, options: &RepairOptions<'_>) {
-    let Some(deployments) = snapshot.deployments() else {
+    let Some(deployments) = snapshot.cluster_deployments() else {
         return;
     };
     let is_ours = |pool: &&ClusterPool| {
         let is_asked = options.pool.is_none_or(|asked| asked == pool.name());
-        is_asked && pool.spec.inventory.is_some() && !snapshot.hive.runs(pool) && !pool.is_deleting()
+        is_asked && pool.spec.inventory.is_some() && !snapshot.hive.manages(pool) && !pool.is_deleting()
     };
     for pool in snapshot.pools.iter().filter(is_ours) {
         let capacity = Capacity::count(pool, deployments.in_pool(pool.name()));
         let findings = InventoryFacts {
             entries: &snapshot.entries,
-            broken: &BTreeSet::new(),
+            broken_entries: &BTreeSet::new(),
         };
         if let Some(patch) = inventory_patch(pool, findings, &capacity, store.now().latest) {
             drop(store.write_pool_status(pool.name(), &patch).await);

@@ -19,14 +19,14 @@ pub struct RepairReport {
     /// The pool that was repaired; `None` for all pools of the namespace.
     pub pool: Option<String>,
     /// Whether `--yes` is set, so that problems are repaired.
-    pub is_applied: bool,
-    pub found: Vec<FindingResult>,
+    pub is_confirmed: bool,
+    pub results: Vec<FindingResult>,
     /// The namespaces that were not repaired completely, with the reason.
     pub failures: Vec<NamespaceFailure>,
     /// Why nothing was repaired, if the request was refused.
     pub refusal: Option<RepairRefusal>,
     /// Why the clusters could not be listed. No entry is then freed.
-    pub clusters_unread: Option<Error>,
+    pub cluster_list_error: Option<Error>,
 }
 
 /// A namespace that was not repaired completely, and why.
@@ -79,7 +79,7 @@ pub struct FindingCounts {
     pub blocked: usize,
     /// How many findings are repaired only if the user names the entry with `--force`.
     pub needs_force: usize,
-    pub by_hand: usize,
+    pub needs_manual_repair: usize,
 }
 
 impl FindingResult {
@@ -118,12 +118,12 @@ impl FindingResult {
 impl RepairReport {
     pub fn count(&self) -> FindingCounts {
         let mut count = FindingCounts::default();
-        for found in &self.found {
+        for found in &self.results {
             let of_sort = match found.finding.remedy {
                 _ if found.is_repaired() => &mut count.repaired,
                 _ if found.obstacle().is_some() => &mut count.blocked,
                 Remedy::Force => &mut count.needs_force,
-                Remedy::None => &mut count.by_hand,
+                Remedy::None => &mut count.needs_manual_repair,
                 Remedy::Free
                 | Remedy::Record { .. }
                 | Remedy::Reserve { .. }

@@ -10,7 +10,7 @@ use crate::{
     hive::{HiveConclusion, HiveMode},
     inventory::{
         capacity::Capacity,
-        staleness::{PoolVersion, Stale},
+        staleness::{PoolVersion, Staleness},
     },
     lease::{
         rule::{DEFAULT_GRACE, Rule},
@@ -45,13 +45,13 @@ pub struct PoolState {
     pub entries: Vec<EntryUse>,
     pub clusters: Vec<ClusterUse>,
     /// ClusterClaims that wait for a cluster, oldest first.
-    pub waiting: Vec<WaitingClaim>,
+    pub waiting_claims: Vec<WaitingClaim>,
     /// The findings of `pool repair` about objects other than entries.
-    pub left: Vec<Finding>,
+    pub leftovers: Vec<Finding>,
     /// Why the pool cannot create clusters, from the conditions that Hive writes.
-    pub stuck: Vec<String>,
+    pub creation_obstacles: Vec<String>,
     /// One sentence for each kind of object that could not be read.
-    pub unseen: Vec<String>,
+    pub unread_kinds: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,16 +64,16 @@ pub struct EntryUse {
     /// The name of the pool for which the entry is leased.
     pub leased_for_pool: Option<String>,
     /// When the entry was last reserved or freed.
-    pub since: Option<Timestamp>,
+    pub changed_at: Option<Timestamp>,
     /// The record of the entry's lease, if it has one.
     pub lease: Option<LeaseRecord>,
     /// Why the entry is cordoned; `None` if it is not cordoned.
-    pub cordoned: Option<String>,
-    pub last_result: Option<LastUse>,
+    pub cordon_reason: Option<String>,
+    pub last_use: Option<LastUse>,
     /// The names of other pools that also list the entry.
     pub shared_with: Vec<String>,
     /// What `pool repair` reports about the entry, if it has a problem.
-    pub leak: Option<Finding>,
+    pub finding: Option<Finding>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub enum EntryUseState {
     /// A cluster uses the entry.
     InUse,
     /// The holder's cluster no longer exists, and the entry stays reserved until the lease ends.
-    Gone,
+    ClusterGone,
     /// The lease has ended. The next lease or repair frees the entry.
     Expired,
     /// Hive or a person has reserved the entry, without a record.
@@ -116,7 +116,7 @@ pub struct ClusterUse {
     /// it. Hive assigns only running clusters to claims.
     pub power: Option<String>,
     pub created: Option<Timestamp>,
-    pub stale: Option<Stale>,
+    pub staleness: Option<Staleness>,
     /// Whether it is unknown if the cluster was created from the pool's current version.
     pub has_unknown_version: bool,
 }
@@ -134,7 +134,7 @@ pub enum ClusterUseState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingClaim {
     pub name: String,
-    pub since: Option<Timestamp>,
+    pub waiting_since: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl EntryUseState {
             Self::Free => "free",
             Self::Held => "held",
             Self::InUse => "in-use",
-            Self::Gone => "gone",
+            Self::ClusterGone => "gone",
             Self::Expired => "expired",
             Self::Reserved => "reserved",
             Self::Unreadable => "unreadable",
@@ -183,7 +183,7 @@ impl LastUse {
 /// Which pools to read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolSelection<'s> {
-    pub is_of_all_namespaces: bool,
+    pub includes_all_namespaces: bool,
     /// The name of the only pool to read; `None` for all pools.
     pub pool: Option<&'s str>,
     /// A label selector that pools must match; `None` for all pools.
@@ -200,7 +200,7 @@ pub async fn pool_states(
     selection: PoolSelection<'_>,
 ) -> Result<Vec<PoolState>, Error> {
     let store = Store::new(connection, FIELD_MANAGER);
-    let namespace = (!selection.is_of_all_namespaces).then_some(connection.namespace.as_str());
+    let namespace = (!selection.includes_all_namespaces).then_some(connection.namespace.as_str());
     // The state of an entry depends on all pools of its namespace, so pools that do not match the selector are read, too.
     let labelled: Option<BTreeSet<(String, String)>> = match selection.labels {
         Some(labels) => {
@@ -226,7 +226,7 @@ pub async fn pool_states(
         let mut snapshot = store.snapshot(selection.hive, selection.pool).await?;
         let claims = match store.claims().await {
             Err(error @ Error::Forbidden { .. }) => {
-                snapshot.unseen.push(error.to_string());
+                snapshot.unread_kinds.push(error.to_string());
                 Vec::new()
             }
             claims => claims?,
@@ -238,7 +238,7 @@ pub async fn pool_states(
             store.pool(pool).await?;
         }
         if snapshot.pools.is_empty() {
-            store.namespace_exists().await?;
+            store.check_namespace_exists().await?;
         }
         let is_selected = |pool: &&ClusterPool| {
             let key = (pool.namespace().to_owned(), pool.name().to_owned());
@@ -261,10 +261,10 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPo
     };
     let found = findings(snapshot, &options);
     let hive = snapshot.hive.conclude(pool);
-    let freshness = PoolVersion::new(pool, hive.runs);
+    let freshness = PoolVersion::new(pool, hive.is_managed);
     let clusters = || {
         snapshot
-            .deployments()
+            .cluster_deployments()
             .into_iter()
             .flat_map(|all| all.in_pool(pool.name()))
     };
@@ -280,10 +280,10 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPo
         .filter(|claim| claim.spec.cluster_pool_name == pool.name() && claim.cluster_deployment().is_none())
         .map(|claim| WaitingClaim {
             name: claim.name().to_owned(),
-            since: claim.creation_timestamp(),
+            waiting_since: claim.creation_timestamp(),
         })
         .collect();
-    waiting.sort_by(|a, b| (a.since, &a.name).cmp(&(b.since, &b.name)));
+    waiting.sort_by(|a, b| (a.waiting_since, &a.name).cmp(&(b.waiting_since, &b.name)));
     PoolState {
         namespace: snapshot.namespace.clone(),
         name: pool.name().to_owned(),
@@ -297,14 +297,14 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPo
         clusters: clusters()
             .map(|cluster| cluster_use(cluster, &freshness))
             .collect(),
-        waiting,
-        left: found
+        waiting_claims: waiting,
+        leftovers: found
             .iter()
             .filter(|finding| !matches!(finding.subject, FindingSubject::Entry { .. }))
             .cloned()
             .collect(),
-        stuck: creation_problems(pool),
-        unseen: snapshot.unseen.clone(),
+        creation_obstacles: creation_problems(pool),
+        unread_kinds: snapshot.unread_kinds.clone(),
     }
 }
 
@@ -345,15 +345,15 @@ fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Findi
             .or(of_user)
             .map(str::to_owned),
         leased_for_pool: entry.and_then(Entry::cluster_pool).map(str::to_owned),
-        since: entry.and_then(EntryStatus::since),
+        changed_at: entry.and_then(EntryStatus::since),
         lease: match reservation {
             Some(Reservation::Leased(record)) => Some(record),
             _ => None,
         },
-        cordoned: entry.and_then(|entry| entry.cordoned()).map(str::to_owned),
-        last_result: entry.and_then(last_use),
+        cordon_reason: entry.and_then(|entry| entry.cordoned()).map(str::to_owned),
+        last_use: entry.and_then(last_use),
         shared_with: others.map(|other| other.name().to_owned()).collect(),
-        leak: found.iter().find(is_it).cloned(),
+        finding: found.iter().find(is_it).cloned(),
     }
 }
 
@@ -377,10 +377,10 @@ fn state(
             EntryUseState::InUse
         }
         (Reservation::Leased(record), _) if matches!(record.state, State::InUse { .. }) => {
-            EntryUseState::Gone
+            EntryUseState::ClusterGone
         }
         (Reservation::Leased(record), _) if rule.has_ended(record.deadline) => EntryUseState::Expired,
-        (Reservation::Leased(record), _) if record.state == State::Gone => EntryUseState::Gone,
+        (Reservation::Leased(record), _) if record.state == State::ClusterGone => EntryUseState::ClusterGone,
         (Reservation::Leased(_), _) => EntryUseState::Held,
         (Reservation::Unrecorded, _) => EntryUseState::Reserved,
         (Reservation::Free, _) if entry.is_deleting() => EntryUseState::Deleting,
@@ -415,8 +415,8 @@ fn cluster_use(cluster: &ClusterDeployment, freshness: &PoolVersion<'_>) -> Clus
         },
         power: cluster.status.power_state.clone(),
         created: cluster.creation_timestamp(),
-        stale: freshness.stale(cluster),
-        has_unknown_version: freshness.is_unknown(cluster),
+        staleness: freshness.staleness(cluster),
+        has_unknown_version: freshness.is_cluster_version_unknown(cluster),
     }
 }
 
@@ -426,10 +426,10 @@ impl PoolState {
         entries.filter(|entry| entry.state == state).count()
     }
 
-    pub fn stale(&self) -> usize {
+    pub fn count_stale_clusters(&self) -> usize {
         self.clusters
             .iter()
-            .filter(|cluster| cluster.stale.is_some())
+            .filter(|cluster| cluster.staleness.is_some())
             .count()
     }
 
@@ -437,7 +437,7 @@ impl PoolState {
     /// clusters, then those of other objects.
     pub fn problems(&self) -> Vec<Problem> {
         let of_entries = self.entries.iter().flat_map(EntryUse::problems);
-        let left = self.left.iter().map(|finding| Problem {
+        let left = self.leftovers.iter().map(|finding| Problem {
             kind: "left",
             object: finding.subject.short_name(),
             message: finding.sentence(),
@@ -447,7 +447,7 @@ impl PoolState {
             object: format!("clusterpool/{}", self.name),
             message: shortage.to_string(),
         });
-        let stuck = self.stuck.iter().map(|why| Problem {
+        let stuck = self.creation_obstacles.iter().map(|why| Problem {
             kind: "stuck",
             object: format!("clusterpool/{}", self.name),
             message: why.clone(),
@@ -479,14 +479,14 @@ impl EntryUse {
                 "the inventory lists this customization, but the customization does not exist".to_owned(),
             ));
         }
-        if let Some(last) = self.last_result.as_ref().filter(|last| last.is_broken()) {
+        if let Some(last) = self.last_use.as_ref().filter(|last| last.is_broken()) {
             problems.push(problem("broken", format!("{}: {}", last.reason, last.message)));
         }
         if !self.shared_with.is_empty() {
             let others = self.shared_with.join(", ");
             problems.push(problem("shared", format!("also in the inventory of {others}")));
         }
-        if let Some(leak) = &self.leak {
+        if let Some(leak) = &self.finding {
             problems.push(problem("leaked", leak.sentence()));
         }
         problems

@@ -12,7 +12,7 @@ fn the_state_of_each_entry() {
         .entries
         .iter()
         .map(|entry| {
-            let leak = entry.leak.as_ref().map(|leak| leak.cause.as_str());
+            let leak = entry.finding.as_ref().map(|leak| leak.cause.as_str());
             (
                 entry.name.as_str(),
                 entry.state,
@@ -54,7 +54,7 @@ fn which_clusters_are_stale_and_which_claims_wait() {
     let clusters: Vec<_> = state
         .clusters
         .iter()
-        .map(|cluster| (cluster.name.as_str(), cluster.state, cluster.stale.is_some()))
+        .map(|cluster| (cluster.name.as_str(), cluster.state, cluster.staleness.is_some()))
         .collect();
     assert_eq!(
         clusters,
@@ -65,7 +65,7 @@ fn which_clusters_are_stale_and_which_claims_wait() {
             ("lima", ClusterUseState::Installed, true),
         ]
     );
-    let waiting: Vec<_> = state.waiting.iter().map(|claim| claim.name.as_str()).collect();
+    let waiting: Vec<_> = state.waiting_claims.iter().map(|claim| claim.name.as_str()).collect();
     assert_eq!(waiting, ["early", "late"]);
 }
 

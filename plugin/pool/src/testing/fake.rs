@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{
     lease::usage::Clusters,
     objects::{
-        cluster_deployment::Deployments,
+        cluster_deployment::ClusterDeployments,
         entry::{Entry, EntryStatus as _, Reservation},
         record::LeaseRecord,
     },
@@ -281,7 +281,7 @@ impl Fake {
 }
 
 fn action() -> Action {
-    Action::new("patch", &CUSTOMIZATION.at("v1"))
+    Action::new("patch", &CUSTOMIZATION.api_resource("v1"))
 }
 
 pub fn lost() -> Error {
@@ -374,8 +374,8 @@ impl LeaseStore for Fake {
             return Ok(Clusters::Unknown(lost()));
         }
         let clusters = self.clusters.borrow().iter().map(read).collect();
-        let deployments = Deployments::new("d", clusters);
-        Ok(Clusters::All(deployments.requested_at(self.now().earliest)))
+        let deployments = ClusterDeployments::new("d", clusters);
+        Ok(Clusters::All(deployments.with_request_time(self.now().earliest)))
     }
 
     fn now(&self) -> ServerTime {

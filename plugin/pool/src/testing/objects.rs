@@ -9,7 +9,7 @@ use crate::{
     lease::usage::Clusters,
     objects::{
         ClusterName,
-        cluster_deployment::Deployments,
+        cluster_deployment::ClusterDeployments,
         record::{CONDITION, LeaseRecord, State},
     },
     snapshot::Snapshot,
@@ -58,7 +58,7 @@ impl Objects {
             namespace: "d".to_owned(),
             pools: self.pools.iter().map(read).collect(),
             entries: self.entries.iter().map(read).collect(),
-            clusters: Clusters::All(Deployments::new("d", self.clusters.iter().map(read).collect())),
+            clusters: Clusters::All(ClusterDeployments::new("d", self.clusters.iter().map(read).collect())),
             copies: self.copies.iter().map(read).collect(),
             old_records: self.old_records.iter().map(read).collect(),
             hive: Hive::UNKNOWN,
@@ -67,7 +67,7 @@ impl Objects {
                 latest: now,
                 is_certain: true,
             },
-            unseen: Vec::new(),
+            unread_kinds: Vec::new(),
         }
     }
 }
@@ -119,7 +119,7 @@ pub fn leased(record: &LeaseRecord) -> Value {
 /// The record of a lease whose cluster was found gone.
 pub fn gone(holder: &str, deadline: &str) -> LeaseRecord {
     LeaseRecord {
-        state: State::Gone,
+        state: State::ClusterGone,
         ..lease(holder, Some(deadline))
     }
 }

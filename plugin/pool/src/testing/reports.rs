@@ -138,11 +138,11 @@ fn report_of(objects: &Objects, is_applied: bool, options: &RepairOptions<'_>) -
     RepairReport {
         namespace: Some("d".to_owned()),
         pool: None,
-        is_applied,
-        found: found.collect(),
+        is_confirmed: is_applied,
+        results: found.collect(),
         failures: Vec::new(),
         refusal: None,
-        clusters_unread: None,
+        cluster_list_error: None,
     }
 }
 
@@ -154,15 +154,15 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
         Ok(RepairOutcome::Settled),
         Ok(RepairOutcome::Contended),
         Err(Error::Forbidden {
-            action: Action::new("patch", &CUSTOMIZATION.at("v1"))
+            action: Action::new("patch", &CUSTOMIZATION.api_resource("v1"))
                 .in_namespace("d")
-                .named("by-hand"),
+                .with_name("by-hand"),
             user: Some("ci".to_owned()),
         }),
     ]
     .into_iter();
     for found in applied
-        .found
+        .results
         .iter_mut()
         .filter(|found| found.finding.remedy.is_safe())
     {
@@ -170,14 +170,14 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
     }
     let mut everywhere = report(&all_causes(), false);
     everywhere.namespace = None;
-    everywhere.found.truncate(2);
+    everywhere.results.truncate(2);
     let mut failed = report(&all_causes(), false);
     failed.namespace = None;
-    failed.found.truncate(1);
+    failed.results.truncate(1);
     failed.failures.push(NamespaceFailure {
         namespace: "e".to_owned(),
         error: Error::Forbidden {
-            action: Action::new("list", &CUSTOMIZATION.at("v1")).in_namespace("e"),
+            action: Action::new("list", &CUSTOMIZATION.api_resource("v1")).in_namespace("e"),
             user: Some("ci".to_owned()),
         },
     });
@@ -193,7 +193,7 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
         name: "of-host-2".to_owned(),
     };
     for (found, outcome) in
-        (recreated.found.iter_mut()).zip([RepairOutcome::Repaired, RepairOutcome::Blocked(foreign)])
+        (recreated.results.iter_mut()).zip([RepairOutcome::Repaired, RepairOutcome::Blocked(foreign)])
     {
         found.result = Some(Ok(outcome));
     }

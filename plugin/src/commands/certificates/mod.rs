@@ -76,9 +76,9 @@ async fn read(
                 &reads::control_plane_of(&reader, namespace, cluster, limit).await?
             }
         };
-        let action = Action::new("get", &reader.control_planes)
+        let action = Action::new("get", &reader.control_plane_resource)
             .in_namespace(namespace)
-            .named(name);
+            .with_name(name);
         let snapshot = reader.snapshot(namespace, name);
         vec![connection.run_with_limit(limit, &action, snapshot).await?]
     } else {
@@ -87,7 +87,7 @@ async fn read(
         let limit = reads::list_limit(remaining());
         let listed = reads::list(&reader, namespace, selector, limit).await?;
         if let (Some(namespace), [], None) = (namespace, listed.as_slice(), selector) {
-            reads::namespace_exists(connection, namespace, limit).await?;
+            reads::check_namespace_exists(connection, namespace, limit).await?;
         }
         listed
     };

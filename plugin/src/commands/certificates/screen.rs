@@ -75,7 +75,7 @@ fn row(report: &CertificatesReport, of: &Certificates, certificate: &Certificate
         Cell::styled(expires, style),
         Cell::styled(left, style),
         Cell::from(age),
-        Cell::from(last).rest(),
+        Cell::from(last).extend_to_line_end(),
     ]
 }
 

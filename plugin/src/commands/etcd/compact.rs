@@ -94,9 +94,9 @@ async fn compact(
     };
     let goal = format!(
         "delete all etcd revisions before {} in control plane {} (keeps the newest revision and {} before it)",
-        compaction.revision,
+        compaction.oldest_revision,
         arguments.maintenance.name,
-        compaction.kept()
+        compaction.kept_revisions()
     );
     if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
         return Ok(verdict);
@@ -104,17 +104,17 @@ async fn compact(
     let mut was_compact = false;
     if !maintenance.is_dry_run() {
         maintenance.terminal.spin("compacting etcd");
-        was_compact = !opened.compact(compaction.revision).await?;
+        was_compact = !opened.compact(compaction.oldest_revision).await?;
     }
     let event = ChangeEvent {
         reason: "EtcdCompacted",
         action: "EtcdCompact",
-        done: "etcd compacted",
-        detail: format!("to revision {} of {}", compaction.revision, compaction.current),
+        note_verb: "etcd compacted",
+        detail: format!("to revision {} of {}", compaction.oldest_revision, compaction.newest_revision),
     };
     let result = MaintenanceResult::Compact {
-        revision: compaction.revision,
-        current_revision: compaction.current,
+        revision: compaction.oldest_revision,
+        current_revision: compaction.newest_revision,
         was_compact,
     };
     let event = (!was_compact).then_some(event);

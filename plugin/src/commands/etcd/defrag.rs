@@ -84,16 +84,16 @@ async fn defrag(
     }
     let ended = Box::pin(defragment(arguments, maintenance, &mut work)).await;
     maintenance.terminal.stop_spinning();
-    if !work.complete.is_empty() {
+    if !work.completed_members.is_empty() {
         let event = ChangeEvent {
             reason: "EtcdDefragmented",
             action: "EtcdDefrag",
-            done: "etcd defragmented",
-            detail: format!("on members {}", names(&work.complete)),
+            note_verb: "etcd defragmented",
+            detail: format!("on members {}", names(&work.completed_members)),
         };
-        maintenance.record(observed, event).await;
+        maintenance.record_event(observed, event).await;
     }
-    let members = work.complete;
+    let members = work.completed_members;
     match ended {
         Ok(None) => {
             let result = MaintenanceResult::Defrag { members };
@@ -155,7 +155,7 @@ async fn rewrite(
     maintenance
         .terminal
         .spin(&format!("defragmenting etcd member {name}"));
-    maintenance.terminal.on_interrupt(format!(
+    maintenance.terminal.set_interrupt_note(format!(
         "the defragmentation of etcd member {name} continues; check the member with: kubectl kcp status {} -n {}",
         arguments.maintenance.name,
         maintenance.connection().namespace

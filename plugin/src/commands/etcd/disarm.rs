@@ -66,7 +66,7 @@ async fn disarm(
     }
     if !maintenance.is_dry_run() {
         let opened = maintenance
-            .open(observed, &disarmament.through, CALL_LIMIT)
+            .open(observed, &disarmament.member, CALL_LIMIT)
             .await?;
         for alarm in &disarmament.alarms {
             opened.disarm(*alarm).await?;
@@ -75,7 +75,7 @@ async fn disarm(
     let event = ChangeEvent {
         reason: "EtcdAlarmDisarmed",
         action: "EtcdDisarm",
-        done: "etcd alarm NOSPACE disarmed",
+        note_verb: "etcd alarm NOSPACE disarmed",
         detail: format!("on members {}", disarmament.members.join(", ")),
     };
     let members = disarmament.members;

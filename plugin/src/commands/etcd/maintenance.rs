@@ -128,7 +128,7 @@ impl Maintenance<'_> {
         if self.is_dry_run() || self.arguments.yes {
             return Ok(None);
         }
-        let question = format!("{goal} {}?", self.connection().place());
+        let question = format!("{goal} {}?", self.connection().describe_target());
         let answer = self
             .terminal
             .confirm_or_hint(goal, &question, "confirm with --yes");
@@ -174,7 +174,7 @@ impl Maintenance<'_> {
         if let Some(event) = event
             && !self.is_dry_run()
         {
-            self.record(observed, event).await;
+            self.record_event(observed, event).await;
         }
         self.print(&MaintenanceReport {
             observed,
@@ -197,11 +197,11 @@ impl Maintenance<'_> {
     }
 
     /// Records an Event on the control plane. A failure causes only a warning, because etcd has already changed.
-    pub(super) async fn record(&self, observed: &Snapshot, event: ChangeEvent) {
+    pub(super) async fn record_event(&self, observed: &Snapshot, event: ChangeEvent) {
         let regarding = ObjectReference::new(
             &observed.control_plane,
             &KUBEADM_CONTROL_PLANE,
-            &self.members.reader.control_planes.api_version,
+            &self.members.reader.control_plane_resource.api_version,
         );
         let events = Events {
             connection: self.connection(),

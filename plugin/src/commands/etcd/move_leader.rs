@@ -98,7 +98,7 @@ async fn move_leader(
     let event = ChangeEvent {
         reason: "EtcdLeaderMoved",
         action: "EtcdMoveLeader",
-        done: "etcd leadership moved",
+        note_verb: "etcd leadership moved",
         detail: format!("from {} to {}", moved.from.name, moved.to),
     };
     let result = MaintenanceResult::MoveLeader {

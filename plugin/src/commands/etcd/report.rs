@@ -106,7 +106,7 @@ fn defragmented(member: &DefragmentedMember, is_dry_run: bool) -> String {
         member.name,
         size_text(member.db_size_before),
         size_text(member.db_size_after),
-        size_text(member.won())
+        size_text(member.freed_bytes())
     )
 }
 
@@ -178,7 +178,7 @@ impl Report for RefusalReport<'_> {
             "kubeadmcontrolplane/{} {}: refused by {}\n",
             escape(self.observed.control_plane.name()),
             self.not_done.style(BAD),
-            self.refusal.by(false)
+            self.refusal.refused_by_text(false)
         );
         layout.append_paragraphs(heading, &self.refusal.why)
     }

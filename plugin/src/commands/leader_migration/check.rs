@@ -11,7 +11,7 @@ use kcp_client::{
 };
 use kcp_rules::{
     api::{KubeadmControlPlane, decode},
-    leader_migration::{ControllerManagers, Manager, Pair},
+    leader_migration::{ControllerManagers, Manager, ControllerManagerChange},
     topics::controller_managers::{self, Unknown},
 };
 use serde::Serialize;
@@ -20,7 +20,7 @@ use serde_json::Value;
 use crate::{
     commands::leader_migration::{
         arguments::{CheckArguments, CloudSource},
-        checked_upgrade::Check,
+        checked_upgrade::CheckedUpgrade,
         document::LeaderMigrationCheck,
         input,
         screen::screen,
@@ -113,7 +113,7 @@ async fn read_cloud(
     namespace: &str,
 ) -> anyhow::Result<Manager> {
     let (kind, name) = match source {
-        CloudSource::File(path) => return input::cloud(path, control_plane, minor),
+        CloudSource::File(path) => return input::read_cloud_controller_manager(path, control_plane, minor),
         CloudSource::Object { kind, name } => (*kind, name),
     };
     let Some(origin) = origin else {
@@ -133,11 +133,11 @@ async fn read_cloud(
     let objects = Box::pin(read)
         .await
         .map_err(|failure| anyhow!("cannot read {}: {}", failure.object, failure.message))?;
-    input::cloud_among(&objects, control_plane, minor)
+    input::find_cloud_controller_manager(&objects, control_plane, minor)
         .with_context(|| format!("cannot use {}/{name} in namespace {namespace}", kind.resource()))
 }
 
-fn check(arguments: &CheckArguments, old: &Value, new: &Value, clouds: Clouds) -> anyhow::Result<Check> {
+fn check(arguments: &CheckArguments, old: &Value, new: &Value, clouds: Clouds) -> anyhow::Result<CheckedUpgrade> {
     let mut unknown_clouds = Vec::new();
     let mut managers = |object, cloud| {
         let (managers, unknown) = controller_managers(object, cloud, arguments)?;
@@ -146,11 +146,11 @@ fn check(arguments: &CheckArguments, old: &Value, new: &Value, clouds: Clouds) -
     };
     let now = managers(old, clouds.now).context("cannot check the control plane before the upgrade")?;
     let then = managers(new, clouds.then).context("cannot check the control plane after the upgrade")?;
-    Ok(Check {
+    Ok(CheckedUpgrade {
         name: input::text(new, "/metadata/name").to_owned(),
         namespace: input::text(new, "/metadata/namespace").to_owned(),
         replicas: new.pointer("/spec/replicas").and_then(Value::as_i64),
-        pair: Pair { now, then },
+        change: ControllerManagerChange { before: now, after: then },
         unknown_clouds,
     })
 }
@@ -165,10 +165,10 @@ fn controller_managers(
     let text = object.to_string();
     let control_plane: KubeadmControlPlane<'_> = decode(&text)?;
     let spec = control_plane.common_spec();
-    let kube = controller_managers::kube(&spec, !arguments.no_pod_network)?;
+    let kube = controller_managers::kube_controller_manager(&spec, !arguments.no_pod_network)?;
     let (cloud, unknown) = match cloud {
         Some(cloud) => (Some(cloud), None),
-        None => match controller_managers::cloud(&spec) {
+        None => match controller_managers::cloud_controller_manager(&spec) {
             Ok(cloud) => (cloud.map(|cloud| cloud.manager), None),
             Err(unknown) => (None, Some(unknown)),
         },
@@ -176,7 +176,7 @@ fn controller_managers(
     Ok((ControllerManagers { kube, cloud }, unknown))
 }
 
-impl Report for Check {
+impl Report for CheckedUpgrade {
     fn table(&self, layout: Layout) -> String {
         screen(self, layout)
     }

@@ -1,11 +1,11 @@
 //! The JSON of `leader-migration check`: `kubectl-kcp.dev/v1alpha1`.
 
 use kcp_control_plane::leader_migration::problem::Problem;
-use kcp_rules::leader_migration::{Phase, Row, Verdict, handover::Gap, pair::Owner};
+use kcp_rules::leader_migration::{Phase, Row, Verdict, handover::Gap, pair::Runner};
 use serde::Serialize;
 
 use crate::{
-    commands::leader_migration::checked_upgrade::Check,
+    commands::leader_migration::checked_upgrade::CheckedUpgrade,
     document::{API_VERSION, ObjectName},
 };
 
@@ -84,8 +84,8 @@ struct GapDocument {
 }
 
 impl LeaderMigrationCheck {
-    pub(crate) fn new(check: &Check) -> Self {
-        let gaps = check.pair.gaps();
+    pub(crate) fn new(check: &CheckedUpgrade) -> Self {
+        let gaps = check.change.gaps();
         Self {
             api_version: API_VERSION,
             kind: "LeaderMigrationCheck",
@@ -94,7 +94,7 @@ impl LeaderMigrationCheck {
                 namespace: check.namespace.clone(),
             },
             has_problem: check.has_problem(),
-            controllers: check.pair.rows().iter().map(ControllerDocument::new).collect(),
+            controllers: check.change.rows().iter().map(ControllerDocument::new).collect(),
             problems: check.problems().into_iter().map(ProblemDocument::new).collect(),
             gaps: GapsDocument {
                 main_lock: GapDocument::new(gaps.main),
@@ -119,20 +119,20 @@ impl ControllerDocument {
         };
         Self {
             name: row.controller.canonical,
-            now: row.now.iter().map(OwnerDocument::new).collect(),
-            then: row.then.iter().map(OwnerDocument::new).collect(),
+            now: row.runners_before.iter().map(OwnerDocument::new).collect(),
+            then: row.runners_after.iter().map(OwnerDocument::new).collect(),
             verdict,
             phase: phase.map(|phase| match phase {
-                Phase::Now => "now",
+                Phase::Before => "now",
                 Phase::Rollout => "rollout",
-                Phase::Then => "then",
+                Phase::After => "then",
             }),
         }
     }
 }
 
 impl OwnerDocument {
-    fn new(owner: &Owner) -> Self {
+    fn new(owner: &Runner) -> Self {
         Self {
             component: owner.component.name(),
             lease: ObjectName {

@@ -30,7 +30,7 @@ fn generated(arguments: &GenerateArguments, control_plane: Option<&Value>) -> an
     let configuration = model::configuration(&Request {
         from: arguments.from,
         to: arguments.to,
-        node_ipam: arguments.node_ipam,
+        migrates_node_ipam: arguments.node_ipam,
         leader_name: arguments.leader_name.clone(),
     })?;
     let title = format!(

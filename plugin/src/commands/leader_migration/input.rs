@@ -47,14 +47,14 @@ pub(super) fn control_plane(path: &Path) -> anyhow::Result<Value> {
 /// Reads the cloud-controller-manager of a file. Its configuration is in a `ConfigMap` of the same file, or in the `files`
 /// of the control plane. `minor` is the minor version of its Kubernetes libraries; if `None`, the tag of its image must
 /// contain the version.
-pub(super) fn cloud(path: &Path, control_plane: &Value, minor: Option<u64>) -> anyhow::Result<Manager> {
-    cloud_among(&objects(path)?, control_plane, minor)
+pub(super) fn read_cloud_controller_manager(path: &Path, control_plane: &Value, minor: Option<u64>) -> anyhow::Result<Manager> {
+    find_cloud_controller_manager(&objects(path)?, control_plane, minor)
         .with_context(|| format!("cannot use {}", path.display()))
 }
 
 /// Finds the cloud-controller-manager among these objects. Its configuration is in a `ConfigMap` among them, or in the
 /// `files` of the control plane.
-pub(super) fn cloud_among(
+pub(super) fn find_cloud_controller_manager(
     objects: &[Value],
     control_plane: &Value,
     minor: Option<u64>,
@@ -137,7 +137,7 @@ pub(super) fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
 mod tests {
     use serde_json::json;
 
-    use super::cloud_among;
+    use super::find_cloud_controller_manager;
 
     #[test]
     fn the_configuration_comes_from_a_config_map_of_the_file() {
@@ -148,10 +148,10 @@ mod tests {
             "volumes": [{"name": "m", "configMap": {"name": "migration"}}]}}}});
         let config_map = json!({"kind": "ConfigMap", "metadata": {"name": "migration"}, "data": {"leader.yaml":
             "{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: m}"}});
-        let found = cloud_among(&[config_map, workload.clone()], &json!({}), Some(36)).unwrap();
+        let found = find_cloud_controller_manager(&[config_map, workload.clone()], &json!({}), Some(36)).unwrap();
         assert_eq!(found.configuration.unwrap().leader_name, "m");
         let error = |objects: &[_]| {
-            cloud_among(objects, &json!({}), Some(36))
+            find_cloud_controller_manager(objects, &json!({}), Some(36))
                 .unwrap_err()
                 .to_string()
         };
@@ -167,7 +167,7 @@ mod tests {
         let without_version = json!({"kind": "Pod", "spec": {"containers": [
             {"name": "cloud-controller-manager", "image": "ccm:v1.36.0"}]}});
         assert_eq!(
-            cloud_among(&[without_version], &json!({}), None)
+            find_cloud_controller_manager(&[without_version], &json!({}), None)
                 .unwrap_err()
                 .to_string(),
             "the image tag of cloud-controller-manager does not show its Kubernetes version; give the version of its \
@@ -185,11 +185,11 @@ mod tests {
         let text = "{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: m}";
         let with = |file| json!({"spec": {"kubeadmConfigSpec": {"files": [file]}}});
         let plain = with(json!({"path": "/etc/m/leader.yaml", "content": text}));
-        let found = cloud_among(std::slice::from_ref(&workload), &plain, Some(36)).unwrap();
+        let found = find_cloud_controller_manager(std::slice::from_ref(&workload), &plain, Some(36)).unwrap();
         assert_eq!(found.configuration.unwrap().leader_name, "m");
         let encoded = with(json!({"path": "/etc/m/leader.yaml", "content": "YQ==", "encoding": "base64"}));
         assert_eq!(
-            cloud_among(&[workload], &encoded, Some(36))
+            find_cloud_controller_manager(&[workload], &encoded, Some(36))
                 .unwrap_err()
                 .to_string(),
             "cloud-controller-manager reads its leader migration configuration from the file /etc/m/leader.yaml on \

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use kcp_client::{
-    Connection, Delete, Written, reads::leader_migration::permissions::LEASE, update::WriteMode,
+    Connection, DeleteRequest, Written, reads::leader_migration::permissions::LEASE, update::WriteMode,
 };
-use kcp_control_plane::leader_migration::{Observed, ObservedLock};
+use kcp_control_plane::leader_migration::{ObservedManagers, ObservedLock};
 
 use crate::{
     arguments::DryRun, change::arguments::WriteArguments, document::resource_name, terminal::Terminal,
@@ -23,15 +23,15 @@ const DURATION: Duration = Duration::from_secs(15);
 /// A Lease cannot be deleted, or the result cannot be printed.
 pub(super) async fn delete(
     cluster: &Connection,
-    observed: &Observed,
+    observed: &ObservedManagers,
     arguments: &WriteArguments,
     terminal: &Terminal,
 ) -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::Met;
-    for lock in observed.left_over() {
+    for lock in observed.leftover_locks() {
         let name = resource_name(&LEASE, &lock.lock.name);
         let done = match delete_one(cluster, lock, arguments.mode()).await? {
-            Written::Stored => format!("{name} deleted{}", DryRun::mark(arguments.dry_run)),
+            Written::Stored => format!("{name} deleted{}", DryRun::suffix(arguments.dry_run)),
             Written::Changed => {
                 verdict = Verdict::Negative;
                 format!("{name} not deleted: another process renews it")
@@ -57,8 +57,8 @@ async fn delete_one(cluster: &Connection, lock: &ObservedLock, mode: WriteMode) 
         return Ok(Written::Stored);
     }
     tokio::time::sleep(lease.duration.unwrap_or(DURATION)).await;
-    let delete = Delete {
-        resource: &LEASE.at("v1"),
+    let delete = DeleteRequest {
+        resource: &LEASE.api_resource("v1"),
         namespace: &lock.lock.namespace,
         name: &lock.lock.name,
         uid,

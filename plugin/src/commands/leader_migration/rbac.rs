@@ -100,7 +100,7 @@ async fn in_cluster(arguments: &RbacArguments, name: &str, session: &Session) ->
         (&ROLE, role(&lock)),
         (&ROLE_BINDING, role_binding(&lock, &identities)),
     ] {
-        let done = grantor.grant(&kind.at("v1"), &desired).await?;
+        let done = grantor.grant(&kind.api_resource("v1"), &desired).await?;
         let name = desired
             .pointer("/metadata/name")
             .and_then(serde_json::Value::as_str);
@@ -175,7 +175,7 @@ fn screen(outcome: &Outcome, arguments: &RbacArguments, name: &str, layout: Layo
             Granted::Unchanged => "unchanged".to_owned(),
             Granted::Refused(why) => format!("not written: {why}"),
         };
-        let mark = DryRun::mark(arguments.dry_run);
+        let mark = DryRun::suffix(arguments.dry_run);
         text += &layout.paragraph(&format!("{object} {done}{mark}"));
     }
     if !arguments.apply && !is_complete(&outcome.permissions) {

@@ -1,32 +1,32 @@
 //! Prints the result of `leader-migration check` as text.
 
 use kcp_rules::leader_migration::{
-    Component, ControllerManagers, Phase, Verdict, handover::Gap, pair::Owner,
+    Component, ControllerManagers, Phase, Verdict, handover::Gap, pair::Runner,
 };
 use owo_colors::Style;
 
-use super::checked_upgrade::{Check, lease};
+use super::checked_upgrade::{CheckedUpgrade, lease_name};
 use crate::terminal::{
     style::{BAD, FAINT, GOOD, WARN},
     table::{Cell, Layout, Table},
 };
 
-pub(super) fn screen(check: &Check, layout: Layout) -> String {
-    let pair = &check.pair;
+pub(super) fn screen(check: &CheckedUpgrade, layout: Layout) -> String {
+    let pair = &check.change;
     let mut parts = vec![format!(
         "Now:   {}\nThen:  {}\n",
-        versions(&pair.now),
-        versions(&pair.then)
+        versions(&pair.before),
+        versions(&pair.after)
     )];
     let mut table = Table::new(&["CONTROLLER", "OWNER NOW", "LOCK", "OWNER THEN", "LOCK", "VERDICT"]);
     for row in pair.rows() {
         let (text, style) = verdict(row.verdict);
         table.row([
             Cell::from(row.controller.canonical),
-            Cell::from(components(&row.now)),
-            Cell::from(locks(&row.now)),
-            Cell::from(components(&row.then)),
-            Cell::from(locks(&row.then)),
+            Cell::from(components(&row.runners_before)),
+            Cell::from(locks(&row.runners_before)),
+            Cell::from(components(&row.runners_after)),
+            Cell::from(locks(&row.runners_after)),
             Cell::styled(text, style),
         ]);
     }
@@ -51,13 +51,13 @@ fn versions(managers: &ControllerManagers) -> String {
     }
 }
 
-fn components(owners: &[Owner]) -> String {
+fn components(owners: &[Runner]) -> String {
     let names: Vec<_> = owners.iter().map(|owner| owner.component.name()).collect();
     joined(&names)
 }
 
-fn locks(owners: &[Owner]) -> String {
-    let mut names: Vec<String> = owners.iter().map(|owner| lease(&owner.lock)).collect();
+fn locks(owners: &[Runner]) -> String {
+    let mut names: Vec<String> = owners.iter().map(|owner| lease_name(&owner.lock)).collect();
     names.dedup();
     joined(&names.iter().map(String::as_str).collect::<Vec<_>>())
 }
@@ -72,9 +72,9 @@ fn joined(names: &[&str]) -> String {
 
 fn verdict(verdict: Verdict) -> (String, Style) {
     let when = |phase| match phase {
-        Phase::Now => "now",
+        Phase::Before => "now",
         Phase::Rollout => "during the rollout",
-        Phase::Then => "after the upgrade",
+        Phase::After => "after the upgrade",
     };
     match verdict {
         Verdict::Protected => ("protected".to_owned(), GOOD),
@@ -88,9 +88,9 @@ fn verdict(verdict: Verdict) -> (String, Style) {
     }
 }
 
-fn gaps(check: &Check, layout: Layout) -> String {
+fn gaps(check: &CheckedUpgrade, layout: Layout) -> String {
     let seconds = |gap: Gap| format!("{:.0} to {:.0} s", gap.min.as_secs_f64(), gap.max.as_secs_f64());
-    let gaps = check.pair.gaps();
+    let gaps = check.change.gaps();
     let mut text = String::from("How long controllers are down after the holder of their lock stops:\n");
     if let Some(gap) = gaps.to_cloud {
         text += &layout.paragraph(&format!(

@@ -28,7 +28,7 @@ pub(super) async fn run(arguments: &StartArguments, session: &Session) -> anyhow
     let taken = step.take(session, |snapshot, reads, context| {
         let options = StartOptions {
             to: arguments.to,
-            node_ipam: arguments.node_ipam,
+            migrates_node_ipam: arguments.node_ipam,
             leader_name: &arguments.leader_name,
             facts: reads.facts(),
         };

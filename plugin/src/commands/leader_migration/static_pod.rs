@@ -42,7 +42,7 @@ impl StaticPod {
     /// the control plane.
     pub(super) fn manager(&self, control_plane: &Value) -> anyhow::Result<Manager> {
         let objects = std::slice::from_ref(&self.pod);
-        input::cloud_among(objects, control_plane, self.version)
+        input::find_cloud_controller_manager(objects, control_plane, self.version)
             .context("cannot use the manifest that --ccm-manifest names")
     }
 }

@@ -15,7 +15,7 @@ use kcp_client::{
 use kcp_control_plane::{
     change::decision::{Decision, Refusal, RefusedBy},
     kubelet_skew::Workers,
-    leader_migration::{Observed, permissions::Identity},
+    leader_migration::{ObservedManagers, permissions::Identity},
     review::ReviewContext,
     snapshot::change::{ChangeSnapshot, ReadScope},
     verbs::leader_migration::{Facts, phase::Managers},
@@ -57,7 +57,7 @@ pub(super) struct Step<'s> {
 
 /// What was read for a step.
 pub(super) struct Reads {
-    observed: Observed,
+    observed: ObservedManagers,
     missing_permissions: Vec<String>,
     pub(super) workers: Workers,
     /// The control plane.
@@ -124,11 +124,11 @@ impl Step<'_> {
             condition: WaitCondition::RolledOut,
             timeout,
             before,
-            on_interrupt: format!(
+            interrupt_message: format!(
                 "the rollout continues; watch with: kubectl kcp rollout status {name} -n {}",
                 connection.namespace
             ),
-            done: format!(
+            done_message: format!(
                 "the rollout of kubeadmcontrolplane/{} is complete\n",
                 escape(name)
             ),
@@ -176,7 +176,7 @@ impl Step<'_> {
         let StepArguments {
             name, timeout, write, ..
         } = self.arguments;
-        if !self.deletes_leases || verdict != Verdict::Met || reads.observed.left_over().is_empty() {
+        if !self.deletes_leases || verdict != Verdict::Met || reads.observed.leftover_locks().is_empty() {
             return Ok(verdict);
         }
         let management = reader.connection;
@@ -203,7 +203,7 @@ impl Step<'_> {
         let observed = Box::pin(leader_migration(management, &control_plane, ccm_namespace, end)).await;
         let leader_name = match self.leader_name {
             Some(leader_name) => Some(leader_name.to_owned()),
-            None => Managers::of(&object)?
+            None => Managers::from_control_plane(&object)?
                 .ok()
                 .and_then(|managers| Some(managers.kube.migration_lock()?.name)),
         };

@@ -1,11 +1,11 @@
 //! Screens and documents of `leader-migration check`.
 
 use kcp_rules::{
-    leader_migration::{Component, ControllerManagers, Flags, Manager, Pair},
+    leader_migration::{Component, ControllerManagers, Flags, Manager, ControllerManagerChange},
     topics::controller_managers::Unknown,
 };
 
-use super::{checked_upgrade::Check, document::LeaderMigrationCheck, screen::screen};
+use super::{checked_upgrade::CheckedUpgrade, document::LeaderMigrationCheck, screen::screen};
 use crate::{
     terminal::{plain, table::Layout},
     testing::{
@@ -32,18 +32,18 @@ fn manager(component: Component, minor: u64, flags: &str) -> Manager {
     )
 }
 
-fn check(replicas: i64, now: (u64, &str), then: (u64, &str), cloud: Option<&str>) -> Check {
+fn check(replicas: i64, now: (u64, &str), then: (u64, &str), cloud: Option<&str>) -> CheckedUpgrade {
     let kube = |(minor, flags)| manager(Component::Kube, minor, flags);
-    Check {
+    CheckedUpgrade {
         name: "edge".to_owned(),
         namespace: "default".to_owned(),
         replicas: Some(replicas),
-        pair: Pair {
-            now: ControllerManagers {
+        change: ControllerManagerChange {
+            before: ControllerManagers {
                 kube: kube(now),
                 cloud: None,
             },
-            then: ControllerManagers {
+            after: ControllerManagers {
                 kube: kube(then),
                 cloud: cloud.map(|flags| manager(Component::Cloud, then.0, flags)),
             },
@@ -53,7 +53,7 @@ fn check(replicas: i64, now: (u64, &str), then: (u64, &str), cloud: Option<&str>
 }
 
 /// Upgrades, and whether they have a problem.
-fn checks() -> Vec<(&'static str, Check, bool)> {
+fn checks() -> Vec<(&'static str, CheckedUpgrade, bool)> {
     const NO_IPAM: &str = "--controllers=*,-node-ipam-controller";
     /// The cloud provider of GCP has Node IPAM.
     const GCP: &str = "--cloud-provider=gce";
@@ -78,7 +78,7 @@ fn checks() -> Vec<(&'static str, Check, bool)> {
         ("switched off", check(3, (35, ""), (36, NO_IPAM), None), false),
         (
             "a provider that may have Node IPAM",
-            Check {
+            CheckedUpgrade {
                 unknown_clouds: vec![Unknown::StaticPod(2)],
                 ..check(3, (35, ""), (36, ""), Some(""))
             },

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 use kcp_rules::{
-    Change, Configuration, Context, Judged, Judgement, Operation, Rule,
+    Change, Configuration, Context, HasRules, Judgement, Operation, Rule,
     api::{
         Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError,
         KubeadmControlPlane, KubeadmControlPlaneTemplate, Metadata, decode,
@@ -63,7 +63,7 @@ impl Linter<'_> {
             Write::Update(object) if update::is_deleting(object) => Vec::new(),
             Write::Stored if update::is_deleting(text) => Vec::new(),
             Write::Update(old) => {
-                let stored = update::stored(text, old);
+                let stored = update::merge_as_stored(text, old);
                 let text = stored.as_deref().unwrap_or(text);
                 match update::version_mismatch(text, old) {
                     None => self.faults_with_defaults(subject, text, Some(old), namespace),
@@ -78,7 +78,7 @@ impl Linter<'_> {
                 // Apply the defaults, which a stored object may lack. Report a value that a default would change as a
                 // problem.
                 let completed = apply_defaults(subject, text, None)
-                    .filter(|defaulted| defaulted.repairs.is_empty())
+                    .filter(|defaulted| defaulted.corrections.is_empty())
                     .and_then(|defaulted| apply(text, &defaulted.operations));
                 let mut faults = self.faults(
                     subject,
@@ -101,7 +101,7 @@ impl Linter<'_> {
         old: Option<&str>,
         namespace: &str,
     ) -> Vec<Fault> {
-        let Defaulted { operations, repairs } = apply_defaults(subject, text, old).unwrap_or_default();
+        let Defaulted { operations, corrections: repairs } = apply_defaults(subject, text, old).unwrap_or_default();
         let text = match operations.as_slice() {
             [] => Cow::Borrowed(text),
             operations => apply(text, operations).map_or(Cow::Borrowed(text), Cow::Owned),
@@ -136,7 +136,7 @@ impl Linter<'_> {
         })
     }
 
-    fn check_typed<'t, T: Judged + Deserialize<'t>>(
+    fn check_typed<'t, T: HasRules + Deserialize<'t>>(
         &self,
         text: &'t str,
         old: OldObject<'t>,
@@ -162,7 +162,7 @@ impl Linter<'_> {
     }
 
     /// Checks a write. If its rules need other objects, passes these to the rules and checks again.
-    fn check_change<T: Judged>(&self, change: Change<'_, T>, namespace: &str) -> Vec<Fault> {
+    fn check_change<T: HasRules>(&self, change: Change<'_, T>, namespace: &str) -> Vec<Fault> {
         let check = |view: &View| -> Judgement {
             let context = Context {
                 now: Some(self.now),
@@ -265,7 +265,7 @@ fn undecodable(error: &DecodeError) -> Fault {
             error.fault
         )
     };
-    Fault::own(LintRule::Undecodable, error.field.clone(), &message)
+    Fault::from_lint(LintRule::Undecodable, error.field.clone(), &message)
 }
 
 fn old_undecodable(error: &DecodeError) -> Fault {
@@ -273,7 +273,7 @@ fn old_undecodable(error: &DecodeError) -> Fault {
         "the old object cannot be decoded ({}), so the update was not checked; correct the old manifest",
         error.fault
     );
-    Fault::own(LintRule::OldUndecodable, error.field.clone(), &message)
+    Fault::from_lint(LintRule::OldUndecodable, error.field.clone(), &message)
 }
 
 fn override_ignored(why: &str) -> Fault {
@@ -281,5 +281,5 @@ fn override_ignored(why: &str) -> Fault {
         "{} has no effect: {why}; correct or remove the entry",
         overrides::ANNOTATION
     );
-    Fault::own(LintRule::OverrideIgnored, "metadata.annotations", &message)
+    Fault::from_lint(LintRule::OverrideIgnored, "metadata.annotations", &message)
 }

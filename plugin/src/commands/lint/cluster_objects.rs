@@ -44,13 +44,13 @@ pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Re
         match objects {
             Some(objects) => {
                 let texts = objects.into_iter().map(|object| object.get().to_owned());
-                input.list(subject, texts);
+                input.add_listed(subject, texts);
             }
-            None => input.not_served(format!("{}.{}", kind.plural, kind.group)),
+            None => input.add_unserved_kind(format!("{}.{}", kind.plural, kind.group)),
         }
     }
     let machines: Option<Vec<MachineObject>> = list(connection, &served, &MACHINE, namespace).await?;
-    input.list_machines(machines.unwrap_or_default());
+    input.add_listed_machines(machines.unwrap_or_default());
     Ok(input)
 }
 

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use kcp_rules::{Action, Rule, defaulting::Repair};
+use kcp_rules::{Action, Rule, defaulting::Correction};
 use serde::Serialize;
 
 /// A problem of an object in a manifest or in a cluster, as `lint` reports it.
@@ -123,7 +123,7 @@ pub(super) struct Fault {
 
 impl Fault {
     /// Creates a problem that `lint` itself found, rather than an admission rule.
-    pub(super) fn own(rule: LintRule, field: impl Into<Cow<'static, str>>, message: &str) -> Self {
+    pub(super) fn from_lint(rule: LintRule, field: impl Into<Cow<'static, str>>, message: &str) -> Self {
         let id = rule.id();
         Self {
             field: field.into(),
@@ -150,8 +150,8 @@ impl From<kcp_rules::Finding> for Fault {
     }
 }
 
-impl From<Repair> for Fault {
-    fn from(repair: Repair) -> Self {
+impl From<Correction> for Fault {
+    fn from(repair: Correction) -> Self {
         Self {
             field: repair.field.into(),
             rule: repair.rule,

@@ -46,7 +46,7 @@ impl Input {
         for file in self.files(named, recursive) {
             match self.content(&file) {
                 Some(content) => self.parse(&file.display().to_string(), &content),
-                None => self.report.file(),
+                None => self.report.count_file(),
             }
         }
     }
@@ -65,7 +65,7 @@ impl Input {
         for named in named {
             match source::files(named, recursive) {
                 Ok(files) => found.extend(files),
-                Err(error) => self.report.unread(unread(&error)),
+                Err(error) => self.report.add_unread_file(unread(&error)),
             }
         }
         found
@@ -73,11 +73,11 @@ impl Input {
 
     fn content(&mut self, file: &Path) -> Option<Vec<u8>> {
         let content = file::read(file).map_err(SourceError::from);
-        content.map_err(|error| self.report.unread(unread(&error))).ok()
+        content.map_err(|error| self.report.add_unread_file(unread(&error))).ok()
     }
 
     pub(super) fn parse(&mut self, file: &str, content: &[u8]) {
-        self.report.file();
+        self.report.count_file();
         for object in self.objects_of(file, content) {
             self.related_objects.add(&object, &self.namespace);
             self.objects.push(object);
@@ -98,7 +98,7 @@ impl Input {
         for document in document::parse(content) {
             match document {
                 Ok(document) => objects.extend(Object::from_document(file, document)),
-                Err(error) => self.report.unread(UnreadFile {
+                Err(error) => self.report.add_unread_file(UnreadFile {
                     file: file.to_owned(),
                     line: error.line,
                     message: error.to_string(),
@@ -109,7 +109,7 @@ impl Input {
     }
 
     /// Adds all objects of a kind that were listed in a cluster.
-    pub(super) fn list(&mut self, subject: Subject, objects: impl IntoIterator<Item = String>) {
+    pub(super) fn add_listed(&mut self, subject: Subject, objects: impl IntoIterator<Item = String>) {
         self.related_objects.mark_complete(LintRole::Subject(subject));
         for text in objects {
             let object = Object::from_cluster(subject, text);
@@ -119,7 +119,7 @@ impl Input {
     }
 
     /// Adds all Machines that were listed in a cluster.
-    pub(super) fn list_machines(&mut self, machines: Vec<MachineObject>) {
+    pub(super) fn add_listed_machines(&mut self, machines: Vec<MachineObject>) {
         self.related_objects.mark_complete(LintRole::Machine);
         for machine in machines {
             self.related_objects.add_machine(machine);
@@ -127,8 +127,8 @@ impl Input {
     }
 
     /// Records that the cluster does not serve a kind, given as `plural.group`.
-    pub(super) fn not_served(&mut self, resource: String) {
-        self.report.not_served(resource);
+    pub(super) fn add_unserved_kind(&mut self, resource: String) {
+        self.report.add_unserved_kind(resource);
     }
 
     pub(super) fn check(self, configuration: &Configuration, now: Timestamp) -> LintReport {
@@ -146,7 +146,7 @@ impl Input {
         };
         for mut object in objects {
             let mut faults = std::mem::take(&mut object.faults);
-            report.object(match (object.role.subject(), &object.name.kind) {
+            report.add_object(match (object.role.subject(), &object.name.kind) {
                 (Some(subject), _) => {
                     let identity = object.identity(&namespace);
                     let before = identity.and_then(|identity| old.get(&identity));
@@ -157,10 +157,10 @@ impl Input {
                     };
                     let namespace = object.namespace_or(&namespace);
                     faults.extend(linter.check(subject, &object.text, write, namespace));
-                    ObjectResult::Judged(object.place(faults))
+                    ObjectResult::Judged(object.into_findings(faults))
                 }
                 (None, Some(kind)) => ObjectResult::Skipped(kind.clone()),
-                (None, None) => ObjectResult::Unknown(object.place(faults)),
+                (None, None) => ObjectResult::Unknown(object.into_findings(faults)),
             });
         }
         report

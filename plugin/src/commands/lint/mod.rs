@@ -77,13 +77,13 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
         });
         receiver.await.context("cannot check the manifests")?
     };
-    for unread in report.errors() {
+    for unread in report.unread_files() {
         session
             .terminal
             .error(&anyhow::Error::msg(unread.sentence()), None);
     }
     if report.is_empty() {
-        let error = anyhow!("no object found in {}", report.files());
+        let error = anyhow!("no object found in {}", report.file_count_text());
         session.terminal.error(&error, None);
     }
     print(&report, &output, &session.terminal)?;

@@ -124,7 +124,7 @@ impl Object {
     }
 
     /// Adds the file, the line and the object to these problems, which makes them findings.
-    pub(super) fn place(self, faults: impl IntoIterator<Item = Fault>) -> Vec<Finding> {
+    pub(super) fn into_findings(self, faults: impl IntoIterator<Item = Fault>) -> Vec<Finding> {
         let Self { origin, name, .. } = self;
         let (file, located) = match &origin {
             Origin::File { file, located } => (Some(file), Some(located)),

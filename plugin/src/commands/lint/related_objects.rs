@@ -9,7 +9,7 @@ use kcp_rules::{
     api::hive::ClusterDeploymentCustomizationStatus,
     view::{
         self, MissingParts, Part, View,
-        object::{ClusterObject, CustomizationObject, DeploymentObject, MachineObject, PoolObject},
+        object::{ClusterObject, CustomizationObject, ClusterDeploymentObject, MachineObject, PoolObject},
     },
 };
 use serde::de::DeserializeOwned;
@@ -24,7 +24,7 @@ use crate::commands::lint::{
 pub(super) struct RelatedObjects {
     namespaces: HashMap<String, NamespaceObjects>,
     /// The ClusterDeployments of all namespaces, because each one has a namespace of its own.
-    deployments: Vec<DeploymentObject>,
+    deployments: Vec<ClusterDeploymentObject>,
     listed: HashSet<RelatedKind>,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum RelatedKind {
     ControlPlane,
     Pool,
     Customization,
-    Deployment,
+    ClusterDeployment,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl RelatedKind {
             LintRole::Subject(Subject::Cluster) => Some(Self::Cluster),
             LintRole::Subject(Subject::ClusterPool) => Some(Self::Pool),
             LintRole::Subject(Subject::Customization) => Some(Self::Customization),
-            LintRole::Subject(Subject::ClusterDeployment) => Some(Self::Deployment),
+            LintRole::Subject(Subject::ClusterDeployment) => Some(Self::ClusterDeployment),
             LintRole::Subject(Subject::Template) | LintRole::Ignored => None,
         }
     }
@@ -90,7 +90,7 @@ impl RelatedObjects {
             RelatedKind::ControlPlane => objects.control_planes.push(name.clone()),
             RelatedKind::Pool => read(object, &mut objects.pools),
             RelatedKind::Customization => read(object, &mut objects.customizations),
-            RelatedKind::Deployment => read(object, &mut self.deployments),
+            RelatedKind::ClusterDeployment => read(object, &mut self.deployments),
         }
     }
 
@@ -149,7 +149,7 @@ impl RelatedObjects {
             customizations: self.part(missing.customizations, RelatedKind::Customization, || {
                 customizations.iter().map(|found| found.metadata.name.clone())
             }),
-            cluster_deployments: self.part(missing.cluster_deployments, RelatedKind::Deployment, || {
+            cluster_deployments: self.part(missing.cluster_deployments, RelatedKind::ClusterDeployment, || {
                 let reference = customization.or(name.map(|name| (namespace, name)));
                 let concerned = self.deployments.iter().filter(move |other| {
                     reference.is_some_and(|(namespace, name)| other.refers_to(namespace, name))
@@ -415,7 +415,7 @@ mod tests {
         let expected = view::Pool {
             name: "other".to_owned(),
             inventory: vec!["foo".to_owned()],
-            deleting: false,
+            is_deleting: false,
         };
         assert_eq!(view.pools.get(), Some(&vec![expected]));
     }

@@ -92,11 +92,11 @@ impl LintReport {
         }
     }
 
-    pub(super) fn file(&mut self) {
+    pub(super) fn count_file(&mut self) {
         self.files += 1;
     }
 
-    pub(super) fn object(&mut self, outcome: ObjectResult) {
+    pub(super) fn add_object(&mut self, outcome: ObjectResult) {
         self.objects += 1;
         match outcome {
             ObjectResult::Judged(findings) => {
@@ -109,17 +109,17 @@ impl LintReport {
     }
 
     /// Records that the cluster does not serve this kind, given as `plural.group`.
-    pub(super) fn not_served(&mut self, resource: String) {
+    pub(super) fn add_unserved_kind(&mut self, resource: String) {
         self.not_served.push(resource);
     }
 
     /// Records a file that could not be read.
-    pub(super) fn unread(&mut self, unread: UnreadFile) {
+    pub(super) fn add_unread_file(&mut self, unread: UnreadFile) {
         self.errors.push(unread);
     }
 
     /// The files that could not be read, or not completely.
-    pub(super) fn errors(&self) -> &[UnreadFile] {
+    pub(super) fn unread_files(&self) -> &[UnreadFile] {
         &self.errors
     }
 
@@ -130,7 +130,7 @@ impl LintReport {
     }
 
     /// The number of files with its noun, such as `2 files`.
-    pub(super) fn files(&self) -> String {
+    pub(super) fn file_count_text(&self) -> String {
         count(self.files, "file")
     }
 
@@ -202,7 +202,7 @@ impl LintReport {
     }
 
     /// The report as workflow commands of GitHub Actions, which annotate the lines of a pull request.
-    pub(super) fn github(&self) -> String {
+    pub(super) fn to_github_annotations(&self) -> String {
         let mut text = String::new();
         for finding in &self.findings {
             let command = match finding.action {
@@ -231,7 +231,7 @@ impl LintReport {
     fn summary(&self) -> String {
         let place = match self.place {
             ObjectSource::Cluster => "the cluster".to_owned(),
-            ObjectSource::Files => self.files(),
+            ObjectSource::Files => self.file_count_text(),
         };
         let read = format!("{} in {place}", count(self.objects, "object"));
         let skipped: usize = self.skipped.values().sum();
@@ -298,7 +298,7 @@ impl Report for LintReport {
     }
 
     fn special(&self, format: CommandFormat) -> Option<anyhow::Result<String>> {
-        (format == CommandFormat::Github).then(|| Ok(self.github()))
+        (format == CommandFormat::Github).then(|| Ok(self.to_github_annotations()))
     }
 }
 

@@ -121,7 +121,7 @@ impl Subject {
             None => {
                 if object.text("kind").is_some() {
                     let message = format!("Required value: write apiVersion: {current}");
-                    faults.push(Fault::own(LintRule::KindMissing, "apiVersion", &message));
+                    faults.push(Fault::from_lint(LintRule::KindMissing, "apiVersion", &message));
                 }
                 object.set("apiVersion", current);
             }
@@ -131,7 +131,7 @@ impl Subject {
                     "Invalid value: {documented:?}: {kind} was released as {current}; write that version, and \
                      check the fields"
                 );
-                faults.push(Fault::own(LintRule::VersionUnserved, "apiVersion", &message));
+                faults.push(Fault::from_lint(LintRule::VersionUnserved, "apiVersion", &message));
             }
             // Check the group, because other products may have a kind with the same name.
             Some(given) => {
@@ -160,7 +160,7 @@ impl Subject {
             (YamlNode::Object(_), None) => "Required value: write apiVersion and kind".to_owned(),
             _ => "Required value: this is not an object; write apiVersion, kind and spec".to_owned(),
         };
-        faults.push(Fault::own(LintRule::KindMissing, "kind", &message));
+        faults.push(Fault::from_lint(LintRule::KindMissing, "kind", &message));
         subject
     }
 }

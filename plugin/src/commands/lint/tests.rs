@@ -49,7 +49,7 @@ fn document(name: &str) -> PathBuf {
 fn screen(name: &str) -> (String, Verdict) {
     let report = lint(vec![document(name)]);
     let mut text = String::new();
-    for unread in report.errors() {
+    for unread in report.unread_files() {
         writeln!(text, "error: {}", unread.sentence()).unwrap();
     }
     text.push_str(&plain(&report.text(Layout::default())));
@@ -169,7 +169,7 @@ fn json_of_faulty_objects() {
 
 #[test]
 fn github_annotations_of_faulty_objects() {
-    insta::assert_snapshot!(lint_yaml(&format!("{FAULTY}---\na: [\n")).github());
+    insta::assert_snapshot!(lint_yaml(&format!("{FAULTY}---\na: [\n")).to_github_annotations());
 }
 
 #[test]
@@ -209,8 +209,8 @@ fn with_a_missing_file_the_verdict_is_undecided() {
         "{}",
         report.text(Layout::default())
     );
-    let [error] = report.errors() else {
-        panic!("{:?}", report.errors())
+    let [error] = report.unread_files() else {
+        panic!("{:?}", report.unread_files())
     };
     assert!(
         error.sentence().starts_with("cannot read no-such.yaml: "),
@@ -427,9 +427,9 @@ spec:
 fn cluster_objects(objects: impl IntoIterator<Item = (Subject, Value)>) -> LintReport {
     let mut input = Input::new(NAMESPACE, ObjectSource::Cluster);
     for (subject, object) in objects {
-        input.list(subject, [object.to_string()]);
+        input.add_listed(subject, [object.to_string()]);
     }
-    input.not_served("kubeadmcontrolplanetemplates.controlplane.cluster.x-k8s.io".to_owned());
+    input.add_unserved_kind("kubeadmcontrolplanetemplates.controlplane.cluster.x-k8s.io".to_owned());
     input.check(&Configuration::default(), NOW.parse().unwrap())
 }
 
@@ -475,7 +475,7 @@ fn json_of_objects_in_a_cluster() {
 
 #[test]
 fn github_annotations_of_objects_in_a_cluster() {
-    insta::assert_snapshot!(objects_in_a_cluster().github());
+    insta::assert_snapshot!(objects_in_a_cluster().to_github_annotations());
 }
 
 fn samples(folder: &str) -> Vec<PathBuf> {

@@ -16,7 +16,7 @@ pub(super) fn is_deleting(object: &str) -> bool {
 
 /// The new object as the server would store it: with the status and the [`SERVER_METADATA`] of the old object. `None` if
 /// either text is not a JSON object.
-pub(super) fn stored(new: &str, old: &str) -> Option<String> {
+pub(super) fn merge_as_stored(new: &str, old: &str) -> Option<String> {
     let mut new: Map<String, Value> = serde_json::from_str(new).ok()?;
     let mut old: Map<String, Value> = serde_json::from_str(old).ok()?;
     keep("status", &mut new, &mut old);
@@ -51,14 +51,14 @@ pub(super) fn version_mismatch(new: &str, old: &str) -> Option<Fault> {
         "Invalid value: {new:?}: the old object has API version {old}, so the update was not checked; write both \
          objects in the same API version"
     );
-    (new != old).then(|| Fault::own(LintRule::OldVersionOther, "apiVersion", &message))
+    (new != old).then(|| Fault::from_lint(LintRule::OldVersionOther, "apiVersion", &message))
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{is_deleting, stored};
+    use super::{is_deleting, merge_as_stored};
 
     #[test]
     fn the_server_keeps_status_and_its_own_metadata() {
@@ -72,7 +72,7 @@ mod tests {
             "spec": {"size": 2},
             "status": {"ready": 7}
         });
-        let stored = stored(&new.to_string(), &old.to_string()).unwrap();
+        let stored = merge_as_stored(&new.to_string(), &old.to_string()).unwrap();
         assert_eq!(
             serde_json::from_str::<Value>(&stored).unwrap(),
             json!({

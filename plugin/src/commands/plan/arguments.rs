@@ -70,7 +70,7 @@ pub struct PlanArguments {
 }
 
 impl PlanArguments {
-    pub(super) fn change(&self) -> PlanOptions {
+    pub(super) fn plan_options(&self) -> PlanOptions {
         PlanOptions {
             replicas: self.replicas,
             version: self.version.clone(),

@@ -196,14 +196,14 @@ impl PlanDocument {
             asked: SpecSummary::new(&plan.desired.spec),
             changes: plan.desired.changes.clone(),
             machines: plan.verdicts.iter().map(MachineVerdict::new).collect(),
-            rollout_to_come: plan.rollout_to_come,
+            rollout_to_come: plan.planned_rollout_time,
             remediation: plan.remediation.clone(),
             blockers: plan.blockers.iter().map(described).collect(),
             problems: plan.problems.iter().map(described).collect(),
             quorum_risk: plan
                 .quorum_risk
                 .map(|votes| Described::new(votes, messages::quorum_risk(votes), None)),
-            etcd: match (is_counted, plan.members_unread) {
+            etcd: match (is_counted, plan.are_members_unread) {
                 (false, _) => EtcdSource::NotCounted,
                 (true, true) => EtcdSource::Assumed,
                 (true, false) => EtcdSource::Read,
@@ -230,7 +230,7 @@ impl<T> Described<T> {
 impl SpecSummary {
     fn new(spec: &KubeadmControlPlaneSpec) -> Self {
         Self {
-            replicas: spec.size(),
+            replicas: spec.replica_count(),
             version: spec.version().to_owned(),
             max_surge: spec.max_surge,
         }
@@ -250,7 +250,7 @@ impl MachineVerdict {
             gaps: gaps
                 .map(|gap| Described::new(gap.clone(), gap.message().to_owned(), None))
                 .collect(),
-            after_provider_update: verdict.after_provider_update.clone(),
+            after_provider_update: verdict.paths_ignored_by_controller.clone(),
         }
     }
 }
@@ -266,7 +266,7 @@ impl StepDocument {
             failure_domains: step.failure_domains.clone(),
             failure_domain_reason: step.why,
             group: step.group,
-            until: step.until,
+            until: step.waits_until,
             may_update_in_place: step.may_update_in_place,
             may_differ: step.may_differ,
             replicas: step.replicas,

@@ -120,7 +120,7 @@ async fn read(
     let limit = reads::list_limit(LIMIT);
     let listed = reads::list(&reader, namespace, selector, limit).await?;
     if let (Some(namespace), [], None) = (namespace, listed.as_slice(), selector) {
-        reads::namespace_exists(connection, namespace, limit).await?;
+        reads::check_namespace_exists(connection, namespace, limit).await?;
     }
     let handlers = Reads {
         reader: &reader,
@@ -164,7 +164,7 @@ impl PlanRow {
         let differing = plan
             .verdicts
             .iter()
-            .filter(|verdict| !verdict.is_outdated() && !verdict.after_provider_update.is_empty());
+            .filter(|verdict| !verdict.is_outdated() && !verdict.paths_ignored_by_controller.is_empty());
         Self {
             context: None,
             metadata: ObjectName {
@@ -239,13 +239,13 @@ impl PlanRow {
             }),
             next,
             Cell::from(steps),
-            Cell::styled(why, style).rest(),
+            Cell::styled(why, style).extend_to_line_end(),
         ]
     }
 }
 
 impl PlanList {
-    fn of_contexts(InContexts { read, unread }: InContexts<Vec<PlanRow>>) -> Self {
+    fn of_contexts(InContexts { results: read, unread_contexts: unread }: InContexts<Vec<PlanRow>>) -> Self {
         let in_context = |(context, rows): (String, Vec<PlanRow>)| {
             rows.into_iter().map(move |row| PlanRow {
                 context: Some(context.clone()),
@@ -318,7 +318,7 @@ impl Report for PlanList {
                 Cell::from(""),
                 Cell::from("-"),
                 Cell::from("-"),
-                Cell::styled(format!("not read: {error}"), BAD).rest(),
+                Cell::styled(format!("not read: {error}"), BAD).extend_to_line_end(),
             ]);
         }
         let updates = self.provider_updates();
@@ -398,11 +398,11 @@ mod tests {
 
     fn of_contexts() -> PlanList {
         PlanList::of_contexts(InContexts {
-            read: vec![
+            results: vec![
                 ("east".to_owned(), vec![up_to_date()]),
                 ("west".to_owned(), vec![PlanRow::new(&blocked())]),
             ],
-            unread: vec![UnreadContext {
+            unread_contexts: vec![UnreadContext {
                 context: "north".to_owned(),
                 error: "cannot reach https://north: connection refused".to_owned(),
             }],

@@ -16,7 +16,7 @@ const APPLIABLE_METADATA: [&str; 2] = ["labels", "annotations"];
 pub struct Manifest {
     pub object: Value,
     /// The API version of the control plane in the manifest, without the group.
-    pub version: String,
+    pub api_version: String,
     /// The other objects in the file. The plan ignores all of them but the infrastructure template.
     pub others: Vec<Value>,
 }
@@ -78,7 +78,7 @@ impl Manifest {
         let count = own.len();
         match (own.pop(), count) {
             (Some(object), 1) => Ok(Self {
-                version: text(&object, "/apiVersion")
+                api_version: text(&object, "/apiVersion")
                     .rsplit('/')
                     .next()
                     .unwrap_or_default()
@@ -254,7 +254,7 @@ items:
 ",
         )
         .expect("a control plane");
-        assert_eq!(found.version, "v1beta1");
+        assert_eq!(found.api_version, "v1beta1");
         assert_eq!(
             found.warnings(&json!({}), &Reference::default()),
             ["the plan ignores the other objects in the file: Cluster/edge, KubeadmControlPlane/other"]

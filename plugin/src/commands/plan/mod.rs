@@ -66,7 +66,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     let mut reader = Reader::discover(&connection).await?;
     // Read the control plane in the manifest's API version, so that both can be compared.
     if let Some(manifest) = &manifest {
-        reader = reader.in_version(&manifest.version)?;
+        reader = reader.in_version(&manifest.api_version)?;
     }
     // The steps depend on every part of what is read, so no part may be missing.
     let read = read_everything_or_fail(&reader, &connection.namespace, name, LIMIT);
@@ -76,9 +76,9 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     let mut warnings = snapshot.warnings();
     let patch = match (&manifest, &arguments.file) {
         (Some(manifest), Some(file)) => {
-            manifest.patch(&display_file(file), &serde_json::from_str(&snapshot.object)?)?
+            manifest.patch(&display_file(file), &serde_json::from_str(&snapshot.json)?)?
         }
-        _ => arguments.change().patch(&reader.control_planes.api_version, now),
+        _ => arguments.plan_options().patch(&reader.control_plane_resource.api_version, now),
     };
     let context = ReviewContext {
         now,
@@ -86,7 +86,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         view: &view,
         configuration: configuration.as_ref(),
     };
-    let (mut desired, of_rules) = review_desired(&snapshot.object, &patch, context)?;
+    let (mut desired, of_rules) = review_desired(&snapshot.json, &patch, context)?;
     let template = desired.spec.infrastructure_ref.clone();
     warnings.extend(
         manifest

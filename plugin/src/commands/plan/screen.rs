@@ -66,7 +66,7 @@ fn machines(
     let surge = |spec: &KubeadmControlPlaneSpec| spec.max_surge.to_string();
     format!(
         "{replicas} of {} desired, maxSurge {}",
-        from_to(&current.size().to_string(), &desired.spec.size().to_string()),
+        from_to(&current.replica_count().to_string(), &desired.spec.replica_count().to_string()),
         from_to(&surge(current), &surge(&desired.spec))
     )
 }
@@ -109,7 +109,7 @@ fn steps(steps: &[Step], layout: Layout) -> String {
         } else {
             vec![Cell::from(step.replicas.to_string())]
         });
-        row.push(Cell::from(messages::why(step)).rest());
+        row.push(Cell::from(messages::why(step)).extend_to_line_end());
         table.row(row);
     }
     table.render(layout)
@@ -244,11 +244,11 @@ fn remarks(plan: &Plan, layout: Layout) -> String {
         .any(|change| change.effect != Effect::Scale)
         && plan.steps.is_ok()
         && !plan.rolls_out()
-        && plan.rollout_to_come.is_none()
+        && plan.planned_rollout_time.is_none()
     {
         remarks.push(("this change does not replace any Machines".to_owned(), None));
     }
-    if let Some(after) = plan.rollout_to_come {
+    if let Some(after) = plan.planned_rollout_time {
         remarks.push((
             format!(
                 "at {after}, the controller begins to replace every Machine that was created before that time"
@@ -268,7 +268,7 @@ fn remarks(plan: &Plan, layout: Layout) -> String {
     }
     remarks.extend(gaps(plan));
     remarks.extend(provider_updates(plan));
-    if plan.members_unread && !plan.steps().is_empty() {
+    if plan.are_members_unread && !plan.steps().is_empty() {
         remarks.push((
             "etcd could not be queried, so the plan assumes that every Machine with a node has an etcd member"
                 .to_owned(),
@@ -296,8 +296,8 @@ fn gaps(plan: &Plan) -> Vec<(String, Option<String>)> {
 }
 
 fn provider_updates(plan: &Plan) -> Vec<(String, Option<String>)> {
-    let found = up_to_date(plan).filter(|verdict| !verdict.after_provider_update.is_empty());
-    let texts = found.map(|verdict| (verdict.after_provider_update.join(", "), verdict.machine.as_str()));
+    let found = up_to_date(plan).filter(|verdict| !verdict.paths_ignored_by_controller.is_empty());
+    let texts = found.map(|verdict| (verdict.paths_ignored_by_controller.join(", "), verdict.machine.as_str()));
     let lines = group_machines(texts).into_iter().map(|(fields, machines)| {
         let line = format!(
             "an update of Cluster API to v1.14 would replace {machines}, because the configuration differs in {fields}"

@@ -3,7 +3,7 @@
 use clap::Args;
 use kcp_api::metadata::Object as _;
 use kcp_pool::{
-    cordon::{CordonResult, cordon},
+    cordon::{CordonResult, set_cordon},
     hive::HiveMode,
     store::{LeaseStore as _, Store},
 };
@@ -74,7 +74,7 @@ pub(crate) async fn run(
     let store = Store::new(&connection, &change.field_manager);
     let entry = &change.entry;
     let terminal = &session.terminal;
-    match cordon(&store, entry, reason.as_deref()).await? {
+    match set_cordon(&store, entry, reason.as_deref()).await? {
         CordonResult::NoSuchEntry => {
             terminal.note(&format!("no-such-entry: customization {entry} does not exist"));
             return Ok(Verdict::Negative);
@@ -100,7 +100,7 @@ pub(crate) async fn run(
         let mut listed = pools
             .iter()
             .filter(|pool| pool.inventory().contains(&entry.as_str()));
-        if let Some(pool) = listed.find(|pool| hive.runs(pool)) {
+        if let Some(pool) = listed.find(|pool| hive.manages(pool)) {
             terminal.warning(&format!(
                 "Hive manages pool {}, so it ignores the cordon and still creates clusters with {entry}",
                 pool.name()

@@ -174,7 +174,7 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
         cluster: None,
         install_config: install_config.as_ref(),
         // No other process can hold a lease with a generated name.
-        is_new: is_name_given,
+        must_be_new: is_name_given,
         selection: Selection {
             customization: arguments.customization.as_deref(),
             labels: arguments.selector.as_deref(),
@@ -186,10 +186,10 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
         None => attempt().await.map(Ok),
         Some(limit) => {
             let timeout = Timeout {
-                since: Timestamp::now(),
+                started_at: Timestamp::now(),
                 limit,
             };
-            wait_for(attempt, timeout, signals.end(), &WaitProgress(terminal)).await
+            wait_for(attempt, timeout, signals.wait_for_end_signal(), &WaitProgress(terminal)).await
         }
     };
     // With a generated name, also release a lease whose write got no response, because no other process can hold it.
@@ -213,7 +213,7 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
                     EXIT_OWN_FAILURE
                 });
             };
-            let (customization, record) = (&held.leased.customization, &held.leased.record);
+            let (customization, record) = (&held.entry.customization, &held.entry.record);
             let renewed = RenewedLease {
                 store: &store,
                 customization,
@@ -223,7 +223,7 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
                 },
                 heartbeat: Heartbeat { ttl: arguments.ttl },
             };
-            let code = match signals.ended() {
+            let code = match signals.pending_end_signal() {
                 Some(signal) => Ok(interrupted(signal, terminal)),
                 None => run_under_lease(&answer, renewed, record, arguments, &mut signals, terminal).await,
             };
@@ -353,7 +353,7 @@ impl CommandRun<'_> {
         let mut lost = std::pin::pin!(lost);
         loop {
             tokio::select! {
-                code = process.ended() => return Ok(code?),
+                code = process.wait_for_end() => return Ok(code?),
                 signal = signals.next() => process.forward(signal),
                 why = &mut lost => {
                     terminal.note(&why);
@@ -386,9 +386,9 @@ mod tests {
     #[test]
     fn nothing_is_released_if_the_pool_does_not_exist() {
         let missing = |action: Action| LeaseError::Api(Error::NotFound { action });
-        let pool = Action::new("get", &CLUSTER_POOL.at("v1")).named("nopool");
+        let pool = Action::new("get", &CLUSTER_POOL.api_resource("v1")).with_name("nopool");
         assert!(!may_be_leased(&missing(pool)));
-        let entry = || Action::new("patch", &CLUSTER_DEPLOYMENT_CUSTOMIZATION.at("v1")).named("a");
+        let entry = || Action::new("patch", &CLUSTER_DEPLOYMENT_CUSTOMIZATION.api_resource("v1")).with_name("a");
         assert!(may_be_leased(&missing(entry())));
         assert!(may_be_leased(&LeaseError::InDoubt {
             customization: "a".to_owned(),

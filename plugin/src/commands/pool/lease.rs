@@ -11,7 +11,7 @@ use kcp_pool::{
     acquire::{
         LeaseRequest, Selection, acquire,
         answer::LeaseOutcome,
-        claim::{ClaimRequest, claim, kubeconfig},
+        claim::{ClaimRequest, claim, read_kubeconfig},
         create::create,
         wait::{Timeout, WaitLimit, wait_for},
     },
@@ -178,7 +178,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         None => None,
     };
     let namespace = &connection.namespace;
-    session.terminal.on_interrupt(if arguments.claim.claim {
+    session.terminal.set_interrupt_note(if arguments.claim.claim {
         format!(
             "interrupted: ClusterClaim {cluster_deployment} may have been created; delete it with: kubectl delete \
              clusterclaim.hive.openshift.io {cluster_deployment} -n {namespace}"
@@ -201,7 +201,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         ttl: arguments.ttl,
         cluster: (!arguments.no_cluster).then_some(&cluster),
         install_config: install_config.as_ref(),
-        is_new: arguments.holder.new,
+        must_be_new: arguments.holder.new,
         selection: Selection {
             customization: arguments.customization.as_deref(),
             labels: arguments.selector.as_deref(),
@@ -209,7 +209,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         hive: arguments.hive.into(),
     };
     let timeout = |limit| Timeout {
-        since: Timestamp::now(),
+        started_at: Timestamp::now(),
         limit,
     };
     let progress = WaitProgress(&session.terminal);
@@ -218,8 +218,8 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         let claimed = ClaimRequest {
             holder,
             timeout,
-            keep: arguments.keep,
-            is_new: arguments.holder.new,
+            keep_failed_claim: arguments.keep,
+            must_be_new: arguments.holder.new,
             lifetime: arguments.claim.lifetime.as_deref(),
             subjects: &arguments.claim.subject,
             hive: arguments.hive.into(),
@@ -240,7 +240,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         install_config: document::install_config(&answer),
         kubeconfig: match (&answer.outcome, &arguments.output.output) {
             (LeaseOutcome::Claimed { .. }, Some(OutputFormat::Special(CommandFormat::Kubeconfig))) => Some(
-                String::from_utf8(kubeconfig(&store, &answer.cluster_deployment).await?)?,
+                String::from_utf8(read_kubeconfig(&store, &answer.cluster_deployment).await?)?,
             ),
             _ => None,
         },
@@ -248,7 +248,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     for warning in result.lease.warnings() {
         session.terminal.warning(warning);
     }
-    if let Some(end) = result.lease.end() {
+    if let Some(end) = result.lease.end_sentence() {
         session.terminal.note(&end);
     }
     print(&result, &arguments.output, &session.terminal)?;

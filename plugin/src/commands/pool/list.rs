@@ -56,7 +56,7 @@ pub struct ListArguments {
 pub(crate) async fn run(arguments: ListArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let selection = PoolSelection {
-        is_of_all_namespaces: arguments.all_namespaces,
+        includes_all_namespaces: arguments.all_namespaces,
         pool: arguments.pool.as_deref(),
         labels: arguments.selector.as_deref(),
         hive: arguments.hive.into(),
@@ -64,7 +64,7 @@ pub(crate) async fn run(arguments: ListArguments, session: &Session) -> anyhow::
     let pools = pool_states(&connection, selection).await?;
     let holder = arguments.holder.as_deref();
     let list = PoolEntryList::new(&pools, holder, arguments.all_namespaces, connection.now());
-    for unseen in pools.iter().flat_map(|pool| &pool.unseen) {
+    for unseen in pools.iter().flat_map(|pool| &pool.unread_kinds) {
         session.terminal.warning(unseen);
     }
     print(&list, &arguments.output, &session.terminal)?;
@@ -138,7 +138,7 @@ impl EntryItem {
             namespace: pool.namespace.clone(),
             pool: pool.name.clone(),
             name: entry.name.clone(),
-            state: match (entry.state, &entry.cordoned) {
+            state: match (entry.state, &entry.cordon_reason) {
                 (EntryUseState::Free, Some(_)) => "cordoned",
                 (state, _) => state.as_str(),
             },
@@ -146,7 +146,7 @@ impl EntryItem {
             lease_id: lease.map(|lease| lease.id.clone()),
             ends: lease.and_then(|lease| lease.deadline),
             user: lease.and_then(|lease| lease.user.clone()),
-            cordoned: entry.cordoned.clone(),
+            cordoned: entry.cordon_reason.clone(),
         }
     }
 }

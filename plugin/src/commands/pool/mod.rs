@@ -193,7 +193,7 @@ impl From<HiveArgument> for HiveMode {
     fn from(argument: HiveArgument) -> Self {
         match argument {
             HiveArgument::Auto => Self::Auto,
-            HiveArgument::Yes => Self::Runs,
+            HiveArgument::Yes => Self::Manages,
             HiveArgument::No => Self::Absent,
         }
     }

@@ -142,14 +142,14 @@ impl PoolPlan {
                 name: plan.name.clone(),
             },
             new: plan.is_new,
-            run_by_hive: plan.is_run_by_hive,
+            run_by_hive: plan.is_managed_by_hive,
             version: VersionDocument {
                 before: plan.version.before.clone(),
                 after: plan.version.after.clone(),
-                changes: plan.version.changes,
+                changes: plan.version.is_changed,
             },
             stale: plan
-                .stale
+                .stale_clusters
                 .iter()
                 .map(|cluster| StaleDocument {
                     namespace: cluster.namespace.clone(),
@@ -190,26 +190,26 @@ fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
             table.row([
                 Cell::from(&entry.name),
                 Cell::from(entry.change.as_str()),
-                Cell::from(entry.effect.to_string()).rest(),
+                Cell::from(entry.effect.to_string()).extend_to_line_end(),
             ]);
         }
         parts.push(table.render(layout));
     }
-    if !plan.stale.is_empty() {
+    if !plan.stale_clusters.is_empty() {
         let mut table = Table::with_columns(STALE_COLUMNS.iter().copied());
-        for cluster in &plan.stale {
+        for cluster in &plan.stale_clusters {
             let why = match cluster.why {
                 StaleReason::Version => "created from another version",
                 StaleReason::DroppedFromInventory => "the change removes its entry from the inventory",
             };
-            table.row([Cell::from(&cluster.name), Cell::styled(why, WARN).rest()]);
+            table.row([Cell::from(&cluster.name), Cell::styled(why, WARN).extend_to_line_end()]);
         }
         parts.push(table.render(layout));
     }
     if !plan.problems.is_empty() {
         let mut table = Table::with_columns([Column::new("PROBLEMS AFTER THE CHANGE")]);
         for problem in &plan.problems {
-            table.row([Cell::styled(problem, BAD).rest()]);
+            table.row([Cell::styled(problem, BAD).extend_to_line_end()]);
         }
         parts.push(table.render(layout));
     }
@@ -219,13 +219,13 @@ fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
 fn summary(plan: &model::PoolPlan) -> String {
     let new = if plan.is_new { " (new)" } else { "" };
     let version = match (&plan.version.before, &plan.version.after) {
-        (_, None) if plan.version.changes => "will change; the new version is unknown".to_owned(),
+        (_, None) if plan.version.is_changed => "will change; the new version is unknown".to_owned(),
         (_, None) => "unknown (spec.platform has a field that only a newer Hive knows)".to_owned(),
-        (Some(_), Some(after)) if !plan.version.changes => format!("{after}, unchanged"),
+        (Some(_), Some(after)) if !plan.version.is_changed => format!("{after}, unchanged"),
         (Some(before), Some(after)) => format!("{before} -> {after}"),
         (None, Some(after)) => after.clone(),
     };
-    let stale = match plan.stale.len() {
+    let stale = match plan.stale_clusters.len() {
         0 => "no cluster becomes stale".to_owned(),
         1 => "1 becomes stale".to_owned(),
         stale => format!("{stale} become stale"),
@@ -235,7 +235,7 @@ fn summary(plan: &model::PoolPlan) -> String {
         1 => ", 1 exceeds the size and is deleted".to_owned(),
         excess => format!(", {excess} exceed the size and are deleted"),
     };
-    let who = match (plan.is_destructive(), plan.is_run_by_hive) {
+    let who = match (plan.is_destructive(), plan.is_managed_by_hive) {
         (false, _) => "",
         (true, true) => "; Hive replaces stale clusters one at a time",
         (true, false) => {

@@ -4,7 +4,7 @@ use clap::Args;
 use kcp_pool::{
     release::{
         Release,
-        decision::{InUse, ReleaseRefusal, ReleaseRequest, ReleaseTarget},
+        decision::{EntryInUse, ReleaseRefusal, ReleaseRequest, ReleaseTarget},
         release,
     },
     store::Store,
@@ -79,7 +79,7 @@ pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyho
         hive: arguments.hive.into(),
     };
     let release = release(&store, &request).await?;
-    if let (true, ReleaseTarget::Pool(name)) = (release.is_customization, &arguments.target) {
+    if let (true, ReleaseTarget::Pool(name)) = (release.names_customization_as_pool, &arguments.target) {
         session.terminal.note(&format!(
             "{name} is a customization, not a pool; to release it, write cdc/{name}"
         ));
@@ -228,9 +228,9 @@ impl Report for PoolRelease {
 
 /// The warnings about checks that failed and about clusters that still run, one sentence each.
 fn warnings(release: &Release) -> Vec<String> {
-    let still_used = |InUse { customization, by }: &InUse| by.still_used_warning(customization);
+    let still_used = |EntryInUse { customization, cluster: by }: &EntryInUse| by.still_used_warning(customization);
     let still_used = release.still_used.iter().map(still_used);
-    let unread = release.clusters_unread.as_ref();
+    let unread = release.cluster_list_error.as_ref();
     let unread = unread.filter(|_| !release.customizations.is_empty()).map(|why| {
         let question = format!(
             "whether the cluster still uses {}",

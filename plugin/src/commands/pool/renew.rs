@@ -6,7 +6,7 @@ use kcp_pool::{
     events::{LeaseChange, record_by_name},
     lease::{
         DEFAULT_TTL, Ttl,
-        renewal::{LeaseName, held_by, renew},
+        renewal::{LeaseName, list_held_entries, renew},
     },
     objects::Holder,
     store::{LeaseStore as _, Store},
@@ -83,7 +83,7 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
         message: None,
     };
     let mut lost = Vec::new();
-    for customization in held_by(&store, lease).await? {
+    for customization in list_held_entries(&store, lease).await? {
         match renew(&store, &customization, lease, ttl)
             .await
             .map_err(reported)?

@@ -104,15 +104,15 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
     let mut report = RepairReport {
         namespace: (!arguments.all_namespaces).then(|| connection.namespace.clone()),
         pool: arguments.pool.clone(),
-        is_applied: arguments.yes,
-        found: Vec::new(),
+        is_confirmed: arguments.yes,
+        results: Vec::new(),
         failures: Vec::new(),
         refusal: None,
-        clusters_unread: None,
+        cluster_list_error: None,
     };
     if arguments.yes {
         let again = "interrupted: completed repairs stay; run the same command to continue";
-        session.terminal.on_interrupt(again);
+        session.terminal.set_interrupt_note(again);
     }
     let namespaces = match &report.namespace {
         Some(namespace) => BTreeSet::from([namespace.clone()]),
@@ -130,19 +130,19 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
             recreate: arguments.recreate,
         },
         install_config: install_config.as_ref(),
-        is_applied: arguments.yes,
+        is_confirmed: arguments.yes,
         hive: arguments.hive.into(),
     };
     for namespace in namespaces {
         let mut connection = connection.clone();
         connection.namespace = namespace;
         let store = Store::new(&connection, &arguments.field_manager);
-        match Box::pin(repair(&store, request, &mut report.found)).await {
+        match Box::pin(repair(&store, request, &mut report.results)).await {
             Ok(left) => {
                 report.refusal = left.refusal;
-                report.clusters_unread = left.clusters_unread;
+                report.cluster_list_error = left.cluster_list_error;
             }
-            Err(error) if report.found.is_empty() && !arguments.all_namespaces => return Err(error.into()),
+            Err(error) if report.results.is_empty() && !arguments.all_namespaces => return Err(error.into()),
             Err(error) => report.failures.push(NamespaceFailure {
                 namespace: store.namespace().to_owned(),
                 error,
@@ -163,15 +163,15 @@ fn verdict(report: &RepairReport) -> Verdict {
     };
     let of_failures = report.failures.iter().map(|_| Verdict::Undecided);
     let of_refusal = report.refusal.iter().map(|_| Verdict::Negative);
-    let of_findings = report.found.iter().map(verdict);
+    let of_findings = report.results.iter().map(verdict);
     // If the clusters could not be listed, some problems may not have been found.
-    let of_unread = report.clusters_unread.iter().map(|_| Verdict::Undecided);
+    let of_unread = report.cluster_list_error.iter().map(|_| Verdict::Undecided);
     Verdict::worst(of_findings.chain(of_failures).chain(of_refusal).chain(of_unread))
 }
 
 /// Prints to stderr which namespaces were not repaired completely, and the warnings.
 fn show_errors(report: &RepairReport, terminal: &Terminal) {
-    for found in &report.found {
+    for found in &report.results {
         if let Some(error) = found.error() {
             let hint = error.hint();
             let error = anyhow::anyhow!("{error}");
@@ -186,7 +186,7 @@ fn show_errors(report: &RepairReport, terminal: &Terminal) {
         let error = anyhow::anyhow!("could not finish the repair of namespace {namespace}: {error}");
         terminal.error(&error, hint.as_deref());
     }
-    if let Some(error) = &report.clusters_unread {
+    if let Some(error) = &report.cluster_list_error {
         let hint = error.hint();
         let error =
             anyhow::anyhow!("nothing was freed, because clusters may still use the customizations: {error}");

@@ -76,7 +76,7 @@ pub(crate) async fn run(arguments: PoolStatusArguments, session: &Session) -> an
     let connection = session.connect().await?;
     let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
     let selection = PoolSelection {
-        is_of_all_namespaces: arguments.all_namespaces,
+        includes_all_namespaces: arguments.all_namespaces,
         pool: arguments.pool.as_deref(),
         labels: arguments.selector.as_deref(),
         hive: arguments.hive.into(),
@@ -92,7 +92,7 @@ pub(crate) async fn run(arguments: PoolStatusArguments, session: &Session) -> an
     }
     let pools = look().await?;
     let report = PoolStatusReport::new(&pools, &arguments, namespace, connection.now());
-    let unseen: BTreeSet<&String> = pools.iter().flat_map(|pool| &pool.unseen).collect();
+    let unseen: BTreeSet<&String> = pools.iter().flat_map(|pool| &pool.unread_kinds).collect();
     for unseen in unseen {
         session.terminal.warning(unseen);
     }
@@ -143,8 +143,8 @@ impl<'p> PoolStatusReport<'p> {
 impl Report for PoolStatusReport<'_> {
     fn table(&self, layout: Layout) -> String {
         match self.only() {
-            Some(only) => printer::one(only, self.now, layout),
-            None => printer::list(self.pools, self.namespace, layout),
+            Some(only) => printer::render_pool(only, self.now, layout),
+            None => printer::render_pools(self.pools, self.namespace, layout),
         }
     }
 
@@ -237,15 +237,15 @@ fn pool_changes(old: &PoolState, new: &PoolState) -> Vec<String> {
     }
     for (what, before, after) in pair_by_key(&old.clusters, &new.clusters, |cluster| cluster.name.clone()) {
         let state = |cluster: &ClusterUse| {
-            let stale = if cluster.stale.is_some() { ", stale" } else { "" };
+            let stale = if cluster.staleness.is_some() { ", stale" } else { "" };
             format!("{}{stale}", cluster.state.as_str())
         };
         report(format!("cluster {what}"), before.map(state), after.map(state));
     }
     report(
         "claims waiting".to_owned(),
-        Some(old.waiting.len().to_string()),
-        Some(new.waiting.len().to_string()),
+        Some(old.waiting_claims.len().to_string()),
+        Some(new.waiting_claims.len().to_string()),
     );
     report(
         "problems".to_owned(),

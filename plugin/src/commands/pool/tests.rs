@@ -95,7 +95,7 @@ fn lease(deployments: &(u16, Value)) -> Value {
             ttl: None,
             cluster: None,
             install_config: None,
-            is_new: false,
+            must_be_new: false,
             selection: Selection::default(),
             hive: HiveMode::Auto,
         };

@@ -157,7 +157,7 @@ pub struct HistoryArguments {
 }
 
 impl StartArguments {
-    pub fn start(&self) -> StartTime {
+    pub fn start_time(&self) -> StartTime {
         match (self.at, self.after) {
             (Some(at), _) => StartTime::At(at),
             (None, Some(after)) => StartTime::In(after),
@@ -178,7 +178,7 @@ mod tests {
         let command = <StartArguments as clap::Args>::augment_args(Command::new("start"));
         let matches =
             command.try_get_matches_from(std::iter::once("start").chain(words.split_whitespace()))?;
-        Ok(StartArguments::from_arg_matches(&matches)?.start())
+        Ok(StartArguments::from_arg_matches(&matches)?.start_time())
     }
 
     #[test]

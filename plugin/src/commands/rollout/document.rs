@@ -59,7 +59,7 @@ impl<'r> RolloutStatus<'r> {
             replicas: control_plane.status.replicas,
             ready_replicas: control_plane.status.ready_replicas,
             up_to_date_replicas: control_plane.status.up_to_date_replicas,
-            planned: report.planned,
+            planned: report.planned_start,
             join_times: report.join_times,
             waiting_for: &report.waiting_for,
             obstacles: report

@@ -83,7 +83,7 @@ async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow:
         waits_for_replacement: true,
     };
     let options = StartOptions {
-        start: arguments.start(),
+        start: arguments.start_time(),
         force: arguments.force,
     };
     let configuration = arguments.review.read()?;
@@ -97,7 +97,7 @@ async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow:
         configuration: configuration.as_ref(),
     };
     let decide = |snapshot: &ChangeSnapshot, context: ReviewContext<'_>| {
-        let decision = start::decide(snapshot, options, &reader.control_planes.api_version, context)?;
+        let decision = start::decide(snapshot, options, &reader.control_plane_resource.api_version, context)?;
         if matches!(decision, Decision::Write(_)) {
             arguments
                 .snapshot
@@ -191,7 +191,7 @@ async fn change(
         arguments: write,
         configuration: configuration.as_ref(),
     };
-    let api_version = &reader.control_planes.api_version;
+    let api_version = &reader.control_plane_resource.api_version;
     let changed = engine.change_control_plane(verb, scope, |snapshot, context| {
         decide(snapshot, api_version, context)
     });
@@ -210,7 +210,7 @@ async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow
         print(&report, output, &session.terminal)?;
         return Ok(report.verdict());
     }
-    session.terminal.on_interrupt(format!(
+    session.terminal.set_interrupt_note(format!(
         "the rollout continues; watch with: kubectl kcp rollout status {name} -n {namespace}"
     ));
     let limit = (!arguments.timeout.is_zero()).then_some(arguments.timeout);
@@ -252,13 +252,13 @@ async fn show_history(arguments: &HistoryArguments, session: &Session) -> anyhow
         namespace: &connection.namespace,
         limit: ReadLimit::per_read(READ_LIMIT),
     };
-    let events = Box::pin(reads.rollout_events(&fetched.observed.control_plane, &fetched.object)).await;
+    let events = Box::pin(reads.rollout_events(&fetched.observed.control_plane, &fetched.json)).await;
     if let Some(failure) = events.failure() {
         session
             .terminal
             .warning(&format!("could not read Events: {}", failure.message));
     }
-    let history = history(&fetched.observed, events.read().cloned(), connection.now());
+    let history = history(&fetched.observed, events.value().cloned(), connection.now());
     print(&history, &arguments.output, &session.terminal)?;
     Ok(Verdict::Met)
 }

@@ -28,7 +28,7 @@ pub struct RolloutReport {
     /// known.
     pub join_times: Option<JoinTimes>,
     /// When a planned rollout begins; `None` if none is planned.
-    pub planned: Option<Timestamp>,
+    pub planned_start: Option<Timestamp>,
     /// The time at which the control plane was read.
     pub at: Timestamp,
 }
@@ -86,8 +86,8 @@ impl RolloutReport {
             RolloutProgress::InProgress | RolloutProgress::Stuck | RolloutProgress::TimedOut
         );
         Self {
-            join_times: JoinTimes::of(&snapshot.machines).filter(|_| is_in_progress),
-            planned: snapshot
+            join_times: JoinTimes::measure(&snapshot.machines).filter(|_| is_in_progress),
+            planned_start: snapshot
                 .control_plane
                 .spec
                 .rollout_after
@@ -183,7 +183,7 @@ mod tests {
             let is_complete = *progress == Complete;
             assert_eq!(report.verdict() == Verdict::Met, is_complete, "{name}");
             assert_eq!(report.obstacles.is_empty(), *progress != Stuck, "{name}");
-            assert_eq!(report.planned.is_some(), *name == "planned");
+            assert_eq!(report.planned_start.is_some(), *name == "planned");
         }
     }
 

@@ -14,17 +14,17 @@ use crate::{
     },
     wait::ending::push_obstacles,
 };
-use kcp_control_plane::{plan::messages::up_to_date, wait::pause};
+use kcp_control_plane::{plan::messages::up_to_date_count, wait::pause_blocker};
 
 pub fn status(report: &RolloutReport, layout: Layout) -> String {
     let control_plane = &report.snapshot.control_plane;
     let status = &control_plane.status;
-    let counts = up_to_date(status.up_to_date_replicas, control_plane.desired_replicas());
+    let counts = up_to_date_count(status.up_to_date_replicas, control_plane.desired_replicas());
     let (word, style) = match report.progress {
         RolloutProgress::Complete => ("complete", GOOD),
         RolloutProgress::InProgress | RolloutProgress::TimedOut => ("in progress", WARN),
         RolloutProgress::Stuck => ("stuck", BAD),
-        RolloutProgress::Stopped if pause(control_plane).is_some() => ("paused", WARN),
+        RolloutProgress::Stopped if pause_blocker(control_plane).is_some() => ("paused", WARN),
         RolloutProgress::Stopped => ("stopped", BAD),
     };
     let rest = match report.progress {
@@ -53,7 +53,7 @@ pub fn status(report: &RolloutReport, layout: Layout) -> String {
         }
     }
     text = layout.append_paragraphs(text, report.join_times.map(|times| times.message()).as_slice());
-    if let Some(planned) = report.planned {
+    if let Some(planned) = report.planned_start {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,

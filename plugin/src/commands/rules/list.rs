@@ -39,7 +39,7 @@ fn table(layout: Layout) -> String {
             action(rule.action),
             scope(rule.scope).into(),
             cel(rule).into(),
-            Cell::from(rule.summary).rest(),
+            Cell::from(rule.summary).extend_to_line_end(),
         ]);
     }
     table.render(layout)

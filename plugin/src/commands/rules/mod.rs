@@ -10,7 +10,7 @@ mod export;
 mod list;
 
 use anyhow::bail;
-use kcp_rules::topics::{rules, similar};
+use kcp_rules::topics::{rules, similar_rule_ids};
 
 pub use arguments::RulesArguments;
 
@@ -40,7 +40,7 @@ fn explanations(arguments: &ExplainArguments) -> anyhow::Result<Explanations> {
     };
     match rules().find(|rule| rule.id == id) {
         Some(rule) => Ok(Explanations::One(Explanation::new(rule))),
-        None => match similar(id).as_slice() {
+        None => match similar_rule_ids(id).as_slice() {
             [] => bail!("no rule {id:?}; list all rules with: kubectl kcp rules"),
             similar => bail!("no rule {id:?}; did you mean {}?", similar.join(", ")),
         },

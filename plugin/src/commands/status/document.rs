@@ -311,7 +311,7 @@ impl ControlPlaneStatus {
             ..
         } = observed;
         let is_paused =
-            control_plane.is_paused() || control_plane.is("Paused") || observed.cluster_is_paused();
+            control_plane.is_paused() || control_plane.is_condition_true("Paused") || observed.is_cluster_paused();
         let findings = inspection.findings().into_iter();
         Self {
             api_version: API_VERSION,
@@ -343,7 +343,7 @@ impl ControlPlaneStatus {
                 workload: Source::new(&observed.workload),
                 etcd: Source::new(&observed.etcd),
             },
-            etcd: observed.etcd.read().map(EtcdStatus::new),
+            etcd: observed.etcd.value().map(EtcdStatus::new),
             votes: inspection.votes.map(EtcdVotes::new),
             checks: inspection.checks.iter().map(CheckStatus::new).collect(),
             preflight: inspection.preflight.clone(),
@@ -358,7 +358,7 @@ impl ControlPlaneStatus {
 
 impl MachineStatus {
     fn new(machine: &Machine, inspection: &Inspection) -> Self {
-        let mut verdicts = inspection.up_to_date.iter();
+        let mut verdicts = inspection.verdicts.iter();
         let verdict = verdicts.find(|verdict| verdict.machine == machine.name());
         let reasons = verdict.into_iter().flat_map(|verdict| &verdict.reasons);
         let gaps = verdict.into_iter().flat_map(|verdict| &verdict.gaps);
@@ -449,7 +449,7 @@ impl MemberStatus {
                 .and_then(|members| members.as_ref().ok())
                 .map(|list| list.members.iter().map(KnownMember::new).collect()),
             named_in_certificate: answer.map(|answer| answer.has_matching_name),
-            certificate_expires: asked.certificate_expires(),
+            certificate_expires: asked.certificate_expires_at(),
             failures: failures.into_iter().flatten().map(FailureStatus::new).collect(),
         }
     }

@@ -80,7 +80,7 @@ pub(super) async fn poll(
     let limit = reads::list_limit(remaining(end));
     let listed = reads::list(&reader, namespace, selector, limit).await?;
     if let (Some(namespace), [], None) = (namespace, listed.as_slice(), selector) {
-        reads::namespace_exists(connection, namespace, limit).await?;
+        reads::check_namespace_exists(connection, namespace, limit).await?;
     }
     let observed = match ReadDepth::new(arguments, listed.len()) {
         ReadDepth::Conditions => listed.into_iter().map(by_conditions).collect(),
@@ -127,8 +127,8 @@ pub(super) async fn poll_contexts(
     };
     Subject::Several {
         namespace: None,
-        inspected: polled.read.into_iter().flat_map(in_context).collect(),
-        unread: polled.unread,
+        inspected: polled.results.into_iter().flat_map(in_context).collect(),
+        unread: polled.unread_contexts,
     }
 }
 
@@ -201,7 +201,7 @@ async fn read_all_sources(
     let (namespace, name) = (&control_plane.namespace(), &control_plane.name());
     match reads::observe(reader, namespace, name, excluded, end).await {
         Ok(observed) => observed,
-        Err(error) => reads::unread(listed.clone(), &error),
+        Err(error) => reads::unread_snapshot(listed.clone(), &error),
     }
 }
 
@@ -212,7 +212,7 @@ fn may_not_read_secrets(observed: &Snapshot) -> bool {
         .into_iter()
         .flatten()
         .filter_map(|failure: &Failure| failure.forbidden.as_ref());
-    forbidden.any(|forbidden| forbidden.resource == "secrets" && !forbidden.in_workload_cluster)
+    forbidden.any(|forbidden| forbidden.resource == "secrets" && !forbidden.is_from_workload_cluster)
 }
 
 fn by_conditions(listed: Snapshot) -> Snapshot {
@@ -427,7 +427,7 @@ mod tests {
         let unread: Vec<_> = inspected
             .iter()
             .map(|inspected| {
-                let unread = &inspected.observed.unread;
+                let unread = &inspected.observed.failed_reads;
                 let unread: Vec<_> = unread.iter().map(|failure| failure.object.as_str()).collect();
                 unread.join(" ")
             })

@@ -78,7 +78,7 @@ pub(super) async fn run(
                     < *add_on_deadline
                         .get_or_insert_with(|| deadline((!timeout.is_zero()).then_some(timeout))) =>
             {
-                engine.terminal.on_interrupt(on_interrupt(&path.from));
+                engine.terminal.set_interrupt_note(on_interrupt(&path.from));
                 engine.terminal.spin(&problems.join(", "));
                 sleep(ADD_ON_INTERVAL).await;
             }
@@ -250,10 +250,10 @@ mod tests {
         let state = PathState {
             version: "v1.31.4",
             config: &config,
-            unfinished: Vec::new(),
-            add_ons: Vec::new(),
+            rollout_problems: Vec::new(),
+            add_on_problems: Vec::new(),
             workers: vec![worker],
-            unread: Vec::new(),
+            read_failures: Vec::new(),
         };
         let via = ["v1.32.9".to_owned(), "v1.33.6".to_owned()];
         let options = PathOptions {

@@ -75,9 +75,9 @@ impl<'w> ExplanationDocument<'w> {
             actor: explanation.actor,
             text: screen::sentence(report),
             cause: explanation.cause.as_ref().map(CauseDocument::new),
-            next: explanation.next.as_deref(),
-            also: explanation.also.iter().map(CauseDocument::new).collect(),
-            rollout_to_come: explanation.rollout_to_come,
+            next: explanation.next_action.as_deref(),
+            also: explanation.other_causes.iter().map(CauseDocument::new).collect(),
+            rollout_to_come: explanation.planned_rollout_time,
         }
     }
 }

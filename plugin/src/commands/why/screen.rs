@@ -68,7 +68,7 @@ pub fn screen(report: &WhyReport<'_>, layout: Layout) -> String {
             None if explanation.state == State::PersonNeeded => entry("since:", UNKNOWN_SINCE),
             None => {}
         }
-        if let Some(next) = &explanation.next {
+        if let Some(next) = &explanation.next_action {
             entry("next:", next);
         }
         if let Some(hint) = cause
@@ -80,10 +80,10 @@ pub fn screen(report: &WhyReport<'_>, layout: Layout) -> String {
         }
     }
     let shown = if layout.is_wide { usize::MAX } else { MAX_OTHERS };
-    for (index, other) in explanation.also.iter().take(shown).enumerate() {
+    for (index, other) in explanation.other_causes.iter().take(shown).enumerate() {
         entry(if index == 0 { "also:" } else { "" }, &cause_line(other));
     }
-    let hidden = explanation.also.len().saturating_sub(shown);
+    let hidden = explanation.other_causes.len().saturating_sub(shown);
     if hidden > 0 {
         let name = report.observed.control_plane.name();
         let namespace = report.observed.control_plane.namespace();
@@ -100,7 +100,7 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
     let explanation = report.explanation;
     let Some(cause) = &explanation.cause else {
         let summary = summary(report.observed);
-        return match explanation.rollout_to_come {
+        return match explanation.planned_rollout_time {
             Some(at) => format!("Nothing is wrong, and a rollout is planned for {at}: {summary}"),
             None => format!("Nothing is wrong and nothing is planned: {summary}"),
         };
@@ -112,7 +112,7 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
     }
     match (explanation.state, explanation.actor) {
         (State::NothingToDo, _) | (_, None) if explanation.state != State::Unknown => {
-            match explanation.rollout_to_come {
+            match explanation.planned_rollout_time {
                 Some(at) => {
                     format!("No action is needed until the rollout that is planned for {at}: {cause}")
                 }

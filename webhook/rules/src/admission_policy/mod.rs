@@ -22,7 +22,7 @@ use crate::{
     topics,
     trusted_users::TrustedUsers,
 };
-use target::{Condition, PolicyTarget, TARGETS};
+use target::{MatchCondition, PolicyTarget, TARGETS};
 
 /// The suffix of the names of all policies of kcp-webhook.
 pub const DOMAIN: &str = "kubectl-kcp.dev";
@@ -89,7 +89,7 @@ impl PolicyTarget {
     fn has_rule(&self, rule: &Rule) -> bool {
         rule.check.kinds().contains(&self.kind)
             && rule.operations.iter().any(|it| self.operations.contains(it))
-            && rule.cel.faults(self.shape).is_some()
+            && rule.cel.expression(self.shape).is_some()
             && (!self.is_scale() || matches!(rule.cel, Cel::FaultsAlsoForScale(_)))
             && (!matches!(rule.cel, Cel::FaultsOfControlPlanes(_)) || self.kind == "KubeadmControlPlane")
     }
@@ -110,7 +110,7 @@ impl PolicyTarget {
         let conditions: Vec<_> = self.conditions.iter().map(condition_json).collect();
         let mut variables = self.common_variables(configuration);
         variables.extend(rules.iter().filter_map(|rule| {
-            let faults = rule.cel.faults(self.shape)?;
+            let faults = rule.cel.expression(self.shape)?;
             let faults = new_faults(rule, &faults);
             Some(json!({"name": cel_identifier(rule), "expression": faults}))
         }));
@@ -125,7 +125,7 @@ impl PolicyTarget {
             "spec": {
                 "failurePolicy": self.failure_policy,
                 "matchConstraints": {
-                    "matchPolicy": if self.equivalent { "Equivalent" } else { "Exact" },
+                    "matchPolicy": if self.matches_equivalent { "Equivalent" } else { "Exact" },
                     "resourceRules": [{
                         "apiGroups": [self.group],
                         "apiVersions": [self.version],
@@ -156,13 +156,13 @@ impl PolicyTarget {
             overrides::ANNOTATION
         );
         let mut variables = vec![
-            json!({"name": "objects", "expression": self.objects}),
+            json!({"name": "objects", "expression": self.object_inputs}),
             json!({"name": "shape", "expression": shape}),
             json!({"name": "featureGates", "expression": gates}),
             json!({"name": "overridden", "expression": overridden}),
             json!({"name": "copied", "expression": copy_expression(&configuration.trusted_users)}),
         ];
-        if let Some((path, specs)) = self.specs {
+        if let Some((path, specs)) = self.spec_inputs {
             variables.push(json!({"name": "path", "expression": format!("'{path}'")}));
             variables.push(json!({"name": "specs", "expression": specs}));
         }
@@ -208,7 +208,7 @@ fn indent(text: &str) -> String {
     lines.join("\n")
 }
 
-fn condition_json((name, expression): &Condition) -> Value {
+fn condition_json((name, expression): &MatchCondition) -> Value {
     json!({"name": name, "expression": expression})
 }
 

@@ -3,18 +3,18 @@
 use crate::{api::control_plane::Shape, change::Operation};
 
 /// The name and the expression of a match condition.
-pub(super) type Condition = (&'static str, &'static str);
+pub(super) type MatchCondition = (&'static str, &'static str);
 
 /// A match condition that exempts objects that are being deleted, so that controllers can always finish the deletion.
-const NOT_BEING_DELETED: Condition = (
+const NOT_BEING_DELETED: MatchCondition = (
     "not-being-deleted",
     "request.operation == 'CREATE' || !has(oldObject.metadata.deletionTimestamp)",
 );
-const SPEC_CHANGES: Condition = (
+const SPEC_CHANGES: MatchCondition = (
     "spec-changes",
     "request.operation == 'CREATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec",
 );
-const POOL_REFERENCE_CHANGES: Condition = (
+const POOL_REFERENCE_CHANGES: MatchCondition = (
     "pool-reference-changes",
     "has(object.spec) && (request.operation == 'CREATE' || !has(oldObject.spec) \
      ? has(object.spec.clusterPoolRef) \
@@ -22,7 +22,7 @@ const POOL_REFERENCE_CHANGES: Condition = (
      || has(object.spec.clusterPoolRef) && object.spec.clusterPoolRef != oldObject.spec.clusterPoolRef)",
 );
 /// A match condition that excludes v1beta1, which has its own policies.
-const NOT_V1BETA1: Condition = ("not-v1beta1", "request.requestResource.version != 'v1beta1'");
+const NOT_V1BETA1: MatchCondition = ("not-v1beta1", "request.requestResource.version != 'v1beta1'");
 
 /// A resource in one API version, and how policies match it.
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +35,13 @@ pub(super) struct PolicyTarget {
     pub(super) operations: &'static [Operation],
     pub(super) shape: Shape,
     /// Whether the policy also covers writes in other API versions, which the API server converts first.
-    pub(super) equivalent: bool,
+    pub(super) matches_equivalent: bool,
     pub(super) failure_policy: &'static str,
-    pub(super) conditions: &'static [Condition],
+    pub(super) conditions: &'static [MatchCondition],
     /// A CEL expression for the inputs of object rules: the new object and, for an update, the old object.
-    pub(super) objects: &'static str,
+    pub(super) object_inputs: &'static str,
     /// The path of `spec`, and a CEL expression for the inputs of the rules that control planes and templates share.
-    pub(super) specs: Option<(&'static str, &'static str)>,
+    pub(super) spec_inputs: Option<(&'static str, &'static str)>,
 }
 
 const ON_WRITE: &[Operation] = &[Operation::Create, Operation::Update];
@@ -54,17 +54,17 @@ const CONTROL_PLANE: PolicyTarget = PolicyTarget {
     resource: "kubeadmcontrolplanes",
     operations: ON_WRITE,
     shape: Shape::V1Beta2,
-    equivalent: true,
+    matches_equivalent: true,
     failure_policy: "Fail",
     conditions: &[NOT_BEING_DELETED, SPEC_CHANGES, NOT_V1BETA1],
-    objects: OBJECTS,
-    specs: Some(("spec", "variables.objects.map(it, it.spec)")),
+    object_inputs: OBJECTS,
+    spec_inputs: Some(("spec", "variables.objects.map(it, it.spec)")),
 };
 
 const TEMPLATE: PolicyTarget = PolicyTarget {
     kind: "KubeadmControlPlaneTemplate",
     resource: "kubeadmcontrolplanetemplates",
-    specs: Some((
+    spec_inputs: Some((
         "spec.template.spec",
         // The spec of a template is optional.
         "variables.objects.map(it, dyn(it).spec.?template.?spec.orValue({}))",
@@ -79,7 +79,7 @@ const POOL: PolicyTarget = PolicyTarget {
     resource: "clusterpools",
     failure_policy: "Ignore",
     conditions: &[NOT_BEING_DELETED, SPEC_CHANGES],
-    specs: None,
+    spec_inputs: None,
     ..CONTROL_PLANE
 };
 
@@ -94,8 +94,8 @@ pub(super) const TARGETS: &[PolicyTarget] = &[
         operations: &[Operation::Update],
         conditions: &[],
         // A Scale object omits `replicas` if it is 0.
-        objects: "[object, oldObject].map(it, {'spec': {'replicas': it.spec.?replicas.orValue(0)}})",
-        specs: None,
+        object_inputs: "[object, oldObject].map(it, {'spec': {'replicas': it.spec.?replicas.orValue(0)}})",
+        spec_inputs: None,
         ..CONTROL_PLANE
     },
     TEMPLATE,
@@ -121,7 +121,7 @@ const fn of_v1beta1(target: PolicyTarget) -> PolicyTarget {
     PolicyTarget {
         version: "v1beta1",
         shape: Shape::V1Beta1,
-        equivalent: false,
+        matches_equivalent: false,
         ..target
     }
 }

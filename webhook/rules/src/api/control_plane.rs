@@ -231,7 +231,7 @@ impl<'a> KubeadmControlPlane<'a> {
             .map(|config| Verbatim::decode_reusing(old, config));
         let kubeadm_config_spec = decoded
             .transpose()
-            .map_err(|error| error.below("spec.kubeadmConfigSpec"))?;
+            .map_err(|error| error.prefix_field("spec.kubeadmConfigSpec"))?;
         Ok(Self {
             api_version,
             metadata,

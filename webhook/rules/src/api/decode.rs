@@ -28,7 +28,7 @@ impl DecodeError {
                 field: within.to_owned(),
                 fault: fault.to_owned(),
             };
-            return within.below(&field);
+            return within.prefix_field(&field);
         }
         // For a missing field, the path contains only the parent; the name of the field is in the message.
         let missing = fault
@@ -59,7 +59,7 @@ impl DecodeError {
     }
 
     /// Returns the same error for a document that is nested in another one at `field`.
-    pub(super) fn below(self, field: &str) -> Self {
+    pub(super) fn prefix_field(self, field: &str) -> Self {
         Self {
             field: join(field, &self.field),
             fault: self.fault,
@@ -139,7 +139,7 @@ pub(super) fn decode_part_reusing<'a, T: Deserialize<'a>>(
     part: &'a RawValue,
     known: Option<&'a RawValue>,
 ) -> Result<T, DecodeError> {
-    json::read_again(part, known).map_or_else(|| decode_with_serde_json(part.get()), Ok)
+    json::read_valid_json(part, known).map_or_else(|| decode_with_serde_json(part.get()), Ok)
 }
 
 fn decode_with_serde_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {

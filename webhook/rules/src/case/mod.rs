@@ -46,7 +46,7 @@ pub struct Case {
     /// The feature gates with which Cluster API runs.
     pub feature_gates: FeatureGates,
     /// The id of a rule that is off by default and denies in this case.
-    pub enabled: Option<&'static str>,
+    pub enabled_rule: Option<&'static str>,
     /// The response of an API server; `None` if it follows from the findings.
     pub answer: Option<Answer>,
     /// The expected rule ids and field paths, in table order.
@@ -68,7 +68,7 @@ impl Case {
                 ignition: false,
                 machine_taints: false,
             },
-            enabled: None,
+            enabled_rule: None,
             answer: None,
             findings,
         }
@@ -155,12 +155,12 @@ impl Case {
     }
 
     /// Returns a case that creates a `ClusterDeployment`.
-    pub const fn deployment(name: &'static str, patch: &'static str, findings: Findings) -> Self {
+    pub const fn cluster_deployment(name: &'static str, patch: &'static str, findings: Findings) -> Self {
         Self::new(name, &[Base::ClusterDeployment], Write::Create(patch), findings)
     }
 
     /// Returns a case that updates a `ClusterDeployment`.
-    pub const fn deployment_update(
+    pub const fn cluster_deployment_update(
         name: &'static str,
         old: &'static str,
         new: &'static str,
@@ -183,14 +183,14 @@ impl Case {
 
     /// Sets the authenticated user.
     #[must_use]
-    pub const fn written_by(mut self, writer: &'static str) -> Self {
+    pub const fn with_writer(mut self, writer: &'static str) -> Self {
         self.writer = Some(writer);
         self
     }
 
     /// Sets the field manager.
     #[must_use]
-    pub const fn managed_by(mut self, field_manager: &'static str) -> Self {
+    pub const fn with_field_manager(mut self, field_manager: &'static str) -> Self {
         self.field_manager = Some(field_manager);
         self
     }
@@ -205,13 +205,13 @@ impl Case {
     /// Enables a rule that is off by default, so that it denies.
     #[must_use]
     pub const fn with_rule_enabled(mut self, rule: &'static str) -> Self {
-        self.enabled = Some(rule);
+        self.enabled_rule = Some(rule);
         self
     }
 
     /// Restricts the case to one API version, because only that version has the fields of its patches.
     #[must_use]
-    pub const fn only_in(mut self, version: &'static str) -> Self {
+    pub const fn only_in_version(mut self, version: &'static str) -> Self {
         // A const fn cannot compare strings.
         self.bases = match (self.bases, version.as_bytes()) {
             ([Base::Template(_), ..], [.., b'1']) => &[Base::Template(V1BETA1)],
@@ -233,7 +233,7 @@ impl Case {
     pub fn configuration(&self) -> Configuration {
         Configuration {
             rules: self
-                .enabled
+                .enabled_rule
                 .map(|rule| (rule.to_owned(), Action::Deny))
                 .into_iter()
                 .collect(),

@@ -23,7 +23,7 @@ pub fn is_in_tree(provider: &str) -> bool {
 
 /// Why a component of a minor version exits at startup with a value of `--cloud-provider`; `None` if it
 /// starts. `minor` is `None` in a template, which has no version.
-pub fn refusal(provider: &str, gates: &str, minor: Option<u64>) -> Option<String> {
+pub fn startup_error(provider: &str, gates: &str, minor: Option<u64>) -> Option<String> {
     if !is_in_tree(provider) {
         return None;
     }
@@ -72,7 +72,7 @@ mod tests {
             ("demo", "", 31, true),
         ] {
             assert_eq!(
-                refusal(provider, gates, Some(minor)).is_some(),
+                startup_error(provider, gates, Some(minor)).is_some(),
                 expected,
                 "{provider} at 1.{minor} with {gates}"
             );

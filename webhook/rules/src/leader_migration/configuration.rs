@@ -150,7 +150,7 @@ impl LeaderMigrationConfiguration {
     /// # Errors
     /// All problems. If the text is not YAML, only [`Problem::NotYaml`].
     pub fn parse(text: &str, minor: Option<u64>) -> Result<Self, Vec<Problem>> {
-        match Self::parse_to_start(text, minor)? {
+        match Self::parse_leniently(text, minor)? {
             (configuration, problems) if problems.is_empty() => Ok(configuration),
             (_, problems) => Err(problems),
         }
@@ -160,7 +160,7 @@ impl LeaderMigrationConfiguration {
     ///
     /// # Errors
     /// All problems, if at least one of them is fatal.
-    pub fn parse_to_start(text: &str, minor: Option<u64>) -> Result<Parsed, Vec<Problem>> {
+    pub fn parse_leniently(text: &str, minor: Option<u64>) -> Result<Parsed, Vec<Problem>> {
         let strict = minor.is_none_or(|minor| minor >= STRICT_SINCE);
         let Some(document) = first_document(text, strict) else {
             return Err(vec![Problem::NotYaml {
@@ -413,13 +413,13 @@ controllerLeaders:
         ] {
             let text = VALID.replace("ipam-migration", name);
             let (configuration, problems) =
-                LeaderMigrationConfiguration::parse_to_start(&text, Some(35)).unwrap();
+                LeaderMigrationConfiguration::parse_leniently(&text, Some(35)).unwrap();
             assert_eq!(
                 (configuration.leader_name.as_str(), problems),
                 (name, vec![problem])
             );
         }
-        assert!(LeaderMigrationConfiguration::parse_to_start("{}", Some(35)).is_err());
+        assert!(LeaderMigrationConfiguration::parse_leniently("{}", Some(35)).is_err());
     }
 
     /// One row for each statement of `k8s.io/controller-manager`, `pkg/leadermigration/config/config.go`, and for what a

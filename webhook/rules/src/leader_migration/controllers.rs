@@ -46,7 +46,7 @@ pub const CONTROLLERS: [Controller; 4] = [
 impl Controller {
     /// The controller with this current or earlier name; `None` if no controller that can migrate has the
     /// name.
-    pub fn named(name: &str) -> Option<&'static Self> {
+    pub fn find(name: &str) -> Option<&'static Self> {
         CONTROLLERS
             .iter()
             .find(|controller| [controller.canonical, controller.short].contains(&name))
@@ -71,13 +71,13 @@ mod tests {
 
     #[test]
     fn names_change_with_1_28() {
-        let route = Controller::named("node-route-controller").unwrap();
-        assert_eq!(Controller::named("route"), Some(route));
+        let route = Controller::find("node-route-controller").unwrap();
+        assert_eq!(Controller::find("route"), Some(route));
         assert_eq!(
             (route.name_at(27), route.name_at(28)),
             ("route", "node-route-controller")
         );
-        assert_eq!(Controller::named("route-controller"), None);
+        assert_eq!(Controller::find("route-controller"), None);
     }
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
             ("service-lb-controller", 31, false),
             ("node-ipam-controller", 37, true),
         ] {
-            let controller = Controller::named(name).unwrap();
+            let controller = Controller::find(name).unwrap();
             assert_eq!(
                 controller.is_in_kube_controller_manager(minor),
                 runs,

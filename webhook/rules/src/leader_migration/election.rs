@@ -18,7 +18,7 @@ struct Candidate {
 
 /// How many controller managers can run a controller at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Runners {
+pub(super) struct RunnerCount {
     /// The lowest number, once every free lock is taken.
     pub(super) min: usize,
     /// The highest number.
@@ -28,7 +28,7 @@ pub(super) struct Runners {
 /// Counts how many controller managers can run a controller at the same time. Considers every way in which
 /// the controller managers that start can hold their locks: only the holder of a main lock takes a migration
 /// lock, and no lock stays free if a controller manager can take it.
-pub(super) fn runners(managers: &[&Manager], controller: &Controller) -> Runners {
+pub(super) fn count_runners(managers: &[&Manager], controller: &Controller) -> RunnerCount {
     let mut locks: Vec<Lock> = Vec::new();
     let mut index_of = |lock: Lock| {
         locks.iter().position(|known| *known == lock).unwrap_or_else(|| {
@@ -50,7 +50,7 @@ pub(super) fn runners(managers: &[&Manager], controller: &Controller) -> Runners
             assignment: manager.assignment(controller),
         })
         .collect();
-    let mut found = Runners {
+    let mut found = RunnerCount {
         min: usize::MAX,
         max: 0,
     };
@@ -173,7 +173,7 @@ mod tests {
                 &format!("--cloud-provider=gce {more}"),
             )
         };
-        let node_ipam = Controller::named("nodeipam").unwrap();
+        let node_ipam = Controller::find("nodeipam").unwrap();
         for (case, managers, min, max) in [
             ("none", vec![], 0, 0),
             ("one", vec![kube("m", "")], 1, 1),
@@ -255,7 +255,7 @@ mod tests {
             ),
         ] {
             let managers: Vec<&Manager> = managers.iter().collect();
-            assert_eq!(runners(&managers, node_ipam), Runners { min, max }, "{case}");
+            assert_eq!(count_runners(&managers, node_ipam), RunnerCount { min, max }, "{case}");
         }
     }
 }

@@ -59,7 +59,7 @@ impl Finding {
                 )
             }
             Self::Alias { name, .. } => format!("add an entry for {name}, and keep the existing entry"),
-            Self::Repeated(_, name) => match known_names::shown(name) {
+            Self::Repeated(_, name) => match known_names::known_name(name) {
                 Some(name) => format!("keep one entry for {name}"),
                 None => "keep one of the entries with the same name".to_owned(),
             },
@@ -113,7 +113,7 @@ impl fmt::Display for Finding {
             Self::Repeated(component, name) => write!(
                 f,
                 "the configuration of {component} names {} more than once, and only the last entry counts",
-                known_names::shown(name).unwrap_or("a controller")
+                known_names::known_name(name).unwrap_or("a controller")
             ),
             Self::ConfigurationIgnored(component) => write!(
                 f,
@@ -214,7 +214,7 @@ fn names(manager: &Manager, findings: &mut Vec<Finding>) {
             findings.push(Finding::Repeated(component, name));
             continue;
         }
-        match Controller::named(&name) {
+        match Controller::find(&name) {
             Some(controller) => {
                 let right = controller.name_at(manager.minor);
                 let is_missed = name != right

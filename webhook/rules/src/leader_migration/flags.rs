@@ -87,7 +87,7 @@ impl Flags {
     }
 
     /// Whether leader migration is on: `--enable-leader-migration` has no effect without leader election.
-    pub fn enable_leader_migration(&self) -> bool {
+    pub fn is_leader_migration_enabled(&self) -> bool {
         self.boolean("enable-leader-migration", false) == Ok(true)
             && self.boolean("leader-elect", true) == Ok(true)
     }
@@ -119,7 +119,7 @@ impl Flags {
 
     /// These flags with one more item in `--controllers`, whose default is `*`.
     #[must_use]
-    pub(super) fn and_controller(mut self, item: &str) -> Self {
+    pub(super) fn with_controller(mut self, item: &str) -> Self {
         let value = match self.get("controllers") {
             Some(_) => item.to_owned(),
             None => format!("*,{item}"),

@@ -15,7 +15,7 @@ pub struct Request {
     /// The minor version of cloud-controller-manager after the upgrade.
     pub to: u64,
     /// Whether Node IPAM migrates.
-    pub node_ipam: bool,
+    pub migrates_node_ipam: bool,
     /// The name of the migration lock.
     pub leader_name: String,
 }
@@ -58,7 +58,7 @@ pub fn configuration(request: &Request) -> Result<String, Refusal> {
     let mut names: Vec<&str> = Vec::new();
     for controller in &CONTROLLERS {
         let migrates = if is_node_ipam(controller) {
-            request.node_ipam
+            request.migrates_node_ipam
         } else {
             controller.is_in_kube_controller_manager(from)
         };
@@ -87,7 +87,7 @@ pub fn configuration(request: &Request) -> Result<String, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Component, ControllerManagers, Flags, Manager, Pair, Verdict},
+        super::{Component, ControllerManagers, Flags, Manager, ControllerManagerChange, Verdict},
         *,
     };
 
@@ -95,7 +95,7 @@ mod tests {
         Request {
             from,
             to,
-            node_ipam,
+            migrates_node_ipam: node_ipam,
             leader_name: "cloud-provider-extraction-migration".to_owned(),
         }
     }
@@ -131,12 +131,12 @@ mod tests {
             let old = format!("{migrating} --cloud-provider=demo");
             // A cloud provider that is not in-tree any more lets the old version exit.
             let old = if from <= 30 { old.as_str() } else { migrating };
-            let pair = Pair {
-                now: ControllerManagers {
+            let pair = ControllerManagerChange {
+                before: ControllerManagers {
                     kube: Manager::new(Component::Kube, from, flags(old), Some(&text)),
                     cloud: None,
                 },
-                then: ControllerManagers {
+                after: ControllerManagers {
                     kube: Manager::new(Component::Kube, to, flags("--controllers=*,-nodeipam"), None),
                     cloud: Some(Manager::new(
                         Component::Cloud,

@@ -12,9 +12,9 @@ use super::Flags;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// How long a Lease lasts without a renewal.
-    pub lease: Duration,
+    pub lease_duration: Duration,
     /// How often the holder renews its Lease, and how often a candidate tries to take the Lease.
-    pub retry: Duration,
+    pub retry_period: Duration,
 }
 
 /// The shortest and the longest expected time in which no controller manager runs a controller.
@@ -37,11 +37,11 @@ const START: Duration = Duration::from_secs(2);
 
 impl Timing {
     /// The durations of leader election that the flags of a controller manager set, or the defaults.
-    pub fn of(flags: &Flags) -> Self {
+    pub fn from_flags(flags: &Flags) -> Self {
         let duration = |flag, default| flags.duration(flag).unwrap_or(Duration::from_secs(default));
         Self {
-            lease: duration("leader-elect-lease-duration", 15),
-            retry: duration("leader-elect-retry-period", 2),
+            lease_duration: duration("leader-elect-lease-duration", 15),
+            retry_period: duration("leader-elect-retry-period", 2),
         }
     }
 }
@@ -51,10 +51,10 @@ impl Timing {
 /// starts to wait for the second lock only when it holds the first one, and then waits for the whole duration
 /// again.
 pub fn gap(holder: Timing, candidate: Timing, locks: u32) -> Gap {
-    let longest = holder.lease + candidate.retry.mul_f64(LONGEST_RETRY);
-    let renewed = holder.lease.saturating_sub(holder.retry);
+    let longest = holder.lease_duration + candidate.retry_period.mul_f64(LONGEST_RETRY);
+    let renewed = holder.lease_duration.saturating_sub(holder.retry_period);
     Gap {
-        min: renewed + holder.lease * locks.saturating_sub(1),
+        min: renewed + holder.lease_duration * locks.saturating_sub(1),
         max: longest * locks + START,
     }
 }
@@ -65,8 +65,8 @@ mod tests {
 
     #[test]
     fn gaps_are_computed_from_flags() {
-        let default = Timing::of(&Flags::default());
-        let short = Timing::of(&Flags::from_pairs([
+        let default = Timing::from_flags(&Flags::default());
+        let short = Timing::from_flags(&Flags::from_pairs([
             ("leader-elect-lease-duration", "4s"),
             ("leader-elect-retry-period", "1s"),
         ]));

@@ -9,7 +9,7 @@ use crate::leader_migration::Flags;
 /// The rule is on `Pair::is_handover`.
 #[test]
 fn only_a_handover_orphans_a_controller_that_is_disabled() {
-    use Phase::Then;
+    use Phase::After;
     use Verdict::{NothingToMigrate, Orphaned, SwitchedOff};
     const MIGRATES: &str = "m node-ipam-controller";
     let plain = |flags: &[&str]| kube(35, flags, MIGRATES);
@@ -50,25 +50,25 @@ fn only_a_handover_orphans_a_controller_that_is_disabled() {
             "newly disabled, and leader migration ends",
             (plain(&[IPAM, FILE]), None),
             (plain(&[IPAM, NO_IPAM]), None),
-            Orphaned(Then),
+            Orphaned(After),
         ),
         (
             "newly disabled, and a cloud-controller-manager comes without it",
             (plain(&[IPAM]), None),
             (plain(&[IPAM, NO_IPAM]), without_ipam()),
-            Orphaned(Then),
+            Orphaned(After),
         ),
         (
             "newly disabled, and the cloud provider becomes external",
             (kube(30, &[IPAM, CLOUD], ""), None),
             (kube(30, &[IPAM, NO_IPAM, "--cloud-provider=external"], ""), None),
-            Orphaned(Then),
+            Orphaned(After),
         ),
         (
             "the cloud-controller-manager that runs it goes",
             (plain(&[IPAM, NO_IPAM]), with_ipam()),
             (plain(&[IPAM, NO_IPAM]), None),
-            Orphaned(Then),
+            Orphaned(After),
         ),
     ] {
         let rows = pair(now, then).rows();

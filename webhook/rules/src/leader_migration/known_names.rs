@@ -148,7 +148,7 @@ pub fn is_known(name: &str, minor: u64) -> Option<bool> {
 
 /// Returns the name if a controller has it. Other text in a flag or a file may be secret, so messages do not
 /// show such text.
-pub fn shown(name: &str) -> Option<&str> {
+pub fn known_name(name: &str) -> Option<&str> {
     is_a_controller(name).then_some(name)
 }
 

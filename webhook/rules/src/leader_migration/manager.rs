@@ -61,13 +61,13 @@ impl Manager {
     /// Returns a controller manager. `file` is the text of the file at [`Flags::configuration_path`]; `None`
     /// means that the file does not exist.
     pub fn new(component: Component, minor: u64, flags: Flags, file: Option<&str>) -> Self {
-        let mut startup_errors = startup_error::by_flags(component, minor, &flags);
+        let mut startup_errors = startup_error::errors_of_flags(component, minor, &flags);
         let (configuration, problems) = match (flags.configuration_path(), file) {
             (Some(_), None) => {
                 startup_errors.push(StartupError::NoFile);
                 (None, Vec::new())
             }
-            (Some(_), Some(text)) => match LeaderMigrationConfiguration::parse_to_start(text, Some(minor)) {
+            (Some(_), Some(text)) => match LeaderMigrationConfiguration::parse_leniently(text, Some(minor)) {
                 Ok((configuration, problems)) => (Some(configuration), problems),
                 Err(problems) => {
                     startup_errors.push(StartupError::Configuration(problems));
@@ -76,7 +76,7 @@ impl Manager {
             },
             (None, _) => (Some(LeaderMigrationConfiguration::default_at(minor)), Vec::new()),
         };
-        let is_enabled = flags.enable_leader_migration();
+        let is_enabled = flags.is_leader_migration_enabled();
         Self {
             component,
             minor,
@@ -148,7 +148,7 @@ impl Manager {
         } else {
             format!("-{name}")
         };
-        assumed.flags = assumed.flags.and_controller(&item);
+        assumed.flags = assumed.flags.with_controller(&item);
         assumed
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Assignment, CONTROLLERS, Component, Controller, Lock, Manager, StartupError,
-    election::{Runners, runners},
+    election::{RunnerCount, count_runners},
     finding::{self, Finding},
     handover::{Gap, Timing, gap},
 };
@@ -22,7 +22,7 @@ impl ControllerManagers {
     }
 
     /// The controller managers that run a controller.
-    fn owners(&self, controller: &Controller) -> Vec<Owner> {
+    fn owners(&self, controller: &Controller) -> Vec<Runner> {
         self.managers()
             .filter(|manager| manager.starts())
             .filter_map(|manager| {
@@ -31,7 +31,7 @@ impl ControllerManagers {
                     Assignment::NonMigrated => (manager.main_lock(), false),
                     Assignment::Absent | Assignment::Unowned | Assignment::Unknown => return None,
                 };
-                Some(Owner {
+                Some(Runner {
                     component: manager.component,
                     lock,
                     is_migration_lock,
@@ -43,27 +43,27 @@ impl ControllerManagers {
 
 /// A control plane before and after an upgrade, or another change of its Machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct ControllerManagerChange {
     /// Before.
-    pub now: ControllerManagers,
+    pub before: ControllerManagers,
     /// After.
-    pub then: ControllerManagers,
+    pub after: ControllerManagers,
 }
 
 /// A part of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Before the upgrade.
-    Now,
+    Before,
     /// While Machines of both versions run.
     Rollout,
     /// After the upgrade.
-    Then,
+    After,
 }
 
 /// A controller manager that runs a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct Runner {
     /// The component.
     pub component: Component,
     /// The lock that the controller manager must hold to run the controller.
@@ -115,9 +115,9 @@ pub struct Row {
     pub controller: &'static Controller,
     /// The controller managers that run the controller before the upgrade. There are several if they share
     /// the migration lock, or if the controller runs twice.
-    pub now: Vec<Owner>,
+    pub runners_before: Vec<Runner>,
     /// The controller managers that run the controller after the upgrade.
-    pub then: Vec<Owner>,
+    pub runners_after: Vec<Runner>,
     /// What happens to the controller.
     pub verdict: Verdict,
 }
@@ -135,15 +135,15 @@ pub struct Gaps {
     pub to_cloud: Option<Gap>,
 }
 
-impl Pair {
+impl ControllerManagerChange {
     /// Each controller that can migrate, with the verdict on it.
     pub fn rows(&self) -> Vec<Row> {
         CONTROLLERS
             .iter()
             .map(|controller| Row {
                 controller,
-                now: self.now.owners(controller),
-                then: self.then.owners(controller),
+                runners_before: self.before.owners(controller),
+                runners_after: self.after.owners(controller),
                 verdict: self.verdict(controller),
             })
             .collect()
@@ -151,12 +151,12 @@ impl Pair {
 
     /// Why controller managers exit at startup. A controller manager that does not change is listed once.
     pub fn startup_errors(&self) -> Vec<(Phase, Component, &StartupError)> {
-        let now = self.now.managers().map(|manager| (Phase::Now, manager));
+        let now = self.before.managers().map(|manager| (Phase::Before, manager));
         let then = self
-            .then
+            .after
             .managers()
-            .filter(|manager| !self.now.managers().any(|known| known == *manager))
-            .map(|manager| (Phase::Then, manager));
+            .filter(|manager| !self.before.managers().any(|known| known == *manager))
+            .map(|manager| (Phase::After, manager));
         now.chain(then)
             .flat_map(|(phase, manager)| {
                 let startup_errors = manager.startup_errors.iter();
@@ -167,7 +167,7 @@ impl Pair {
 
     /// Settings whose effect differs from what their name suggests.
     pub fn findings(&self) -> Vec<Finding> {
-        finding::findings(self.now.managers().chain(self.then.managers()))
+        finding::findings(self.before.managers().chain(self.after.managers()))
     }
 
     /// Whether the upgrade would harm the cluster, or a setting has no effect.
@@ -179,14 +179,14 @@ impl Pair {
 
     /// The expected gaps.
     pub fn gaps(&self) -> Gaps {
-        let [now, then] = [&self.now.kube, &self.then.kube].map(|manager| Timing::of(&manager.flags));
+        let [now, then] = [&self.before.kube, &self.after.kube].map(|manager| Timing::from_flags(&manager.flags));
         let is_migrating = |manager: &Manager| manager.configuration.is_some();
-        let cloud = self.then.cloud.as_ref().filter(|cloud| is_migrating(cloud));
-        let cloud = cloud.filter(|_| is_migrating(&self.now.kube));
+        let cloud = self.after.cloud.as_ref().filter(|cloud| is_migrating(cloud));
+        let cloud = cloud.filter(|_| is_migrating(&self.before.kube));
         Gaps {
             main: gap(now, then, 1),
-            migration: is_migrating(&self.now.kube).then(|| gap(now, then, 2)),
-            to_cloud: cloud.map(|cloud| gap(now, Timing::of(&cloud.flags), 1)),
+            migration: is_migrating(&self.before.kube).then(|| gap(now, then, 2)),
+            to_cloud: cloud.map(|cloud| gap(now, Timing::from_flags(&cloud.flags), 1)),
         }
     }
 
@@ -197,7 +197,7 @@ impl Pair {
     /// A controller that stops everywhere counts as orphaned only in a handover. In any other change, the user disables it in
     /// `--controllers` on purpose, for example because a network plugin allocates the addresses of Pods.
     pub fn is_handover(&self) -> bool {
-        let [now, then] = [&self.now, &self.then];
+        let [now, then] = [&self.before, &self.after];
         let provider = |managers: &ControllerManagers| {
             let provider = managers.kube.flags.get("cloud-provider");
             provider.unwrap_or_default().to_owned()
@@ -210,16 +210,16 @@ impl Pair {
 
     /// Whether every controller manager, before and after the change, runs controllers only while it holds a lock.
     pub fn elects_leaders(&self) -> bool {
-        self.now
+        self.before
             .managers()
-            .chain(self.then.managers())
+            .chain(self.after.managers())
             .all(Manager::elects_leader)
     }
 
     /// The controller managers that run in a phase. A controller manager that does not change is listed once.
     fn running(&self, phase: Phase) -> Vec<&Manager> {
-        let now = (phase != Phase::Then).then_some(&self.now);
-        let then = (phase != Phase::Now).then_some(&self.then);
+        let now = (phase != Phase::After).then_some(&self.before);
+        let then = (phase != Phase::Before).then_some(&self.after);
         let mut running: Vec<&Manager> = Vec::new();
         for manager in now.into_iter().chain(then).flat_map(ControllerManagers::managers) {
             if !running.contains(&manager) {
@@ -240,13 +240,13 @@ impl Pair {
                 .map(|cloud| cloud.assuming(controller, is_there)),
         };
         Self {
-            now: assuming(&self.now),
-            then: assuming(&self.then),
+            before: assuming(&self.before),
+            after: assuming(&self.after),
         }
     }
 
     fn verdict(&self, controller: &Controller) -> Verdict {
-        let mut managers = self.now.managers().chain(self.then.managers());
+        let mut managers = self.before.managers().chain(self.after.managers());
         if !managers.any(|manager| manager.assignment(controller) == Assignment::Unknown) {
             return self.certain_verdict(controller);
         }
@@ -257,14 +257,14 @@ impl Pair {
 
     /// The verdict if every assignment of the controller is known.
     fn certain_verdict(&self, controller: &Controller) -> Verdict {
-        const PHASES: [Phase; 3] = [Phase::Now, Phase::Rollout, Phase::Then];
-        let counts = PHASES.map(|phase| (phase, runners(&self.running(phase), controller)));
+        const PHASES: [Phase; 3] = [Phase::Before, Phase::Rollout, Phase::After];
+        let counts = PHASES.map(|phase| (phase, count_runners(&self.running(phase), controller)));
         let ran_before = |phase: Phase| {
             counts
                 .iter()
                 .any(|(earlier, count)| *earlier < phase && count.max > 0)
         };
-        let is_stopped = |(phase, count): &(Phase, Runners)| {
+        let is_stopped = |(phase, count): &(Phase, RunnerCount)| {
             count.min == 0 && (self.must_run(*phase, controller) || ran_before(*phase))
         };
         if let Some((phase, _)) = counts.iter().find(|(_, count)| count.max > 1) {
@@ -278,7 +278,7 @@ impl Pair {
         {
             return match self.exited_owner(*phase, controller) {
                 Some(component) => Verdict::CannotStart(component, *phase),
-                None if *phase != Phase::Now && self.switches_off(controller) => Verdict::SwitchedOff,
+                None if *phase != Phase::Before && self.switches_off(controller) => Verdict::SwitchedOff,
                 None => Verdict::Orphaned(*phase),
             };
         }
@@ -297,7 +297,7 @@ impl Pair {
 
     /// Whether no controller manager has the controller after a change that is not a handover.
     fn switches_off(&self, controller: &Controller) -> bool {
-        let mut then = self.then.managers();
+        let mut then = self.after.managers();
         !self.is_handover() && then.all(|manager| manager.assignment(controller) == Assignment::Absent)
     }
 
@@ -314,14 +314,14 @@ impl Pair {
     /// The verdict on a controller that never stops and never runs twice.
     fn safe_verdict(&self, controller: &Controller) -> Verdict {
         let managers = || {
-            let all = self.now.managers().chain(self.then.managers());
+            let all = self.before.managers().chain(self.after.managers());
             all.filter(|manager| manager.starts())
         };
         let has = |assignment| managers().any(|manager| manager.assignment(controller) == assignment);
         let is_under_main_lock = |manager: &Manager| {
             manager.configuration.is_some() && manager.assignment(controller) == Assignment::NonMigrated
         };
-        let is_in_kube = [&self.now.kube, &self.then.kube]
+        let is_in_kube = [&self.before.kube, &self.after.kube]
             .into_iter()
             .any(|kube| kube.assignment(controller) != Assignment::Absent);
         if has(Assignment::Migrated) {

@@ -39,16 +39,16 @@ pub(super) fn cloud(minor: u64, flags: &[&str], file: &str) -> Option<Manager> {
     Some(manager(Component::Cloud, minor, &flags, file))
 }
 
-pub(super) fn pair(now: (Manager, Option<Manager>), then: (Manager, Option<Manager>)) -> Pair {
+pub(super) fn pair(now: (Manager, Option<Manager>), then: (Manager, Option<Manager>)) -> ControllerManagerChange {
     let managers = |(kube, cloud)| ControllerManagers { kube, cloud };
-    Pair {
-        now: managers(now),
-        then: managers(then),
+    ControllerManagerChange {
+        before: managers(now),
+        after: managers(then),
     }
 }
 
 /// In the order of `CONTROLLERS`: route, service, cloud-node-lifecycle, Node IPAM.
-fn verdicts(pair: &Pair) -> Vec<Verdict> {
+fn verdicts(pair: &ControllerManagerChange) -> Vec<Verdict> {
     pair.rows().iter().map(|row| row.verdict).collect()
 }
 
@@ -58,7 +58,7 @@ const BOTH: &str = "m route service cloud-node-lifecycle nodeipam node-route-con
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn verdicts_on_upgrades_are_what_real_controller_managers_did() {
-    use Phase::{Now, Rollout, Then};
+    use Phase::{Before, Rollout, After};
     use Verdict::{CannotStart, NothingToMigrate, Orphaned, Protected, RunsTwice, SwitchedOff, Unprotected};
     const ALL: &[&str] = &[IPAM, CLOUD, FILE];
     let nothing = [NothingToMigrate; 3];
@@ -68,7 +68,7 @@ fn verdicts_on_upgrades_are_what_real_controller_managers_did() {
             "fact 1: 1.36 exits with leader migration on",
             (kube(35, &[IPAM, FILE], "m node-ipam-controller"), None),
             (kube(36, &[IPAM, FILE], "m node-ipam-controller"), None),
-            ipam_only(CannotStart(Component::Kube, Then)),
+            ipam_only(CannotStart(Component::Kube, After)),
         ),
         (
             "fact 13: Node IPAM from 1.35 to a cloud-controller-manager",
@@ -124,7 +124,7 @@ fn verdicts_on_upgrades_are_what_real_controller_managers_did() {
                 kube(31, &[IPAM], ""),
                 cloud(31, &[FILE], "m service-lb-controller=kube-controller-manager"),
             ),
-            vec![RunsTwice(Rollout), Orphaned(Now), RunsTwice(Rollout), Unprotected],
+            vec![RunsTwice(Rollout), Orphaned(Before), RunsTwice(Rollout), Unprotected],
         ),
         (
             "the components of the KEP: first the one, then the other",
@@ -150,13 +150,13 @@ fn verdicts_on_upgrades_are_what_real_controller_managers_did() {
             "fact 12: kube-controller-manager without the flag",
             (kube(30, &[IPAM, CLOUD], ""), cloud(31, &[IPAM, FILE], BOTH)),
             (kube(31, &[IPAM, NO_IPAM], ""), cloud(31, &[IPAM, FILE], BOTH)),
-            vec![RunsTwice(Now); 4],
+            vec![RunsTwice(Before); 4],
         ),
         (
             "fact 7: a name that no Lease can have",
             (kube(35, &[IPAM, FILE], "Bad_Name node-ipam-controller"), None),
             (kube(35, &[IPAM, FILE], "Bad_Name node-ipam-controller"), None),
-            ipam_only(Orphaned(Now)),
+            ipam_only(Orphaned(Before)),
         ),
         (
             "the cloud-controller-manager does not have the controller",
@@ -165,7 +165,7 @@ fn verdicts_on_upgrades_are_what_real_controller_managers_did() {
                 kube(35, &[IPAM, FILE], "m node-ipam-controller"),
                 cloud(36, &[FILE], "m node-ipam-controller"),
             ),
-            ipam_only(Orphaned(Then)),
+            ipam_only(Orphaned(After)),
         ),
         (
             "nothing starts a new owner, and nothing migrates",
@@ -204,7 +204,7 @@ fn verdicts_on_upgrades_are_what_real_controller_managers_did() {
             "a flag that 1.37 does not know",
             (kube(36, &[IPAM, "--controllers=*,-route"], ""), None),
             (kube(37, &[IPAM, "--controllers=*,-route"], ""), None),
-            ipam_only(CannotStart(Component::Kube, Then)),
+            ipam_only(CannotStart(Component::Kube, After)),
         ),
     ] {
         assert_eq!(verdicts(&pair(now, then)), expected, "{case}");
@@ -218,7 +218,7 @@ fn owners_are_listed_with_their_locks() {
         (kube(35, &[IPAM, FILE], file), None),
         (kube(36, &[IPAM, NO_IPAM], ""), cloud(36, &[IPAM, FILE], file)),
     );
-    let owner = |component, name: &str, is_migration_lock| Owner {
+    let owner = |component, name: &str, is_migration_lock| Runner {
         component,
         lock: Lock {
             namespace: "kube-system".to_owned(),
@@ -229,7 +229,7 @@ fn owners_are_listed_with_their_locks() {
     let rows = pair.rows();
     let shown: Vec<_> = rows
         .iter()
-        .map(|row| (row.controller.short, row.now.clone(), row.then.clone()))
+        .map(|row| (row.controller.short, row.runners_before.clone(), row.runners_after.clone()))
         .collect();
     let main = || vec![owner(Component::Cloud, "cloud-controller-manager", false)];
     assert_eq!(

@@ -62,7 +62,7 @@ impl fmt::Display for StartupError {
             ),
             Self::UnknownFlag(flag) => write!(f, "this version does not know --{flag}"),
             Self::UnknownController(name) => {
-                let name = known_names::shown(name).unwrap_or("a name");
+                let name = known_names::known_name(name).unwrap_or("a name");
                 write!(
                     f,
                     "{name} in --controllers is not in the list of known controllers"
@@ -96,7 +96,7 @@ impl StartupError {
             Self::FeatureGate => "remove ControllerManagerLeaderMigration from --feature-gates".to_owned(),
             Self::LockedGate => "remove DisableCloudProviders from --feature-gates".to_owned(),
             Self::UnknownFlag(flag) => format!("remove --{flag}"),
-            Self::UnknownController(name) => match known_names::shown(name) {
+            Self::UnknownController(name) => match known_names::known_name(name) {
                 Some(name) => format!("remove {name} from --controllers"),
                 None => "correct or remove the names in --controllers that no controller has".to_owned(),
             },
@@ -111,7 +111,7 @@ impl StartupError {
 }
 
 /// Finds the flags that make a controller manager exit at startup. Does not check the configuration file.
-pub fn by_flags(component: Component, minor: u64, flags: &Flags) -> Vec<StartupError> {
+pub fn errors_of_flags(component: Component, minor: u64, flags: &Flags) -> Vec<StartupError> {
     let mut startup_errors: Vec<StartupError> = BOOLEAN
         .into_iter()
         .filter(|flag| flags.boolean(flag, false).is_err())
@@ -135,7 +135,7 @@ pub fn by_flags(component: Component, minor: u64, flags: &Flags) -> Vec<StartupE
 }
 
 fn kube(minor: u64, flags: &Flags, startup_errors: &mut Vec<StartupError>) {
-    let is_migrating = flags.enable_leader_migration();
+    let is_migrating = flags.is_leader_migration_enabled();
     if is_migrating && minor >= 36 {
         startup_errors.push(StartupError::MigrationUnsupported);
     } else if is_migrating && minor == 35 && flags.text("service-account-private-key-file").is_none() {
@@ -156,7 +156,7 @@ fn kube(minor: u64, flags: &Flags, startup_errors: &mut Vec<StartupError>) {
         startup_errors.push(StartupError::LockedGate);
     }
     let provider = flags.get("cloud-provider").unwrap_or_default();
-    if let Some(cause) = cloud_provider::refusal(provider, &gates.join(","), Some(minor)) {
+    if let Some(cause) = cloud_provider::startup_error(provider, &gates.join(","), Some(minor)) {
         startup_errors.push(StartupError::CloudProvider(cause));
     }
 }

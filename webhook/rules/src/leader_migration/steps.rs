@@ -11,7 +11,7 @@ use super::{
 };
 
 /// The path of the configuration file, both on the host and in the Pod.
-pub const PATH: &str = "/etc/kubernetes/leader-migration.yaml";
+pub const CONFIGURATION_PATH: &str = "/etc/kubernetes/leader-migration.yaml";
 
 /// The path of the manifest of a new static Pod of cloud-controller-manager.
 pub const MANIFEST_PATH: &str = "/etc/kubernetes/manifests/cloud-controller-manager.yaml";
@@ -41,11 +41,11 @@ pub struct Manifest<'m> {
 /// Enables leader migration on kube-controller-manager, with this configuration.
 pub fn start(configuration: &str) -> Step {
     let volume =
-        json!({"name": VOLUME, "hostPath": PATH, "mountPath": PATH, "readOnly": true, "pathType": "File"});
+        json!({"name": VOLUME, "hostPath": CONFIGURATION_PATH, "mountPath": CONFIGURATION_PATH, "readOnly": true, "pathType": "File"});
     Step {
-        flags: flags([(ENABLE_FLAG, "true"), (CONFIGURATION_FLAG, PATH)]),
+        flags: flags([(ENABLE_FLAG, "true"), (CONFIGURATION_FLAG, CONFIGURATION_PATH)]),
         volumes: BTreeMap::from([(VOLUME.to_owned(), volume)]),
-        files: BTreeMap::from([file(PATH, configuration)]),
+        files: BTreeMap::from([file(CONFIGURATION_PATH, configuration)]),
         ..Step::default()
     }
 }
@@ -96,7 +96,7 @@ pub fn handover(kube: &Manager, version: &str, minor: u64, manifest: Option<Mani
 /// Removes the configuration, after the handover.
 pub fn finish(manifest: Option<Manifest<'_>>) -> Step {
     let mut files = static_pod(manifest);
-    files.insert(PATH.to_owned(), Value::Null);
+    files.insert(CONFIGURATION_PATH.to_owned(), Value::Null);
     Step {
         files,
         ..Step::default()
@@ -156,7 +156,7 @@ mod tests {
         api::{KubeadmControlPlane, decode},
         judge,
         leader_migration::generate::{Request, configuration},
-        topics::controller_managers::kube,
+        topics::controller_managers::kube_controller_manager,
     };
 
     /// What the rules say about a change from `old`, or about a new control plane.
@@ -200,7 +200,7 @@ mod tests {
     fn manager(object: &Value) -> Manager {
         let text = object.to_string();
         let object: KubeadmControlPlane<'_> = decode(&text).unwrap();
-        kube(&object.common_spec(), true).unwrap()
+        kube_controller_manager(&object.common_spec(), true).unwrap()
     }
 
     fn extra_args(object: &Value) -> &Value {
@@ -219,7 +219,7 @@ mod tests {
         let text = configuration(&Request {
             from: 35,
             to: 36,
-            node_ipam: true,
+            migrates_node_ipam: true,
             leader_name: "m".to_owned(),
         });
         let start = start(&text.unwrap());
@@ -229,7 +229,7 @@ mod tests {
             &json!([
                 {"name": "profiling", "value": "false"},
                 {"name": "enable-leader-migration", "value": "true"},
-                {"name": "leader-migration-config", "value": PATH},
+                {"name": "leader-migration-config", "value": CONFIGURATION_PATH},
             ])
         );
         assert_eq!(judged(None, &enabled), []);
@@ -327,7 +327,7 @@ mod tests {
             let text = configuration(&Request {
                 from: to - 1,
                 to,
-                node_ipam: true,
+                migrates_node_ipam: true,
                 leader_name: "m".to_owned(),
             });
             let enabled = taken(&control_plane(version, &json!(list)), &start(&text.unwrap()));

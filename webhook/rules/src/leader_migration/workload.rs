@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Component, Flags};
 
 /// The name that images, programs and containers of cloud-controller-managers contain.
-pub const NAME: &str = "cloud-controller-manager";
+pub const CLOUD_CONTROLLER_MANAGER: &str = "cloud-controller-manager";
 
 /// An image whose tags follow the versions of Kubernetes.
 struct Numbering {
@@ -80,14 +80,14 @@ pub enum MountedFile {
 impl<'v> Workload<'v> {
     /// Finds the cloud-controller-manager in a Pod, `Deployment`, `DaemonSet` or `StatefulSet`.
     pub fn find(manifest: &'v Value) -> Option<Self> {
-        Self::of(Component::Cloud, manifest)
+        Self::find_component(Component::Cloud, manifest)
     }
 
     /// Finds a component in a Pod, `Deployment`, `DaemonSet` or `StatefulSet`: the first container whose
     /// program contains the component's name; if there is none, the first one whose image contains it; or
     /// else the first one whose own name contains it. Arguments do not count, because another program can
     /// mention the component in its arguments.
-    pub fn of(component: Component, manifest: &'v Value) -> Option<Self> {
+    pub fn find_component(component: Component, manifest: &'v Value) -> Option<Self> {
         let pod = match manifest.get("kind")?.as_str()? {
             "Pod" => manifest.get("spec")?,
             "Deployment" | "DaemonSet" | "StatefulSet" => manifest.pointer("/spec/template/spec")?,
@@ -232,7 +232,7 @@ mod tests {
         ]}}}});
         let workload = Workload::find(&manifest).unwrap();
         assert_eq!((workload.container(), workload.minor()), ("main", Some(36)));
-        assert!(Workload::of(Component::Kube, &manifest).is_none());
+        assert!(Workload::find_component(Component::Kube, &manifest).is_none());
         assert_eq!(
             workload.flags().unwrap().get("enable-leader-migration"),
             Some("true")
@@ -306,7 +306,7 @@ mod tests {
             ("mirror:5000/openstack-cloud-controller-manager", None),
             ("openstack-cloud-controller-manager:latest", None),
         ] {
-            let manifest = pod(&json!([{"name": NAME, "image": image}]));
+            let manifest = pod(&json!([{"name": CLOUD_CONTROLLER_MANAGER, "image": image}]));
             assert_eq!(Workload::find(&manifest).unwrap().minor(), expected, "{image}");
         }
     }
@@ -375,7 +375,7 @@ mod tests {
                 false,
             ),
         ] {
-            let manifest = pod(&json!([{"name": NAME, "command": command}]));
+            let manifest = pod(&json!([{"name": CLOUD_CONTROLLER_MANAGER, "command": command}]));
             assert_eq!(
                 Workload::find(&manifest).unwrap().flags().is_some(),
                 is_known,

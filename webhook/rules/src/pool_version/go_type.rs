@@ -31,20 +31,20 @@ impl GoType {
         let value = value.filter(|value| !value.is_null());
         match (self, value) {
             (Self::String | Self::Pointer(_) | Self::Slice(_) | Self::Map(_), None) => Some(NOTHING),
-            (Self::String, Some(Value::String(string))) => Some(text(string)),
-            (Self::Bool, None) => Some(text("0")),
-            (Self::Bool, Some(Value::Bool(is_true))) => Some(text(if *is_true { "1" } else { "0" })),
+            (Self::String, Some(Value::String(string))) => Some(hash_text(string)),
+            (Self::Bool, None) => Some(hash_text("0")),
+            (Self::Bool, Some(Value::Bool(is_true))) => Some(hash_text(if *is_true { "1" } else { "0" })),
             (Self::Int, None) => Some(integer(0)),
             (Self::Int, Some(number)) => number.as_i64().map(integer),
             (Self::Pointer(target), Some(value)) => target.hash(Some(value)),
             (Self::Slice(item), Some(Value::Array(items))) => {
                 let items = items.iter().map(|value| item.hash(Some(value)));
-                items.collect::<Option<Vec<_>>>().map(|items| structure(&items))
+                items.collect::<Option<Vec<_>>>().map(|items| hash_structure(&items))
             }
             (Self::Map(item), Some(Value::Object(entries))) => {
                 // Go's maps have no order: the library sorts the keys by the hexadecimal digits of their hashes.
                 let entries = entries.iter().map(|(key, value)| {
-                    let key = format!("{:016x}", u64::from_be_bytes(text(key)));
+                    let key = format!("{:016x}", u64::from_be_bytes(hash_text(key)));
                     Some((key, item.hash(Some(value))?))
                 });
                 let mut entries = entries.collect::<Option<Vec<_>>>()?;
@@ -71,10 +71,10 @@ fn struct_hash<'v>(fields: &[(&str, GoType)], value: impl Fn(&str) -> Option<&'v
     let fields = fields.iter().map(|(name, field)| field.hash(value(name)));
     fields
         .collect::<Option<Vec<_>>>()
-        .map(|fields| structure(&fields))
+        .map(|fields| hash_structure(&fields))
 }
 
-pub(super) fn text(text: &str) -> Hash {
+pub(super) fn hash_text(text: &str) -> Hash {
     fnv1a(text.as_bytes())
 }
 
@@ -82,7 +82,7 @@ fn integer(number: i64) -> Hash {
     fnv1a(&number.to_be_bytes())
 }
 
-pub(super) fn structure(fields: &[Hash]) -> Hash {
+pub(super) fn hash_structure(fields: &[Hash]) -> Hash {
     fnv1a(fields.as_flattened())
 }
 
@@ -97,14 +97,14 @@ mod tests {
 
     use super::{
         GoType::{self, Bool, Int, Map, Pointer, Slice, String, Struct},
-        NOTHING, fnv1a, structure, text,
+        NOTHING, fnv1a, hash_structure, hash_text,
     };
 
     #[test]
     fn a_value_is_hashed_by_its_type() {
         const PAIR: GoType = Struct(&[("b", Bool), ("n", Int)]);
         let zero = fnv1a(&[0; 8]);
-        let hex = |string: &str| format!("{:016x}", u64::from_be_bytes(text(string))).into_bytes();
+        let hex = |string: &str| format!("{:016x}", u64::from_be_bytes(hash_text(string))).into_bytes();
         let mut sorted = [hex("a"), hex("b")];
         sorted.sort();
         let in_order = if sorted[0] == hex("a") {
@@ -115,13 +115,13 @@ mod tests {
         let map: Vec<u8> = sorted
             .iter()
             .zip(in_order)
-            .flat_map(|(key, value)| [key.clone(), text(value).to_vec()].concat())
+            .flat_map(|(key, value)| [key.clone(), hash_text(value).to_vec()].concat())
             .collect();
         for (name, go_type, value, expected) in [
             ("no string", String, json!(null), Some(NOTHING)),
-            ("a string", String, json!("a"), Some(text("a"))),
-            ("a false", Bool, json!(false), Some(text("0"))),
-            ("a true", Bool, json!(true), Some(text("1"))),
+            ("a string", String, json!("a"), Some(hash_text("a"))),
+            ("a false", Bool, json!(false), Some(hash_text("0"))),
+            ("a true", Bool, json!(true), Some(hash_text("1"))),
             (
                 "a number",
                 Int,
@@ -133,14 +133,14 @@ mod tests {
                 "a pointer to the zero value",
                 Pointer(&Bool),
                 json!(false),
-                Some(text("0")),
+                Some(hash_text("0")),
             ),
             ("no items", Slice(&String), json!([]), Some(NOTHING)),
             (
                 "items",
                 Slice(&String),
                 json!(["a", "b"]),
-                Some(structure(&[text("a"), text("b")])),
+                Some(hash_structure(&[hash_text("a"), hash_text("b")])),
             ),
             ("no entries", Map(&String), json!({}), Some(NOTHING)),
             (
@@ -153,13 +153,13 @@ mod tests {
                 "a struct",
                 PAIR,
                 json!({"b": true}),
-                Some(structure(&[text("1"), zero])),
+                Some(hash_structure(&[hash_text("1"), zero])),
             ),
             (
                 "no struct",
                 PAIR,
                 json!(null),
-                Some(structure(&[text("0"), zero])),
+                Some(hash_structure(&[hash_text("0"), zero])),
             ),
             ("an unknown field", PAIR, json!({"c": 1}), None),
             (

@@ -128,26 +128,26 @@ const CASES: &[Case] = &[
         r#"{"spec":{"rollout":{"before":{"certificatesExpiryDays":30}}}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "accepts_one_year_with_validity_of_two",
         r#"{"spec":{"rollout":{"before":{"certificatesExpiryDays":365}},
             "kubeadmConfigSpec":{"clusterConfiguration":{"certificateValidityPeriodDays":730}}}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "rejects_expiry_days_equal_to_validity",
         HUNDRED_OF_HUNDRED,
         &[(ENDLESS, V1BETA2_EXPIRY)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "rejects_expiry_days_above_default_validity",
         r#"{"spec":{"rollout":{"before":{"certificatesExpiryDays":400}}}}"#,
         &[(ENDLESS, V1BETA2_EXPIRY)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "accepts_validity_equal_to_the_ca",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":
@@ -169,13 +169,13 @@ const CASES: &[Case] = &[
         r#"{"spec":{"rolloutBefore":{"certificatesExpiryDays":30}}}"#,
         &[],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::create(
         "rejects_expiry_days_equal_to_default_validity_in_v1beta1",
         r#"{"spec":{"rolloutBefore":{"certificatesExpiryDays":365}}}"#,
         &[(ENDLESS, "spec.rolloutBefore.certificatesExpiryDays")],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::template(
         "rejects_days_in_template",
         r#"{"spec":{"template":{"spec":{"rollout":{"before":{"certificatesExpiryDays":365}},
@@ -192,11 +192,11 @@ const CASES: &[Case] = &[
             ),
         ],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::template(
         "rejects_days_in_template_in_v1beta1",
         r#"{"spec":{"template":{"spec":{"rolloutBefore":{"certificatesExpiryDays":365}}}}}"#,
         &[(ENDLESS, "spec.template.spec.rolloutBefore.certificatesExpiryDays")],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
 ];

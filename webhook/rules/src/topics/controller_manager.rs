@@ -77,7 +77,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
     let list = controller_manager(spec);
     let minor = spec.minor().unwrap_or(TEMPLATE_MINOR);
     let flags = Flags::from_pairs(list.pairs());
-    let errors = startup_error::by_flags(Component::Kube, minor, &flags);
+    let errors = startup_error::errors_of_flags(Component::Kube, minor, &flags);
     let mut names: Vec<&str> = Vec::new();
     for error in &errors {
         let (flag, detail, remedy) = match error {
@@ -113,7 +113,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             ),
             StartupError::UnknownController(name) => {
                 // Text that is not the name of a controller may be secret.
-                names.push(known_names::shown(name).unwrap_or("one of the names"));
+                names.push(known_names::known_name(name).unwrap_or("one of the names"));
                 continue;
             }
             // Other rules report these.
@@ -180,7 +180,7 @@ fn cloud_provider_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mu
         let Some(found) = flags.get(CLOUD_PROVIDER) else {
             continue;
         };
-        let Some(cause) = cloud_provider::refusal(found.value, flags.value("feature-gates"), spec.minor())
+        let Some(cause) = cloud_provider::startup_error(found.value, flags.value("feature-gates"), spec.minor())
         else {
             continue;
         };
@@ -231,7 +231,7 @@ const CASES: &[Case] = &[
             "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"cloud-provider","value":"external"}]}}}}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "rejects_flags_that_1_37_does_not_know",
         AT_1_37,
@@ -246,7 +246,7 @@ const CASES: &[Case] = &[
             ),
         ],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "rejects_gate_that_1_31_locks",
         r#"{"spec":{"version":"v1.31.0","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
@@ -256,7 +256,7 @@ const CASES: &[Case] = &[
             "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
         )],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "rejects_unknown_controller",
         r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
@@ -266,7 +266,7 @@ const CASES: &[Case] = &[
             "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
         )],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "rejects_gate_and_lock",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{"extraArgs":{
@@ -282,7 +282,7 @@ const CASES: &[Case] = &[
             ),
         ],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::create(
         "rejects_in_tree_cloud_provider",
         r#"{"spec":{"version":"v1.31.0","kubeadmConfigSpec":{
@@ -304,7 +304,7 @@ const CASES: &[Case] = &[
             ),
         ],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "rejects_cloud_providers_that_ended_or_are_disabled",
         r#"{"spec":{"version":"v1.29.4","kubeadmConfigSpec":{
@@ -323,7 +323,7 @@ const CASES: &[Case] = &[
             ),
         ],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::create(
         "rejects_cloud_provider_that_1_27_does_not_have",
         r#"{"spec":{"version":"v1.27.4","kubeadmConfigSpec":{
@@ -333,7 +333,7 @@ const CASES: &[Case] = &[
             "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[cloud-provider]",
         )],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::template(
         "warns_of_in_tree_cloud_provider_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
@@ -343,7 +343,7 @@ const CASES: &[Case] = &[
             "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
         )],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::template(
         "warns_of_removed_flag_and_different_kubelets_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{
@@ -361,7 +361,7 @@ const CASES: &[Case] = &[
             ),
         ],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "warns_of_different_cloud_providers",
         r#"{"spec":{"kubeadmConfigSpec":{"initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[
@@ -371,7 +371,7 @@ const CASES: &[Case] = &[
             "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs",
         )],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
 ];
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub enum Unknown {
 
 /// A cloud-controller-manager that a static Pod in `files` starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CloudFile {
+pub struct CloudStaticPod {
     /// The cloud-controller-manager.
     pub manager: Manager,
     /// The index of the static Pod in `files`.
@@ -60,8 +60,8 @@ pub fn controller_managers(
     allocates_node_cidrs: bool,
 ) -> Result<ControllerManagers, Unknown> {
     Ok(ControllerManagers {
-        kube: kube(spec, allocates_node_cidrs)?,
-        cloud: cloud(spec)?.map(|cloud| cloud.manager),
+        kube: kube_controller_manager(spec, allocates_node_cidrs)?,
+        cloud: cloud_controller_manager(spec)?.map(|cloud| cloud.manager),
     })
 }
 
@@ -69,7 +69,7 @@ pub fn controller_managers(
 ///
 /// # Errors
 /// Its version or its configuration is unknown.
-pub fn kube(spec: &ControlPlaneSpec<'_>, allocates_node_cidrs: bool) -> Result<Manager, Unknown> {
+pub fn kube_controller_manager(spec: &ControlPlaneSpec<'_>, allocates_node_cidrs: bool) -> Result<Manager, Unknown> {
     let minor = spec.minor().ok_or(Unknown::NoVersion)?;
     let allocates = allocates_node_cidrs.to_string();
     // kubeadm, `controlplane/manifests.go`.
@@ -95,24 +95,24 @@ pub fn kube(spec: &ControlPlaneSpec<'_>, allocates_node_cidrs: bool) -> Result<M
 ///
 /// # Errors
 /// A static Pod cannot be read, or the version or the configuration of the cloud-controller-manager is unknown.
-pub fn cloud(spec: &ControlPlaneSpec<'_>) -> Result<Option<CloudFile>, Unknown> {
-    let pods = static_pods::mentioning_cloud_controller_manager(spec);
-    let mut found = pods.read.iter().filter_map(|StaticPod { index, manifest }| {
+pub fn cloud_controller_manager(spec: &ControlPlaneSpec<'_>) -> Result<Option<CloudStaticPod>, Unknown> {
+    let pods = static_pods::find_cloud_static_pods(spec);
+    let mut found = pods.readable.iter().filter_map(|StaticPod { index, manifest }| {
         let workload = Workload::find(manifest)?;
         Some((*index, workload))
     });
     let (first, second) = (found.next(), found.next());
-    match (first, pods.unreadable) {
+    match (first, pods.first_unreadable) {
         // The text that cannot be read mentions a cloud-controller-manager.
         (_, Some(index)) => Err(Unknown::StaticPod(index)),
         _ if second.is_some() => Err(Unknown::SeveralClouds),
-        (Some((index, workload)), None) => Ok(Some(CloudFile {
+        (Some((index, workload)), None) => Ok(Some(CloudStaticPod {
             manager: cloud_of(spec, index, workload)?,
             index,
         })),
         // A Secret may contain it. If another static Pod does, the Secret contains another program.
         (None, None) => pods
-            .hidden
+            .first_not_plain_text
             .map_or(Ok(None), |index| Err(Unknown::StaticPod(index))),
     }
 }
@@ -163,7 +163,7 @@ mod tests {
     fn found(files: &Value) -> Result<Option<usize>, Unknown> {
         let text = with_files(files);
         let control_plane: KubeadmControlPlane<'_> = decode(&text).unwrap();
-        Ok(cloud(&control_plane.common_spec())?.map(|cloud| cloud.index))
+        Ok(cloud_controller_manager(&control_plane.common_spec())?.map(|cloud| cloud.index))
     }
 
     #[test]

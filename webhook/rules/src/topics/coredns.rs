@@ -8,7 +8,7 @@ use crate::{
     case::{Answer, Case},
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, quote},
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::{
         Topic,
@@ -107,7 +107,7 @@ impl CoreDnsUpgrade<'_> {
         Fault {
             field: FIELD.into(),
             reason,
-            value: Some(quoted(self.new)),
+            value: Some(quote(self.new)),
             detail: detail.into(),
             remedy: remedy.into(),
         }
@@ -134,12 +134,12 @@ fn migration_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
     let detail = if coredns_upgrade.to < coredns_upgrade.from {
         format!(
             "CoreDNS is at {}, and Cluster API migrates its configuration only to newer versions",
-            quoted(coredns_upgrade.old)
+            quote(coredns_upgrade.old)
         )
     } else if !is_known(coredns_upgrade.from) {
         format!(
             "Cluster API cannot migrate the CoreDNS configuration from version {}",
-            quoted(coredns_upgrade.old)
+            quote(coredns_upgrade.old)
         )
     } else {
         return;
@@ -157,7 +157,7 @@ fn version_unknown(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
         CauseReason::Invalid,
         format!(
             "kcp-webhook does not know whether Cluster API can migrate CoreDNS from {} to this version",
-            quoted(coredns_upgrade.old)
+            quote(coredns_upgrade.old)
         ),
         format!(
             "check that your version of Cluster API supports this migration, or skip the migration with \

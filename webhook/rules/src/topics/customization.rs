@@ -8,7 +8,7 @@ use crate::{
     case::{Answer, Case},
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, HIDDEN, quoted},
+    fault::{CauseReason, Fault, Faults, HIDDEN, quote},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
@@ -133,7 +133,7 @@ fn from_missing(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults:
                 field: format!("{path}.from").into(),
                 reason: CauseReason::Required,
                 value: None,
-                detail: format!("{} reads its value from another field", quoted(&patch.op)).into(),
+                detail: format!("{} reads its value from another field", quote(&patch.op)).into(),
                 remedy: "set `from` to the JSON pointer of that field".into(),
             });
         }

@@ -9,7 +9,7 @@ use crate::{
     case::Case,
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, quote},
     rule::{Check, ON_WRITE, Rule, Scope},
     syntax::is_dns1123_subdomain,
     topics::Topic,
@@ -61,7 +61,7 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
         faults.push(Fault {
             field: FIELD.into(),
             reason: CauseReason::Forbidden,
-            value: Some(quoted(customization)),
+            value: Some(quote(customization)),
             detail: detail.into(),
             remedy: remedy.into(),
         });
@@ -88,7 +88,7 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
                 .end()
                 .map_or_else(String::new, |end| format!(" until {end}"));
             push(
-                format!("the customization is leased by {}{until}", quoted(&record.holder)),
+                format!("the customization is leased by {}{until}", quote(&record.holder)),
                 remedy(change.new, pool),
             );
         }
@@ -141,7 +141,7 @@ fn view(clusters: &[(&str, bool)], record: Option<&str>) -> View {
         name: name.to_owned(),
         pool: "example".to_owned(),
         customization: Some("foo".to_owned()),
-        deleting,
+        is_deleting: deleting,
         claim: None,
     };
     let status = record.map(|record| {
@@ -184,62 +184,62 @@ const CUSTOMIZATION: &str =
 const HELD_BY_ANOTHER: &[(&str, &str)] = &[("customization-held-by-another", FIELD)];
 
 const CASES: &[Case] = &[
-    Case::deployment("accepts_cluster_with_a_free_customization", "{}", &[]).with_view(|| view(&[], None)),
-    Case::deployment("accepts_cluster_of_the_holder", OF_PARIS, &[]).with_view(|| view(&[], Some(HELD))),
-    Case::deployment("accepts_holder_within_the_grace_period", OF_PARIS, &[])
+    Case::cluster_deployment("accepts_cluster_with_a_free_customization", "{}", &[]).with_view(|| view(&[], None)),
+    Case::cluster_deployment("accepts_cluster_of_the_holder", OF_PARIS, &[]).with_view(|| view(&[], Some(HELD))),
+    Case::cluster_deployment("accepts_holder_within_the_grace_period", OF_PARIS, &[])
         .with_view(|| view(&[], Some(GONE))),
-    Case::deployment("accepts_cluster_with_the_id_of_the_lease", WITH_LEASE_ID, &[])
+    Case::cluster_deployment("accepts_cluster_with_the_id_of_the_lease", WITH_LEASE_ID, &[])
         .with_view(|| view(&[], Some(HELD))),
-    Case::deployment("accepts_cluster_after_the_lease", "{}", &[]).with_view(|| view(&[], Some(ENDED))),
-    Case::deployment("accepts_cluster_without_customization", NO_CUSTOMIZATION, &[])
+    Case::cluster_deployment("accepts_cluster_after_the_lease", "{}", &[]).with_view(|| view(&[], Some(ENDED))),
+    Case::cluster_deployment("accepts_cluster_without_customization", NO_CUSTOMIZATION, &[])
         .with_view(|| view(&[("paris", false)], Some(HELD))),
-    Case::deployment("rejects_cluster_while_another_leases", "{}", HELD_BY_ANOTHER)
+    Case::cluster_deployment("rejects_cluster_while_another_leases", "{}", HELD_BY_ANOTHER)
         .with_view(|| view(&[], Some(HELD))),
-    Case::deployment(
+    Case::cluster_deployment(
         "rejects_cluster_while_another_leases_without_end",
         "{}",
         HELD_BY_ANOTHER,
     )
     .with_view(|| view(&[], Some(PERMANENT))),
-    Case::deployment(
+    Case::cluster_deployment(
         "rejects_cluster_while_the_record_says_in_use",
         "{}",
         HELD_BY_ANOTHER,
     )
     .with_view(|| view(&[], Some(IN_USE))),
-    Case::deployment(
+    Case::cluster_deployment(
         "rejects_another_cluster_within_the_grace_period",
         "{}",
         HELD_BY_ANOTHER,
     )
     .with_view(|| view(&[], Some(GONE))),
-    Case::deployment(
+    Case::cluster_deployment(
         "rejects_cluster_with_the_id_of_another_lease",
         WITH_ANOTHER_LEASE_ID,
         HELD_BY_ANOTHER,
     )
     .with_view(|| view(&[], Some(HELD))),
-    Case::deployment(
+    Case::cluster_deployment(
         "rejects_cluster_with_a_record_of_a_newer_program",
         "{}",
         HELD_BY_ANOTHER,
     )
     .with_view(|| view(&[], Some(OF_A_NEWER_PROGRAM))),
-    Case::deployment(
+    Case::cluster_deployment(
         "rejects_cluster_while_another_uses_the_customization",
         "{}",
         HELD_BY_ANOTHER,
     )
     .with_view(|| view(&[("lima", false)], None)),
-    Case::deployment(
+    Case::cluster_deployment(
         "rejects_cluster_while_another_is_being_deleted",
         "{}",
         HELD_BY_ANOTHER,
     )
     .with_view(|| view(&[("lima", true)], Some(ENDED))),
-    Case::deployment("rejects_holder_with_a_second_cluster", OF_PARIS, HELD_BY_ANOTHER)
+    Case::cluster_deployment("rejects_holder_with_a_second_cluster", OF_PARIS, HELD_BY_ANOTHER)
         .with_view(|| view(&[("paris", false)], Some(IN_USE))),
-    Case::deployment_update(
+    Case::cluster_deployment_update(
         "rejects_change_to_a_customization_of_another",
         NO_CUSTOMIZATION,
         CUSTOMIZATION,
@@ -249,7 +249,7 @@ const CASES: &[Case] = &[
         ],
     )
     .with_view(|| view(&[("lima", false)], None)),
-    Case::deployment_update(
+    Case::cluster_deployment_update(
         "accepts_update_of_the_cluster_that_uses_the_customization",
         "{}",
         r#"{"metadata":{"labels":{"a":"b"}}}"#,

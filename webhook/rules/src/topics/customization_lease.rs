@@ -9,7 +9,7 @@ use crate::{
     case::{Answer, Case},
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, quote},
     rule::{Check, ON_DELETE, ON_UPDATE, Rule, Scope},
     syntax::is_dns1123_subdomain,
     topics::Topic,
@@ -78,7 +78,7 @@ fn patches_changed_while_leased(
 fn by_holder(lease: &ClusterDeploymentCustomizationStatus) -> String {
     lease
         .holder()
-        .map_or_else(String::new, |holder| format!(" by {}", quoted(holder)))
+        .map_or_else(String::new, |holder| format!(" by {}", quote(holder)))
 }
 
 fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>, faults: &mut Faults) {

@@ -47,7 +47,7 @@ fn deleted_with_workers(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &m
     let (
         Some(Some(Cluster {
             name,
-            deleting: false,
+            is_deleting: false,
             ..
         })),
         Some(workers),
@@ -77,7 +77,7 @@ fn deleted_with_workers(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &m
 fn view(deleting: bool, workers: &[&str], terminating: bool) -> View {
     let cluster = Cluster {
         name: "example".to_owned(),
-        deleting,
+        is_deleting: deleting,
         ..Cluster::default()
     };
     View {

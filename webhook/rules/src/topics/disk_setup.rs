@@ -66,14 +66,14 @@ const CASES: &[Case] = &[
             {"device":"/dev/a","diskLayout":[{"percentage":60},{"percentage":40}]}]}}}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "accepts_the_whole_disk_in_v1beta1",
         r#"{"spec":{"kubeadmConfigSpec":{"diskSetup":{"partitions":[
             {"device":"/dev/a","layout":true,"diskLayout":[{"percentage":60},{"percentage":40}]}]}}}}"#,
         &[],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::create(
         "rejects_more_than_the_disk",
         SIXTY_TWICE,

@@ -202,14 +202,14 @@ const CASES: &[Case] = &[
             "scheduler":{"extraArgs":[{"name":"v","value":"2"}]}}}}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "accepts_map_of_v1beta1",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
             {"v":"2","profiling":"false"}}}}}}"#,
         &[],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::create(
         "rejects_duplicate_flags",
         r#"{"spec":{"kubeadmConfigSpec":{
@@ -249,7 +249,7 @@ const CASES: &[Case] = &[
             ),
         ],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::template(
         "rejects_duplicate_flags_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
@@ -259,7 +259,7 @@ const CASES: &[Case] = &[
             "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].name",
         )],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
 ];
 
 #[cfg(test)]

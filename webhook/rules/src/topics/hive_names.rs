@@ -6,7 +6,7 @@ use crate::{
     case::Case,
     cel::Cel,
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, quote},
     rule::{Check, ON_CREATE, Rule, Scope},
     topics::Topic,
 };
@@ -73,7 +73,7 @@ fn check_name_length(metadata: &Metadata<'_>, detail: &'static str, faults: &mut
     faults.push(Fault {
         field: "metadata.name".into(),
         reason: CauseReason::TooLong,
-        value: Some(quoted(name)),
+        value: Some(quote(name)),
         detail: detail.into(),
         remedy: "use a name of at most 63 characters".into(),
     });

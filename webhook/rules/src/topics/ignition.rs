@@ -9,7 +9,7 @@ use crate::{
     case::{Case, V1BETA1},
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, HIDDEN, quoted},
+    fault::{CauseReason, Fault, Faults, HIDDEN, quote},
     feature_gates::FeatureGates,
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::{Topic, files::files, users},
@@ -81,7 +81,7 @@ fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     }
     let spec = change.new;
     let found = [
-        ("format", has_format(spec), Some(quoted(FORMAT))),
+        ("format", has_format(spec), Some(quote(FORMAT))),
         ("ignition", has_configuration(spec), None),
     ];
     for (field, _, value) in found.into_iter().filter(|(_, is_set, _)| *is_set) {
@@ -192,7 +192,7 @@ impl<'c> UnsupportedValue<'c> {
     /// A value that the message shows, because it is from an enumeration.
     fn shown(value: &str) -> Self {
         Self {
-            value: Some(quoted(value)),
+            value: Some(quote(value)),
             redacted: None,
         }
     }
@@ -209,7 +209,7 @@ impl<'c> UnsupportedValue<'c> {
 /// Quotes the text if it is one of `values`. For other text, which may be secret, returns [`HIDDEN`].
 fn shown_or_hidden(text: &str, values: &[&str]) -> String {
     if values.contains(&text) {
-        quoted(text)
+        quote(text)
     } else {
         HIDDEN.to_owned()
     }
@@ -311,7 +311,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"kubeadmConfigSpec":{"ignition":{"containerLinuxConfig":{}}}}}"#,
         &[],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::template(
         "rejects_ignition_in_template_without_the_gate",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"format":"ignition"}}}}}"#,

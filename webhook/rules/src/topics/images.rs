@@ -51,7 +51,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// The path of the `CoreDNS` image tag below `kubeadmConfigSpec`.
-pub const DNS_TAG: &str = "clusterConfiguration.dns.imageTag";
+pub const DNS_TAG_PATH: &str = "clusterConfiguration.dns.imageTag";
 const ETCD_TAG: &str = "clusterConfiguration.etcd.local.imageTag";
 
 /// The image tag of `CoreDNS`; `None` if it is unset.
@@ -117,7 +117,7 @@ fn tag_fault(tag: &str) -> Option<(&'static str, &'static str)> {
 
 fn tag_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
-    for (field, tag) in [(DNS_TAG, dns_tag(spec)), (ETCD_TAG, etcd_tag(spec))] {
+    for (field, tag) in [(DNS_TAG_PATH, dns_tag(spec)), (ETCD_TAG, etcd_tag(spec))] {
         let Some((tag, (detail, remedy))) = tag.and_then(|tag| Some((tag, tag_fault(tag)?))) else {
             continue;
         };
@@ -142,7 +142,7 @@ fn dns_tag_not_a_version(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
         faults.push_redacted(
             tag,
             Fault {
-                field: change.new.kubeadm_path(DNS_TAG),
+                field: change.new.kubeadm_path(DNS_TAG_PATH),
                 reason: CauseReason::Invalid,
                 value: Some(HIDDEN.to_owned()),
                 detail: "Cluster API reads the CoreDNS version from the tag, but the tag is not a semantic \

@@ -312,7 +312,7 @@ const CASES: &[Case] = &[
             {"podSubnet":"10.1.0.0/16","dnsDomain":"b"}}}}}"#,
         &[(IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.networking.podSubnet")],
     )
-    .only_in(V1BETA1)
+    .only_in_version(V1BETA1)
     .answered_by(Answer::Admitted),
     Case::update(
         "accepts_networks_and_names_that_storage_may_have_dropped",
@@ -321,7 +321,7 @@ const CASES: &[Case] = &[
             "clusterName":"b","kubernetesVersion":"v1.34.3"}}}}"#,
         &[],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::update(
         "accepts_empty_text",
         "{}",
@@ -329,7 +329,7 @@ const CASES: &[Case] = &[
             {"controlPlaneEndpoint":"","certificatesDir":"","clusterName":""}}}}"#,
         &[],
     )
-    .only_in(V1BETA1)
+    .only_in_version(V1BETA1)
     .answered_by(Answer::Schema(&[
         "spec.kubeadmConfigSpec.clusterConfiguration.certificatesDir",
         "spec.kubeadmConfigSpec.clusterConfiguration.clusterName",
@@ -344,7 +344,7 @@ const CASES: &[Case] = &[
             (IMMUTABLE, "spec.kubeadmConfigSpec.clusterConfiguration.clusterName"),
         ],
     )
-    .only_in(V1BETA1)
+    .only_in_version(V1BETA1)
     .answered_by(Answer::Admitted),
     Case::update(
         "accepts_change_inside_a_section",

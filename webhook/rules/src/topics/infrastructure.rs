@@ -6,7 +6,7 @@ use crate::{
     case::{Case, V1BETA1, V1BETA2},
     cel::Cel,
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, quote},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
@@ -60,7 +60,7 @@ fn namespace_ignored(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
         faults.push(Fault {
             field: format!("{}.namespace", control_plane.infrastructure_ref_path()).into(),
             reason: CauseReason::Forbidden,
-            value: Some(quoted(given)),
+            value: Some(quote(given)),
             detail: "v1beta2 does not have this field, so Cluster API clones the template with this name in \
                      the control plane's namespace"
                 .into(),
@@ -119,7 +119,7 @@ fn missing_fields(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Itera
         (Shape::V1Beta1, version) => (
             "apiVersion",
             version.is_some_and(|version| version.contains('/') && !version.starts_with('/')),
-            version.filter(|version| !version.is_empty()).map(quoted),
+            version.filter(|version| !version.is_empty()).map(quote),
             VERSION,
         ),
     };
@@ -144,13 +144,13 @@ const CASES: &[Case] = &[
         r#"{"spec":{"machineTemplate":{"infrastructureRef":{"namespace":"default"}}}}"#,
         &[],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::create(
         "rejects_another_namespace",
         r#"{"spec":{"machineTemplate":{"infrastructureRef":{"namespace":"templates"}}}}"#,
         &[(NAMESPACE_IGNORED, "spec.machineTemplate.infrastructureRef.namespace")],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::create(
         "rejects_empty_reference",
         r#"{"spec":{"machineTemplate":{"spec":{"infrastructureRef":{"apiGroup":"","kind":"","name":null}}}}}"#,
@@ -159,13 +159,13 @@ const CASES: &[Case] = &[
             (RULE, "spec.machineTemplate.spec.infrastructureRef.kind"),
             (RULE, "spec.machineTemplate.spec.infrastructureRef.name"),
         ],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::create(
         "rejects_no_reference",
         r#"{"spec":{"machineTemplate":null}}"#,
         &[(RULE, "spec.machineTemplate.spec.infrastructureRef")],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "rejects_reference_without_group_in_v1beta1",
         r#"{"spec":{"machineTemplate":{"infrastructureRef":{"apiVersion":"v1","kind":""}}}}"#,
@@ -174,13 +174,13 @@ const CASES: &[Case] = &[
             (RULE, "spec.machineTemplate.infrastructureRef.kind"),
         ],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::create(
         "rejects_no_reference_in_v1beta1",
         r#"{"spec":{"machineTemplate":null}}"#,
         &[(RULE, "spec.machineTemplate.infrastructureRef")],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
 ];
 
 #[cfg(test)]

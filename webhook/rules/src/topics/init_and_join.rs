@@ -188,7 +188,7 @@ const CASES: &[Case] = &[
             (MISSING, "spec.kubeadmConfigSpec.initConfiguration"),
             (MISSING, "spec.kubeadmConfigSpec.joinConfiguration"),
         ],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::update(
         "accepts_sections_that_were_already_missing",
         r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":null}}}"#,
@@ -201,7 +201,7 @@ const CASES: &[Case] = &[
             "initConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":300}},
             "joinConfiguration":{"timeouts":{"controlPlaneComponentHealthCheckSeconds":300}}}}}"#,
         &[],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::create(
         "rejects_different_timeouts",
         r#"{"spec":{"kubeadmConfigSpec":{
@@ -211,7 +211,7 @@ const CASES: &[Case] = &[
             DIFFERENT,
             "spec.kubeadmConfigSpec.joinConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
         )],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::create(
         "rejects_timeout_only_in_join",
         r#"{"spec":{"kubeadmConfigSpec":{
@@ -220,7 +220,7 @@ const CASES: &[Case] = &[
             DIFFERENT,
             "spec.kubeadmConfigSpec.initConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
         )],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::template(
         "rejects_timeout_only_in_init_of_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{
@@ -229,7 +229,7 @@ const CASES: &[Case] = &[
             DIFFERENT,
             "spec.template.spec.kubeadmConfigSpec.joinConfiguration.timeouts.controlPlaneComponentHealthCheckSeconds",
         )],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::create(
         "accepts_one_way_to_authenticate",
         r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"discovery":{"file":{

@@ -11,7 +11,7 @@ use crate::{
     case::{Answer, Case},
     cel::{Cel, NoCel},
     change::{Change, Operation},
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, quote},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
     view::{Pool, View},
@@ -121,7 +121,7 @@ fn inventory_not_a_list(change: &Change<'_, ClusterPool<'_>>, faults: &mut Fault
         value: Some("{...}".to_owned()),
         detail: format!(
             "the field {} exists only in Hive's design document, and Hive's API requires a list",
-            Inventory::DOCUMENTED
+            Inventory::LIST_FIELD_IN_DESIGN
         )
         .into(),
         remedy: format!("write inventory: [{}]", as_yaml(inventory)).into(),
@@ -134,7 +134,7 @@ fn as_yaml(inventory: &Inventory) -> String {
     let mut entries: Vec<_> = inventory
         .names()
         .take(SHOWN)
-        .map(|name| format!("{{name: {}}}", quoted(name)))
+        .map(|name| format!("{{name: {}}}", quote(name)))
         .collect();
     if entries.is_empty() {
         entries.push("{name: NAME}".to_owned());
@@ -180,7 +180,7 @@ fn entry_duplicate(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
             faults.push(Fault {
                 field: format!("{FIELD}[{index}].name").into(),
                 reason: CauseReason::Duplicate,
-                value: Some(quoted(&entry.name)),
+                value: Some(quote(&entry.name)),
                 detail: "the inventory already lists this customization, which serves one cluster at a time"
                     .into(),
                 remedy: "remove this entry, or use the name of another customization".into(),
@@ -217,7 +217,7 @@ fn entry_name_unknown(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults)
         faults.push(Fault {
             field: format!("{FIELD}[{index}].name").into(),
             reason: CauseReason::NotFound,
-            value: Some(quoted(&entry.name)),
+            value: Some(quote(&entry.name)),
             detail: "no customization has this name, so no cluster can use it".into(),
             remedy: "create the customization, or correct the name".into(),
         });
@@ -235,7 +235,7 @@ fn entry_shared(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let name = change.new.metadata.name.as_deref();
     let mut listed = HashMap::new();
     let others = others.iter().filter(|pool| Some(pool.name.as_str()) != name);
-    for pool in others.filter(|pool| !pool.deleting) {
+    for pool in others.filter(|pool| !pool.is_deleting) {
         let entries = pool.inventory.iter().map(String::as_str);
         listed.extend(entries.map(|entry| (entry, pool.name.as_str())));
     }
@@ -244,7 +244,7 @@ fn entry_shared(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
             faults.push(Fault {
                 field: format!("{FIELD}[{index}].name").into(),
                 reason: CauseReason::Forbidden,
-                value: Some(quoted(&entry.name)),
+                value: Some(quote(&entry.name)),
                 detail: format!(
                     "ClusterPool {pool} also lists this customization, and each pool would release the other's leases on it"
                 )
@@ -272,7 +272,7 @@ fn other_pool(inventory: &[&str], deleting: bool) -> View {
     let pool = Pool {
         name: "other".to_owned(),
         inventory: inventory.iter().map(|&name| name.to_owned()).collect(),
-        deleting,
+        is_deleting: deleting,
     };
     View {
         pools: vec![pool].into(),

@@ -130,14 +130,14 @@ fn is_enabled(flag: &FlagValue<'_>) -> bool {
 }
 
 /// The flag `enable-leader-migration`; `None` unless it turns leader migration on.
-pub(super) fn enabled<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> {
+pub(super) fn enabling_flag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> {
     let flags = controller_manager(spec);
     let elects = flags.get(LEADER_ELECT).and_then(|flag| flag.as_bool()) != Some(false);
     flags.get(ENABLE).filter(|flag| elects && is_enabled(flag))
 }
 
 fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
-    let Some(flag) = enabled(change.new) else { return };
+    let Some(flag) = enabling_flag(change.new) else { return };
     let exits = "kube-controller-manager 1.36 or later exits at startup if leader migration is enabled";
     let fault = |detail: Cow<'static, str>, remedy: &'static str| Fault {
         field: flag.path(change.new),
@@ -213,7 +213,7 @@ pub(super) fn configuration_flag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<Flag
 /// The flag with the path of the leader migration configuration, and where the file comes from; `None` if leader
 /// migration is off.
 pub(super) fn source<'c>(spec: &ControlPlaneSpec<'c>) -> Option<(FlagValue<'c>, Source<'c>)> {
-    enabled(spec)?;
+    enabling_flag(spec)?;
     let flag = configuration_flag(spec)?;
     let cluster = spec.cluster_configuration()?;
     let volumes = cluster
@@ -357,11 +357,11 @@ fn configuration_unchecked(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &m
 
 /// The effective leader migration configuration, with the index of its file in `files`; the default one if there is no
 /// file. `None` if the configuration is unknown or invalid.
-pub(super) fn effective(
+pub(super) fn effective_configuration(
     spec: &ControlPlaneSpec<'_>,
     minor: u64,
 ) -> Option<(LeaderMigrationConfiguration, Option<usize>)> {
-    enabled(spec)?;
+    enabling_flag(spec)?;
     if configuration_flag(spec).is_none() {
         return Some((LeaderMigrationConfiguration::default_at(minor), None));
     }
@@ -375,7 +375,7 @@ fn unprotected(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
     let Some(minor) = spec.minor().filter(|minor| *minor < UNSUPPORTED_SINCE) else {
         return;
     };
-    let (Some(enable), Some((configuration, file))) = (enabled(spec), effective(spec, minor)) else {
+    let (Some(enable), Some((configuration, file))) = (enabling_flag(spec), effective_configuration(spec, minor)) else {
         return;
     };
     let field = match file {
@@ -436,7 +436,7 @@ const SECOND: &str = "spec.kubeadmConfigSpec.clusterConfiguration.controllerMana
 pub(super) const CONTENT: &str = "spec.kubeadmConfigSpec.files[0].content";
 
 /// A control plane at 1.35 that migrates Node IPAM.
-pub(super) const NODE_IPAM: &str = r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{
+pub(super) const WITH_NODE_IPAM: &str = r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{
     "clusterConfiguration":{"controllerManager":{
         "extraArgs":[{"name":"enable-leader-migration","value":"true"},
             {"name":"leader-migration-config","value":"/etc/migration/leader.yaml"}],
@@ -447,7 +447,7 @@ const ENABLED: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"
     "extraArgs":[{"name":"enable-leader-migration","value":"true"}]}}}}}"#;
 
 const CASES: &[Case] = &[
-    Case::create("accepts_node_ipam", NODE_IPAM, &[]).only_in(V1BETA2),
+    Case::create("accepts_node_ipam", WITH_NODE_IPAM, &[]).only_in_version(V1BETA2),
     Case::create(
         "accepts_a_file_in_the_certificate_folder",
         r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{
@@ -456,14 +456,14 @@ const CASES: &[Case] = &[
             "files":[{"path":"/etc/kubernetes/pki/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\ncontrollerLeaders:\n- {name: nodeipam, component: \"*\"}\n- {name: node-ipam-controller, component: \"*\"}\n"}]}}}"#,
         &[],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::create(
         "rejects_leader_migration_at_1_36",
         r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
             "extraArgs":[{"name":"enable-leader-migration","value":"true"}]}}}}}"#,
         &[(UNSUPPORTED, FIRST)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "rejects_leader_migration_at_1_36_in_v1beta1",
         r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
@@ -473,22 +473,22 @@ const CASES: &[Case] = &[
             "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[enable-leader-migration]",
         )],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::update(
         "rejects_upgrade_to_1_36_with_leader_migration",
-        NODE_IPAM,
+        WITH_NODE_IPAM,
         r#"{"spec":{"version":"v1.36.3"}}"#,
         &[(UNSUPPORTED, FIRST)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "accepts_upgrade_to_1_36_that_ends_leader_migration",
-        NODE_IPAM,
+        WITH_NODE_IPAM,
         r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
             "extraArgs":[{"name":"controllers","value":"*"}]}}}}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::template(
         "warns_of_leader_migration_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
@@ -498,7 +498,7 @@ const CASES: &[Case] = &[
             "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
         )],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::template(
         "rejects_configuration_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
@@ -515,7 +515,7 @@ const CASES: &[Case] = &[
             ),
         ],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::template(
         "rejects_configuration_without_enable_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
@@ -525,7 +525,7 @@ const CASES: &[Case] = &[
             "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
         )],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::template(
         "warns_of_files_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
@@ -540,7 +540,7 @@ const CASES: &[Case] = &[
             (INVALID, "spec.template.spec.kubeadmConfigSpec.files[0].content"),
         ],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::template(
         "warns_of_encoded_file_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
@@ -555,7 +555,7 @@ const CASES: &[Case] = &[
             (UNCHECKED, "spec.template.spec.kubeadmConfigSpec.files[0].encoding"),
         ],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "rejects_configuration_without_enable",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
@@ -563,7 +563,7 @@ const CASES: &[Case] = &[
                 {"name":"leader-migration-config","value":"/etc/kubernetes/pki/leader.yaml"}]}}}}}"#,
         &[(IGNORED, SECOND)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::create(
         "rejects_enable_without_leader_election",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
@@ -571,45 +571,45 @@ const CASES: &[Case] = &[
                 {"name":"leader-elect","value":"false"}]}}}}}"#,
         &[(IGNORED, SECOND)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_path_that_no_volume_contains",
-        NODE_IPAM,
+        WITH_NODE_IPAM,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{"extraVolumes":[
             {"name":"migration","hostPath":"/etc/kubernetes/migration","mountPath":"/etc/migration/leader"}]}}}}}"#,
         &[(MISSING, SECOND)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_path_that_no_file_writes",
-        NODE_IPAM,
+        WITH_NODE_IPAM,
         r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/migration/leader.yaml","content":"x"}]}}}"#,
         &[(MISSING, SECOND)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_resource_lock_in_v1",
-        NODE_IPAM,
+        WITH_NODE_IPAM,
         r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\nresourceLock: leases\ncontrollerLeaders: []\n"}]}}}"#,
         &[(INVALID, CONTENT)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "warns_of_configuration_from_a_secret",
-        NODE_IPAM,
+        WITH_NODE_IPAM,
         r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml",
             "contentFrom":{"secret":{"name":"migration","key":"leader.yaml"}}}]}}}"#,
         &[(UNCHECKED, "spec.kubeadmConfigSpec.files[0].contentFrom")],
     )
-    .only_in(V1BETA2),
-    Case::create("warns_of_default_without_effect", ENABLED, &[(UNPROTECTED, FIRST)]).only_in(V1BETA2),
+    .only_in_version(V1BETA2),
+    Case::create("warns_of_default_without_effect", ENABLED, &[(UNPROTECTED, FIRST)]).only_in_version(V1BETA2),
     Case::update(
         "warns_of_short_name",
-        NODE_IPAM,
+        WITH_NODE_IPAM,
         r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\ncontrollerLeaders:\n- {name: nodeipam, component: \"*\"}\n"}]}}}"#,
         &[(UNPROTECTED, CONTENT), (UNPROTECTED, CONTENT), (super::leader_migration_change::CHANGED, CONTENT)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
 ];
 
 #[cfg(test)]

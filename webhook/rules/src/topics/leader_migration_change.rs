@@ -17,7 +17,7 @@ use crate::{
     topics::{
         Topic,
         extra_args::controller_manager,
-        leader_migration::{CONTENT, NODE_IPAM, configuration_flag, effective, enabled},
+        leader_migration::{CONTENT, WITH_NODE_IPAM, configuration_flag, effective_configuration, enabling_flag},
     },
     view::{Migration, View},
 };
@@ -82,7 +82,7 @@ pub fn migration_of_kubeadm_config(spec: &RawValue) -> Option<Migration> {
     );
     let object: KubeadmControlPlane<'_> = decode(&object).ok()?;
     let spec = object.common_spec();
-    let (configuration, _) = effective(&spec, LENIENT)?;
+    let (configuration, _) = effective_configuration(&spec, LENIENT)?;
     let mut migration = migration(&configuration);
     migration.controllers = migration
         .controllers
@@ -114,7 +114,7 @@ fn difference(before: &Migration, after: &Migration) -> Option<Difference> {
 
 /// The migration of the new object, with the index of its configuration file in `files`.
 fn new_migration(spec: &ControlPlaneSpec<'_>) -> Option<(Migration, Option<usize>)> {
-    let (configuration, file) = effective(spec, spec.minor()?)?;
+    let (configuration, file) = effective_configuration(spec, spec.minor()?)?;
     Some((migration(&configuration), file))
 }
 
@@ -152,7 +152,7 @@ fn changed_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: 
     let Some(old) = change.old else { return };
     let (old, new) = (old.common_spec(), change.new.common_spec());
     // If the old object also enables a migration, the other rule compares the two.
-    if enabled(&old).is_some() {
+    if enabling_flag(&old).is_some() {
         return;
     }
     let Some((after, file)) = new_migration(&new) else {
@@ -214,41 +214,41 @@ const OFF: &str = r#"{"spec":{"version":"v1.35.4"}}"#;
 const CASES: &[Case] = &[
     Case::update(
         "rejects_another_leader_name_during_migration",
-        NODE_IPAM,
+        WITH_NODE_IPAM,
         r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: other\ncontrollerLeaders:\n- name: node-ipam-controller\n  component: \"*\"\n"}]}}}"#,
         &[(CHANGED, CONTENT)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "accepts_another_component_during_migration",
-        NODE_IPAM,
+        WITH_NODE_IPAM,
         r#"{"spec":{"kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\ncontrollerLeaders:\n- name: node-ipam-controller\n  component: kube-controller-manager\n"}]}}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "accepts_the_end_of_a_migration",
-        NODE_IPAM,
+        WITH_NODE_IPAM,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":null}}}}"#,
         &[],
     )
-    .only_in(V1BETA2),
-    Case::update("rejects_a_new_migration_with_another_lock_than_machines", OFF, NODE_IPAM, &[(DURING_ROLLOUT, CONTENT)])
-        .only_in(V1BETA2)
+    .only_in_version(V1BETA2),
+    Case::update("rejects_a_new_migration_with_another_lock_than_machines", OFF, WITH_NODE_IPAM, &[(DURING_ROLLOUT, CONTENT)])
+        .only_in_version(V1BETA2)
         .with_view(another_lock),
     Case::update(
         "rejects_a_new_migration_with_other_controllers_than_machines",
         OFF,
-        NODE_IPAM,
+        WITH_NODE_IPAM,
         &[(DURING_ROLLOUT, CONTENT)],
     )
-    .only_in(V1BETA2)
+    .only_in_version(V1BETA2)
     .with_view(other_controllers),
-    Case::update("accepts_a_new_migration_with_the_lock_of_machines", OFF, NODE_IPAM, &[])
-        .only_in(V1BETA2)
+    Case::update("accepts_a_new_migration_with_the_lock_of_machines", OFF, WITH_NODE_IPAM, &[])
+        .only_in_version(V1BETA2)
         .with_view(the_same),
-    Case::update("accepts_a_new_migration_of_machines_that_do_not_migrate", OFF, NODE_IPAM, &[])
-        .only_in(V1BETA2)
+    Case::update("accepts_a_new_migration_of_machines_that_do_not_migrate", OFF, WITH_NODE_IPAM, &[])
+        .only_in_version(V1BETA2)
         .with_view(|| machines(&[])),
 ];
 

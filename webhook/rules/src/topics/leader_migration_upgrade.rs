@@ -10,11 +10,11 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    leader_migration::{Component, ControllerManagers, Pair, Phase, Row, Verdict, pair::Owner},
+    leader_migration::{Component, ControllerManagers, ControllerManagerChange, Phase, Row, Verdict, pair::Runner},
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::{
         Topic,
-        controller_managers::{cloud, kube},
+        controller_managers::{cloud_controller_manager, kube_controller_manager},
         extra_args::controller_manager,
     },
 };
@@ -54,10 +54,10 @@ fn handover_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     let Some(old) = change.old else { return };
     let (old, new) = (old.common_spec(), change.new.common_spec());
     // The Cluster decides whether there is a Pod network. Almost every Cluster has one.
-    let (Ok(now), Ok(then)) = (kube(&old, true), kube(&new, true)) else {
+    let (Ok(now), Ok(then)) = (kube_controller_manager(&old, true), kube_controller_manager(&new, true)) else {
         return;
     };
-    let (known, clouds, file) = match (cloud(&old), cloud(&new)) {
+    let (known, clouds, file) = match (cloud_controller_manager(&old), cloud_controller_manager(&new)) {
         (Ok(None), Ok(None)) => (Cloud::Absent, [None, None], None),
         (Ok(old), Ok(new)) => {
             let file = new.as_ref().map(|new| new.index);
@@ -77,7 +77,7 @@ fn handover_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     if now == then {
         return;
     }
-    let pair = Pair { now, then };
+    let pair = ControllerManagerChange { before: now, after: then };
     let field = field(&new, &pair, file);
     for rows in alike(pair.rows()) {
         let Some((detail, action)) = harm(&rows, &pair, known) else {
@@ -101,7 +101,7 @@ fn alike(rows: Vec<Row>) -> Vec<Vec<Row>> {
     let mut groups: Vec<Vec<Row>> = Vec::new();
     for row in rows {
         let is_alike =
-            |other: &Row| (other.verdict, &other.now, &other.then) == (row.verdict, &row.now, &row.then);
+            |other: &Row| (other.verdict, &other.runners_before, &other.runners_after) == (row.verdict, &row.runners_before, &row.runners_after);
         match groups
             .iter_mut()
             .find(|group| group.first().is_some_and(is_alike))
@@ -115,8 +115,8 @@ fn alike(rows: Vec<Row>) -> Vec<Vec<Row>> {
 
 /// What the update changes: the static Pod of the cloud-controller-manager, the flags of kube-controller-manager, or only the
 /// version.
-fn field(new: &ControlPlaneSpec<'_>, pair: &Pair, file: Option<usize>) -> Cow<'static, str> {
-    let [now, then] = [&pair.now, &pair.then];
+fn field(new: &ControlPlaneSpec<'_>, pair: &ControllerManagerChange, file: Option<usize>) -> Cow<'static, str> {
+    let [now, then] = [&pair.before, &pair.after];
     match file {
         _ if now.kube.flags != then.kube.flags || now.kube.configuration != then.kube.configuration => {
             new.kubeadm_path(controller_manager(new).path)
@@ -130,7 +130,7 @@ fn field(new: &ControlPlaneSpec<'_>, pair: &Pair, file: Option<usize>) -> Cow<'s
 /// What an update does to controllers with the same owners and verdict, and the severest action on it. `None`
 /// for problems that exist before the update, and for a kube-controller-manager that exits at startup, which
 /// other rules report.
-fn harm(rows: &[Row], pair: &Pair, known: Cloud) -> Option<(String, Action)> {
+fn harm(rows: &[Row], pair: &ControllerManagerChange, known: Cloud) -> Option<(String, Action)> {
     let row = rows.first()?;
     let names: Vec<&str> = rows.iter().map(|row| row.controller.canonical).collect();
     let names = names.join(", ");
@@ -140,14 +140,14 @@ fn harm(rows: &[Row], pair: &Pair, known: Cloud) -> Option<(String, Action)> {
     } else {
         Action::Warn
     };
-    let cloud_then = pair.then.cloud.as_ref();
+    let cloud_then = pair.after.cloud.as_ref();
     match row.verdict {
-        Verdict::RunsTwice(phase) if phase != Phase::Now => Some((twice(&names, row), certain)),
-        Verdict::Orphaned(phase) if phase != Phase::Now => match cloud_then {
+        Verdict::RunsTwice(phase) if phase != Phase::Before => Some((twice(&names, row), certain)),
+        Verdict::Orphaned(phase) if phase != Phase::Before => match cloud_then {
             Some(_) => Some((stopped(&names, row, phase), certain)),
             None => Some((not_in_files(&names, known), Action::Warn)),
         },
-        Verdict::CannotStart(Component::Cloud, phase) if phase != Phase::Now => {
+        Verdict::CannotStart(Component::Cloud, phase) if phase != Phase::Before => {
             let error = cloud_then?.startup_errors.first()?;
             let detail = format!(
                 "after the rollout no controller manager would run {names}, because cloud-controller-manager exits \
@@ -167,16 +167,16 @@ fn harm(rows: &[Row], pair: &Pair, known: Cloud) -> Option<(String, Action)> {
 }
 
 fn twice(names: &str, row: &Row) -> String {
-    match (row.now.as_slice(), row.then.as_slice()) {
+    match (row.runners_before.as_slice(), row.runners_after.as_slice()) {
         ([_, ..], [then]) => format!(
             "{names} would run twice during the rollout, on old Machines {}, and on new Machines {}; both would change the \
              same objects",
-            places(&row.now),
-            place(then, row.now.first())
+            places(&row.runners_before),
+            place(then, row.runners_before.first())
         ),
         _ => format!(
             "{names} would run twice, {}; both would change the same objects",
-            places(&row.then)
+            places(&row.runners_after)
         ),
     }
 }
@@ -187,18 +187,18 @@ fn stopped(names: &str, row: &Row, phase: Phase) -> String {
     } else {
         "after"
     };
-    if row.then.is_empty() {
-        let now = if row.now.is_empty() {
+    if row.runners_after.is_empty() {
+        let now = if row.runners_before.is_empty() {
             "and none does now".to_owned()
         } else {
-            format!("which now runs {}", places(&row.now))
+            format!("which now runs {}", places(&row.runners_before))
         };
         format!("{when} the rollout no controller manager would run {names}, {now}")
     } else {
         format!(
             "{names} would run {}, but would stop {when} the rollout whenever a controller manager that does \
              not run {names} holds the migration lock",
-            places(&row.then)
+            places(&row.runners_after)
         )
     }
 }
@@ -219,7 +219,7 @@ fn not_in_files(names: &str, known: Cloud) -> String {
 
 /// The controller managers that run a controller, with their locks. Does not contain the names of Leases,
 /// because users choose them and they may be secret.
-fn places(owners: &[Owner]) -> String {
+fn places(owners: &[Runner]) -> String {
     let places: Vec<String> = owners
         .iter()
         .enumerate()
@@ -228,7 +228,7 @@ fn places(owners: &[Owner]) -> String {
     places.join(" and ")
 }
 
-fn place(owner: &Owner, other: Option<&Owner>) -> String {
+fn place(owner: &Runner, other: Option<&Runner>) -> String {
     let is_another = other.is_some_and(|other| {
         other.is_migration_lock == owner.is_migration_lock
             && other.lock != owner.lock
@@ -270,7 +270,7 @@ const CASES: &[Case] = &[
                 {"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.36.0\n    args: [--allocate-node-cidrs=true, \"--controllers=*,node-ipam-controller\", --enable-leader-migration, --leader-migration-config=/pki/leader.yaml]\n    volumeMounts: [{name: pki, mountPath: /pki}]\n  volumes: [{name: pki, hostPath: {path: /etc/kubernetes/pki}}]\n"}]}}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_node_ipam_in_two_controller_managers",
         PLAIN,
@@ -279,7 +279,7 @@ const CASES: &[Case] = &[
             "files":[{"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.36.0\n    args: [--allocate-node-cidrs=true, \"--controllers=*,node-ipam-controller\"]\n"}]}}}"#,
         &[(RULE, FLAGS)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_node_ipam_in_a_second_controller_manager",
         WITH_CLOUD,
@@ -296,7 +296,7 @@ const CASES: &[Case] = &[
                 {"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.36.0\n    args: [--allocate-node-cidrs=true, \"--controllers=*,node-ipam-controller\", --enable-leader-migration, --leader-migration-config=/pki/leader.yaml]\n    volumeMounts: [{name: pki, mountPath: /pki}]\n  volumes: [{name: pki, hostPath: {path: /etc/kubernetes/pki}}]\n"}]}}}"#,
         &[(RULE, FLAGS)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_an_orphaned_controller",
         MIGRATING,
@@ -305,7 +305,7 @@ const CASES: &[Case] = &[
             "files":[{"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.36.0\n    args: [--cloud-provider=openstack]\n"}]}}}"#,
         &[(RULE, FLAGS)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_a_new_owner_that_cannot_start",
         MIGRATING,
@@ -314,7 +314,7 @@ const CASES: &[Case] = &[
             "files":[{"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.36.0\n    args: [--allocate-node-cidrs=true, \"--controllers=*,node-ipam-controller\", --feature-gates=ControllerManagerLeaderMigration=true]\n"}]}}}"#,
         &[(RULE, FLAGS), (RULE, FLAGS)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "warns_of_node_ipam_in_two_controller_managers_without_leader_election",
         PLAIN,
@@ -323,7 +323,7 @@ const CASES: &[Case] = &[
             "files":[{"path":"/etc/kubernetes/manifests/ccm.yaml","content":"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: ccm\n    image: openstack-cloud-controller-manager:v1.36.0\n    args: [--allocate-node-cidrs=true, \"--controllers=*,node-ipam-controller\"]\n"}]}}}"#,
         &[(RULE, FLAGS)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "accepts_upgrade_without_leader_election",
         r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
@@ -331,7 +331,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"version":"v1.36.3"}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "warns_of_a_cloud_provider_that_may_have_node_ipam",
         PLAIN,
@@ -346,7 +346,7 @@ const CASES: &[Case] = &[
             "extraArgs":[{"name":"controllers","value":"*,-node-ipam-controller"}]}}}}}"#,
         &[(RULE, FLAGS)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "warns_of_the_end_of_node_ipam_with_a_static_pod_from_a_secret",
         MIGRATING,
@@ -355,7 +355,7 @@ const CASES: &[Case] = &[
             "files":[{"path":"/etc/kubernetes/manifests/ccm.yaml","contentFrom":{"secret":{"name":"ccm","key":"ccm.yaml"}}}]}}}"#,
         &[(RULE, FLAGS)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "warns_of_a_cloud_controller_manager_that_leaves_files",
         WITH_CLOUD,
@@ -369,7 +369,7 @@ const CASES: &[Case] = &[
             "extraArgs":[{"name":"controllers","value":"*,-node-ipam-controller"}]}}}}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "accepts_upgrade_without_leader_migration",
         PLAIN,

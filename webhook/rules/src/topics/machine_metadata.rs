@@ -6,7 +6,7 @@ use crate::{
     case::Case,
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, quote},
     rule::{Check, ON_WRITE, Rule, Scope},
     syntax::{key_fault, label_value_fault},
     topics::Topic,
@@ -67,11 +67,11 @@ fn label_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
             let value = value.as_deref().unwrap_or_default();
             let key_fault = key_fault(key).map(|fault| {
                 let remedy = "rename the key, for example to \"example.com/name\"";
-                (quoted(key), fault.to_owned(), remedy)
+                (quote(key), fault.to_owned(), remedy)
             });
             let value_fault = label_value_fault(value).map(|fault| {
                 let remedy = "change the value, or use an annotation";
-                (quoted(value), format!("label {}: {fault}", quoted(key)), remedy)
+                (quote(value), format!("label {}: {fault}", quote(key)), remedy)
             });
             for (found, detail, remedy) in key_fault.into_iter().chain(value_fault) {
                 faults.push(Fault {
@@ -97,7 +97,7 @@ fn annotation_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fa
             faults.push(Fault {
                 field: format!("{path}.annotations").into(),
                 reason: CauseReason::Invalid,
-                value: Some(quoted(key)),
+                value: Some(quote(key)),
                 detail: detail.into(),
                 remedy: "rename the key, for example to \"example.com/name\"".into(),
             });

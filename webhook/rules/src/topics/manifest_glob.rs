@@ -236,7 +236,7 @@ const CASES: &[Case] = &[
         globs!("/etc/*"),
         &[("glob-outside", FIRST)],
     )
-    .written_by("system:serviceaccount:hive:hive-controllers"),
+    .with_writer("system:serviceaccount:hive:hive-controllers"),
 ];
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ pub fn is_rule(id: &str) -> bool {
 }
 
 /// Rule ids that are similar to a mistyped one, most similar first.
-pub fn similar(id: &str) -> Vec<&'static str> {
+pub fn similar_rule_ids(id: &str) -> Vec<&'static str> {
     const MAX_SUGGESTIONS: usize = 3;
     /// The minimum similarity of a suggestion, the same that clap uses for flags.
     const MIN_SIMILARITY: f64 = 0.7;
@@ -127,7 +127,7 @@ pub fn similar(id: &str) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::similar;
+    use super::similar_rule_ids;
 
     #[test]
     fn wrong_ids_suggest_similar_ones() {
@@ -150,7 +150,7 @@ mod tests {
             ),
             ("zzz", &[]),
         ] {
-            assert_eq!(similar(id), suggested, "{id}");
+            assert_eq!(similar_rule_ids(id), suggested, "{id}");
         }
     }
 }

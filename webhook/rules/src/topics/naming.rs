@@ -6,7 +6,7 @@ use crate::{
     case::{Answer, Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, quote},
     go_template::{TemplateError, TemplatePart, parse},
     rule::{Check, ON_WRITE, Rule, Scope},
     syntax::is_dns1123_subdomain,
@@ -91,7 +91,7 @@ fn render_sample(pieces: &[TemplatePart<'_>]) -> Result<Vec<u8>, String> {
             TemplatePart::Text(text) => text,
             TemplatePart::Field { path, action } => match SAMPLES.iter().find(|(field, _)| field == path) {
                 Some((_, sample)) => sample,
-                None => return Err(format!("{} is not defined", quoted(action))),
+                None => return Err(format!("{} is not defined", quote(action))),
             },
         };
         name.extend_from_slice(text.as_bytes());
@@ -112,7 +112,7 @@ fn fault(
     Fault {
         field: change.new.naming_template_path(),
         reason: CauseReason::Invalid,
-        value: Some(quoted(template)),
+        value: Some(quote(template)),
         detail: detail.into(),
         remedy: remedy.into(),
     }
@@ -129,7 +129,7 @@ fn names_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
             Ok(name) => (
                 format!(
                     "the template produces {}, which is not a valid name",
-                    quoted(&String::from_utf8_lossy(&name))
+                    quote(&String::from_utf8_lossy(&name))
                 ),
                 "use lowercase letters, digits, - and ., and begin and end with a letter or digit",
             ),
@@ -165,7 +165,7 @@ fn not_random(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
                 template,
                 format!(
                     "Cluster API looks for the exact text {RANDOM_ACTION} and may reject {}",
-                    quoted(action)
+                    quote(action)
                 ),
                 "write {{ .random }} with one space on each side",
             ),
@@ -191,59 +191,59 @@ const CASES: &[Case] = &[
         "accepts_all_fields",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name }}-{{ .kubeadmControlPlane.name }}-{{ .random }}"}}}"#,
         &[],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::create(
         "accepts_any_spaces_and_trim_markers",
         r#"{"spec":{"machineNaming":{"template":"{{.cluster.name}}- {{- .kubeadmControlPlane.name -}} -{{ .random }}"}}}"#,
         &[],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::create(
         "accepts_truncated_name",
         r#"{"spec":{"machineNaming":{"template":"a12345678901234567890123456789012345678901234567890123456789-{{ .random }}-"}}}"#,
         &[],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::create(
         "rejects_no_random",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name }}-cp"}}}"#,
         &[(NOT_RANDOM, FIELD)],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::create(
         "warns_of_random_without_spaces",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name }}-{{.random}}"}}}"#,
         &[(NOT_RANDOM, FIELD)],
-    ).only_in(V1BETA2).answered_by(Answer::ClusterApi),
+    ).only_in_version(V1BETA2).answered_by(Answer::ClusterApi),
     Case::create(
         "rejects_unknown_field",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.namespace }}-{{ .random }}"}}}"#,
         &[(INVALID, FIELD)],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::create(
         "rejects_unclosed_action",
         r#"{"spec":{"machineNaming":{"template":"{{ .random }}-{{ .cluster.name"}}}"#,
         &[(INVALID, FIELD)],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::create(
         "rejects_upper_case",
         r#"{"spec":{"machineNaming":{"template":"CP-{{ .random }}"}}}"#,
         &[(INVALID, FIELD)],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::create(
         "warns_of_functions",
         r#"{"spec":{"machineNaming":{"template":"{{ .cluster.name | printf \"%.5s\" }}-{{ .random }}"}}}"#,
         &[("naming-template-unverified", FIELD)],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::create(
         "accepts_template_in_v1beta1",
         r#"{"spec":{"machineNamingStrategy":{"template":"{{ .cluster.name }}-{{ .random }}"}}}"#,
         &[],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::create(
         "rejects_no_random_in_v1beta1",
         r#"{"spec":{"machineNamingStrategy":{"template":"{{ .cluster.name }}"}}}"#,
         &[(NOT_RANDOM, "spec.machineNamingStrategy.template")],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::template(
         "rejects_naming_in_template",
         r#"{"spec":{"template":{"spec":{"machineNaming":{"template":"{{ .machineSet.name }}"}}}}}"#,
@@ -251,7 +251,7 @@ const CASES: &[Case] = &[
             (INVALID, "spec.template.spec.machineNaming.template"),
             (NOT_RANDOM, "spec.template.spec.machineNaming.template"),
         ],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::template(
         "warns_of_functions_in_template_in_v1beta1",
         r#"{"spec":{"template":{"spec":{"machineNamingStrategy":{"template":"{{ len .cluster.name }}{{ .random }}"}}}}}"#,
@@ -260,5 +260,5 @@ const CASES: &[Case] = &[
             "spec.template.spec.machineNamingStrategy.template",
         )],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
 ];

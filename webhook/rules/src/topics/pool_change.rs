@@ -103,7 +103,7 @@ fn unclaimed_clusters<'c>(
     let clusters = change.context.view?.cluster_deployments.get()?;
     let pool = change.new.metadata.name.as_deref();
     Some(clusters.iter().filter(move |cluster| {
-        Some(cluster.pool.as_str()) == pool && cluster.claim.is_none() && !cluster.deleting
+        Some(cluster.pool.as_str()) == pool && cluster.claim.is_none() && !cluster.is_deleting
     }))
 }
 
@@ -175,7 +175,7 @@ fn clusters(clusters: &[(&str, &str, Option<&str>)]) -> View {
         pool: "example".to_owned(),
         claim: claim.map(str::to_owned),
         customization: Some(customization.to_owned()),
-        deleting: false,
+        is_deleting: false,
     };
     View {
         cluster_deployments: clusters.iter().map(cluster).collect::<Vec<_>>().into(),

@@ -6,7 +6,7 @@ use crate::{
     case::Case,
     cel::Cel,
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, quote},
     rule::{Check, ON_CREATE, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
@@ -87,7 +87,7 @@ fn reference_changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Fa
             let remedy = "remove the reference; to get a cluster from the pool, create a ClusterClaim";
             return push(
                 REFERENCE,
-                Some(quoted(&new.pool_name)),
+                Some(quote(&new.pool_name)),
                 detail.to_owned(),
                 remedy.to_owned(),
             );
@@ -95,26 +95,26 @@ fn reference_changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Fa
         (Some(old), None) => {
             let detail = format!(
                 "this cluster was created for pool {}, which would no longer count the cluster",
-                quoted(&old.pool_name)
+                quote(&old.pool_name)
             );
             let remedy =
                 "keep the reference; to remove the cluster from the pool, claim the cluster".to_owned();
             return push(REFERENCE, None, detail, remedy);
         }
     };
-    let customization = |pool: &ClusterPoolReference| pool.customization().map(quoted);
+    let customization = |pool: &ClusterPoolReference| pool.customization().map(quote);
     for (field, created, old, new) in [
         (
             NAMESPACE,
             "for a pool in namespace",
-            Some(quoted(&old.namespace)),
-            Some(quoted(&new.namespace)),
+            Some(quote(&old.namespace)),
+            Some(quote(&new.namespace)),
         ),
         (
             POOL,
             "for pool",
-            Some(quoted(&old.pool_name)),
-            Some(quoted(&new.pool_name)),
+            Some(quote(&old.pool_name)),
+            Some(quote(&new.pool_name)),
         ),
         (
             CUSTOMIZATION,
@@ -145,8 +145,8 @@ fn claim_changed(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults
     faults.push(Fault {
         field: CLAIM.into(),
         reason: CauseReason::Forbidden,
-        value: new.claim().map(quoted),
-        detail: format!("ClusterClaim {} holds this cluster", quoted(claim)).into(),
+        value: new.claim().map(quote),
+        detail: format!("ClusterClaim {} holds this cluster", quote(claim)).into(),
         remedy:
             "keep claimName; to give up the cluster, delete the ClusterClaim, which also deletes the cluster"
                 .into(),
@@ -168,7 +168,7 @@ fn claim_set_on_creation(change: &Change<'_, ClusterDeployment<'_>>, faults: &mu
     faults.push(Fault {
         field: CLAIM.into(),
         reason: CauseReason::Forbidden,
-        value: Some(quoted(claim)),
+        value: Some(quote(claim)),
         detail: "Hive sets claimName once the cluster exists".into(),
         remedy: format!("remove claimName, or set label {RESTORED}=true if you restore a backup").into(),
     });
@@ -179,57 +179,57 @@ const NO_POOL: &str = r#"{"spec":{"clusterPoolRef":null}}"#;
 const POOL_ADDED: &str = r#"{"spec":{"clusterPoolRef":{"namespace":"default","poolName":"example","clusterDeploymentCustomization":null}}}"#;
 
 const CASES: &[Case] = &[
-    Case::deployment("accepts_cluster_of_a_pool", "{}", &[]),
-    Case::deployment("accepts_cluster_without_pool", NO_POOL, &[]),
-    Case::deployment(
+    Case::cluster_deployment("accepts_cluster_of_a_pool", "{}", &[]),
+    Case::cluster_deployment("accepts_cluster_without_pool", NO_POOL, &[]),
+    Case::cluster_deployment(
         "rejects_claim_on_creation",
         CLAIMED,
         &[("claim-name-given", CLAIM)],
     ),
-    Case::deployment(
+    Case::cluster_deployment(
         "accepts_claim_of_restored_cluster",
         r#"{"metadata":{"labels":{"hive.openshift.io/disable-creation-webhook-for-dr":"true"}},
             "spec":{"clusterPoolRef":{"claimName":"us"}}}"#,
         &[],
     ),
-    Case::deployment_update("accepts_claim", "{}", CLAIMED, &[]),
-    Case::deployment_update(
+    Case::cluster_deployment_update("accepts_claim", "{}", CLAIMED, &[]),
+    Case::cluster_deployment_update(
         "accepts_other_change",
         CLAIMED,
         r#"{"metadata":{"labels":{"a":"b"}}}"#,
         &[],
     ),
-    Case::deployment_update(
+    Case::cluster_deployment_update(
         "accepts_empty_names",
         r#"{"spec":{"clusterPoolRef":{"clusterDeploymentCustomization":null}}}"#,
         r#"{"spec":{"clusterPoolRef":{"claimName":"","clusterDeploymentCustomization":{"name":""}}}}"#,
         &[],
     ),
-    Case::deployment_update(
+    Case::cluster_deployment_update(
         "rejects_another_claim",
         CLAIMED,
         r#"{"spec":{"clusterPoolRef":{"claimName":"them"}}}"#,
         &[("claim-name-changed", CLAIM)],
     ),
-    Case::deployment_update(
+    Case::cluster_deployment_update(
         "rejects_removed_claim",
         CLAIMED,
         r#"{"spec":{"clusterPoolRef":{"claimName":null}}}"#,
         &[("claim-name-changed", CLAIM)],
     ),
-    Case::deployment_update(
+    Case::cluster_deployment_update(
         "rejects_added_pool",
         NO_POOL,
         POOL_ADDED,
         &[("pool-ref-changed", REFERENCE)],
     ),
-    Case::deployment_update(
+    Case::cluster_deployment_update(
         "rejects_removed_pool",
         CLAIMED,
         NO_POOL,
         &[("pool-ref-changed", REFERENCE)],
     ),
-    Case::deployment_update(
+    Case::cluster_deployment_update(
         "rejects_another_pool_and_customization",
         "{}",
         r#"{"spec":{"clusterPoolRef":{"namespace":"other","poolName":"other","clusterDeploymentCustomization":{"name":"bar"}}}}"#,
@@ -239,7 +239,7 @@ const CASES: &[Case] = &[
             ("pool-ref-changed", CUSTOMIZATION),
         ],
     ),
-    Case::deployment_update(
+    Case::cluster_deployment_update(
         "rejects_removed_customization",
         "{}",
         r#"{"spec":{"clusterPoolRef":{"clusterDeploymentCustomization":null}}}"#,

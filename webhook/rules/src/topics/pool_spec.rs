@@ -8,7 +8,7 @@ use crate::{
     case::Case,
     cel::Cel,
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, quote},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
@@ -110,7 +110,7 @@ fn platforms(spec: &ClusterPoolSpec) -> impl Iterator<Item = &str> {
 
 fn platform_not_one(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     const SHOWN: usize = 3;
-    let names: Vec<_> = platforms(&change.new.spec).take(SHOWN).map(quoted).collect();
+    let names: Vec<_> = platforms(&change.new.spec).take(SHOWN).map(quote).collect();
     let (reason, value, detail, remedy) = match names.as_slice() {
         [_] => return,
         [] => (

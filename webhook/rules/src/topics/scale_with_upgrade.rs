@@ -85,7 +85,7 @@ fn scales_with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mu
     let Some((old, from, to)) = replica_change(change) else {
         return;
     };
-    progress::request(change);
+    progress::request_objects(change);
     if progress::is_before_first_machine(change) {
         return;
     }
@@ -138,7 +138,7 @@ fn scales_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
     let Some((old, from, to)) = replica_change(change) else {
         return;
     };
-    progress::request(change);
+    progress::request_objects(change);
     let why = if let Some(rolling) = progress::rollout_evidence(old) {
         format!("a rollout is in progress ({rolling})")
     } else if let Some(GenerationLag { generation, observed }) =
@@ -176,7 +176,7 @@ fn scales_while_adopting(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
     let Some((_, from, to)) = replica_change(change) else {
         return;
     };
-    progress::request(change);
+    progress::request_objects(change);
     let Some(machine) = progress::machine_to_adopt(change) else {
         return;
     };
@@ -227,7 +227,7 @@ fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
 fn is_topology_controller(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
     let owns_replicas =
         |old: &KubeadmControlPlane<'_>| old.metadata.has_applied(TOPOLOGY_MANAGER, "f:replicas");
-    change.context.is_cluster_api() && change.old.is_some_and(owns_replicas)
+    change.context.is_written_by_cluster_api() && change.old.is_some_and(owns_replicas)
 }
 
 fn paused_cluster() -> View {
@@ -320,100 +320,100 @@ const CASES: &[Case] = &[
             {"apiVersion":"infrastructure.cluster.x-k8s.io/v1alpha4"}}}}"#,
         &[],
     )
-    .only_in(V1BETA1),
-    Case::update("accepts_scale_alone", THREE, FIVE, &[]).only_in(V1BETA2),
+    .only_in_version(V1BETA1),
+    Case::update("accepts_scale_alone", THREE, FIVE, &[]).only_in_version(V1BETA2),
     Case::update(
         "accepts_upgrade_alone",
         THREE,
         r#"{"spec":{"version":"v1.34.3"}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_scale_with_version",
         THREE,
         FIVE_UPGRADED,
         &[(WITH, FIELD)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_scale_with_infrastructure",
         THREE,
         r#"{"spec":{"replicas":5,"machineTemplate":{"spec":{"infrastructureRef":{"name":"other"}}}}}"#,
         &[(WITH, FIELD)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_scale_with_kubeadm_configuration",
         THREE,
         r#"{"spec":{"replicas":5,"kubeadmConfigSpec":{"joinConfiguration":{"patches":{"directory":"/a"}}}}}"#,
         &[(WITH, FIELD)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "warns_the_topology_controller",
         THREE_OWNED,
         FIVE_UPGRADED,
         &[(WITH, FIELD)],
     )
-    .written_by(trusted_users::CLUSTER_API)
-    .managed_by(TOPOLOGY_MANAGER)
-    .only_in(V1BETA2),
+    .with_writer(trusted_users::CLUSTER_API)
+    .with_field_manager(TOPOLOGY_MANAGER)
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_false_field_manager_of_the_topology_controller",
         THREE_OWNED,
         FIVE_UPGRADED,
         &[(WITH, FIELD)],
     )
-    .written_by("mallory")
-    .managed_by(TOPOLOGY_MANAGER)
-    .only_in(V1BETA2),
+    .with_writer("mallory")
+    .with_field_manager(TOPOLOGY_MANAGER)
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_service_account_of_the_same_name_in_another_namespace",
         THREE_OWNED,
         FIVE_UPGRADED,
         &[(WITH, FIELD)],
     )
-    .written_by("system:serviceaccount:default:capi-manager")
-    .managed_by(TOPOLOGY_MANAGER)
-    .only_in(V1BETA2),
+    .with_writer("system:serviceaccount:default:capi-manager")
+    .with_field_manager(TOPOLOGY_MANAGER)
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_label_of_the_topology_controller_without_its_fields",
         THREE_LABELLED,
         FIVE_UPGRADED,
         &[(WITH, FIELD)],
     )
-    .written_by(trusted_users::CLUSTER_API)
-    .managed_by(TOPOLOGY_MANAGER)
-    .only_in(V1BETA2),
+    .with_writer(trusted_users::CLUSTER_API)
+    .with_field_manager(TOPOLOGY_MANAGER)
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_scale_with_rollout_now",
         THREE,
         r#"{"spec":{"replicas":5,"rollout":{"after":"2026-06-01T12:00:00Z"}}}"#,
         &[(WITH, FIELD)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_scale_with_rollout_now_in_v1beta1",
         THREE_V1BETA1,
         r#"{"spec":{"replicas":5,"rolloutAfter":"2026-06-01T12:00:00Z"}}"#,
         &[(WITH, FIELD)],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::update(
         "accepts_scale_with_rollout_later",
         THREE,
         r#"{"spec":{"replicas":5,"rollout":{"after":"2026-06-02T12:00:00Z"}}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "accepts_scale_with_dns_version",
         THREE,
         r#"{"spec":{"replicas":5,"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.13.1"}}}}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_scale_with_dns_version_and_another_change",
         THREE,
@@ -421,84 +421,84 @@ const CASES: &[Case] = &[
             "imageRepository":"a.example/b"}}}}"#,
         &[(WITH, FIELD)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_scale_while_machines_are_replaced",
         ROLLING,
         FIVE,
         &[(DURING, FIELD)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_scale_while_a_version_rolls_out",
         UPGRADING,
         FIVE,
         &[(DURING, FIELD)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::scale(
         "rejects_scale_subresource_during_rollout",
         ROLLING,
         5,
         &[(DURING, FIELD)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "accepts_scale_if_only_the_kubelets_report_another_version",
         VENDOR,
         FIVE,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_scale_while_the_last_change_is_unobserved",
         UNOBSERVED,
         FIVE,
         &[(DURING, FIELD)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_scale_while_the_last_change_is_unobserved_in_v1beta1",
         UNOBSERVED_V1BETA1,
         FIVE,
         &[(DURING, FIELD)],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::scale(
         "rejects_scale_subresource_while_the_last_change_is_unobserved",
         UNOBSERVED,
         5,
         &[(DURING, FIELD)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_scale_with_version_while_the_last_change_is_unobserved",
         UNOBSERVED,
         FIVE_UPGRADED,
         &[(WITH, FIELD), (DURING, FIELD)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "accepts_corrected_configuration_while_the_last_change_is_unobserved",
         UNOBSERVED,
         r#"{"spec":{"kubeadmConfigSpec":{"preKubeadmCommands":["true"]}}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "accepts_version_alone_while_the_last_change_is_unobserved",
         UNOBSERVED,
         r#"{"spec":{"version":"v1.34.3"}}"#,
         &[],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "warns_when_paused_and_the_last_change_is_unobserved",
         UNOBSERVED_PAUSED,
         FIVE,
         &[(DURING, FIELD)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "accepts_everything_before_the_first_machine",
         NEVER_OBSERVED,
@@ -520,17 +520,17 @@ const CASES: &[Case] = &[
         &[(ADOPTING, FIELD)],
     )
     .with_view(not_adopted)
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update("accepts_scale_after_adoption", THREE, FIVE, &[])
         .with_view(adopted)
-        .only_in(V1BETA2),
+        .only_in_version(V1BETA2),
     Case::update(
         "warns_when_paused",
         PAUSED_ROLLING,
         FIVE,
         &[(DURING, FIELD)],
     )
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "warns_when_the_cluster_is_paused",
         ROLLING,
@@ -538,12 +538,12 @@ const CASES: &[Case] = &[
         &[(DURING, FIELD)],
     )
     .with_view(paused_cluster)
-    .only_in(V1BETA2),
+    .only_in_version(V1BETA2),
     Case::update(
         "rejects_scale_during_rollout_in_v1beta1",
         ROLLING_V1BETA1,
         FIVE,
         &[(DURING, FIELD)],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
 ];

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{files::files, leader_migration::inline_content};
 use crate::{
     api::{ControlPlaneSpec, machine_setup::File},
-    leader_migration::workload::NAME,
+    leader_migration::workload::CLOUD_CONTROLLER_MANAGER,
 };
 
 /// The folder from which the kubelet of a kubeadm Machine starts static Pods.
@@ -38,25 +38,25 @@ pub struct StaticPod {
 #[derive(Debug, Default)]
 pub struct StaticPods {
     /// The static Pods that can be read.
-    pub read: Vec<StaticPod>,
+    pub readable: Vec<StaticPod>,
     /// The index of the first file that mentions a cloud-controller-manager, but cannot be parsed or is too long.
-    pub unreadable: Option<usize>,
+    pub first_unreadable: Option<usize>,
     /// The index of the first file that is not plain text in the object, so it may mention a cloud-controller-manager.
-    pub hidden: Option<usize>,
+    pub first_not_plain_text: Option<usize>,
     /// The number of bytes that were parsed.
     pub parsed_bytes: usize,
 }
 
 /// Finds the static Pods in `files` that mention a cloud-controller-manager.
-pub fn mentioning_cloud_controller_manager(spec: &ControlPlaneSpec<'_>) -> StaticPods {
+pub fn find_cloud_static_pods(spec: &ControlPlaneSpec<'_>) -> StaticPods {
     let mut pods = StaticPods::default();
     let mut parsed = 0;
     for (index, file) in files(spec).filter(|(_, file)| is_static_pod(file)) {
         if is_hidden(file) {
-            pods.hidden.get_or_insert(index);
+            pods.first_not_plain_text.get_or_insert(index);
             continue;
         }
-        let Some(text) = inline_content(file).filter(|text| text.contains(NAME)) else {
+        let Some(text) = inline_content(file).filter(|text| text.contains(CLOUD_CONTROLLER_MANAGER)) else {
             continue;
         };
         let is_within_limits = parsed < MAX_MANIFESTS && pods.parsed_bytes + text.len() <= MAX_BYTES;
@@ -67,11 +67,11 @@ pub fn mentioning_cloud_controller_manager(spec: &ControlPlaneSpec<'_>) -> Stati
         match is_within_limits.then(|| first_document(&text)).flatten() {
             // The kubelet starts Pods only.
             Some(manifest) if manifest.get("kind").and_then(Value::as_str) == Some("Pod") => {
-                pods.read.push(StaticPod { index, manifest });
+                pods.readable.push(StaticPod { index, manifest });
             }
             Some(_) => {}
             None => {
-                pods.unreadable.get_or_insert(index);
+                pods.first_unreadable.get_or_insert(index);
             }
         }
     }
@@ -132,17 +132,17 @@ mod tests {
         );
         let text = object.to_string();
         let control_plane: KubeadmControlPlane<'_> = decode(&text).unwrap();
-        let pods = mentioning_cloud_controller_manager(&control_plane.common_spec());
-        (pods.read.len(), pods.unreadable, pods.parsed_bytes)
+        let pods = find_cloud_static_pods(&control_plane.common_spec());
+        (pods.readable.len(), pods.first_unreadable, pods.parsed_bytes)
     }
 
     #[test]
     fn the_work_for_one_object_is_bounded() {
         let padded = |bytes: usize| {
-            let pod = format!("kind: Pod # {NAME}\n");
+            let pod = format!("kind: Pod # {CLOUD_CONTROLLER_MANAGER}\n");
             format!("{pod}{}", "#".repeat(bytes.saturating_sub(pod.len())))
         };
-        let aliases = |count: usize| format!("kind: Pod # {NAME}\na: &a x\nb: [{}]", "*a,".repeat(count));
+        let aliases = |count: usize| format!("kind: Pod # {CLOUD_CONTROLLER_MANAGER}\na: &a x\nb: [{}]", "*a,".repeat(count));
         for (case, texts, expected) in [
             ("one", vec![padded(1_000)], (1, None, 1_000)),
             ("one of the largest size", vec![padded(65_536)], (1, None, 65_536)),

@@ -8,7 +8,7 @@ use crate::{
     case::{Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, quote},
     feature_gates::FeatureGates,
     rule::{Check, ON_WRITE, Rule, Scope},
     syntax::key_fault,
@@ -122,7 +122,7 @@ fn key_reserved(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
         faults.push(Fault {
             field: path,
             reason: CauseReason::Invalid,
-            value: Some(quoted(key)),
+            value: Some(quote(key)),
             detail: reason.into(),
             remedy: if &**key == "node-role.kubernetes.io/master" {
                 "use \"node-role.kubernetes.io/control-plane\"".into()
@@ -139,7 +139,7 @@ fn key_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
         faults.push(Fault {
             field: path,
             reason: CauseReason::Invalid,
-            value: Some(quoted(key)),
+            value: Some(quote(key)),
             detail: detail.into(),
             remedy: "rename the key, for example to \"example.com/name\"".into(),
         });
@@ -156,7 +156,7 @@ fn taint_duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fault
             faults.push(Fault {
                 field: format!("{}[{index}]", change.new.taints_path()).into(),
                 reason: CauseReason::Duplicate,
-                value: Some(quoted(&format!("{key}:{effect}"))),
+                value: Some(quote(&format!("{key}:{effect}"))),
                 detail: "an earlier taint has the same key and effect".into(),
                 remedy: "remove one of the two taints".into(),
             });
@@ -175,13 +175,13 @@ const TAINT: &str = r#"{"spec":{"machineTemplate":{"spec":{"taints":[
 const RESERVED: &str = "taint-key-reserved";
 
 const CASES: &[Case] = &[
-    Case::create("accepts_taints", TAINT, &[]).with_feature_gates(GATE).only_in(V1BETA2),
+    Case::create("accepts_taints", TAINT, &[]).with_feature_gates(GATE).only_in_version(V1BETA2),
     Case::create("accepts_no_taints", "{}", &[]),
     Case::create(
         "rejects_taints_without_the_gate",
         TAINT,
         &[("taints-gate-off", "spec.machineTemplate.spec.taints")],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::create(
         "rejects_reserved_taints",
         r#"{"spec":{"machineTemplate":{"spec":{"taints":[
@@ -198,7 +198,7 @@ const CASES: &[Case] = &[
             (RESERVED, "spec.machineTemplate.spec.taints[4].key"),
         ],
     )
-    .with_feature_gates(GATE).only_in(V1BETA2),
+    .with_feature_gates(GATE).only_in_version(V1BETA2),
     Case::create(
         "rejects_reserved_taints_among_others",
         r#"{"spec":{"machineTemplate":{"spec":{"taints":[
@@ -210,7 +210,7 @@ const CASES: &[Case] = &[
             (RESERVED, "spec.machineTemplate.spec.taints[2].key"),
         ],
     )
-    .with_feature_gates(GATE).only_in(V1BETA2),
+    .with_feature_gates(GATE).only_in_version(V1BETA2),
     Case::create(
         "rejects_invalid_and_duplicate_taints",
         r#"{"spec":{"machineTemplate":{"spec":{"taints":[{"key":"a b","effect":"NoSchedule"},
@@ -220,7 +220,7 @@ const CASES: &[Case] = &[
             ("taint-duplicate", "spec.machineTemplate.spec.taints[2]"),
         ],
     )
-    .with_feature_gates(GATE).only_in(V1BETA2),
+    .with_feature_gates(GATE).only_in_version(V1BETA2),
     Case::create(
         "rejects_taints_in_v1beta1",
         r#"{"spec":{"machineTemplate":{"taints":[{"key":"a","effect":"NoSchedule"},
@@ -233,7 +233,7 @@ const CASES: &[Case] = &[
             ("taint-duplicate", "spec.machineTemplate.taints[2]"),
         ],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
     Case::template(
         "rejects_taints_in_template",
         r#"{"spec":{"template":{"spec":{"machineTemplate":{"spec":{"taints":[{"key":"a","effect":"NoSchedule"},
@@ -245,11 +245,11 @@ const CASES: &[Case] = &[
             ("taint-key-invalid", "spec.template.spec.machineTemplate.spec.taints[3].key"),
             ("taint-duplicate", "spec.template.spec.machineTemplate.spec.taints[2]"),
         ],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::template(
         "rejects_taints_in_template_in_v1beta1",
         r#"{"spec":{"template":{"spec":{"machineTemplate":{"taints":[{"key":"a","effect":"NoSchedule"}]}}}}}"#,
         &[("taints-gate-off", "spec.template.spec.machineTemplate.taints")],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
 ];

@@ -77,14 +77,14 @@ const CASES: &[Case] = &[
         r#"{"spec":{"template":{"spec":{"rollout":null,
             "kubeadmConfigSpec":{"format":null,"initConfiguration":null}}}}}"#,
         &[],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::template_update("rejects_changed_file", FILE, OTHER_FILE, &[(RULE, FIELD)]),
     Case::template_update(
         "rejects_max_surge_0",
         r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}}}}}}"#,
         r#"{"spec":{"template":{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":0}}}}}}}"#,
         &[(RULE, FIELD)],
-    ).only_in(V1BETA2),
+    ).only_in_version(V1BETA2),
     Case::template_update(
         "rejects_removed_spec",
         FILE,
@@ -99,5 +99,5 @@ const CASES: &[Case] = &[
             "initConfiguration":{"localAPIEndpoint":{"bindPort":0}}}}}}}"#,
         &[],
     )
-    .only_in(V1BETA1),
+    .only_in_version(V1BETA1),
 ];

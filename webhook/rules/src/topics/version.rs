@@ -10,7 +10,7 @@ use crate::{
     case::{Answer, Case},
     cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults, quoted},
+    fault::{CauseReason, Fault, Faults, quote},
     progress,
     rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
     syntax::parse_version,
@@ -140,7 +140,7 @@ fn version_not_semantic(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &m
         faults.push(Fault {
             field: FIELD.into(),
             reason: CauseReason::Invalid,
-            value: Some(quoted(version)),
+            value: Some(quote(version)),
             detail: format!("not a semantic version: {error}").into(),
             remedy: "write the major, minor and patch version, as in \"v1.34.2\"".into(),
         });
@@ -155,7 +155,7 @@ fn version_without_v(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
         faults.push(Fault {
             field: FIELD.into(),
             reason: CauseReason::Invalid,
-            value: Some(quoted(version)),
+            value: Some(quote(version)),
             detail: "Kubernetes versions begin with v".into(),
             remedy: format!("write \"v{}\"", &**version).into(),
         });
@@ -175,7 +175,7 @@ fn skips_minor(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
         faults.push(Fault {
             field: FIELD.into(),
             reason: CauseReason::Forbidden,
-            value: Some(quoted(new)),
+            value: Some(quote(new)),
             detail: format!(
                 "kubeadm upgrades one minor version at a time, and this control plane is at {old}"
             )
@@ -217,7 +217,7 @@ impl VersionChange<'_> {
         Fault {
             field: FIELD.into(),
             reason: CauseReason::Forbidden,
-            value: Some(quoted(self.new)),
+            value: Some(quote(self.new)),
             detail: detail.into(),
             remedy: remedy.into(),
         }
@@ -271,7 +271,7 @@ fn machines_above<'c>(
     change: &Change<'c, KubeadmControlPlane<'_>>,
     to: &Version,
 ) -> Option<Vec<&'c Machine>> {
-    progress::request(change);
+    progress::request_objects(change);
     let machines = progress::machines(change)?;
     let is_above = |machine: &&Machine| {
         machine

@@ -147,7 +147,7 @@ pub struct Machine {
     pub has_node: bool,
     /// Whether the Machine has a controller reference. If it has none, the control plane adopts the Machine.
     pub has_controller: bool,
-    pub deleting: bool,
+    pub is_deleting: bool,
 }
 
 /// The Cluster of a control plane.
@@ -155,7 +155,7 @@ pub struct Machine {
 pub struct Cluster {
     pub name: String,
     pub paused: bool,
-    pub deleting: bool,
+    pub is_deleting: bool,
     /// The name in `spec.controlPlaneRef`; `None` unless it refers to a `KubeadmControlPlane`.
     pub control_plane: Option<String>,
 }
@@ -166,7 +166,7 @@ pub struct Pool {
     pub name: String,
     /// The names of the customizations in the pool's inventory.
     pub inventory: Vec<String>,
-    pub deleting: bool,
+    pub is_deleting: bool,
 }
 
 /// A `ClusterDeployment` of a pool.
@@ -181,5 +181,5 @@ pub struct ClusterDeployment {
     pub claim: Option<String>,
     /// The name of the customization that the cluster uses; `None` if it uses none.
     pub customization: Option<String>,
-    pub deleting: bool,
+    pub is_deleting: bool,
 }

@@ -122,7 +122,7 @@ impl MachineObject {
 impl From<MachineObject> for Machine {
     fn from(machine: MachineObject) -> Self {
         Self {
-            deleting: machine.is_deleting(),
+            is_deleting: machine.is_deleting(),
             has_controller: machine.controller().is_some(),
             version: machine.spec.and_then(|spec| spec.version),
             created: machine.metadata.creation_timestamp,
@@ -180,7 +180,7 @@ impl From<ClusterObject> for Cluster {
         Self {
             name: cluster.metadata.name,
             paused: paused == Some(true),
-            deleting,
+            is_deleting: deleting,
             control_plane: reference
                 .filter(|reference| reference.kind.as_deref() == Some("KubeadmControlPlane"))
                 .and_then(|reference| reference.name),
@@ -201,7 +201,7 @@ impl From<PoolObject> for Pool {
     fn from(pool: PoolObject) -> Self {
         let inventory = pool.spec.as_ref().and_then(|spec| spec.inventory.as_ref());
         Self {
-            deleting: pool.is_deleting(),
+            is_deleting: pool.is_deleting(),
             inventory: inventory
                 .into_iter()
                 .flat_map(Inventory::names)
@@ -216,9 +216,9 @@ impl From<PoolObject> for Pool {
 const LEASE_FINALIZER: &str = "kubectl-kcp.dev/pool-lease";
 
 /// A `ClusterDeployment`, group `hive.openshift.io`.
-pub type DeploymentObject = Object<PoolMembership>;
+pub type ClusterDeploymentObject = Object<PoolMembership>;
 
-impl DeploymentObject {
+impl ClusterDeploymentObject {
     fn pool(&self) -> Option<&ClusterPoolReference> {
         self.spec.as_ref()?.cluster_pool_ref.as_ref()
     }
@@ -244,8 +244,8 @@ impl DeploymentObject {
     }
 }
 
-impl From<DeploymentObject> for ClusterDeployment {
-    fn from(deployment: DeploymentObject) -> Self {
+impl From<ClusterDeploymentObject> for ClusterDeployment {
+    fn from(deployment: ClusterDeploymentObject) -> Self {
         let deleting = deployment.is_deleting();
         let customization = deployment.customization().map(str::to_owned);
         let pool = deployment.spec.and_then(|spec| spec.cluster_pool_ref);
@@ -256,7 +256,7 @@ impl From<DeploymentObject> for ClusterDeployment {
             claim: pool.claim_name.take().filter(|claim| !claim.is_empty()),
             customization,
             pool: pool.pool_name,
-            deleting,
+            is_deleting: deleting,
         }
     }
 }
@@ -286,7 +286,7 @@ impl CustomizationObject {
 mod tests {
     use serde_json::{Value, from_value, json};
 
-    use super::{CustomizationObject, DeploymentObject, MachineObject, PoolObject};
+    use super::{CustomizationObject, ClusterDeploymentObject, MachineObject, PoolObject};
     use crate::view::{ClusterDeployment, Machine, Pool};
 
     fn machine(metadata: &Value) -> MachineObject {
@@ -339,7 +339,7 @@ mod tests {
         ));
         let expected = Machine {
             name: "m".to_owned(),
-            deleting: true,
+            is_deleting: true,
             ..Machine::default()
         };
         assert_eq!(read, expected);
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_deployment_concerns_its_pool_and_its_customization() {
-        let deployment = |reference: Value| -> DeploymentObject {
+        let deployment = |reference: Value| -> ClusterDeploymentObject {
             from_value(json!({"metadata": {"name": "c"}, "spec": {"clusterPoolRef": reference}})).unwrap()
         };
         let member = deployment(json!({
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_deleted_deployment_uses_its_customization_until_only_our_finalizer_remains() {
-        let deployment = |deleted: Option<&str>, finalizers: Value| -> DeploymentObject {
+        let deployment = |deleted: Option<&str>, finalizers: Value| -> ClusterDeploymentObject {
             from_value(json!({
                 "metadata": {"name": "c", "deletionTimestamp": deleted, "finalizers": finalizers},
                 "spec": {"clusterPoolRef": {

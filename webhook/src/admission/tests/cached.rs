@@ -62,16 +62,16 @@ fn server(cached: &[Value], live: &[Value]) -> (Admission, Arc<Mutex<Vec<String>
 async fn decide(cached: &[Value], live: &[Value], review: &Value) -> (String, Vec<String>) {
     let (admission, requested) = server(cached, live);
     let text = review.to_string();
-    let request = review::read(text.as_bytes()).unwrap();
+    let request = review::decode_review(text.as_bytes()).unwrap();
     let decision = admission.decide(Hook::Validate, &request).await;
     let verdict = match &decision.verdict {
         Verdict::Allowed => "allowed",
         Verdict::Invalid(invalid) => invalid.causes.first().unwrap().rule,
         Verdict::Refused(refusal) => panic!("{}", refusal.message),
     };
-    let warned = decision.warned.iter().map(|cause| cause.rule.to_owned());
+    let warned = decision.warning_causes.iter().map(|cause| cause.rule.to_owned());
     let text = warned
-        .chain(decision.notes)
+        .chain(decision.other_warnings)
         .fold(verdict.to_owned(), |text, warning| format!("{text}; {warning}"));
     let mut requested = std::mem::take(&mut *requested.lock().unwrap());
     requested.sort();
@@ -226,10 +226,10 @@ async fn warns_of_objects_that_cannot_be_read() {
     let admission = admission(Some(failing), &Arc::new(Metrics::new()));
     let text = review_of(HIVE, "clusterpools", &pool("example"), &Value::Null).to_string();
     let decision = admission
-        .decide(Hook::Validate, &review::read(text.as_bytes()).unwrap())
+        .decide(Hook::Validate, &review::decode_review(text.as_bytes()).unwrap())
         .await;
     assert_eq!(
-        decision.notes,
+        decision.other_warnings,
         [
             "could not read the customizations in the namespace: forbidden; skipped the rules that need \
              this information",
@@ -250,7 +250,7 @@ async fn concurrent_reviews_share_their_live_reads() {
         let admission = admission.clone();
         reviews.spawn(async move {
             let text = scale_at("7").to_string();
-            let request = review::read(text.as_bytes()).unwrap();
+            let request = review::decode_review(text.as_bytes()).unwrap();
             let decision = admission.decide(Hook::Validate, &request).await;
             matches!(decision.verdict, Verdict::Allowed)
         });

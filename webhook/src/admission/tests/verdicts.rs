@@ -251,7 +251,7 @@ fn review_of(scenario: &Scenario, new: &Value) -> String {
 async fn decide(server: &Admission, hook: Hook, scenario: &Scenario, new: &Value) -> Decision {
     let review = review_of(scenario, new);
     server
-        .decide(hook, &review::read(review.as_bytes()).unwrap())
+        .decide(hook, &review::decode_review(review.as_bytes()).unwrap())
         .await
 }
 
@@ -305,14 +305,14 @@ async fn by_server(scenario: &Scenario) -> (Report, Option<Vec<String>>) {
     }
     let new = stored(new, scenario.old.as_ref());
     let validated = decide(&server, Hook::Validate, scenario, &new).await;
-    let mut findings: Vec<_> = mutated.notes.iter().map(|note| format!("warn {note}")).collect();
+    let mut findings: Vec<_> = mutated.other_warnings.iter().map(|note| format!("warn {note}")).collect();
     // A decision has its causes ordered by action.
     findings.extend(causes(&validated).into_iter().map(|(_, cause)| cause));
     // `lint` does not report which objects it did not get.
     let unread = |note: &&String| note.starts_with("could not read ");
     let report = Report {
         findings,
-        notes: validated.notes.iter().filter(|note| !unread(note)).count(),
+        notes: validated.other_warnings.iter().filter(|note| !unread(note)).count(),
     };
     (report, refused)
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use super::Subject;
-use crate::{cluster::Cluster, metrics::Metrics, testing::api_server_by_uri};
+use crate::{cluster::ClusterReader, metrics::Metrics, testing::api_server_by_uri};
 
 fn deployment(name: &str, customization: &str) -> Value {
     json!({
@@ -56,7 +56,7 @@ async fn read(cached: Option<&[Value]>, live: &[Value]) -> (Vec<String>, Vec<Str
         };
         std::future::ready(answer)
     });
-    let cluster = Cluster::new(Some(client), Arc::new(Metrics::new()));
+    let cluster = ClusterReader::new(Some(client), Arc::new(Metrics::new()));
     if let Some(cached) = cached {
         cluster.fill_caches(cached);
     }

@@ -9,7 +9,7 @@ use tokio::{task::yield_now, time::advance};
 use super::*;
 use crate::{
     cluster::{
-        Cluster,
+        ClusterReader,
         versions::{CLUSTER_API, CONTROL_PLANES},
     },
     metrics::Metrics,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// An API server that serves `version` of Cluster API, and the paths that were requested.
-fn served(version: &'static str) -> (Cluster, Arc<Mutex<Vec<String>>>) {
+fn served(version: &'static str) -> (ClusterReader, Arc<Mutex<Vec<String>>>) {
     let requested = Arc::new(Mutex::new(Vec::new()));
     let seen = requested.clone();
     let client = api_server(move |path| {
@@ -37,7 +37,7 @@ fn served(version: &'static str) -> (Cluster, Arc<Mutex<Vec<String>>>) {
             }
         }
     });
-    (Cluster::new(Some(client), Arc::new(Metrics::new())), requested)
+    (ClusterReader::new(Some(client), Arc::new(Metrics::new())), requested)
 }
 
 fn not_found(details: &Value) -> Value {
@@ -120,7 +120,7 @@ async fn reports_served_versions_that_are_not_registered() {
             _ => (500, json!("no")),
         }
     });
-    let cluster = Cluster::new(Some(client), metrics.clone());
+    let cluster = ClusterReader::new(Some(client), metrics.clone());
     assert_eq!(cluster.reads().version(CONTROL_PLANES).await.unwrap(), "v1beta2");
     assert_eq!(cluster.unregistered_versions(), ["v1beta3", "v2"]);
     let metrics = metrics.encode().unwrap();

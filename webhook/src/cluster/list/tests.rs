@@ -3,10 +3,10 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::{cluster::Cluster, metrics::Metrics, testing::api_server_by_uri};
+use crate::{cluster::ClusterReader, metrics::Metrics, testing::api_server_by_uri};
 
 /// An API server whose list has `count` pages. The last page has one object.
-fn pages(count: usize) -> Cluster {
+fn pages(count: usize) -> ClusterReader {
     let client = api_server_by_uri(move |uri| {
         let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
         let at = query
@@ -23,7 +23,7 @@ fn pages(count: usize) -> Cluster {
             json!({"metadata": {"continue": next.unwrap_or_default()}, "items": items}),
         ))
     });
-    Cluster::new(Some(client), Arc::new(Metrics::new()))
+    ClusterReader::new(Some(client), Arc::new(Metrics::new()))
 }
 
 #[tokio::test]

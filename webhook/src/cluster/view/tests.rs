@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Subject;
 use crate::{
-    cluster::{Cluster, Source},
+    cluster::{ClusterReader, Source},
     metrics::Metrics,
     testing::api_server,
 };
@@ -149,7 +149,7 @@ const EVERYTHING: MissingParts = MissingParts {
 
 async fn read(cluster: Option<&str>) -> View {
     let client = api_server(|path| async move { answer(&path) });
-    let reader = Cluster::new(Some(client), Arc::new(Metrics::new()));
+    let reader = ClusterReader::new(Some(client), Arc::new(Metrics::new()));
     let subject = Subject::new("prod", "cp", cluster).unwrap();
     let reads = reader.reads();
     let filled = reader.view(&reads, EVERYTHING, &subject, Source::Caches);
@@ -165,13 +165,13 @@ async fn reads_every_part_of_a_view() {
         created: "2026-05-01T00:00:00Z".parse().ok(),
         has_node: true,
         has_controller: true,
-        deleting: false,
+        is_deleting: false,
     };
     assert_eq!(view.machines.get(), Some(&vec![machine]));
     let cluster = view::Cluster {
         name: "edge".to_owned(),
         paused: true,
-        deleting: false,
+        is_deleting: false,
         control_plane: Some("cp".to_owned()),
     };
     assert_eq!(view.cluster.get(), Some(&Some(cluster)));
@@ -184,7 +184,7 @@ async fn reads_every_part_of_a_view() {
     let pool = view::Pool {
         name: "other".to_owned(),
         inventory: vec!["foo".to_owned()],
-        deleting: false,
+        is_deleting: false,
     };
     assert_eq!(view.pools.get(), Some(&vec![pool]));
     assert_eq!(view.customizations.get(), Some(&vec!["foo".to_owned()]));
@@ -194,7 +194,7 @@ async fn reads_every_part_of_a_view() {
         pool: "cp".to_owned(),
         claim: None,
         customization: Some("foo".to_owned()),
-        deleting: false,
+        is_deleting: false,
     };
     assert_eq!(view.cluster_deployments.get(), Some(&vec![deployment]));
     let migration = view::Migration {

@@ -10,7 +10,7 @@ use tokio::time::Sleep;
 
 use super::*;
 use crate::{
-    cluster::{Cluster, kinds::CachedCustomization},
+    cluster::{ClusterReader, kinds::CachedCustomization},
     metrics::Metrics,
 };
 
@@ -60,7 +60,7 @@ type Requests = StdMutex<Vec<(u64, String)>>;
 /// Watches the customizations in an API server with these answers. Also returns the requests to it.
 fn watched(
     answer: impl Fn(&str) -> Answer + Clone + Send + Sync + 'static,
-) -> (Cluster, Tasks, Arc<Requests>) {
+) -> (ClusterReader, Tasks, Arc<Requests>) {
     let requests = Arc::new(StdMutex::new(Vec::new()));
     let (log, began) = (requests.clone(), Instant::now());
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -82,7 +82,7 @@ fn watched(
         std::future::ready(response)
     });
     let client = Client::new(service, "default");
-    let cluster = Cluster::new(Some(client), Arc::new(Metrics::new()));
+    let cluster = ClusterReader::new(Some(client), Arc::new(Metrics::new()));
     let mut tasks = Tasks::default();
     let listing = Arc::default();
     spawn(
@@ -129,7 +129,7 @@ fn failure(code: u16) -> Answer {
     )
 }
 
-fn customizations(cluster: &Cluster) -> &Cache<CachedCustomization> {
+fn customizations(cluster: &ClusterReader) -> &Cache<CachedCustomization> {
     &cluster.caches.customizations
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     admission::{Admission, Overrides},
-    cluster::Cluster,
+    cluster::ClusterReader,
     configuration::CurrentConfiguration,
     testing::api_server,
 };
@@ -30,7 +30,7 @@ fn router_with_file(rest: &str, labels: Option<Value>) -> Router {
     });
     Router::new(
         Admissions::for_all(Admission::new(
-            Cluster::new(Some(client), metrics.clone()),
+            ClusterReader::new(Some(client), metrics.clone()),
             Arc::new(configuration),
             Overrides::ByWriters,
         )),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     admission::{Admission, Overrides},
-    cluster::Cluster,
+    cluster::ClusterReader,
     configuration::CurrentConfiguration,
     testing::{Captured, api_server},
 };
@@ -84,7 +84,7 @@ fn authorizing(allowed: Option<bool>) -> Router {
         std::future::ready(answer)
     });
     let admission = Admission::new(
-        Cluster::new(Some(client), metrics.clone()),
+        ClusterReader::new(Some(client), metrics.clone()),
         Arc::new(CurrentConfiguration::without_file(metrics.clone())),
         Overrides::ByAuthorized,
     );

@@ -38,7 +38,7 @@ impl Access {
             Some(secrets.read(CLIENT_SECRET).await?)
         };
         Self::new(&ca, client.as_ref(), SystemTime::now())
-            .map_err(|invalid_secret| secrets.unusable(invalid_secret.purpose, invalid_secret.message))
+            .map_err(|invalid_secret| secrets.unusable_failure(invalid_secret.purpose, invalid_secret.message))
     }
 
     /// Combines the CA with the client certificate in `client`. If `client` is none, issues a certificate.

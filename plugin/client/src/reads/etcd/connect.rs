@@ -9,7 +9,7 @@ use crate::{
     Connection as ManagementConnection,
     reads::{
         Target,
-        etcd::{Access, FailureContext, external, members::object, stacked},
+        etcd::{Access, FailureContext, external_queries, members::object_name, stacked_queries},
         secret::Secrets,
         time_limits,
         workload::WorkloadCluster,
@@ -63,20 +63,20 @@ impl MemberConnection {
         let access = Access::read(&secrets, is_stacked).await?;
         let mut failures = FailureContext {
             stacked: is_stacked,
-            authority: secrets.name("etcd"),
+            ca_secret: secrets.name("etcd"),
             server: String::new(),
         };
         let queries = if let Some(endpoints) = &target.external_etcd {
-            external(endpoints)
+            external_queries(endpoints)
         } else {
             let cluster = WorkloadCluster::open(&secrets).await?;
             failures.server.clone_from(&cluster.server.url);
-            stacked(&cluster.server.client, &[].into(), [member.name.clone()])
+            stacked_queries(&cluster.server.client, &[].into(), [member.name.clone()])
         };
         let query = queries.into_iter().find(|query| query.name == member.name);
         let Some(query) = query else {
             return Err(MemberError::from(Failure {
-                object: object(&member.name),
+                object: object_name(&member.name),
                 message: "the control plane has no etcd member with this name".to_owned(),
                 hint: None,
                 forbidden: None,

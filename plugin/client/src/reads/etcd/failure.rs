@@ -6,7 +6,7 @@ use kcp_etcd::{Error, HandshakeError, Step};
 use crate::{
     Action, Error as ClientError,
     reads::{
-        etcd::members::{object, pod},
+        etcd::members::{object_name, pod_name},
         failure::one_line,
         workload::KUBE_SYSTEM,
     },
@@ -17,7 +17,7 @@ pub struct FailureContext {
     /// Whether the etcd members run as pods in the workload cluster.
     pub stacked: bool,
     /// The name of the Secret with etcd's CA.
-    pub authority: String,
+    pub ca_secret: String,
     /// The URL of the workload cluster's API server, which forwards ports. Empty for an external etcd.
     pub server: String,
 }
@@ -26,7 +26,7 @@ impl FailureContext {
     pub fn describe(&self, name: &str, error: Error) -> Failure {
         let hint = self.hint(name, &error);
         let without_port_forward = |message: &str| Failure {
-            object: object(name),
+            object: object_name(name),
             message: one_line(message),
             hint,
             forbidden: None,
@@ -44,7 +44,7 @@ impl FailureContext {
             }
             error if self.is_not_listening(&error) => without_port_forward(&format!(
                 "connection refused: etcd is not listening in pod {}",
-                pod(name)
+                pod_name(name)
             )),
             error => without_port_forward(&error.to_string()),
         }
@@ -60,7 +60,7 @@ impl FailureContext {
     }
 
     fn describe_port_forward(&self, node: &str, error: kube::Error) -> Failure {
-        let pod = pod(node);
+        let pod = pod_name(node);
         // A WebSocket port-forward needs the verb `get`, and since Kubernetes 1.35 also `create`. The message of the
         // 403 for `create` does not contain the verb (`pkg/registry/core/pod/rest/authorize.go`).
         let verb = match &error {
@@ -80,10 +80,10 @@ impl FailureContext {
             verb: verb.to_owned(),
             resource: action.resource,
             namespace: action.namespace,
-            in_workload_cluster: true,
+            is_from_workload_cluster: true,
         });
         Failure {
-            object: object(node),
+            object: object_name(node),
             message: one_line(&error.to_string()),
             hint: match error {
                 ClientError::Forbidden { .. } => Some(format!(
@@ -101,7 +101,7 @@ impl FailureContext {
     }
 
     fn hint(&self, name: &str, error: &Error) -> Option<String> {
-        let authority = &self.authority;
+        let authority = &self.ca_secret;
         Some(match error {
             Error::Handshake(HandshakeError::UnknownIssuer) => {
                 format!("check that Secret {authority} belongs to this cluster")
@@ -122,7 +122,7 @@ impl FailureContext {
             }
             error if self.is_not_listening(error) => format!(
                 "etcd has exited: read the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster",
-                pod(name)
+                pod_name(name)
             ),
             Error::Deadline { step: Step::Dial, .. } if self.stacked => format!(
                 "check whether the workload cluster's API server and the kubelet of node {name} respond, or allow more time \
@@ -138,7 +138,7 @@ impl FailureContext {
                 format!(
                     "read the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster, or allow more time \
                      with --timeout",
-                    pod(name)
+                    pod_name(name)
                 )
             }
             Error::Deadline { .. } => "allow more time with --timeout".to_owned(),
@@ -147,7 +147,7 @@ impl FailureContext {
     }
 }
 
-pub fn of_etcd(message: &str) -> Failure {
+pub fn etcd_failure(message: &str) -> Failure {
     Failure {
         object: "etcd".to_owned(),
         message: one_line(message),
@@ -168,7 +168,7 @@ mod tests {
     fn failures(stacked: bool) -> FailureContext {
         FailureContext {
             stacked,
-            authority: "edge-etcd".to_owned(),
+            ca_secret: "edge-etcd".to_owned(),
             server: "https://s".to_owned(),
         }
     }
@@ -304,7 +304,7 @@ mod tests {
                         verb: verb.to_owned(),
                         resource: "pods/portforward".to_owned(),
                         namespace: Some("kube-system".to_owned()),
-                        in_workload_cluster: true,
+                        is_from_workload_cluster: true,
                     }),
                 }
             );

@@ -25,7 +25,7 @@ pub struct MemberQuery {
 
 /// Returns one query for each control plane node: for the nodes of Machines (`machines` maps a node to its Machine),
 /// and for other nodes with the control plane label. Each query uses its own port-forward to the node's etcd pod.
-pub fn stacked(
+pub fn stacked_queries(
     client: &Client,
     machines: &BTreeMap<String, String>,
     labelled: impl IntoIterator<Item = String>,
@@ -37,7 +37,7 @@ pub fn stacked(
         .map(|node| MemberQuery {
             machine: machines.get(&node).cloned(),
             endpoint: if is_dns1123_subdomain(node.as_bytes()) {
-                let forward = PortForward::new(client.clone(), KUBE_SYSTEM, &pod(&node), CLIENT_PORT);
+                let forward = PortForward::new(client.clone(), KUBE_SYSTEM, &pod_name(&node), CLIENT_PORT);
                 Ok(Endpoint::new(forward, [node.as_str(), "localhost"]))
             } else {
                 // The node's name becomes part of a URL.
@@ -49,12 +49,12 @@ pub fn stacked(
 }
 
 /// The name that kubeadm gives to the etcd pod of a node.
-pub fn pod(node: &str) -> String {
+pub fn pod_name(node: &str) -> String {
     format!("etcd-{node}")
 }
 
 /// Returns one query for each endpoint of an external etcd, which is given as `https://host:port`.
-pub fn external(endpoints: &[String]) -> Vec<MemberQuery> {
+pub fn external_queries(endpoints: &[String]) -> Vec<MemberQuery> {
     endpoints
         .iter()
         .map(|endpoint| {
@@ -100,13 +100,13 @@ fn without_user(endpoint: &str) -> String {
 }
 
 /// The name of an etcd member in error messages.
-pub fn object(name: &str) -> String {
+pub fn object_name(name: &str) -> String {
     format!("etcd member {name}")
 }
 
 fn unusable_endpoint(name: &str, message: &str) -> Failure {
     Failure {
-        object: object(name),
+        object: object_name(name),
         message: message.to_owned(),
         hint: None,
         forbidden: None,
@@ -117,7 +117,7 @@ fn unusable_endpoint(name: &str, message: &str) -> Failure {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{MemberQuery, external, stacked};
+    use super::{MemberQuery, external_queries, stacked_queries};
     use crate::{Connection, canned::failure};
 
     /// The name, the Machine, and the endpoint or why there is none.
@@ -140,7 +140,7 @@ mod tests {
         let machines: BTreeMap<String, String> = [("n2", "edge-b"), ("n1", "edge-a"), ("../x", "edge-c")]
             .map(|(node, machine)| (node.to_owned(), machine.to_owned()))
             .into();
-        let queries = stacked(&client, &machines, ["n3".to_owned(), "n1".to_owned()]);
+        let queries = stacked_queries(&client, &machines, ["n3".to_owned(), "n1".to_owned()]);
         let way = |node: &str| format!("Endpoint {{ names: [\"{node}\", \"localhost\"], .. }}");
         let machine = |name: &str| Some(name.to_owned());
         assert_eq!(
@@ -171,7 +171,7 @@ mod tests {
             "me:sesame@x",
             "",
         ];
-        let queries = external(&endpoints.map(str::to_owned));
+        let queries = external_queries(&endpoints.map(str::to_owned));
         let way = |host: &str| format!("Endpoint {{ names: [\"{host}\"], .. }}");
         let refused = |name: &str| {
             format!(

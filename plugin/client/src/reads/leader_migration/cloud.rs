@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Connection,
-    reads::{failure::object, workload::WorkloadCluster},
+    reads::{failure::object_name, workload::WorkloadCluster},
 };
 
 /// The kind of an object that runs cloud-controller-manager.
@@ -85,13 +85,13 @@ where
 {
     let kind = K::kind(&());
     let failed = |message: String| Failure {
-        object: object(&kind, Some(name)),
+        object: object_name(&kind, Some(name)),
         message,
         hint: None,
         forbidden: None,
     };
     let read = Box::pin(cluster.objects.get::<K>(namespace, name)).await;
-    let read = read.map_err(|error| cluster.failures.describe(&object(&kind, Some(name)), &error))?;
+    let read = read.map_err(|error| cluster.failures.describe(&object_name(&kind, Some(name)), &error))?;
     let Some(read) = read else { return Ok(None) };
     let mut json = serde_json::to_value(read).map_err(|error| failed(error.to_string()))?;
     if let Some(fields) = json.as_object_mut() {

@@ -46,7 +46,7 @@ struct DescribedManager<'p> {
 
 impl ManagerReader<'_> {
     pub(super) async fn read(&self, pod: ManagerPod) -> ObservedManager {
-        let (minor, health, settings) = if let Some(workload) = Workload::of(pod.component, &pod.manifest) {
+        let (minor, health, settings) = if let Some(workload) = Workload::find_component(pod.component, &pod.manifest) {
             let described = DescribedManager {
                 flags: workload.flags(),
                 pod: &pod,
@@ -71,7 +71,7 @@ impl ManagerReader<'_> {
 
     async fn health_and_settings(&self, described: &DescribedManager<'_>) -> (Health, Settings) {
         let DescribedManager { pod, flags, .. } = described;
-        if let Some(why) = &pod.down {
+        if let Some(why) = &pod.down_reason {
             return (
                 Health::Down(why.clone()),
                 self.settings_from_pod(described, why.clone()).await,
@@ -112,7 +112,7 @@ impl ManagerReader<'_> {
                 return Settings {
                     source: SettingsSource::Configz,
                     manager: Ok(manager),
-                    unverified: None,
+                    unverified_reason: None,
                 };
             }
             Err(why) => why,
@@ -157,7 +157,7 @@ impl ManagerReader<'_> {
                 Ok(file) => Ok(served::manager(component, minor, flags, file.as_deref())),
                 Err(error) => Err(format!("{why}; {error}")),
             },
-            unverified: Some(why),
+            unverified_reason: Some(why),
         }
     }
 

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kcp_api::{KubeadmControlPlane, Object as _};
 use kcp_control_plane::{
-    leader_migration::{LockRole, Observed, ObservedLease, ObservedLock, locks, unused},
+    leader_migration::{LockRole, ObservedManagers, ObservedLease, ObservedLock, locks, unused_locks},
     snapshot::Failure,
 };
 use kcp_rules::{leader_migration::Lock, syntax::is_dns1123_subdomain};
@@ -47,8 +47,8 @@ pub async fn leader_migration(
     control_plane: &KubeadmControlPlane,
     cloud_namespace: &str,
     end: Instant,
-) -> Observed {
-    let unread = |failure| Observed {
+) -> ObservedManagers {
+    let unread = |failure| ObservedManagers {
         now: management.now(),
         managers: Err(failure),
         locks: Vec::new(),
@@ -80,8 +80,8 @@ pub async fn leader_migration(
             .list(Some(KUBE_SYSTEM), &ListParams::default(), named_lease),
     )
     .await;
-    locks.extend(unused(&locks, others.unwrap_or_default()));
-    Observed {
+    locks.extend(unused_locks(&locks, others.unwrap_or_default()));
+    ObservedManagers {
         now: now(&cluster),
         managers: Ok(managers),
         locks,
@@ -98,7 +98,7 @@ pub async fn workload_connection(
     end: Instant,
 ) -> Result<Connection, Failure> {
     let cluster = open(management, control_plane, end).await?;
-    Ok(management.with(cluster.server.client, cluster.server.url))
+    Ok(management.with_client(cluster.server.client, cluster.server.url))
 }
 
 async fn open(

@@ -64,7 +64,7 @@ pub async fn permissions(
                 },
             });
             let reviewed: SubjectAccessReview = cluster
-                .create(&REVIEW.at("v1"), None, &review, field_manager)
+                .create(&REVIEW.api_resource("v1"), None, &review, field_manager)
                 .await?;
             found.push(Permission {
                 user: identity.user(),

@@ -28,7 +28,7 @@ pub(super) struct ManagerPod {
     /// The whole Pod as JSON, for [`Workload::of`].
     pub(super) manifest: Value,
     /// Why the container of the controller manager does not run. None if it runs.
-    pub(super) down: Option<String>,
+    pub(super) down_reason: Option<String>,
 }
 
 /// Reads the Pods of kube-controller-manager in `kube-system`, and those of cloud-controller-manager in `cloud_namespace`.
@@ -84,13 +84,13 @@ fn manager_pod(pod: Pod) -> Option<ManagerPod> {
     } else {
         Component::Cloud
     };
-    let container = Workload::of(component, &manifest)?.container().to_owned();
+    let container = Workload::find_component(component, &manifest)?.container().to_owned();
     Some(ManagerPod {
         component,
         namespace: pod.metadata.namespace.unwrap_or_default(),
         name: pod.metadata.name?,
         node: pod.spec.and_then(|spec| spec.node_name).unwrap_or_default(),
-        down: container_failure(status, &container),
+        down_reason: container_failure(status, &container),
         manifest,
     })
 }
@@ -119,7 +119,7 @@ mod tests {
         });
         let pod = manager_pod(serde_json::from_value(pod).unwrap())?;
         assert_eq!((pod.name.as_str(), pod.node.as_str()), ("p", "n1"));
-        Some((pod.component, pod.down))
+        Some((pod.component, pod.down_reason))
     }
 
     #[test]

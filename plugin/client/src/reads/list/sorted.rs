@@ -33,7 +33,7 @@ impl<'r> Lists<'r> {
             waiting: VecDeque::new(),
             last_namespace: String::new(),
             failure,
-            disorder: None,
+            order_error: None,
         }
     }
 }
@@ -52,13 +52,13 @@ pub(super) struct Sorted<'r, T> {
     pub(super) failure: Option<Error>,
     /// Set if the pages are not sorted. Objects of namespaces that the caller has already taken may then be
     /// missing.
-    pub(super) disorder: Option<Error>,
+    pub(super) order_error: Option<Error>,
 }
 
 impl<T: Object + DeserializeOwned> Sorted<'_, T> {
     /// Reads pages until an object is waiting, unless the list is complete or a read fails.
     pub(super) async fn fill(&mut self) {
-        while self.waiting.is_empty() && self.failure.is_none() && self.disorder.is_none() {
+        while self.waiting.is_empty() && self.failure.is_none() && self.order_error.is_none() {
             match self.next_page().await {
                 Ok(Some(page)) => self.waiting.extend(page),
                 Ok(None) => return,
@@ -84,7 +84,7 @@ impl<T: Object + DeserializeOwned> Sorted<'_, T> {
             .is_some_and(|first| *namespace_of(first) < *self.last_namespace)
         {
             let cause = "the API server did not sort the pages of the list by namespace".to_owned();
-            self.disorder = Some(Error::Other { action, cause });
+            self.order_error = Some(Error::Other { action, cause });
             return Ok(None);
         }
         if let Some(last) = page.last() {
@@ -119,7 +119,7 @@ impl<T: Object + DeserializeOwned> Sorted<'_, T> {
     }
 
     /// Takes the objects of a namespace, grouped by the name of their Cluster.
-    pub(super) async fn by_cluster(
+    pub(super) async fn take_by_cluster(
         &mut self,
         kind: &Kind,
         namespace: &str,

@@ -15,7 +15,7 @@ use crate::{
     reader::Reader,
     reads::{
         NO_NAME_ARGUMENT,
-        list::{list, namespace_exists},
+        list::{list, check_namespace_exists},
     },
 };
 use kcp_control_plane::snapshot::{Failure, Forbidden, Reading, Snapshot};
@@ -126,7 +126,7 @@ fn a_page_that_cannot_be_read_makes_its_kind_unknown_from_its_namespace_on() {
     let unread: Vec<(String, usize)> = listed
         .expect("the rest is read")
         .iter()
-        .map(|observed| (observed.control_plane.name().to_owned(), observed.unread.len()))
+        .map(|observed| (observed.control_plane.name().to_owned(), observed.failed_reads.len()))
         .collect();
     assert_eq!(
         unread,
@@ -148,7 +148,7 @@ fn a_page_that_cannot_be_read_makes_its_kind_unknown_from_its_namespace_on() {
 fn unread_of(listed: &[Snapshot]) -> Vec<(&str, Vec<&str>)> {
     let unread = listed.iter().map(|observed| {
         let readings = [observed.cluster.failure(), observed.health_checks.failure()];
-        let failures = readings.into_iter().flatten().chain(&observed.unread);
+        let failures = readings.into_iter().flatten().chain(&observed.failed_reads);
         let messages = failures.map(|failure| failure.message.as_str());
         (observed.control_plane.name(), messages.collect())
     });
@@ -182,7 +182,7 @@ fn an_object_that_cannot_be_decoded_makes_only_its_own_cluster_unknown() {
     };
     assert_eq!(
         first
-            .unread
+            .failed_reads
             .iter()
             .map(|failure| &*failure.object)
             .collect::<Vec<_>>(),
@@ -191,7 +191,7 @@ fn an_object_that_cannot_be_decoded_makes_only_its_own_cluster_unknown() {
     assert_eq!(unread_of(std::slice::from_ref(first)), [("kcp1", vec![message])]);
     assert_eq!(names(std::slice::from_ref(first)), [("kcp1", vec![])]);
     // Its Cluster does not exist.
-    assert_eq!(second.unread, []);
+    assert_eq!(second.failed_reads, []);
     assert_eq!(unread_of(std::slice::from_ref(third)), [("kcp", vec![])]);
     assert_eq!(names(std::slice::from_ref(third)), [("kcp", vec!["elsewhere"])]);
 
@@ -226,7 +226,7 @@ fn an_object_that_cannot_be_decoded_and_names_no_cluster_makes_its_namespace_unk
     ];
     for change in changes {
         let listed = read_with("machines", 1, change);
-        let unread: Vec<usize> = listed.iter().map(|observed| observed.unread.len()).collect();
+        let unread: Vec<usize> = listed.iter().map(|observed| observed.failed_reads.len()).collect();
         assert_eq!(unread, [1, 1, 0]);
     }
 }
@@ -238,7 +238,7 @@ fn a_control_plane_that_cannot_be_decoded_is_listed_as_unread() {
     });
     let failures: Vec<(&str, Vec<&Failure>)> = listed
         .iter()
-        .map(|observed| (observed.control_plane.name(), observed.unread.iter().collect()))
+        .map(|observed| (observed.control_plane.name(), observed.failed_reads.iter().collect()))
         .collect();
     let failure = Failure {
         object: "KubeadmControlPlane/kcp1".to_owned(),
@@ -336,13 +336,13 @@ fn each_control_plane_gets_its_own() {
     let [first, second, third] = listed.as_slice() else {
         panic!("three");
     };
-    assert!(first.cluster_is_paused() && !third.cluster_is_paused());
-    let unowned = first.unowned().map(kcp_api::Object::name);
+    assert!(first.is_cluster_paused() && !third.is_cluster_paused());
+    let unowned = first.unowned_machines().map(kcp_api::Object::name);
     assert_eq!(unowned.collect::<Vec<_>>(), ["unowned"]);
-    let others = first.others.iter().map(kcp_api::Object::name);
+    let others = first.machines_of_other_owners.iter().map(kcp_api::Object::name);
     assert_eq!(others.collect::<Vec<_>>(), ["of-another"]);
     assert_eq!(first.health_checks, Reading::Read(Vec::new()));
-    let covered: Vec<_> = third.health_checks.read().expect("read")[0]
+    let covered: Vec<_> = third.health_checks.value().expect("read")[0]
         .targets
         .iter()
         .collect();
@@ -356,11 +356,11 @@ fn each_control_plane_gets_its_own() {
             forbidden: None,
         })
     );
-    assert!(second.infrastructure_is_ready() && second.has_endpoint());
+    assert!(second.is_infrastructure_ready() && second.has_endpoint());
     for management in &listed {
         let flag = NO_NAME_ARGUMENT;
         assert_eq!(management.secrets, Reading::Excluded { flag });
-        assert_eq!(management.unread, []);
+        assert_eq!(management.failed_reads, []);
         // Nothing of it but what decides about new Machines.
         assert_eq!(
             management.control_plane.spec.kubeadm_config_spec.fields,
@@ -392,18 +392,18 @@ fn each_list_fails_alone() {
             verb: "list".to_owned(),
             resource: format!("{plural}.cluster.x-k8s.io"),
             namespace: None,
-            in_workload_cluster: false,
+            is_from_workload_cluster: false,
         }),
     };
     for management in read(None, "machines").expect("the rest is read") {
-        assert_eq!(management.unread, [refused("Machine", "machines")]);
+        assert_eq!(management.failed_reads, [refused("Machine", "machines")]);
     }
     for management in read(None, "clusters").expect("the rest is read") {
         assert_eq!(
             management.cluster,
             Reading::Failed(refused("Cluster", "clusters"))
         );
-        assert!(management.infrastructure_is_ready());
+        assert!(management.is_infrastructure_ready());
     }
     for management in read(None, "machinehealthchecks").expect("the rest is read") {
         let failure = refused("MachineHealthCheck", "machinehealthchecks");
@@ -425,7 +425,7 @@ fn a_namespace_that_does_not_exist_is_an_error_unless_the_user_may_not_read_it()
                 (code, status)
             });
             let limit = ReadLimit::per_read(Duration::from_secs(10));
-            namespace_exists(&connection, "nosuch", limit).await
+            check_namespace_exists(&connection, "nosuch", limit).await
         })
     };
     let missing = exists(404, "NotFound").expect_err("it does not exist");

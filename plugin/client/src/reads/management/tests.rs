@@ -63,13 +63,13 @@ fn everything_there_is_to_know() {
         .as_ref()
         .map(ToString::to_string);
     assert_eq!(endpoint.as_deref(), Some("edge.example.com:6443"));
-    let unowned = management.unowned().map(kcp_api::Object::name);
+    let unowned = management.unowned_machines().map(kcp_api::Object::name);
     assert_eq!(unowned.collect::<Vec<_>>(), ["m3"]);
     assert_eq!(
         management.deletions,
         [Deletion {
             machine: "m2".to_owned(),
-            since: "2026-08-21T10:00:00Z".parse().expect("a time"),
+            started_at: "2026-08-21T10:00:00Z".parse().expect("a time"),
             waits_for: names(["finalizer machine.cluster.x-k8s.io"]),
         }]
     );
@@ -85,7 +85,7 @@ fn everything_there_is_to_know() {
     assert_eq!(management.secrets, Reading::Read(secrets));
     assert_eq!(management.unowned_secrets, ["c1-etcd".to_owned()].into());
     assert_eq!(management.has_kubeconfig, Some(true));
-    assert_eq!(management.unread, []);
+    assert_eq!(management.failed_reads, []);
 }
 
 fn refused(object: &str, verb: &str, resource: &str, cannot: &str) -> Failure {
@@ -97,7 +97,7 @@ fn refused(object: &str, verb: &str, resource: &str, cannot: &str) -> Failure {
             verb: verb.to_owned(),
             resource: resource.to_owned(),
             namespace: Some("d".to_owned()),
-            in_workload_cluster: false,
+            is_from_workload_cluster: false,
         }),
     }
 }
@@ -128,10 +128,10 @@ fn each_part_fails_alone() {
         )
     };
     with("/secrets/c1-sa", &|expected| {
-        expected.unread = vec![secret("c1-sa")];
+        expected.failed_reads = vec![secret("c1-sa")];
     });
     with("/secrets/c1-kubeconfig", &|expected| {
-        expected.unread = vec![secret("c1-kubeconfig")];
+        expected.failed_reads = vec![secret("c1-kubeconfig")];
         expected.secrets = Reading::Read(names(["c1-etcd"]).into_iter().collect());
         expected.has_kubeconfig = None;
     });
@@ -143,21 +143,21 @@ fn each_part_fails_alone() {
     });
     with("/kubeadmconfigs", &|expected| {
         let resource = "kubeadmconfigs.bootstrap.cluster.x-k8s.io";
-        expected.unread = vec![refused("KubeadmConfig", "list", resource, "kubeadmconfigs")];
+        expected.failed_reads = vec![refused("KubeadmConfig", "list", resource, "kubeadmconfigs")];
     });
     with("/dockermachines", &|expected| {
         let resource = "dockermachines.infrastructure.cluster.x-k8s.io";
-        expected.unread = vec![refused("DockerMachine", "list", resource, "dockermachines")];
+        expected.failed_reads = vec![refused("DockerMachine", "list", resource, "dockermachines")];
     });
     with("/machines", &|expected| {
-        expected.unread = vec![refused(
+        expected.failed_reads = vec![refused(
             "Machine",
             "list",
             "machines.cluster.x-k8s.io",
             "machines",
         )];
         expected.machines.clear();
-        expected.others.clear();
+        expected.machines_of_other_owners.clear();
         expected.deletions.clear();
         expected.health_checks = Reading::Read(vec![HealthCheck {
             name: "h1".to_owned(),

@@ -15,7 +15,7 @@ impl FailureContext {
         Failure {
             hint: self.hint(error),
             forbidden: failure.forbidden.map(|forbidden| Forbidden {
-                in_workload_cluster: true,
+                is_from_workload_cluster: true,
                 ..forbidden
             }),
             ..failure
@@ -97,7 +97,7 @@ mod tests {
                     verb: "list".to_owned(),
                     resource: "pods".to_owned(),
                     namespace: Some("kube-system".to_owned()),
-                    in_workload_cluster: true,
+                    is_from_workload_cluster: true,
                 }),
             }
         );

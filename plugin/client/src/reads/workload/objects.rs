@@ -79,7 +79,7 @@ pub fn static_pod(pod: Pod) -> Option<StaticPod> {
         phase: status.phase.unwrap_or_default(),
         ready,
         ready_since,
-        deleting: pod.metadata.deletion_timestamp.is_some(),
+        is_deleting: pod.metadata.deletion_timestamp.is_some(),
         message: container_problems.or_else(|| reason_and_message(status.reason, status.message)),
     })
 }
@@ -107,23 +107,23 @@ pub fn reason_and_message(reason: Option<String>, message: Option<String>) -> Op
     (!words.is_empty()).then(|| words.join(": "))
 }
 
-pub fn daemon_set(object: DaemonSet) -> Addon {
+pub fn daemon_set_addon(object: DaemonSet) -> Addon {
     let status = object.status.unwrap_or_default();
     let template = object.spec.and_then(|spec| spec.template.spec);
     Addon {
-        desired: status.desired_number_scheduled.into(),
-        ready: status.number_ready.into(),
+        desired_pods: status.desired_number_scheduled.into(),
+        ready_pods: status.number_ready.into(),
         image: template.and_then(image),
     }
 }
 
-pub fn deployment(object: Deployment) -> Addon {
+pub fn deployment_addon(object: Deployment) -> Addon {
     let spec = object.spec.unwrap_or_default();
     let ready = object.status.and_then(|status| status.ready_replicas);
     Addon {
         // The API server's default for `spec.replicas`.
-        desired: spec.replicas.unwrap_or(1).into(),
-        ready: ready.unwrap_or_default().into(),
+        desired_pods: spec.replicas.unwrap_or(1).into(),
+        ready_pods: ready.unwrap_or_default().into(),
         image: spec.template.spec.and_then(image),
     }
 }
@@ -180,7 +180,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod, daemon_set, deployment,
+        Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod, daemon_set_addon, deployment_addon,
         kubeadm_config, lease, node, reports_failed_etcd, static_pod,
     };
 
@@ -289,7 +289,7 @@ mod tests {
                 phase: "Running".to_owned(),
                 ready: true,
                 ready_since: "2026-03-01T12:01:00Z".parse().ok(),
-                deleting: false,
+                is_deleting: false,
                 message: None,
             });
             assert_eq!(pod(name, &status), expected, "{name}");
@@ -324,24 +324,24 @@ mod tests {
     fn addons_tell_how_many_pods_they_want_and_have() {
         let template = json!({"spec": {"containers": [{"name": "c", "image": "registry/c:v1"}]}});
         let wanted = Addon {
-            desired: 3,
-            ready: 2,
+            desired_pods: 3,
+            ready_pods: 2,
             image: Some("registry/c:v1".to_owned()),
         };
-        let read = daemon_set(object(json!({
+        let read = daemon_set_addon(object(json!({
             "spec": {"selector": {}, "template": template},
             "status": {"desiredNumberScheduled": 3, "numberReady": 2, "currentNumberScheduled": 3, "numberMisscheduled": 0},
         })));
         assert_eq!(read, wanted);
-        let read = deployment(object(json!({
+        let read = deployment_addon(object(json!({
             "spec": {"replicas": 3, "selector": {}, "template": template}, "status": {"readyReplicas": 2},
         })));
         assert_eq!(read, wanted);
-        let read = deployment(object(json!({"spec": {"selector": {}, "template": {}}})));
+        let read = deployment_addon(object(json!({"spec": {"selector": {}, "template": {}}})));
         assert_eq!(
             read,
             Addon {
-                desired: 1,
+                desired_pods: 1,
                 ..Addon::default()
             }
         );

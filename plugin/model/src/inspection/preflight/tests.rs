@@ -340,7 +340,7 @@ const CASES: &[Case] = &[
         "machines_cannot_be_read",
         |o| {
             o.machines.clear();
-            o.unread = vec![failure("Machine", "no answer within 2s")];
+            o.failed_reads = vec![failure("Machine", "no answer within 2s")];
         },
         &["unknown", "management-unreadable: Machine"],
         &["unknown", "management-unreadable: Machine"],

@@ -62,7 +62,7 @@ fn manager(component: Component, minor: u64, flags: &str, file: &str, health: He
         settings: Settings {
             source: SettingsSource::Configz,
             manager: Ok(manager),
-            unverified: None,
+            unverified_reason: None,
         },
     }
 }
@@ -94,7 +94,7 @@ fn lease(holder: &str, seconds: i64) -> Option<ObservedLease> {
     clippy::needless_pass_by_value,
     reason = "a case is easier to read without references"
 )]
-fn observed(managers: Vec<ObservedManager>, migration: Option<ObservedLease>) -> Observed {
+fn observed(managers: Vec<ObservedManager>, migration: Option<ObservedLease>) -> ObservedManagers {
     let locks = locks(&managers).into_iter().map(|(role, lock)| {
         let serves = |component| {
             let mut of = managers
@@ -115,14 +115,14 @@ fn observed(managers: Vec<ObservedManager>, migration: Option<ObservedLease>) ->
             lease: Ok(found),
         }
     });
-    Observed {
+    ObservedManagers {
         now: now(),
         locks: locks.collect(),
         managers: Ok(managers),
     }
 }
 
-fn node_ipam(observed: &Observed) -> Decision {
+fn node_ipam(observed: &ObservedManagers) -> Decision {
     let decisions = decide(observed);
     let found = decisions
         .into_iter()
@@ -135,7 +135,7 @@ fn node_ipam(observed: &Observed) -> Decision {
 fn evidence_from_both_managers_and_all_leases_decides() {
     let of_kube = configuration(IPAM, "kube-controller-manager");
     let short = configuration("nodeipam", "*");
-    let cases: Vec<(&str, Observed, Verdict, &str)> = vec![
+    let cases: Vec<(&str, ObservedManagers, Verdict, &str)> = vec![
         (
             "the holder of the migration lock runs it",
             observed(
@@ -308,12 +308,12 @@ fn a_source_that_was_not_read_never_leads_to_success() {
             lease("cloud_2", 2),
         )
     };
-    let with = |change: fn(&mut Observed)| {
+    let with = |change: fn(&mut ObservedManagers)| {
         let mut observed = protected();
         change(&mut observed);
         observed
     };
-    let manager = |observed: &mut Observed, index: usize, change: fn(&mut ObservedManager)| {
+    let manager = |observed: &mut ObservedManagers, index: usize, change: fn(&mut ObservedManager)| {
         change(&mut observed.managers.as_mut().unwrap()[index]);
     };
     let mut no_health = protected();

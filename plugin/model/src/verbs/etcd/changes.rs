@@ -31,7 +31,7 @@ pub fn refuse_during_changes(
     refusal.remedies.push(format!(
         "wait until the change is complete; watch with: kubectl kcp status {name} -n {namespace} --watch"
     ));
-    let is_paused = observed.control_plane.is_paused() || observed.cluster_is_paused();
+    let is_paused = observed.control_plane.is_paused() || observed.is_cluster_paused();
     if !is_paused {
         let possible = possible(observed, now);
         // A full database stops every change, so the user must be able to stop the change first.
@@ -70,7 +70,7 @@ fn current(observed: &Snapshot, cluster: &EtcdCluster<'_>, now: Timestamp) -> Ve
         };
         Some(format!("Machine {} {what}", machine.name()))
     }));
-    let starting = cluster.members.iter().filter(|member| !member.votes);
+    let starting = cluster.members.iter().filter(|member| !member.is_voter);
     why.extend(starting.map(|member| format!("etcd member {} does not vote yet", member.name)));
     why
 }

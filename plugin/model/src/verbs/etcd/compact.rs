@@ -10,7 +10,7 @@ use kcp_etcd::KeyRevision;
 use crate::{
     change::decision::Refusal,
     snapshot::{Snapshot, etcd::QueriedMember},
-    verbs::etcd::members::{EtcdCluster, refused},
+    verbs::etcd::members::{EtcdCluster, refusal},
 };
 
 /// The key that each compaction round of kube-apiserver writes.
@@ -30,9 +30,9 @@ pub enum KeptHistory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compaction {
     /// The oldest revision that etcd keeps.
-    pub revision: i64,
+    pub oldest_revision: i64,
     /// The newest revision.
-    pub current: i64,
+    pub newest_revision: i64,
     /// The member to which the call is sent.
     pub member: QueriedMember,
 }
@@ -45,7 +45,7 @@ pub fn select_member(observed: &Snapshot) -> Result<QueriedMember, Refusal> {
     let cluster = EtcdCluster::new(observed)?;
     // The hashes of the members are compared by revision, so the history shows which member is wrong.
     cluster.refuse_corruption()?;
-    Ok(cluster.any_voter()?.queried.clone())
+    Ok(cluster.select_voter()?.queried.clone())
 }
 
 /// Decides up to which revision etcd deletes its history. `round` is the state of [`ROUND_KEY`]; none if the key does not
@@ -73,7 +73,7 @@ pub fn decide(
     // The key may have been written after the status was read.
     let current = current.max(round.map_or(0, |round| round.modified));
     if revision > current {
-        let mut refusal = refused(format!(
+        let mut refusal = refusal(format!(
             "revision {revision} is in the future: the newest revision is {current}"
         ));
         refusal
@@ -82,21 +82,21 @@ pub fn decide(
         return Err(refusal);
     }
     Ok(Compaction {
-        revision,
-        current,
+        oldest_revision: revision,
+        newest_revision: current,
         member,
     })
 }
 
 impl Compaction {
     /// How many revisions etcd keeps besides the newest.
-    pub const fn kept(&self) -> i64 {
-        self.current - self.revision
+    pub const fn kept_revisions(&self) -> i64 {
+        self.newest_revision - self.oldest_revision
     }
 }
 
 fn without_round(observed: &Snapshot) -> Refusal {
-    let mut refusal = refused(
+    let mut refusal = refusal(
         "no kube-apiserver has begun to compact this etcd: the key compact_rev_key does not exist".to_owned(),
     );
     refusal.remedies.push(format!(
@@ -125,7 +125,7 @@ mod tests {
         round: Option<KeyRevision>,
     ) -> Result<(i64, i64, String), String> {
         match decide(observed, kept, round) {
-            Ok(compaction) => Ok((compaction.revision, compaction.kept(), compaction.member.name)),
+            Ok(compaction) => Ok((compaction.oldest_revision, compaction.kept_revisions(), compaction.member.name)),
             Err(refusal) => Err(refusal.why.join("; ")),
         }
     }

@@ -20,7 +20,7 @@ pub struct Defragmentation {
     /// Whether a member may be defragmented even if etcd has no quorum without it.
     allows_pause: bool,
     /// The members that are complete, in the order in which they were defragmented.
-    pub complete: Vec<DefragmentedMember>,
+    pub completed_members: Vec<DefragmentedMember>,
     in_progress: Option<InProgress>,
 }
 
@@ -40,7 +40,7 @@ pub struct DefragmentedMember {
 impl DefragmentedMember {
     /// The number of bytes by which the database has become smaller. Zero if the database has grown because
     /// clients wrote at the same time.
-    pub const fn won(&self) -> u64 {
+    pub const fn freed_bytes(&self) -> u64 {
         self.db_size_before.saturating_sub(self.db_size_after)
     }
 }
@@ -102,7 +102,7 @@ impl Defragmentation {
         if let Some(why) = self.why_to_wait(&cluster) {
             return Ok(DefragStep::Wait(why));
         }
-        let is_complete = |name: &str| self.complete.iter().any(|member| member.name == name);
+        let is_complete = |name: &str| self.completed_members.iter().any(|member| member.name == name);
         // The leader is last, so that the defragmentation causes at most one election.
         let mut open: Vec<_> = cluster
             .healthy_voters()
@@ -112,7 +112,7 @@ impl Defragmentation {
         let Some((member, healthy)) = open.first() else {
             return match cluster.faults().next() {
                 None => Ok(DefragStep::Complete),
-                Some(_) => Err(cluster.without_quorum("the other members are not healthy".to_owned())),
+                Some(_) => Err(cluster.quorum_refusal("the other members are not healthy".to_owned())),
             };
         };
         cluster.refuse_corruption()?;
@@ -157,7 +157,7 @@ impl Defragmentation {
                 "etcd member {name} has applied raft index {applied} of {goal}"
             ));
         }
-        self.complete.push(DefragmentedMember {
+        self.completed_members.push(DefragmentedMember {
             name: name.clone(),
             db_size_before: *db_size_before,
             db_size_after: healthy.status.db_size,
@@ -176,7 +176,7 @@ impl Defragmentation {
             return Ok(());
         }
         let mut refusal =
-            cluster.without_quorum(format!("etcd has no quorum without member {member}: {votes}"));
+            cluster.quorum_refusal(format!("etcd has no quorum without member {member}: {votes}"));
         refusal.remedies.extend(if is_small {
             Some(
                 "to accept that the API server pauses while the member is defragmented, use --allow-pause"
@@ -258,10 +258,10 @@ mod tests {
             member("node-m1", 60),
         ];
         assert_eq!(
-            complete.each_ref().map(|member| member.won() / MEBIBYTE),
+            complete.each_ref().map(|member| member.freed_bytes() / MEBIBYTE),
             [9, 0, 0]
         );
-        assert_eq!(defragmentation.complete, complete);
+        assert_eq!(defragmentation.completed_members, complete);
         assert_eq!(defragmentation.current(), None);
     }
 
@@ -272,7 +272,7 @@ mod tests {
             .expect("not refused");
         let planned: Vec<_> = planned
             .iter()
-            .map(|member| (member.name.as_str(), member.won() / MEBIBYTE))
+            .map(|member| (member.name.as_str(), member.freed_bytes() / MEBIBYTE))
             .collect();
         assert_eq!(planned, [("node-m2", 10), ("node-m3", 10), ("node-m1", 10)]);
     }
@@ -370,6 +370,6 @@ mod tests {
             shown(defragmentation.next(&observed, now())),
             Err(lines(&["Machine m3 is being deleted"]))
         );
-        assert_eq!(defragmentation.complete.len(), 1);
+        assert_eq!(defragmentation.completed_members.len(), 1);
     }
 }

@@ -13,7 +13,7 @@ use crate::{
         Snapshot,
         etcd::{Alarms, QueriedMember},
     },
-    verbs::etcd::members::{EtcdCluster, failed, refused},
+    verbs::etcd::members::{EtcdCluster, read_refusal, refusal},
 };
 
 /// etcd's default quota in bytes, for members that do not report their quota because they are older than etcd
@@ -30,20 +30,20 @@ const REQUEST_BYTES: u64 = 1024 * 1024 * 3 / 2;
 const COMPACTION_PERCENT: u64 = 80;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Disarmament {
+pub struct DisarmPlan {
     /// The alarms to disarm, all of the kind NOSPACE.
     pub alarms: Vec<Alarm>,
     /// The names of the members that have raised them.
     pub members: Vec<String>,
     /// The member to which the calls are sent.
-    pub through: QueriedMember,
+    pub member: QueriedMember,
 }
 
 /// Returns which alarms to disarm. None if no alarm is raised.
 ///
 /// # Errors
 /// Another alarm is raised, or a database still has too little space.
-pub fn decide(observed: &Snapshot) -> Result<Option<Disarmament>, Refusal> {
+pub fn decide(observed: &Snapshot) -> Result<Option<DisarmPlan>, Refusal> {
     let cluster = EtcdCluster::new(observed)?;
     cluster.refuse_corruption().map_err(|mut refusal| {
         refusal.why.push(
@@ -52,14 +52,14 @@ pub fn decide(observed: &Snapshot) -> Result<Option<Disarmament>, Refusal> {
         );
         refusal
     })?;
-    let through = cluster.any_voter()?.queried.clone();
+    let through = cluster.select_voter()?.queried.clone();
     let alarms = match &cluster.survey.alarms {
         Alarms::Listed(alarms) => alarms.clone(),
-        Alarms::Failed(failure) => return Err(failed(failure)),
-        Alarms::FromStatus => return Err(refused("no etcd member has a leader".to_owned())),
+        Alarms::Failed(failure) => return Err(read_refusal(failure)),
+        Alarms::FromStatus => return Err(refusal("no etcd member has a leader".to_owned())),
     };
     if let Some(other) = alarms.iter().find(|alarm| alarm.kind != AlarmKind::NoSpace) {
-        return Err(refused(format!(
+        return Err(refusal(format!(
             "etcd member {} has raised an alarm that kubectl-kcp does not know",
             cluster.name_of(other.member_id)
         )));
@@ -68,19 +68,19 @@ pub fn decide(observed: &Snapshot) -> Result<Option<Disarmament>, Refusal> {
         return Ok(None);
     }
     refuse_without_space(observed, &cluster)?;
-    Ok(Some(Disarmament {
+    Ok(Some(DisarmPlan {
         members: alarms
             .iter()
             .map(|alarm| cluster.name_of(alarm.member_id))
             .collect(),
         alarms,
-        through,
+        member: through,
     }))
 }
 
 /// Every member must have space, not only the one with the alarm: a write goes to all members.
 fn refuse_without_space(observed: &Snapshot, cluster: &EtcdCluster<'_>) -> Result<(), Refusal> {
-    let mut refusal = cluster.without_quorum(String::new());
+    let mut refusal = cluster.quorum_refusal(String::new());
     // The sizes of the databases of unhealthy members are unknown.
     refusal.why = cluster.faults().collect();
     let (mut needs_compaction, mut is_fragmented) = (false, false);
@@ -189,7 +189,7 @@ mod tests {
     fn decided(observed: &Snapshot) -> Result<Option<Vec<String>>, WhyAndRemedies> {
         match decide(observed) {
             Ok(disarmament) => Ok(disarmament.map(|disarmament| {
-                assert_eq!(disarmament.through.name, "node-m2");
+                assert_eq!(disarmament.member.name, "node-m2");
                 assert!(disarmament.alarms.iter().all(|alarm| *alarm == ALARM));
                 disarmament.members
             })),

@@ -11,7 +11,7 @@ use crate::{
     quorum::Votes,
     snapshot::{
         Failure, Reading, Snapshot,
-        etcd::{Alarms, EtcdSurvey, QueriedMember, hexadecimal, unresponsive},
+        etcd::{Alarms, EtcdSurvey, QueriedMember, hexadecimal, describe_unresponsive},
     },
 };
 
@@ -36,7 +36,7 @@ pub struct ClusterMember<'s> {
     pub name: String,
     pub machine: Option<&'s str>,
     /// Whether the member votes: it is not a learner, and it has started.
-    pub votes: bool,
+    pub is_voter: bool,
     pub is_leader: bool,
     /// The member's response. The error says why the member is not healthy.
     pub health: Result<HealthyMember<'s>, String>,
@@ -56,10 +56,10 @@ impl<'s> EtcdCluster<'s> {
         let survey = survey(observed)?;
         let membership = Membership::new(survey);
         if let Err(no_result) = membership.one_cluster() {
-            return Err(refused(no_result.reason().to_owned()));
+            return Err(refusal(no_result.reason().to_owned()));
         }
         if !membership.is_known() {
-            return Err(unknown_members(survey, membership.unknown().reason()));
+            return Err(unknown_members(survey, membership.unknown_result().reason()));
         }
         let elected = membership
             .statuses()
@@ -80,7 +80,7 @@ impl<'s> EtcdCluster<'s> {
                 id: member.id,
                 name,
                 machine: queried.and_then(|queried| queried.machine.as_deref()),
-                votes: !member.is_learner && !member.name.is_empty(),
+                is_voter: !member.is_learner && !member.name.is_empty(),
                 is_leader: leader == Some(member.id),
                 health: health(queried, member.id, leader, newest),
             }
@@ -95,14 +95,14 @@ impl<'s> EtcdCluster<'s> {
     ///
     /// # Errors
     /// etcd has no such member. The error lists the members.
-    pub fn named(&self, name: &str) -> Result<&ClusterMember<'s>, Refusal> {
+    pub fn find_member(&self, name: &str) -> Result<&ClusterMember<'s>, Refusal> {
         let mut members = self.members.iter();
         let found = members.find(|member| member.name == name || member.machine == Some(name));
         found.ok_or_else(|| no_such_member(name, self.members.iter().map(|member| member.name.as_str())))
     }
 
     pub fn healthy_voters(&self) -> impl Iterator<Item = (&ClusterMember<'s>, HealthyMember<'s>)> {
-        let voters = self.members.iter().filter(|member| member.votes);
+        let voters = self.members.iter().filter(|member| member.is_voter);
         voters.filter_map(|member| Some((member, *member.health.as_ref().ok()?)))
     }
 
@@ -112,17 +112,17 @@ impl<'s> EtcdCluster<'s> {
 
     /// The votes as the members report them. An alarm does not count: a member with an alarm votes.
     pub fn votes(&self) -> Votes {
-        let voters = self.members.iter().filter(|member| member.votes);
+        let voters = self.members.iter().filter(|member| member.is_voter);
         Votes {
             voters: voters.clone().count(),
             unhealthy: voters.filter(|member| member.health.is_err()).count(),
-            starting: self.members.iter().filter(|member| !member.votes).count(),
+            starting: self.members.iter().filter(|member| !member.is_voter).count(),
         }
     }
 
     /// The unhealthy voters and why they are unhealthy, one line each.
     pub fn faults(&self) -> impl Iterator<Item = String> {
-        let voters = self.members.iter().filter(|member| member.votes);
+        let voters = self.members.iter().filter(|member| member.is_voter);
         voters.filter_map(|member| {
             let why = member.health.as_ref().err()?;
             Some(format!("etcd member {} {why}", member.name))
@@ -141,7 +141,7 @@ impl<'s> EtcdCluster<'s> {
     /// The alarms could not be read, or a member has raised CORRUPT.
     pub fn refuse_corruption(&self) -> Result<(), Refusal> {
         if let Alarms::Failed(failure) = &self.survey.alarms {
-            return Err(failed(failure));
+            return Err(read_refusal(failure));
         }
         let alarms = self.survey.alarms_by_member();
         let Some((id, _)) = alarms.iter().find(|(_, alarm)| alarm == CORRUPT) else {
@@ -156,7 +156,7 @@ impl<'s> EtcdCluster<'s> {
                 "etcd member {name} has raised the alarm {CORRUPT}: its data differs from that of the other members"
             )
         };
-        let mut refusal = refused(why);
+        let mut refusal = refusal(why);
         refusal.remedies.push(
             "save a snapshot of each member; then replace the Machine of the member whose data is wrong"
                 .to_owned(),
@@ -169,20 +169,20 @@ impl<'s> EtcdCluster<'s> {
     ///
     /// # Errors
     /// etcd has no quorum.
-    pub fn any_voter(&self) -> Result<HealthyMember<'s>, Refusal> {
+    pub fn select_voter(&self) -> Result<HealthyMember<'s>, Refusal> {
         let votes = self.votes();
         let best = self
             .healthy_voters()
             .min_by_key(|(member, _)| (member.is_leader, member.name.clone()));
         match best {
             Some((_, healthy)) if votes.has_quorum() => Ok(healthy),
-            _ => Err(self.without_quorum(format!("etcd has no quorum: {votes}"))),
+            _ => Err(self.quorum_refusal(format!("etcd has no quorum: {votes}"))),
         }
     }
 
     /// A refusal that lists the unhealthy members.
-    pub fn without_quorum(&self, why: String) -> Refusal {
-        let mut refusal = refused(why);
+    pub fn quorum_refusal(&self, why: String) -> Refusal {
+        let mut refusal = refusal(why);
         refusal.why.extend(self.faults());
         refusal
     }
@@ -200,7 +200,7 @@ fn health(
         queried.ok_or_else(|| "was not queried, because no control plane node has its name".to_owned())?;
     let response = queried.response.as_ref();
     let status = response.and_then(|response| response.status.as_ref());
-    let status = status.map_err(|failure| unresponsive(&failure.message))?;
+    let status = status.map_err(|failure| describe_unresponsive(&failure.message))?;
     if status.leader.is_none() {
         return Err("has no leader".to_owned());
     }
@@ -208,7 +208,7 @@ fn health(
         return Err("does not follow the same leader as the other members".to_owned());
     }
     if status.member_id != id {
-        return Err(unresponsive("another member responds on its node"));
+        return Err(describe_unresponsive("another member responds on its node"));
     }
     let behind = newest.saturating_sub(status.raft_applied_index);
     if behind > RAFT_LAG_LIMIT {
@@ -222,15 +222,15 @@ fn health(
 pub fn survey(observed: &Snapshot) -> Result<&EtcdSurvey, Refusal> {
     match &observed.etcd {
         Reading::Read(survey) => Ok(survey),
-        Reading::Failed(failure) | Reading::OutOfReach(failure) => Err(failed(failure)),
+        Reading::Failed(failure) | Reading::OutOfReach(failure) => Err(read_refusal(failure)),
         Reading::Excluded { .. } | Reading::NotYet => {
-            Err(refused("the control plane is not initialized yet".to_owned()))
+            Err(refusal("the control plane is not initialized yet".to_owned()))
         }
     }
 }
 
 fn unknown_members(survey: &EtcdSurvey, why: &str) -> Refusal {
-    let mut refusal = refused(why.to_owned());
+    let mut refusal = refusal(why.to_owned());
     let failures = survey.queried.iter().filter_map(|queried| {
         let failure = queried.response.as_ref().err()?;
         Some(failure.text())
@@ -240,19 +240,19 @@ fn unknown_members(survey: &EtcdSurvey, why: &str) -> Refusal {
 }
 
 /// A refusal because something could not be read.
-pub fn failed(failure: &Failure) -> Refusal {
-    let mut refusal = refused(failure.text());
+pub fn read_refusal(failure: &Failure) -> Refusal {
+    let mut refusal = refusal(failure.text());
     refusal.remedies.extend(failure.hint.clone());
     refusal
 }
 
-pub fn refused(why: String) -> Refusal {
+pub fn refusal(why: String) -> Refusal {
     Refusal::new(RefusedBy::Command, vec![why])
 }
 
 pub fn no_such_member<'n>(name: &str, members: impl Iterator<Item = &'n str>) -> Refusal {
     let members: Vec<&str> = members.collect();
-    refused(format!(
+    refusal(format!(
         "etcd has no member {name}; the members are {}",
         members.join(", ")
     ))

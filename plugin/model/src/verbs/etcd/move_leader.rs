@@ -11,7 +11,7 @@ use kcp_api::{Machine, Object as _};
 use crate::{
     change::decision::Refusal,
     snapshot::{Snapshot, etcd::QueriedMember},
-    verbs::etcd::members::{ClusterMember, EtcdCluster, refused},
+    verbs::etcd::members::{ClusterMember, EtcdCluster, refusal},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,15 +34,15 @@ pub fn decide(observed: &Snapshot, requested: Option<&str>) -> Result<Option<Lea
     let votes = cluster.votes();
     let leader = cluster
         .leader()
-        .ok_or_else(|| cluster.without_quorum(format!("etcd has no leader: {votes}")))?;
+        .ok_or_else(|| cluster.quorum_refusal(format!("etcd has no leader: {votes}")))?;
     let target = match requested {
         Some(name) => {
-            let target = cluster.named(name)?;
+            let target = cluster.find_member(name)?;
             if target.id == leader.id {
                 return Ok(None);
             }
             if let Some(why) = why_not(observed, target) {
-                return Err(refused(format!(
+                return Err(refusal(format!(
                     "etcd member {} cannot become the leader: it {why}",
                     target.name
                 )));
@@ -54,7 +54,7 @@ pub fn decide(observed: &Snapshot, requested: Option<&str>) -> Result<Option<Lea
     let from = match &leader.health {
         Ok(healthy) => healthy.queried.clone(),
         Err(why) => {
-            return Err(refused(format!(
+            return Err(refusal(format!(
                 "this command cannot ask the leader {} to move the leadership: it {why}",
                 leader.name
             )));
@@ -79,7 +79,7 @@ fn best<'c, 's>(observed: &Snapshot, cluster: &'c EtcdCluster<'s>) -> Result<&'c
     let suitable = others().filter(|member| why_not(observed, member).is_none());
     let best = suitable.min_by_key(|member| (Reverse(created(observed, member)), &member.name));
     best.ok_or_else(|| {
-        let mut refusal = refused("no other etcd member can become the leader".to_owned());
+        let mut refusal = refusal("no other etcd member can become the leader".to_owned());
         refusal.why.extend(others().filter_map(|member| {
             Some(format!(
                 "etcd member {}: {}",
@@ -93,7 +93,7 @@ fn best<'c, 's>(observed: &Snapshot, cluster: &'c EtcdCluster<'s>) -> Result<&'c
 
 /// Why a member must not become the leader. None if it may.
 fn why_not(observed: &Snapshot, member: &ClusterMember<'_>) -> Option<String> {
-    if !member.votes {
+    if !member.is_voter {
         return Some("does not vote".to_owned());
     }
     if let Err(why) = &member.health {

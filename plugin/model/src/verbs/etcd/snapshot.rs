@@ -15,7 +15,7 @@ use crate::{
         Snapshot,
         etcd::{Alarms, EtcdSurvey, QueriedMember},
     },
-    verbs::etcd::members::{failed, no_such_member, refused, survey},
+    verbs::etcd::members::{read_refusal, no_such_member, refusal, survey},
 };
 
 /// The member that sends the snapshot.
@@ -45,7 +45,7 @@ pub struct SnapshotRecord {
 impl SnapshotRecord {
     /// The record of a control plane. None if the record is missing or not valid, belongs to another control
     /// plane, or is from the future.
-    pub fn of(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<Self> {
+    pub fn from_control_plane(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<Self> {
         let record = control_plane.annotation(annotation::ETCD_SNAPSHOT)?;
         let record: Self = serde_json::from_str(record).ok()?;
         let is_possible = record.completed.duration_since(now) <= CLOCK_TOLERANCE;
@@ -54,7 +54,7 @@ impl SnapshotRecord {
 
     /// Decides how to store this record, unless a newer one is stored.
     pub fn decide(&self, control_plane: &KubeadmControlPlane, now: Timestamp) -> Decision {
-        let stored = Self::of(control_plane, now);
+        let stored = Self::from_control_plane(control_plane, now);
         if let Some(stored) = stored.filter(|stored| stored.completed >= self.completed) {
             return Decision::Unchanged(format!(
                 "a newer snapshot, from {}, is already recorded",
@@ -68,13 +68,13 @@ impl SnapshotRecord {
                 patch: json!({"metadata": {"annotations": {annotation::ETCD_SNAPSHOT: text}}}),
                 subresource: None,
             },
-            done: "has a record of the snapshot".to_owned(),
+            outcome: "has a record of the snapshot".to_owned(),
             warnings: Vec::new(),
             consequences: Vec::new(),
             event: ChangeEvent {
                 reason: "EtcdSnapshotTaken",
                 action: "EtcdSnapshot",
-                done: "etcd snapshot taken",
+                note_verb: "etcd snapshot taken",
                 detail: format!("from member {}, {} bytes", self.member, self.bytes),
             },
         })
@@ -96,7 +96,7 @@ pub fn recent_snapshot_warning(control_plane: &KubeadmControlPlane, now: Timesta
     if !has_data || control_plane.spec.kubeadm_config_spec.has_external_etcd() {
         return None;
     }
-    let recorded = match SnapshotRecord::of(control_plane, now) {
+    let recorded = match SnapshotRecord::from_control_plane(control_plane, now) {
         Some(record) if now.duration_since(record.completed) <= RECENT => return None,
         Some(record) => format!("the last recorded snapshot of etcd is from {}", record.completed),
         None => "no snapshot of etcd is recorded".to_owned(),
@@ -169,7 +169,7 @@ fn requested_member(survey: &EtcdSurvey, name: &str) -> Result<SnapshotSource, R
         Ok(response) => response.status.as_ref(),
         Err(failure) => Err(failure),
     };
-    let status = status.map_err(failed)?;
+    let status = status.map_err(read_refusal)?;
     let mut warnings = Vec::new();
     if status.leader.is_none() {
         warnings.push(format!(
@@ -206,7 +206,7 @@ fn is_corrupt(survey: &EtcdSurvey, status: &Status) -> bool {
 
 /// The refusal if the user must select a member. Names the members that respond.
 fn with_choice(why: &str, survey: &EtcdSurvey) -> Refusal {
-    let mut refusal = refused(why.to_owned());
+    let mut refusal = refusal(why.to_owned());
     let names: Vec<&str> = survey
         .statuses()
         .map(|(queried, _)| queried.name.as_str())
@@ -381,14 +381,14 @@ mod tests {
         );
         let annotations = [("kubectl-kcp.dev/etcd-snapshot".to_owned(), text)];
         control_plane.metadata.annotations = Some(annotations.into());
-        let recorded = |at| SnapshotRecord::of(&control_plane, at);
+        let recorded = |at| SnapshotRecord::from_control_plane(&control_plane, at);
         assert_eq!(recorded(now()), Some(newer.clone()));
         let minutes = jiff::SignedDuration::from_mins;
         assert_eq!(recorded(now() - minutes(5)), Some(newer.clone()));
         assert_eq!(recorded(now() - minutes(6)), None);
         let mut copied = control_plane.clone();
         copied.metadata.uid = Some("another".to_owned());
-        assert_eq!(SnapshotRecord::of(&copied, now()), None);
+        assert_eq!(SnapshotRecord::from_control_plane(&copied, now()), None);
         let older = SnapshotRecord {
             completed: now() - jiff::SignedDuration::from_secs(1),
             ..newer

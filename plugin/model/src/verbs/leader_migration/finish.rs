@@ -10,14 +10,14 @@ use kcp_rules::{
 
 use super::{
     CloudManifest, Facts, at_path, control_plane,
-    gates::{running_cloud, why_not_stopped},
+    gates::{running_cloud_controller_manager, why_not_stopped},
     phase::{Managers, Migration, Phase, configuration},
     record::Record,
     refused, refused_with, watch_the_rollout, write,
 };
 use crate::{
     change::decision::{ChangeEvent, Decision},
-    leader_migration::{self, Observed, Verdict},
+    leader_migration::{self, ObservedManagers, Verdict},
     review::ReviewContext,
     snapshot::change::ChangeSnapshot,
 };
@@ -36,7 +36,7 @@ pub fn decide(
     options: FinishOptions<'_>,
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
-    let migration = match Migration::of(snapshot)? {
+    let migration = match Migration::from_snapshot(snapshot)? {
         Ok(migration) => migration,
         Err(unknown) => return Ok(refused(vec![unknown.to_string()])),
     };
@@ -63,9 +63,9 @@ pub fn decide(
     }
 }
 
-fn off(snapshot: &ChangeSnapshot, observed: &Observed) -> Decision {
+fn off(snapshot: &ChangeSnapshot, observed: &ObservedManagers) -> Decision {
     let mut reasons = why_not_stopped(snapshot, observed);
-    match running_cloud(observed) {
+    match running_cloud_controller_manager(observed) {
         Ok(cloud) => {
             let is_migrating = cloud.is_some_and(|cloud| cloud.migration_lock().is_some());
             reasons.extend(
@@ -89,11 +89,11 @@ fn settling(
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
     let pod_path = migration.managers.cloud_path.as_deref().unwrap_or(MANIFEST_PATH);
-    let patch = steps::finish(at_path(options.manifest, pod_path)).patch(&migration.object);
+    let patch = steps::finish(at_path(options.manifest, pod_path)).patch(&migration.control_plane);
     let observed = options.facts.observed;
     let mut reasons = why_not_stopped(snapshot, observed);
     if reasons.is_empty() {
-        reasons.extend(why_not_taken_over(observed, configuration(&migration.object)));
+        reasons.extend(why_not_taken_over(observed, configuration(&migration.control_plane)));
     }
     if let Some(why) = why_cloud_still_migrates(&migration.managers, observed, options.manifest) {
         reasons.push(why);
@@ -104,14 +104,14 @@ fn settling(
     let event = ChangeEvent {
         reason: "LeaderMigrationFinished",
         action: "FinishLeaderMigration",
-        done: "leader migration finished",
+        note_verb: "leader migration finished",
         detail: format!("at {}", snapshot.control_plane().spec.version()),
     };
-    write(snapshot, Record::with(None, patch), event, false, context)
+    write(snapshot, Record::add_to_patch(None, patch), event, false, context)
 }
 
 /// Why cloud-controller-manager does not run each migrated controller, one line for each controller.
-fn why_not_taken_over(observed: &Observed, configuration: Option<&str>) -> Vec<String> {
+fn why_not_taken_over(observed: &ObservedManagers, configuration: Option<&str>) -> Vec<String> {
     let parsed = configuration.and_then(|text| LeaderMigrationConfiguration::parse(text, None).ok());
     let Some(parsed) = parsed else {
         return vec![
@@ -155,7 +155,7 @@ fn why_not_taken_over(observed: &Observed, configuration: Option<&str>) -> Vec<S
 /// Why the cloud-controller-manager after the step would still need the configuration.
 fn why_cloud_still_migrates(
     managers: &Managers,
-    observed: &Observed,
+    observed: &ObservedManagers,
     manifest: Option<CloudManifest<'_>>,
 ) -> Option<String> {
     let fix = "use --ccm-manifest with a manifest that does not set --enable-leader-migration";
@@ -165,11 +165,11 @@ fn why_cloud_still_migrates(
         (None, Err(unknown)) => return Some(format!("{unknown}; {fix}")),
     };
     if let Some(manager) = in_files {
-        let is_migrating = manager.flags.enable_leader_migration();
+        let is_migrating = manager.flags.is_leader_migration_enabled();
         return is_migrating
             .then(|| format!("the static Pod of cloud-controller-manager enables leader migration: {fix}"));
     }
-    match running_cloud(observed) {
+    match running_cloud_controller_manager(observed) {
         Ok(Some(cloud)) if cloud.migration_lock().is_some() => Some(
             "cloud-controller-manager uses leader migration: remove --enable-leader-migration from its DaemonSet first"
                 .to_owned(),

@@ -3,7 +3,7 @@
 use kcp_rules::leader_migration::{Component, Manager};
 
 use crate::{
-    leader_migration::{Health, LockRole, LockState, Observed, ObservedLock, ObservedManager},
+    leader_migration::{Health, LockRole, LockState, ObservedManagers, ObservedLock, ObservedManager},
     snapshot::change::ChangeSnapshot,
 };
 
@@ -11,7 +11,7 @@ use crate::{
 /// reason. `holders` are the components that may hold the Lease.
 pub(super) fn why_not_started(
     snapshot: &ChangeSnapshot,
-    observed: &Observed,
+    observed: &ObservedManagers,
     leader_name: &str,
     holders: &[Component],
 ) -> Vec<String> {
@@ -37,7 +37,7 @@ pub(super) fn why_not_started(
 
 /// Why it is not certain that every kube-controller-manager runs without leader migration, one line for each
 /// reason.
-pub(super) fn why_not_stopped(snapshot: &ChangeSnapshot, observed: &Observed) -> Vec<String> {
+pub(super) fn why_not_stopped(snapshot: &ChangeSnapshot, observed: &ObservedManagers) -> Vec<String> {
     each_kube(snapshot, observed, |manager| match settings(manager) {
         Err(why) => Some(why),
         Ok(settings) if settings.migration_lock().is_some() => {
@@ -51,7 +51,7 @@ pub(super) fn why_not_stopped(snapshot: &ChangeSnapshot, observed: &Observed) ->
 /// migration, but a controller manager that started earlier still uses a Lease. With a different Lease, a
 /// controller could run twice. With the same Lease, kube-controller-manager could not acquire it, and no
 /// program would run the controllers.
-pub(super) fn why_not_settled(observed: &Observed) -> Vec<String> {
+pub(super) fn why_not_settled(observed: &ObservedManagers) -> Vec<String> {
     let used = observed.managers().iter().filter_map(|manager| {
         let lock = manager.settings.manager.as_ref().ok()?.migration_lock()?;
         Some(format!(
@@ -76,7 +76,7 @@ pub(super) fn why_not_settled(observed: &Observed) -> Vec<String> {
 /// The reasons of all kube-controller-managers. Adds a reason if there is not one for each Machine.
 fn each_kube(
     snapshot: &ChangeSnapshot,
-    observed: &Observed,
+    observed: &ObservedManagers,
     why: impl Fn(&ObservedManager) -> Option<String>,
 ) -> Vec<String> {
     let kube: Vec<&ObservedManager> = match of_component(observed, Component::Kube) {
@@ -97,7 +97,7 @@ fn each_kube(
 
 /// The Pods of a component, or why the Pods could not be read.
 fn of_component(
-    observed: &Observed,
+    observed: &ObservedManagers,
     component: Component,
 ) -> Result<impl Iterator<Item = &ObservedManager>, String> {
     match &observed.managers {
@@ -114,7 +114,7 @@ pub(super) fn settings(manager: &ObservedManager) -> Result<&Manager, String> {
     if let Health::Down(why) | Health::Unread(why) = &manager.health {
         return Err(format!("{pod} does not report which controllers it runs: {why}"));
     }
-    match (&manager.settings.manager, &manager.settings.unverified) {
+    match (&manager.settings.manager, &manager.settings.unverified_reason) {
         (Ok(settings), None) => Ok(settings),
         (Err(why), _) | (Ok(_), Some(why)) => Err(format!("{pod} does not report its settings: {why}")),
     }
@@ -124,7 +124,7 @@ pub(super) fn settings(manager: &ObservedManager) -> Result<&Manager, String> {
 ///
 /// # Errors
 /// The settings are unknown, or several Pods have different settings. The error has one line for each reason.
-pub(super) fn running_cloud(observed: &Observed) -> Result<Option<&Manager>, Vec<String>> {
+pub(super) fn running_cloud_controller_manager(observed: &ObservedManagers) -> Result<Option<&Manager>, Vec<String>> {
     let managers = of_component(observed, Component::Cloud).map_err(|why| vec![why])?;
     let mut found: Option<&Manager> = None;
     let mut reasons = Vec::new();
@@ -147,7 +147,7 @@ pub(super) fn running_cloud(observed: &Observed) -> Result<Option<&Manager>, Vec
 }
 
 /// Why the Lease does not prove that one of these components holds the migration lock.
-fn why_not_held(observed: &Observed, leader_name: &str, holders: &[Component]) -> Option<String> {
+fn why_not_held(observed: &ObservedManagers, leader_name: &str, holders: &[Component]) -> Option<String> {
     let is_lock = |lock: &&ObservedLock| lock.role == LockRole::Migration && lock.lock.name == leader_name;
     let Some(lock) = observed.locks.iter().find(is_lock) else {
         return Some(format!("Lease {leader_name} was not read"));

@@ -31,7 +31,7 @@ use crate::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::preflight,
     },
-    leader_migration::Observed,
+    leader_migration::ObservedManagers,
     review::ReviewContext,
     snapshot::change::ChangeSnapshot,
 };
@@ -39,7 +39,7 @@ use crate::{
 /// What was read from the workload cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'f> {
-    pub observed: &'f Observed,
+    pub observed: &'f ObservedManagers,
     /// The permissions on the migration lock that controller managers lack, one line for each permission.
     pub missing_permissions: &'f [String],
 }
@@ -79,7 +79,7 @@ fn write(
     }
     Ok(Decision::Write(Proposal {
         write: ObjectWrite::patch(patch),
-        done: format!("{} {}", event.done, event.detail),
+        outcome: format!("{} {}", event.note_verb, event.detail),
         warnings: preflight.warnings,
         consequences,
         event,
@@ -130,7 +130,7 @@ fn stop_then_start(snapshot: &ChangeSnapshot, kube: &Manager, why: String) -> De
         .map(|controller| controller.canonical)
         .collect();
     let names = names.join(", ");
-    let timing = Timing::of(&kube.flags);
+    let timing = Timing::from_flags(&kube.flags);
     let Gap { min, max } = gap(timing, timing, 1);
     refused_with(
         vec![why],

@@ -3,8 +3,8 @@
 use kcp_api::Object as _;
 use kcp_rules::{
     api::{DecodeError, KubeadmControlPlane, decode},
-    leader_migration::{Manager, steps::PATH},
-    topics::controller_managers::{self, CloudFile, Unknown},
+    leader_migration::{Manager, steps::CONFIGURATION_PATH},
+    topics::controller_managers::{self, CloudStaticPod, Unknown},
 };
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub enum Phase {
 pub struct Migration {
     pub phase: Phase,
     /// The control plane.
-    pub object: Value,
+    pub control_plane: Value,
     pub managers: Managers,
 }
 
@@ -36,18 +36,18 @@ pub struct Migration {
 pub struct Managers {
     pub kube: Manager,
     /// The static Pod of cloud-controller-manager in `files`, or why it is unknown whether there is one.
-    pub cloud: Result<Option<CloudFile>, Unknown>,
+    pub cloud: Result<Option<CloudStaticPod>, Unknown>,
     /// The path of that static Pod.
     pub cloud_path: Option<String>,
 }
 
 impl Migration {
     /// Reads a migration. The inner error says why the spec does not show its phase.
-    pub fn of(snapshot: &ChangeSnapshot) -> Result<Result<Self, Unknown>, DecodeError> {
-        let object: Value = decode(&snapshot.object)?;
-        Ok(Managers::of(&object)?.map(|managers| Self {
+    pub fn from_snapshot(snapshot: &ChangeSnapshot) -> Result<Result<Self, Unknown>, DecodeError> {
+        let object: Value = decode(&snapshot.json)?;
+        Ok(Managers::from_control_plane(&object)?.map(|managers| Self {
             phase: phase(snapshot, &object, &managers.kube),
-            object,
+            control_plane: object,
             managers,
         }))
     }
@@ -69,15 +69,15 @@ impl Migration {
 impl Managers {
     /// The controller managers of a control plane. Almost every Cluster has a Pod network, so kubeadm lets
     /// kube-controller-manager allocate the addresses of Nodes.
-    pub fn of(control_plane: &Value) -> Result<Result<Self, Unknown>, DecodeError> {
+    pub fn from_control_plane(control_plane: &Value) -> Result<Result<Self, Unknown>, DecodeError> {
         let text = control_plane.to_string();
         let decoded: KubeadmControlPlane<'_> = decode(&text)?;
         let spec = decoded.common_spec();
-        let cloud = controller_managers::cloud(&spec);
+        let cloud = controller_managers::cloud_controller_manager(&spec);
         let index = cloud.as_ref().ok().and_then(|cloud| Some(cloud.as_ref()?.index));
         let entry = index.and_then(|index| files(control_plane).get(index));
         let cloud_path = entry.and_then(|entry| Some(entry.get("path")?.as_str()?.to_owned()));
-        Ok(controller_managers::kube(&spec, true).map(|kube| Self {
+        Ok(controller_managers::kube_controller_manager(&spec, true).map(|kube| Self {
             kube,
             cloud,
             cloud_path,
@@ -96,8 +96,8 @@ fn files(control_plane: &Value) -> &[Value] {
 fn phase(snapshot: &ChangeSnapshot, object: &Value, kube: &Manager) -> Phase {
     let has_configuration = files(object)
         .iter()
-        .any(|file| file.get("path").and_then(Value::as_str) == Some(PATH));
-    if kube.flags.enable_leader_migration() {
+        .any(|file| file.get("path").and_then(Value::as_str) == Some(CONFIGURATION_PATH));
+    if kube.flags.is_leader_migration_enabled() {
         Phase::Enabled
     } else if !has_configuration {
         Phase::Off
@@ -111,6 +111,6 @@ fn phase(snapshot: &ChangeSnapshot, object: &Value, kube: &Manager) -> Phase {
 /// The text of the configuration that `start` installed.
 pub fn configuration(control_plane: &Value) -> Option<&str> {
     let mut files = files(control_plane).iter();
-    let file = files.find(|file| file.get("path").and_then(Value::as_str) == Some(PATH))?;
+    let file = files.find(|file| file.get("path").and_then(Value::as_str) == Some(CONFIGURATION_PATH))?;
     file.get("content")?.as_str()
 }

@@ -18,12 +18,12 @@ pub struct Record {
 
 impl Record {
     /// The record of a control plane. None if it has no valid record.
-    pub fn of(control_plane: &KubeadmControlPlane) -> Option<Self> {
+    pub fn from_control_plane(control_plane: &KubeadmControlPlane) -> Option<Self> {
         serde_json::from_str(control_plane.annotation(annotation::LEADER_MIGRATION)?).ok()
     }
 
     /// The patch of a step that also writes the record. Without a record, the patch removes the annotation.
-    pub fn with(record: Option<&Self>, mut patch: Value) -> Value {
+    pub fn add_to_patch(record: Option<&Self>, mut patch: Value) -> Value {
         let text = record.and_then(|record| serde_json::to_string(record).ok());
         add_fields(
             &mut patch,

@@ -4,12 +4,12 @@
 use kcp_api::Object as _;
 use kcp_rules::{
     api::DecodeError,
-    leader_migration::{ControllerManagers, Pair},
+    leader_migration::{ControllerManagers, ControllerManagerChange},
 };
 
 use super::{
     Facts,
-    gates::running_cloud,
+    gates::running_cloud_controller_manager,
     phase::{Managers, Migration, Phase},
     record::Record,
     refused, write,
@@ -28,7 +28,7 @@ pub fn decide(
     facts: Facts<'_>,
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
-    let migration = match Migration::of(snapshot)? {
+    let migration = match Migration::from_snapshot(snapshot)? {
         Ok(migration) => migration,
         Err(unknown) => return Ok(refused(vec![unknown.to_string()])),
     };
@@ -43,17 +43,17 @@ pub fn decide(
             return Ok(refused(joined));
         }
     }
-    let Some(record) = Record::of(snapshot.control_plane()) else {
+    let Some(record) = Record::from_control_plane(snapshot.control_plane()) else {
         return Ok(refused(vec![
             "the control plane has no record of its last leader migration step, because another client made \
              the change; use that client to revert it"
                 .to_owned(),
         ]));
     };
-    let patch = record.undo.patch(&migration.object);
-    let mut object = migration.object.clone();
+    let patch = record.undo.patch(&migration.control_plane);
+    let mut object = migration.control_plane.clone();
     merge_patch::apply(&mut object, &patch);
-    let after = match Managers::of(&object)? {
+    let after = match Managers::from_control_plane(&object)? {
         Ok(after) => after,
         Err(unknown) => return Ok(refused(vec![unknown.to_string()])),
     };
@@ -78,10 +78,10 @@ pub fn decide(
     let event = ChangeEvent {
         reason,
         action: "RollBackLeaderMigration",
-        done: "rolled back",
+        note_verb: "rolled back",
         detail,
     };
-    let patch = Record::with(record.earlier.as_deref(), patch);
+    let patch = Record::add_to_patch(record.earlier.as_deref(), patch);
     // A rollout that cannot continue is a reason to roll back.
     write(snapshot, patch, event, true, context)
 }
@@ -104,7 +104,7 @@ fn joined(snapshot: &ChangeSnapshot) -> Vec<String> {
 
 /// Why a controller would run twice without leader migration, while cloud-controller-manager is running.
 fn why_unprotected(before: &Managers, after: &Managers, facts: Facts<'_>) -> Vec<String> {
-    let cloud = match running_cloud(facts.observed) {
+    let cloud = match running_cloud_controller_manager(facts.observed) {
         Ok(cloud) => cloud,
         Err(why) => return why,
     };
@@ -112,9 +112,9 @@ fn why_unprotected(before: &Managers, after: &Managers, facts: Facts<'_>) -> Vec
         kube: managers.kube.clone(),
         cloud: cloud.cloned(),
     };
-    let pair = Pair {
-        now: with(before),
-        then: with(after),
+    let pair = ControllerManagerChange {
+        before: with(before),
+        after: with(after),
     };
     let harmful = problems(&pair, &[])
         .into_iter()

@@ -28,7 +28,7 @@ use crate::{
 pub struct StartOptions<'s> {
     /// The minor version of cloud-controller-manager after the upgrade.
     pub to: u64,
-    pub node_ipam: bool,
+    pub migrates_node_ipam: bool,
     /// The name of the Lease that is the migration lock.
     pub leader_name: &'s str,
     pub facts: Facts<'s>,
@@ -42,7 +42,7 @@ pub fn decide(
     options: StartOptions<'_>,
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
-    let object: Value = decode(&snapshot.object)?;
+    let object: Value = decode(&snapshot.json)?;
     let version = snapshot.control_plane().spec.version();
     let Ok(from) = parse_version(version) else {
         return Ok(refused(vec![format!(
@@ -51,21 +51,21 @@ pub fn decide(
     };
     let StartOptions {
         to,
-        node_ipam,
+        migrates_node_ipam: node_ipam,
         leader_name,
         ..
     } = options;
     let request = Request {
         from: from.minor,
         to,
-        node_ipam,
+        migrates_node_ipam: node_ipam,
         leader_name: leader_name.to_owned(),
     };
     let configuration = match generate::configuration(&request) {
         Ok(configuration) => configuration,
         Err(nothing @ generate::Refusal::Nothing(_)) => return Ok(Decision::Unchanged(nothing.to_string())),
         Err(unsupported @ generate::Refusal::Unsupported(_)) => {
-            return Ok(match Managers::of(&object)? {
+            return Ok(match Managers::from_control_plane(&object)? {
                 Ok(managers) => stop_then_start(snapshot, &managers.kube, unsupported.to_string()),
                 Err(_) => refused(vec![unsupported.to_string()]),
             });
@@ -77,7 +77,7 @@ pub fn decide(
     if patch == json!({}) {
         return Ok(started(snapshot, options));
     }
-    let migration = match Migration::of(snapshot)? {
+    let migration = match Migration::from_snapshot(snapshot)? {
         Ok(migration) => migration,
         Err(unknown) => return Ok(refused(vec![unknown.to_string()])),
     };
@@ -101,12 +101,12 @@ pub fn decide(
     let event = ChangeEvent {
         reason: "LeaderMigrationEnabled",
         action: "EnableLeaderMigration",
-        done: "leader migration enabled",
+        note_verb: "leader migration enabled",
         detail: format!("with Lease {leader_name}"),
     };
     write(
         snapshot,
-        Record::with(Some(&record), patch),
+        Record::add_to_patch(Some(&record), patch),
         event,
         false,
         context,

@@ -4,7 +4,7 @@ use kcp_rules::view::View;
 
 use super::*;
 use crate::{
-    leader_migration::{Health, Observed, ObservedManager},
+    leader_migration::{Health, ObservedManagers, ObservedManager},
     snapshot::Failure,
     testing::objects::now,
     verbs::leader_migration::testing::{
@@ -19,10 +19,10 @@ fn installed() -> ChangeSnapshot {
     take(snapshot, &written)
 }
 
-fn decision(snapshot: &ChangeSnapshot, observed: &Observed, missing: &[String]) -> Decision {
+fn decision(snapshot: &ChangeSnapshot, observed: &ObservedManagers, missing: &[String]) -> Decision {
     let options = StartOptions {
         to: 36,
-        node_ipam: true,
+        migrates_node_ipam: true,
         leader_name: LEADER,
         facts: Facts {
             observed,
@@ -80,7 +80,7 @@ fn versions_decide_whether_there_is_anything_to_migrate() {
     ] {
         let options = StartOptions {
             to,
-            node_ipam,
+            migrates_node_ipam: node_ipam,
             leader_name: LEADER,
             facts: Facts {
                 observed: &no_managers,
@@ -101,7 +101,7 @@ fn the_configuration_is_installed_once_and_only_with_permissions() {
     let Decision::Write(proposal) = decision(&snapshot("v1.35.4"), &no_managers, &[]) else {
         panic!("not written");
     };
-    assert_eq!(proposal.done, "leader migration enabled with Lease m");
+    assert_eq!(proposal.outcome, "leader migration enabled with Lease m");
     assert_eq!(
         proposal.event.note("alice"),
         "leader migration enabled by alice with Lease m"
@@ -170,8 +170,8 @@ fn start_refuses_while_the_migration_before_it_has_not_settled() {
 fn start_refuses_until_the_migration_before_it_is_finished() {
     let mut snapshot = installed();
     let flags = json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"controllerManager": {"extraArgs": null}}}}});
-    let object = crate::plan::options::patched(&snapshot.object, &flags).expect("JSON");
-    snapshot.object = object;
+    let object = crate::plan::options::apply_patch(&snapshot.json, &flags).expect("JSON");
+    snapshot.json = object;
     assert_eq!(
         why(decision(&snapshot, &observed(handed_over(), None), &[])),
         ["the leader migration of the upgrade to v1.35.4 is not finished"]
@@ -192,7 +192,7 @@ fn start_passes_only_if_every_old_controller_manager_migrates() {
         ..migrating("k3")
     };
     let mut unverified = migrating("k3");
-    unverified.settings.unverified = Some("forbidden".to_owned());
+    unverified.settings.unverified_reason = Some("forbidden".to_owned());
     for (managers, holder, expected) in [
         (
             with(kube("k3", "--v=2", LEADER)),
@@ -233,7 +233,7 @@ fn start_passes_only_if_every_old_controller_manager_migrates() {
         let observed = observed(managers, holder);
         assert_eq!(why(decision(&installed, &observed, &[])), [expected]);
     }
-    let unread = Observed {
+    let unread = ObservedManagers {
         managers: Err(Failure {
             object: "Pod".to_owned(),
             message: "forbidden".to_owned(),

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use crate::{
     change::decision::Decision,
     leader_migration::{
-        Health, LockRole, Observed, ObservedLease, ObservedLock, ObservedManager, Settings, SettingsSource,
+        Health, LockRole, ObservedManagers, ObservedLease, ObservedLock, ObservedManager, Settings, SettingsSource,
         served,
     },
-    plan::options::patched,
+    plan::options::apply_patch,
     snapshot::change::ChangeSnapshot,
     testing::{change, objects::now},
 };
@@ -26,7 +26,7 @@ pub(super) const LEADER: &str = "m";
 /// A control plane of three Machines at this version.
 pub(super) fn snapshot(version: &str) -> ChangeSnapshot {
     let mut snapshot = change::snapshot();
-    let mut object: Value = decode(&snapshot.object).expect("JSON");
+    let mut object: Value = decode(&snapshot.json).expect("JSON");
     object["spec"]["version"] = json!(version);
     set_object(&mut snapshot, &object);
     for machine in &mut snapshot.observed.machines {
@@ -36,9 +36,9 @@ pub(super) fn snapshot(version: &str) -> ChangeSnapshot {
 }
 
 fn set_object(snapshot: &mut ChangeSnapshot, object: &Value) {
-    snapshot.object = object.to_string();
-    snapshot.object_at_start.clone_from(&snapshot.object);
-    let decoded: KubeadmControlPlane = decode_object(&snapshot.object).expect("a control plane");
+    snapshot.json = object.to_string();
+    snapshot.json_at_start.clone_from(&snapshot.json);
+    let decoded: KubeadmControlPlane = decode_object(&snapshot.json).expect("a control plane");
     snapshot.observed.control_plane.spec = decoded.spec;
     snapshot.observed.control_plane.metadata = decoded.metadata;
 }
@@ -64,7 +64,7 @@ pub(super) fn kube(pod: &str, flags: &str, leader: &str) -> ObservedManager {
         settings: Settings {
             source: SettingsSource::Configz,
             manager: Ok(served::manager(Component::Kube, Some(35), flags, Some(&file))),
-            unverified: None,
+            unverified_reason: None,
         },
     }
 }
@@ -82,7 +82,7 @@ pub(super) fn three() -> Vec<ObservedManager> {
 }
 
 /// The main Leases, held by `k_1` and `c_1`, and the migration Lease with this holder.
-pub(super) fn observed(managers: Vec<ObservedManager>, holder: Option<&str>) -> Observed {
+pub(super) fn observed(managers: Vec<ObservedManager>, holder: Option<&str>) -> ObservedManagers {
     let time: Timestamp = now();
     let lock = |role, name: &str, holder: Option<&str>| ObservedLock {
         role,
@@ -97,7 +97,7 @@ pub(super) fn observed(managers: Vec<ObservedManager>, holder: Option<&str>) -> 
             ..ObservedLease::default()
         })),
     };
-    Observed {
+    ObservedManagers {
         now: time,
         managers: Ok(managers),
         locks: vec![
@@ -121,7 +121,7 @@ pub(super) fn take(mut snapshot: ChangeSnapshot, decision: &Decision) -> ChangeS
     let Decision::Write(proposal) = decision else {
         panic!("not written: {decision:?}");
     };
-    let object = patched(&snapshot.object, proposal.write.fields()).expect("JSON");
+    let object = apply_patch(&snapshot.json, proposal.write.fields()).expect("JSON");
     set_object(&mut snapshot, &decode(&object).expect("JSON"));
     snapshot
 }
@@ -150,7 +150,7 @@ pub(super) fn cloud(pod: &str, flags: &str) -> ObservedManager {
                 settings.flags,
                 file.as_deref(),
             )),
-            unverified: None,
+            unverified_reason: None,
         },
         ..of_kube
     }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     change::decision::Decision,
     kubelet_skew::Workers,
-    leader_migration::{Observed, ObservedManager},
+    leader_migration::{ObservedManagers, ObservedManager},
     review::ReviewContext,
     snapshot::change::ChangeSnapshot,
     testing::objects::now,
@@ -41,11 +41,11 @@ enum Verb {
     Rollback,
 }
 
-fn decide(verb: Verb, snapshot: &ChangeSnapshot, observed: &Observed) -> Decision {
+fn decide(verb: Verb, snapshot: &ChangeSnapshot, observed: &ObservedManagers) -> Decision {
     decide_with(verb, snapshot, observed, &[])
 }
 
-fn decide_with(verb: Verb, snapshot: &ChangeSnapshot, observed: &Observed, missing: &[String]) -> Decision {
+fn decide_with(verb: Verb, snapshot: &ChangeSnapshot, observed: &ObservedManagers, missing: &[String]) -> Decision {
     let view = snapshot.view();
     let context = ReviewContext {
         now: now(),
@@ -73,7 +73,7 @@ fn decide_with(verb: Verb, snapshot: &ChangeSnapshot, observed: &Observed, missi
         Verb::Start => {
             let options = StartOptions {
                 to: 36,
-                node_ipam: true,
+                migrates_node_ipam: true,
                 leader_name: LEADER,
                 facts,
             };
@@ -103,17 +103,17 @@ fn shown(decision: &Decision) -> String {
     match decision {
         Decision::Unchanged(why) => format!("done: {why}"),
         Decision::Refused(refusal) => format!("refused: {}", refusal.why.join("; ")),
-        Decision::Write(proposal) => format!("writes: {}", proposal.done),
+        Decision::Write(proposal) => format!("writes: {}", proposal.outcome),
     }
 }
 
 fn spec(snapshot: &ChangeSnapshot) -> Value {
-    let object: Value = serde_json::from_str(&snapshot.object).expect("JSON");
+    let object: Value = serde_json::from_str(&snapshot.json).expect("JSON");
     object["spec"].clone()
 }
 
 fn annotations(snapshot: &ChangeSnapshot) -> Value {
-    let object: Value = serde_json::from_str(&snapshot.object).expect("JSON");
+    let object: Value = serde_json::from_str(&snapshot.json).expect("JSON");
     object["metadata"]["annotations"].clone()
 }
 
@@ -133,7 +133,7 @@ fn upgrading() -> ChangeSnapshot {
 }
 
 /// After the handover: this cloud-controller-manager runs beside kube-controller-managers that gave up.
-fn taken_over(flags: &str) -> Observed {
+fn taken_over(flags: &str) -> ObservedManagers {
     let mut managers = handed_over();
     managers.push(cloud("c1", flags));
     observed(managers, Some("c_1"))

@@ -3,16 +3,16 @@
 use kcp_rules::{
     api::DecodeError,
     leader_migration::{
-        Component, ControllerManagers, Manager, Pair,
+        Component, ControllerManagers, Manager, ControllerManagerChange,
         generate::UNSUPPORTED_SINCE,
-        steps::{self, MANIFEST_PATH, PATH},
+        steps::{self, MANIFEST_PATH, CONFIGURATION_PATH},
     },
     syntax::parse_version,
 };
 
 use super::{
     CloudManifest, Facts, at_path, control_plane,
-    gates::{running_cloud, why_not_started},
+    gates::{running_cloud_controller_manager, why_not_started},
     nothing_to_migrate,
     phase::{Managers, Migration, Phase},
     record::Record,
@@ -44,7 +44,7 @@ pub fn decide(
     options: HandoverOptions<'_>,
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
-    let migration = match Migration::of(snapshot)? {
+    let migration = match Migration::from_snapshot(snapshot)? {
         Ok(migration) => migration,
         Err(unknown) => return Ok(refused(vec![unknown.to_string()])),
     };
@@ -127,18 +127,18 @@ fn enabled(
             )]));
         }
     };
-    if kube.flags.configuration_path() != Some(PATH) {
+    if kube.flags.configuration_path() != Some(CONFIGURATION_PATH) {
         return Ok(refused(vec![format!(
-            "the leader migration configuration of kube-controller-manager is not at {PATH}, where `leader-migration \
+            "the leader migration configuration of kube-controller-manager is not at {CONFIGURATION_PATH}, where `leader-migration \
              start` installs it"
         )]));
     }
     let pod_path = migration.managers.cloud_path.as_deref().unwrap_or(MANIFEST_PATH);
     let step = steps::handover(kube, version, minor, at_path(options.manifest, pod_path));
-    let patch = step.patch(&migration.object);
-    let mut object = migration.object.clone();
+    let patch = step.patch(&migration.control_plane);
+    let mut object = migration.control_plane.clone();
     merge_patch::apply(&mut object, &patch);
-    let after = match Managers::of(&object)? {
+    let after = match Managers::from_control_plane(&object)? {
         Ok(after) => after,
         Err(unknown) => return Ok(refused(vec![unknown.to_string()])),
     };
@@ -147,10 +147,10 @@ fn enabled(
         return Ok(refused_with(reasons, remedies(snapshot, kube, options)));
     }
     let record = Record {
-        undo: step.inverse(&migration.object),
-        earlier: Record::of(snapshot.control_plane()).map(Box::new),
+        undo: step.inverse(&migration.control_plane),
+        earlier: Record::from_control_plane(snapshot.control_plane()).map(Box::new),
     };
-    let patch = Record::with(Some(&record), patch);
+    let patch = Record::add_to_patch(Some(&record), patch);
     let mut decision = decide_patch(snapshot, options.upgrade, patch, context)?.decision;
     if let Decision::Write(proposal) = &mut decision {
         proposal.event = ChangeEvent {
@@ -158,7 +158,7 @@ fn enabled(
             action: "HandOverControllers",
             ..proposal.event.clone()
         };
-        proposal.done += ", with the handover to cloud-controller-manager";
+        proposal.outcome += ", with the handover to cloud-controller-manager";
     }
     Ok(decision)
 }
@@ -180,7 +180,7 @@ fn why_not_ready(
     let holders = [Component::Kube, Component::Cloud];
     let mut reasons = why_not_started(snapshot, observed, leader_name, &holders);
     reasons.extend_from_slice(missing_permissions);
-    let running = match running_cloud(observed) {
+    let running = match running_cloud_controller_manager(observed) {
         Ok(running) => running,
         Err(why) => {
             reasons.extend(
@@ -216,12 +216,12 @@ fn why_not_ready(
         reasons.push("no cloud-controller-manager is running, and --ccm-manifest is not set".to_owned());
         return reasons;
     }
-    let pair = Pair {
-        now: ControllerManagers {
+    let pair = ControllerManagerChange {
+        before: ControllerManagers {
             kube: before.kube.clone(),
             cloud: now,
         },
-        then: ControllerManagers {
+        after: ControllerManagers {
             kube: after.kube.clone(),
             cloud: then,
         },

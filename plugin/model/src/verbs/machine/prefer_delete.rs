@@ -53,14 +53,14 @@ pub fn decide(
 fn clear_preference(machine: &MachineSnapshot, field_manager: &str) -> Decision {
     let patch = json!({"metadata": {"annotations": {annotation::DELETE_MACHINE: null}}});
     Decision::Write(Proposal {
-        warnings: apply_warnings(&machine.object.text, &patch, field_manager),
+        warnings: apply_warnings(&machine.object.json, &patch, field_manager),
         write: ObjectWrite::patch(patch),
-        done: "is no longer preferred for deletion".to_owned(),
+        outcome: "is no longer preferred for deletion".to_owned(),
         consequences: Vec::new(),
         event: ChangeEvent {
             reason: "MachineNotPreferredForDeletion",
             action: "PreferMachineDeletion",
-            done: "preference for deletion removed",
+            note_verb: "preference for deletion removed",
             detail: format!("for Machine {}", machine.object.name()),
         },
     })
@@ -77,20 +77,20 @@ fn set_preference(machine: &MachineSnapshot, field_manager: &str, now: Timestamp
         why.extend(effect.lines);
         return Decision::Refused(Refusal::new(RefusedBy::Command, why));
     }
-    let mut warnings = apply_warnings(&machine.object.text, &patch, field_manager);
-    warnings.extend(machine.context.warnings());
+    let mut warnings = apply_warnings(&machine.object.json, &patch, field_manager);
+    warnings.extend(machine.control_plane_snapshot.warnings());
     let why = why.into_iter();
     warnings.extend(why.map(|why| format!("it is not safe to delete the Machine now: {why}")));
     warnings.extend(leader_warning(machine.observed(), name));
     Decision::Write(Proposal {
         write: ObjectWrite::patch(patch),
-        done: "is preferred for deletion".to_owned(),
+        outcome: "is preferred for deletion".to_owned(),
         warnings,
         consequences: effect.lines,
         event: ChangeEvent {
             reason: "MachinePreferredForDeletion",
             action: "PreferMachineDeletion",
-            done: "preference for deletion set",
+            note_verb: "preference for deletion set",
             detail: format!("for Machine {name}"),
         },
     })
@@ -190,18 +190,18 @@ mod tests {
     /// Marks another Machine, by its number.
     fn mark_other(machine: &mut MachineSnapshot, number: usize) {
         annotate(
-            &mut machine.context.observed.machines[number - 1].metadata,
+            &mut machine.control_plane_snapshot.observed.machines[number - 1].metadata,
             annotation::DELETE_MACHINE,
             "",
         );
     }
 
     fn outdate(machine: &mut MachineSnapshot, number: usize) {
-        machine.context.observed.machines[number - 1].spec.version = Some("v1.2.3".to_owned());
+        machine.control_plane_snapshot.observed.machines[number - 1].spec.version = Some("v1.2.3".to_owned());
     }
 
     fn spread_over_domains(machine: &mut MachineSnapshot) {
-        let observed = &mut machine.context.observed;
+        let observed = &mut machine.control_plane_snapshot.observed;
         observed.set_failure_domains("a b c");
         for (machine, domain) in observed.machines.iter_mut().zip(["a", "b", "c"]) {
             machine.spec.failure_domain = Some(domain.to_owned());
@@ -248,7 +248,7 @@ mod tests {
             ),
             (
                 "one too many",
-                |machine| machine.context.observed.control_plane.spec.replicas = Some(2),
+                |machine| machine.control_plane_snapshot.observed.control_plane.spec.replicas = Some(2),
                 &["takes effect now: the control plane is scaling down", FIRST],
             ),
             (
@@ -333,7 +333,7 @@ mod tests {
     fn a_machine_that_must_not_be_deleted_and_would_be_now_is_refused() {
         let mut machine = snapshot("m2");
         dead(&mut machine, &["m3"]);
-        machine.context.observed.control_plane.spec.replicas = Some(2);
+        machine.control_plane_snapshot.observed.control_plane.spec.replicas = Some(2);
         let why = [
             "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
             "etcd member node-m3 of Machine m3 does not respond: no answer within 2s",
@@ -356,7 +356,7 @@ mod tests {
         let mut machine = snapshot("m2");
         outdate(&mut machine, 2);
         dead(&mut machine, &[]);
-        if let EtcdMembers::Read(members) = &mut machine.context.observed.etcd_members {
+        if let EtcdMembers::Read(members) = &mut machine.control_plane_snapshot.observed.etcd_members {
             members[2].is_learner = true;
         }
         let Decision::Write(proposal) = decision(&machine, Preference::Preferred) else {
@@ -379,7 +379,7 @@ mod tests {
     fn a_leader_is_marked_with_a_warning() {
         let mut machine = snapshot("m2");
         dead(&mut machine, &[]);
-        if let EtcdMembers::Read(members) = &mut machine.context.observed.etcd_members {
+        if let EtcdMembers::Read(members) = &mut machine.control_plane_snapshot.observed.etcd_members {
             members[1].is_leader = true;
         }
         let Decision::Write(proposal) = decision(&machine, Preference::Preferred) else {

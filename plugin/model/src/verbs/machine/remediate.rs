@@ -54,12 +54,12 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
     obstacles
         .lasting
         .extend(loss.into_iter().flat_map(|loss| loss.why));
-    let mut warnings = apply_warnings(&machine.object.text, &patch(), field_manager);
-    warnings.extend(machine.context.warnings());
+    let mut warnings = apply_warnings(&machine.object.json, &patch(), field_manager);
+    warnings.extend(machine.control_plane_snapshot.warnings());
     match obstacles.warnings(force) {
         Ok(more) => warnings.extend(more),
         Err(mut refusal) => {
-            if refusal.by == RefusedBy::Command && replace::is_allowed_with_force(machine, now) {
+            if refusal.refused_by == RefusedBy::Command && replace::is_allowed_with_force(machine, now) {
                 let namespace = &machine.object.namespace();
                 refusal.remedies.push(format!(
                     "replace the Machine without a MachineHealthCheck: kubectl kcp machine replace {name} -n {namespace}"
@@ -71,13 +71,13 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
     warnings.extend(leader_warning(machine.observed(), name));
     Decision::Write(Proposal {
         write: ObjectWrite::patch(patch()),
-        done: "marked for remediation".to_owned(),
+        outcome: "marked for remediation".to_owned(),
         warnings,
         consequences,
         event: ChangeEvent {
             reason: "MachineRemediationRequested",
             action: "RemediateMachine",
-            done: "remediation requested",
+            note_verb: "remediation requested",
             detail: format!("for Machine {name}"),
         },
     })
@@ -95,7 +95,7 @@ fn obstacles(machine: &MachineSnapshot) -> WriteObstacles {
             annotation::SKIP_REMEDIATION
         ));
     }
-    if machine.context.control_plane().deletion_timestamp().is_some() {
+    if machine.control_plane_snapshot.control_plane().deletion_timestamp().is_some() {
         lasting.push("the control plane is being deleted".to_owned());
     }
     WriteObstacles {
@@ -125,7 +125,7 @@ fn remediator(machine: &MachineSnapshot) -> Result<Remediator, Vec<String>> {
     // The annotation increases the number of unhealthy Machines by one, unless this Machine is already unhealthy.
     let is_healthy = machine
         .machine()
-        .is_some_and(|machine| machine.is("HealthCheckSucceeded"));
+        .is_some_and(|machine| machine.is_condition_true("HealthCheckSucceeded"));
     let mut why = Vec::new();
     let mut acting = Vec::new();
     for check in &machine.health_checks {
@@ -310,7 +310,7 @@ mod tests {
                     machine.health_checks.clear();
                     check(machine, "h", 2, &at_most_one());
                     let healthy = condition("HealthCheckSucceeded", True, "");
-                    machine.context.observed.machines[1]
+                    machine.control_plane_snapshot.observed.machines[1]
                         .status
                         .conditions
                         .push(healthy);
@@ -329,13 +329,13 @@ mod tests {
             ),
             (
                 "Cluster paused",
-                |machine| machine.context.observed.cluster_mut().spec.paused = true,
+                |machine| machine.control_plane_snapshot.observed.cluster_mut().spec.paused = true,
                 "the Cluster is paused: no controller would remediate the Machine",
             ),
             (
                 "deleted",
                 |machine| {
-                    machine.context.observed.control_plane.metadata.deletion_timestamp =
+                    machine.control_plane_snapshot.observed.control_plane.metadata.deletion_timestamp =
                         Some(Time(minutes_ago(1)));
                 },
                 "the control plane is being deleted",
@@ -377,14 +377,14 @@ mod tests {
             ),
             (
                 "etcd elsewhere",
-                |machine| machine.context.observed.etcd_members = EtcdMembers::External,
+                |machine| machine.control_plane_snapshot.observed.etcd_members = EtcdMembers::External,
                 RefusedBy::Command,
                 &["the controller cannot read the etcd members"],
             ),
             (
                 "another is being deleted",
                 |machine| {
-                    machine.context.observed.machines[2].metadata.deletion_timestamp =
+                    machine.control_plane_snapshot.observed.machines[2].metadata.deletion_timestamp =
                         Some(Time(minutes_ago(1)));
                 },
                 RefusedBy::Preflight,
@@ -392,7 +392,7 @@ mod tests {
             ),
             (
                 "another comes up",
-                |machine| machine.context.observed.machines[2].status.node_name = None,
+                |machine| machine.control_plane_snapshot.observed.machines[2].status.node_name = None,
                 RefusedBy::Preflight,
                 &["Machine m3 is starting"],
             ),
@@ -400,7 +400,7 @@ mod tests {
                 "tried just now",
                 |machine| {
                     machine
-                        .context
+                        .control_plane_snapshot
                         .observed
                         .control_plane
                         .spec
@@ -412,7 +412,7 @@ mod tests {
                         retry_count: 1,
                         is_malformed: false,
                     };
-                    let metadata = &mut machine.context.observed.machines[1].metadata;
+                    let metadata = &mut machine.control_plane_snapshot.observed.machines[1].metadata;
                     record(metadata, annotation::REMEDIATION_FOR, &remediation);
                 },
                 RefusedBy::Preflight,

@@ -48,13 +48,13 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
         .filter(|blocker| matches!(blocker, Blocker::Alarm { .. }))
         .cloned();
     lasting.extend(loss.into_iter().flat_map(|loss| loss.why));
-    let etcd_failure = machine.context.etcd_failure.as_ref();
+    let etcd_failure = machine.control_plane_snapshot.etcd_failure.as_ref();
     let etcd_failure = etcd_failure.filter(|_| !options.without_etcd).map(|failure| {
         let why = "it is unknown whether etcd keeps its quorum without the Machine";
         format!("{why}: {}", failure.text())
     });
     lasting.extend(etcd_failure.clone());
-    let mut warnings = machine.context.warnings();
+    let mut warnings = machine.control_plane_snapshot.warnings();
     let mut temporary = Vec::new();
     match &replaceability.guard {
         QuorumGuard::Clear => {}
@@ -99,13 +99,13 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
     let consequences = consequences(plan);
     Decision::Write(Proposal {
         write: ObjectWrite::Delete,
-        done: "deleted; the controller creates a replacement".to_owned(),
+        outcome: "deleted; the controller creates a replacement".to_owned(),
         warnings,
         consequences,
         event: ChangeEvent {
             reason: "MachineReplaced",
             action: "ReplaceMachine",
-            done: "replacement requested",
+            note_verb: "replacement requested",
             detail: format!("for Machine {name}"),
         },
     })
@@ -113,7 +113,7 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
 
 /// Returns the decision after the user has confirmed a proposal: a refusal if its consequences have changed.
 /// `confirmed` is none if there was no prompt.
-pub fn as_confirmed(decision: Decision, confirmed: Option<&Proposal>) -> Decision {
+pub fn refuse_if_changed(decision: Decision, confirmed: Option<&Proposal>) -> Decision {
     match (&decision, confirmed) {
         (Decision::Write(proposal), Some(confirmed))
             if proposal.warnings != confirmed.warnings || proposal.consequences != confirmed.consequences =>
@@ -128,7 +128,7 @@ pub fn as_confirmed(decision: Decision, confirmed: Option<&Proposal>) -> Decisio
 
 /// Adds what prevents the drain of the Machine, and what the drain deletes. The pods of a node change all the
 /// time, so the user does not confirm them.
-pub fn with_drain(mut decision: Decision, machine: &MachineSnapshot) -> Decision {
+pub fn add_drain_warnings(mut decision: Decision, machine: &MachineSnapshot) -> Decision {
     if let Decision::Write(proposal) = &mut decision {
         let deleted = DeletedMachines::one(machine.object.name());
         proposal
@@ -162,7 +162,7 @@ fn consequences(plan: &Plan) -> Vec<String> {
     let Some(created) = created else {
         return vec![format!(
             "the controller does not create a replacement, because replicas is {}",
-            plan.desired.spec.size()
+            plan.desired.spec.replica_count()
         )];
     };
     let mut lines = Vec::new();
@@ -188,7 +188,7 @@ mod tests {
     use kcp_api::{Object as _, metadata::Time};
 
     use super::{
-        Decision, ObjectWrite, ReplaceOptions, WITHOUT_ETCD_HINT, as_confirmed, decide, is_allowed_with_force,
+        Decision, ObjectWrite, ReplaceOptions, WITHOUT_ETCD_HINT, refuse_if_changed, decide, is_allowed_with_force,
     };
     use crate::{
         change::decision::{Refusal, RefusedBy},
@@ -266,13 +266,13 @@ mod tests {
         let cases: &[Case] = &[
             (
                 "control plane",
-                |machine| pause(&mut machine.context.observed.control_plane.metadata),
+                |machine| pause(&mut machine.control_plane_snapshot.observed.control_plane.metadata),
                 "the control plane is paused: no controller would create a replacement",
                 &["resume the control plane: kubectl kcp rollout resume c1-cp -n d"],
             ),
             (
                 "Cluster",
-                |machine| machine.context.observed.cluster_mut().spec.paused = true,
+                |machine| machine.control_plane_snapshot.observed.cluster_mut().spec.paused = true,
                 "the Cluster is paused: no controller would create a replacement",
                 &["set spec.paused of the Cluster to false"],
             ),
@@ -288,7 +288,7 @@ mod tests {
             (
                 "deleted",
                 |machine| {
-                    machine.context.observed.control_plane.metadata.deletion_timestamp =
+                    machine.control_plane_snapshot.observed.control_plane.metadata.deletion_timestamp =
                         Some(Time(minutes_ago(1)));
                 },
                 "the control plane is being deleted",
@@ -313,7 +313,7 @@ mod tests {
         let mut machine = snapshot("m3");
         dead(&mut machine, &["m3"]);
         machine
-            .context
+            .control_plane_snapshot
             .observed
             .control_plane
             .spec
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(written(&machine, false), (vec![endless.to_owned()], Vec::new()));
         let mut machine = snapshot("m3");
         dead(&mut machine, &["m3"]);
-        machine.context.observed.control_plane.spec.replicas = Some(0);
+        machine.control_plane_snapshot.observed.control_plane.spec.replicas = Some(0);
         let none = "the controller does not create a replacement, because replicas is 0".to_owned();
         let desired = "the desired number of Machines is 0".to_owned();
         assert_eq!(written(&machine, false), (vec![desired], vec![none]));
@@ -342,13 +342,13 @@ mod tests {
             ("danger", |machine| dead(machine, &["m3"]), false),
             (
                 "paused",
-                |machine| machine.context.observed.cluster_mut().spec.paused = true,
+                |machine| machine.control_plane_snapshot.observed.cluster_mut().spec.paused = true,
                 false,
             ),
             (
                 "the control plane is being deleted",
                 |machine| {
-                    machine.context.observed.control_plane.metadata.deletion_timestamp =
+                    machine.control_plane_snapshot.observed.control_plane.metadata.deletion_timestamp =
                         Some(Time(minutes_ago(1)));
                 },
                 false,
@@ -378,14 +378,14 @@ mod tests {
             (
                 "another is being deleted",
                 |machine| {
-                    machine.context.observed.machines[1].metadata.deletion_timestamp =
+                    machine.control_plane_snapshot.observed.machines[1].metadata.deletion_timestamp =
                         Some(Time(minutes_ago(1)));
                 },
                 &["Machine m2 is being deleted"],
             ),
             (
                 "the topology moves",
-                |machine| machine.context.observed.set_topology("v9.9.9"),
+                |machine| machine.control_plane_snapshot.observed.set_topology("v9.9.9"),
                 &[
                     "the controller waits until the Cluster's topology has set the control plane's version to \
                     v9.9.9",
@@ -393,7 +393,7 @@ mod tests {
             ),
             (
                 "certificates",
-                |machine| machine.context.observed.control_plane.status.conditions.clear(),
+                |machine| machine.control_plane_snapshot.observed.control_plane.status.conditions.clear(),
                 &["no Machine can join: condition CertificatesAvailable is not True"],
             ),
         ];
@@ -435,7 +435,7 @@ mod tests {
     fn a_machine_that_is_being_deleted_is_left_alone() {
         let mut machine = snapshot("m1");
         machine.object.machine.metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
-        pause(&mut machine.context.observed.control_plane.metadata);
+        pause(&mut machine.control_plane_snapshot.observed.control_plane.metadata);
         assert_eq!(
             decide(&machine, options(false), now()),
             Decision::Unchanged("already being deleted".to_owned())
@@ -450,9 +450,9 @@ mod tests {
             is_leader: machine == "m1",
             ..EtcdMember::default()
         };
-        machine.context.observed.etcd_members = EtcdMembers::Read(["m1", "m2", "m3"].map(member).to_vec());
-        machine.context.observed.set_failure_domains("a b");
-        for (machine, domain) in machine.context.observed.machines.iter_mut().zip(["b", "a", "a"]) {
+        machine.control_plane_snapshot.observed.etcd_members = EtcdMembers::Read(["m1", "m2", "m3"].map(member).to_vec());
+        machine.control_plane_snapshot.observed.set_failure_domains("a b");
+        for (machine, domain) in machine.control_plane_snapshot.observed.machines.iter_mut().zip(["b", "a", "a"]) {
             machine.spec.failure_domain = Some(domain.to_owned());
         }
         let (warnings, consequences) = written(&machine, false);
@@ -471,7 +471,7 @@ mod tests {
             ]
         );
         // One too many.
-        machine.context.observed.control_plane.spec.replicas = Some(2);
+        machine.control_plane_snapshot.observed.control_plane.spec.replicas = Some(2);
         assert_eq!(
             written(&machine, false).1,
             ["the controller does not create a replacement, because replicas is 2"]
@@ -481,7 +481,7 @@ mod tests {
     #[test]
     fn etcd_that_could_not_be_queried_is_an_objection_unless_the_user_accepts_it() {
         let mut machine = snapshot("m1");
-        machine.context.etcd_failure = Some(Failure {
+        machine.control_plane_snapshot.etcd_failure = Some(Failure {
             object: "etcd".to_owned(),
             message: "no member could be queried".to_owned(),
             hint: None,
@@ -524,12 +524,12 @@ mod tests {
         let Decision::Write(confirmed) = decision.clone() else {
             panic!("refused");
         };
-        assert_eq!(as_confirmed(decision.clone(), None), decision);
-        assert_eq!(as_confirmed(decision.clone(), Some(&confirmed)), decision);
+        assert_eq!(refuse_if_changed(decision.clone(), None), decision);
+        assert_eq!(refuse_if_changed(decision.clone(), Some(&confirmed)), decision);
         let mut other = confirmed;
         other.consequences.clear();
         assert!(matches!(
-            as_confirmed(decision, Some(&other)),
+            refuse_if_changed(decision, Some(&other)),
             Decision::Refused(_)
         ));
     }

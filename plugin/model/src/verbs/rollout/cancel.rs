@@ -43,7 +43,7 @@ impl RequestedRollout {
         };
         // The Machines are read only after the rollout's time. If that time passed during the read, no Machine has been
         // replaced yet.
-        if after > now || !snapshot.machines_read {
+        if after > now || !snapshot.are_machines_read {
             return Self::Planned { after };
         }
         let machines = snapshot.observed.machines.iter();
@@ -92,7 +92,7 @@ pub fn decide(
             left,
         } => (after, Some((replacements, left))),
     };
-    let patch = removal_patch(&decode(&snapshot.object)?, api_version);
+    let patch = removal_patch(&decode(&snapshot.json)?, api_version);
     let mut warnings = match preflight_without_plan(snapshot, &patch, context)? {
         Ok(warnings) => warnings,
         Err(refusal) => return Ok(Decision::Refused(refusal)),
@@ -112,13 +112,13 @@ pub fn decide(
     }
     Ok(Decision::Write(Proposal {
         write: ObjectWrite::patch(patch),
-        done: format!("rollout at {after} cancelled"),
+        outcome: format!("rollout at {after} cancelled"),
         warnings,
         consequences,
         event: ChangeEvent {
             reason: "RolloutCancelled",
             action: "CancelRollout",
-            done: "rollout cancelled",
+            note_verb: "rollout cancelled",
             detail,
         },
     }))
@@ -245,9 +245,9 @@ mod tests {
         let mut snapshot = snapshot();
         let after = Some(minutes_ago(minutes));
         snapshot.observed.control_plane.spec.rollout_after = after;
-        let mut object: Value = serde_json::from_str(&snapshot.object).expect("JSON");
+        let mut object: Value = serde_json::from_str(&snapshot.json).expect("JSON");
         object["spec"]["rollout"]["after"] = json!(minutes_ago(minutes).to_string());
-        snapshot.object = object.to_string();
+        snapshot.json = object.to_string();
         snapshot
     }
 
@@ -297,7 +297,7 @@ mod tests {
         }
         // Its time came between reading and deciding.
         let mut unread = rollout_at(0);
-        unread.machines_read = false;
+        unread.are_machines_read = false;
         unread.observed.machines.clear();
         assert_eq!(of(&unread), RequestedRollout::Planned { after: now() });
         // A rollout is complete once its last old Machine is being deleted.

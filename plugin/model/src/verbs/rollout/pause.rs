@@ -33,7 +33,7 @@ pub fn decide(
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
     let control_plane = snapshot.control_plane();
-    let cluster_is_paused = action == PauseAction::Resume && snapshot.observed.cluster_is_paused();
+    let cluster_is_paused = action == PauseAction::Resume && snapshot.observed.is_cluster_paused();
     if control_plane.is_paused() == (action == PauseAction::Pause) {
         return Ok(Decision::Unchanged(match action {
             PauseAction::Pause => "already paused".to_owned(),
@@ -57,13 +57,13 @@ pub fn decide(
     }
     Ok(Decision::Write(Proposal {
         write: ObjectWrite::patch(patch),
-        done: done.to_owned(),
+        outcome: done.to_owned(),
         warnings,
         consequences: consequences(control_plane, action),
         event: ChangeEvent {
             reason,
             action: verb,
-            done,
+            note_verb: done,
             detail: String::new(),
         },
     }))
@@ -200,9 +200,9 @@ mod tests {
     #[test]
     fn a_managed_topology_is_paused_by_its_cluster() {
         let mut owned = snapshot();
-        let mut object: Value = serde_json::from_str(&owned.object).expect("JSON");
+        let mut object: Value = serde_json::from_str(&owned.json).expect("JSON");
         object["metadata"]["labels"]["topology.cluster.x-k8s.io/owned"] = json!("");
-        owned.object = object.to_string();
+        owned.json = object.to_string();
         let why = "metadata.annotations[cluster.x-k8s.io/paused] is managed by the topology of Cluster c1: set spec.paused \
                    of Cluster c1 instead";
         assert_eq!(

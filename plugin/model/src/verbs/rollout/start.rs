@@ -92,7 +92,7 @@ pub fn decide(
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
     let control_plane = snapshot.control_plane();
-    let mut refusal = refusal_to_start(&snapshot.observed, context.cluster_is_paused(), context.now);
+    let mut refusal = refusal_to_start(&snapshot.observed, context.is_cluster_paused(), context.now);
     let after = match options.start.time(context.now) {
         Ok(after) => after,
         Err(invalid) => {
@@ -125,13 +125,13 @@ pub fn decide(
     };
     Ok(Decision::Write(Proposal {
         write: ObjectWrite::patch(patch),
-        done: done.to_owned(),
+        outcome: done.to_owned(),
         warnings: preflight.warnings,
         consequences,
         event: ChangeEvent {
             reason,
             action: "StartRollout",
-            done,
+            note_verb: done,
             detail,
         },
     }))
@@ -269,7 +269,7 @@ mod tests {
         ] {
             let mut snapshot = snapshot();
             if version == "v1beta1" {
-                snapshot.object = Base::ControlPlane(V1BETA1).object().to_string();
+                snapshot.json = Base::ControlPlane(V1BETA1).object().to_string();
             }
             let proposal = proposal(decided(&snapshot, StartOptions::default(), version, false));
             assert_eq!(
@@ -432,7 +432,7 @@ mod tests {
                 let mut snapshot = snapshot();
                 change(&mut snapshot.observed.control_plane);
                 let options = StartOptions { start, force: true };
-                let Refusal { why, by, .. } =
+                let Refusal { why, refused_by: by, .. } =
                     refusal(decided(&snapshot, options, "v1beta2", *cluster_is_paused));
                 assert_eq!(by, RefusedBy::Command, "{name}");
                 assert!(

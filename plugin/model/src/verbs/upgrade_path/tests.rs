@@ -32,10 +32,10 @@ fn state<'s>(version: &'s str, workers: &[Worker]) -> PathState<'s> {
     PathState {
         version,
         config: &CONFIG,
-        unfinished: Vec::new(),
-        add_ons: Vec::new(),
+        rollout_problems: Vec::new(),
+        add_on_problems: Vec::new(),
         workers: workers.to_vec(),
-        unread: Vec::new(),
+        read_failures: Vec::new(),
     }
 }
 
@@ -89,7 +89,7 @@ fn a_path_has_one_version_for_each_minor() {
 #[test]
 fn what_could_not_be_read_stops_the_path_unless_it_is_forced() {
     let mut state = state("v1.34.2", &[]);
-    state.unread = owned(&["Nodes: forbidden"]);
+    state.read_failures = owned(&["Nodes: forbidden"]);
     let refused = path(&state, "v1.35.0", &[]).expect_err("refused");
     assert_eq!(
         refused,
@@ -202,9 +202,9 @@ fn the_next_step_waits_for_whatever_must_come_first() {
     let old = worker("MachineDeployment/md-0", "v1.31.4");
     let too_old = |step: &str, oldest: &str, newest: &str| OldWorker {
         worker: old.clone(),
-        server: step.to_owned(),
-        oldest: oldest.to_owned(),
-        newest: newest.to_owned(),
+        api_server_version: step.to_owned(),
+        oldest_supported: oldest.to_owned(),
+        newest_supported: newest.to_owned(),
     };
     let (unfinished, add_ons) = (
         owned(&["Machines ready: 0 of 1"]),
@@ -222,13 +222,13 @@ fn the_next_step_waits_for_whatever_must_come_first() {
     assert_eq!(later, Some(vec![too_old("v1.36.3", "v1.33", "v1.35.6")]));
 
     let rollout = PathState {
-        unfinished: unfinished.clone(),
-        add_ons: add_ons.clone(),
+        rollout_problems: unfinished.clone(),
+        add_on_problems: add_ons.clone(),
         ..start.clone()
     };
     assert_eq!(path(&rollout).next, NextStep::AwaitRollout(unfinished.clone()));
     let without_workers = PathState {
-        add_ons: add_ons.clone(),
+        add_on_problems: add_ons.clone(),
         ..state("v1.34.2", &[])
     };
     assert_eq!(
@@ -244,12 +244,12 @@ fn the_next_step_waits_for_whatever_must_come_first() {
     assert_eq!(forced.next, NextStep::Upgrade("v1.35.6".to_owned()));
     // After the last step, the Machines count, and the add-ons do not.
     let last = PathState {
-        unfinished: unfinished.clone(),
+        rollout_problems: unfinished.clone(),
         ..state("v1.36.3", &[])
     };
     assert_eq!(path(&last).next, NextStep::AwaitRollout(unfinished));
     let last = PathState {
-        add_ons,
+        add_on_problems: add_ons,
         ..state("v1.36.3", std::slice::from_ref(&old))
     };
     assert_eq!(path(&last).next, NextStep::Complete);
@@ -336,7 +336,7 @@ fn the_state_of_a_cluster() {
     let healthy = snapshot::observed();
     let of = |observed: &Snapshot| {
         let state = PathState::new(observed, Workers::default(), now());
-        (state.unfinished, state.add_ons)
+        (state.rollout_problems, state.add_on_problems)
     };
     assert_eq!(of(&healthy), (vec![], vec![]));
     let mut changed = healthy.clone();
@@ -350,7 +350,7 @@ fn the_state_of_a_cluster() {
     let Reading::Read(Some(core_dns)) = &mut workload.core_dns else {
         panic!("not read");
     };
-    core_dns.ready = 0;
+    core_dns.ready_pods = 0;
     assert_eq!(of(&broken).1, ["Deployment/coredns 0 of 2 pods are ready"]);
 }
 
@@ -376,7 +376,7 @@ proptest! {
         let mut unfinished = Vec::new();
         // At most: a rollout, a stop and an upgrade for each minor.
         for _ in 0..3 * (minors + 1) {
-            let state = PathState { unfinished: unfinished.clone(), ..state(&current, &workers) };
+            let state = PathState { rollout_problems: unfinished.clone(), ..state(&current, &workers) };
             let options = PathOptions { to: &to, via: &via, force: false };
             let next = upgrade_path(&state, options).expect("a path").next;
             match next {
@@ -392,7 +392,7 @@ proptest! {
                 NextStep::AwaitRollout(_) => unfinished.clear(),
                 NextStep::UpgradeWorkers(old) => {
                     prop_assert!(!old.is_empty());
-                    for OldWorker { worker, oldest, newest, .. } in old {
+                    for OldWorker { worker, oldest_supported: oldest, newest_supported: newest, .. } in old {
                         let upgraded = if to_newest { newest } else { format!("{oldest}.0") };
                         prop_assert_eq!(skew(&upgraded, &current), None);
                         for known in workers.iter_mut().filter(|known| known.object == worker.object) {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::install_config::{
     InstallConfig,
-    patches::{PatchProblem, patched},
+    patches::{PatchProblem, patch_install_config},
 };
 
 const INSTALL_CONFIG: &str = "
@@ -24,7 +24,7 @@ fn config() -> InstallConfig {
 
 /// The whole document, or why not.
 fn apply(patches: &Value) -> Result<Value, PatchProblem> {
-    patched(&config(), &json!({ "installConfigPatches": patches }))
+    patch_install_config(&config(), &json!({ "installConfigPatches": patches }))
         .map(|patched| patched.install_config.value().clone())
 }
 
@@ -101,7 +101,7 @@ fn patches_are_applied_in_order() {
 #[test]
 fn the_example_of_the_design_document_names_the_cluster_foo() {
     let spec = json!({"installConfigPatches": [{"op": "replace", "path": "metadata/name", "value": "foo"}]});
-    let patched = patched(&config(), &spec).unwrap();
+    let patched = patch_install_config(&config(), &spec).unwrap();
     assert_eq!(
         patched.install_config.value().pointer("/metadata/name"),
         Some(&json!("foo"))
@@ -224,7 +224,7 @@ fn reports_patches_that_only_hive_applies() {
             patch["op"].as_str().unwrap(),
             patch["path"]
         );
-        let expected = PatchProblem::StrictlyBroken(format!("{place}: {why}"));
+        let expected = PatchProblem::ForbiddenByRfc(format!("{place}: {why}"));
         assert_eq!(apply(&json!([patch])), Err(expected), "{patch}");
     }
 }
@@ -316,7 +316,7 @@ fn a_broken_patch_is_reported_before_one_that_only_hive_applies() {
         {"op": "replace", "path": "/metadata/nmae", "value": "foo"},
         {"op": "remove", "path": "/metadata/nmae"},
     ]);
-    assert!(matches!(apply(&patches), Err(PatchProblem::StrictlyBroken(_))));
+    assert!(matches!(apply(&patches), Err(PatchProblem::ForbiddenByRfc(_))));
 }
 
 #[test]
@@ -334,7 +334,7 @@ fn patches_of_manifests_are_checked_and_returned() {
     let manifest = |glob: &str, op: &str| json!({"manifestSelector": {"glob": glob}, "patches": [{"op": op, "path": "/a"}]});
     let good = json!({"installerManifestPatches": [manifest("manifests/*.yaml", "remove")]});
     assert_eq!(
-        patched(&config(), &good).unwrap().manifest_patches,
+        patch_install_config(&config(), &good).unwrap().manifest_patches,
         [manifest("manifests/*.yaml", "remove")]
     );
     for (glob, op, field) in [
@@ -351,7 +351,7 @@ fn patches_of_manifests_are_checked_and_returned() {
         ("a", "paint", "spec.installerManifestPatches[0].patches[0].op"),
         ("a", "copy", "spec.installerManifestPatches[0].patches[0].from"),
     ] {
-        let result = patched(
+        let result = patch_install_config(
             &config(),
             &json!({"installerManifestPatches": [manifest(glob, op)]}),
         );
@@ -365,7 +365,7 @@ fn patches_of_manifests_are_checked_and_returned() {
 #[test]
 fn a_customization_without_patches_changes_nothing() {
     for spec in [Value::Null, json!({})] {
-        let patched = patched(&config(), &spec).unwrap();
+        let patched = patch_install_config(&config(), &spec).unwrap();
         assert_eq!(patched.install_config, config());
         assert!(patched.manifest_patches.is_empty() && patched.warnings.is_empty());
     }

@@ -46,8 +46,8 @@ async fn leased_by(
         cluster: Some(&cluster),
         user: Some("jane"),
         install_config: None,
-        is_new: false,
-        only: None,
+        must_be_new: false,
+        only_entry: None,
     };
     change(&mut request);
     attempt(fake, request).await
@@ -63,7 +63,7 @@ fn taken(fake: &Fake) -> (String, bool) {
         AttemptOutcome::Leased(leased) => {
             assert_eq!(leased.record, fake.record(&leased.customization));
             assert_eq!(fake.held_by("us"), std::slice::from_ref(&leased.customization));
-            (leased.customization, leased.already)
+            (leased.customization, leased.was_already_held)
         }
         other => panic!("{other:?}"),
     }
@@ -145,8 +145,8 @@ fn a_list_of_clusters_from_before_the_end_of_a_lease_frees_nothing() {
                 cluster: Some(&cluster),
                 user: None,
                 install_config: None,
-                is_new: false,
-                only: None,
+                must_be_new: false,
+                only_entry: None,
             };
             attempt(&fake, request).await.unwrap()
         });
@@ -159,7 +159,7 @@ fn a_list_of_clusters_from_before_the_end_of_a_lease_frees_nothing() {
 fn a_request_for_a_new_lease_rejects_an_existing_one() {
     let fake = Fake::free(&NAMES);
     fake.put("b", &reserved("us"));
-    let refused = run(leased_by(&fake, &NAMES, "us", |request| request.is_new = true))
+    let refused = run(leased_by(&fake, &NAMES, "us", |request| request.must_be_new = true))
         .unwrap()
         .outcome;
     let held = AttemptOutcome::AlreadyHeld {
@@ -177,13 +177,13 @@ fn a_holder_gets_no_second_entry_and_a_refusal_names_the_first() {
         customization: "b".to_owned(),
         requested: "a".to_owned(),
     };
-    let refused = run(leased_by(&fake, &["a"], "us", |request| request.only = Some("a")));
+    let refused = run(leased_by(&fake, &["a"], "us", |request| request.only_entry = Some("a")));
     assert_eq!(refused.unwrap().outcome, held);
     assert!(fake.writes.borrow().is_empty());
-    let leased = run(leased_by(&fake, &["b"], "us", |request| request.only = Some("b")));
+    let leased = run(leased_by(&fake, &["b"], "us", |request| request.only_entry = Some("b")));
     let outcome = leased.unwrap().outcome;
     assert!(
-        matches!(&outcome, AttemptOutcome::Leased(leased) if leased.already && leased.customization == "b"),
+        matches!(&outcome, AttemptOutcome::Leased(leased) if leased.was_already_held && leased.customization == "b"),
         "{outcome:?}"
     );
 }
@@ -200,7 +200,7 @@ fn an_ended_lease_is_replaced_and_others_are_updated() {
     let after = fake.record("a");
     assert_eq!(
         (&after.state, after.deadline.unwrap().to_string().as_str()),
-        (&State::Gone, "2026-11-21T05:10:00Z")
+        (&State::ClusterGone, "2026-11-21T05:10:00Z")
     );
     fake.pass(Duration::from_secs(604));
     assert!(matches!(outcome(&fake), AttemptOutcome::Exhausted(_)));
@@ -214,7 +214,7 @@ fn a_recreated_cluster_gets_its_entry_within_the_grace_period() {
     let fake = Fake::free(&["a"]);
     fake.put("a", &leased(&in_use("them", LONG_AGO, "uid-of-them"))["status"]);
     assert!(matches!(outcome(&fake), AttemptOutcome::Exhausted(_)));
-    assert_eq!(fake.record("a").state, State::Gone);
+    assert_eq!(fake.record("a").state, State::ClusterGone);
     fake.pass(Duration::from_secs(500));
     fake.put_cluster(cluster("them", "pool", Some("a")));
     assert!(matches!(outcome(&fake), AttemptOutcome::Exhausted(_)));
@@ -369,12 +369,12 @@ fn a_broken_entry_is_skipped_and_reported() {
             cluster: None,
             user: None,
             install_config: Some(&install_config),
-            is_new: false,
-            only: None,
+            must_be_new: false,
+            only_entry: None,
         };
         attempt(&fake, request).await.unwrap().outcome
     });
-    assert_eq!(outcome.broken().into_iter().collect::<Vec<_>>(), ["a"]);
+    assert_eq!(outcome.broken_entries().into_iter().collect::<Vec<_>>(), ["a"]);
     assert_eq!(fake.status("a")["conditions"][0]["reason"], "BrokenBySyntax");
 }
 

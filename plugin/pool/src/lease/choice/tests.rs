@@ -9,7 +9,7 @@ use crate::{
         rule::{DEFAULT_GRACE, Rule},
         usage::Clusters,
     },
-    objects::{Holder, cluster_deployment::Deployments, entry::Entry},
+    objects::{Holder, cluster_deployment::ClusterDeployments, entry::Entry},
     testing::objects::{LONG_AGO, NOW, cluster, entry, gone, in_use, lease, leased, named, read},
 };
 
@@ -19,7 +19,7 @@ const LATER: &str = "2026-11-22T05:00:00Z";
 /// each entry.
 fn choice(entries: &[Value], clusters: &[Value]) -> String {
     let entries: Vec<Entry> = entries.iter().map(read).collect();
-    let clusters = Clusters::All(Deployments::new("d", clusters.iter().map(read).collect()));
+    let clusters = Clusters::All(ClusterDeployments::new("d", clusters.iter().map(read).collect()));
     let now = NOW.parse().unwrap();
     let find = |name: &str| {
         entries
@@ -62,7 +62,7 @@ fn choice(entries: &[Value], clusters: &[Value]) -> String {
             format!("free {}", free.join(" "))
         }
         LeaseChoice::BoundButUnavailable { name, availability } => {
-            format!("bound to {}", availability.with_state(name, "pool"))
+            format!("bound to {}", availability.describe_entry(name, "pool"))
         }
         LeaseChoice::Exhausted {
             availabilities,
@@ -70,7 +70,7 @@ fn choice(entries: &[Value], clusters: &[Value]) -> String {
         } => {
             let availabilities: Vec<_> = availabilities
                 .iter()
-                .map(|(name, availability)| availability.with_state(name, "pool"))
+                .map(|(name, availability)| availability.describe_entry(name, "pool"))
                 .collect();
             let record_updates: Vec<_> = record_updates
                 .iter()

@@ -83,7 +83,7 @@ fn every_state_and_every_check() {
     let (one, two) = (paris("one"), paris("two"));
     let (used, other) = (Usage::Used(&one), Usage::Used(&two));
     let held = || State::Held;
-    let gone = || State::Gone;
+    let gone = || State::ClusterGone;
     // The deadline is 05:00:00; it has passed for others at 05:00:05.
     for (state, has_cluster, seen, now, expected) in [
         (held(), true, used, "04:00:00", "in-use one 05:00:00"),
@@ -129,7 +129,7 @@ fn another_holders_cluster_gets_the_entry_unless_the_lease_is_contested() {
         (State::Held, &lima, "05:00:05", "other: lima in-use"),
         (in_use("one"), &lima, "04:00:00", "other: lima in-use"),
         (in_use(uid), &lima, "04:00:00", "other: lima in-use"),
-        (State::Gone, &lima, "04:00:00", "other: lima in-use"),
+        (State::ClusterGone, &lima, "04:00:00", "other: lima in-use"),
         (State::Held, &with_id, "04:00:00", "pool: paris in-use"),
     ] {
         let record = record(state, Some("05:00:00"), true);
@@ -146,7 +146,7 @@ fn another_holders_cluster_gets_the_entry_unless_the_lease_is_contested() {
 
 #[test]
 fn a_lease_without_a_deadline_never_ends() {
-    for state in [State::Held, State::Gone] {
+    for state in [State::Held, State::ClusterGone] {
         let record = record(state, None, true);
         assert_eq!(
             rule("23:00:00").transition(&record, Usage::Unused),
@@ -165,7 +165,7 @@ fn a_lease_without_a_deadline_never_ends() {
 fn no_lease_ends_if_the_time_is_uncertain() {
     let mut rule = rule("23:00:00");
     rule.now.is_certain = false;
-    for state in [State::Held, State::Gone] {
+    for state in [State::Held, State::ClusterGone] {
         let record = record(state, Some("05:00:00"), false);
         assert_eq!(rule.transition(&record, Usage::Unused), Transition::Keep);
     }
@@ -179,7 +179,7 @@ fn a_reservation_without_a_record_gets_the_grace_period() {
     };
     let one = paris("one");
     let adopted = |holder, seen| {
-        let record = rule("04:00:00").adopted(holder, seen, "id".to_owned())?;
+        let record = rule("04:00:00").new_record(holder, seen, "id".to_owned())?;
         assert_eq!(record.deadline, Some(time("04:10:01")));
         Some((record.holder, record.state))
     };
@@ -194,7 +194,7 @@ fn a_reservation_without_a_record_gets_the_grace_period() {
     );
     assert_eq!(
         adopted(rome, Usage::Unused),
-        Some(("rome".to_owned(), State::Gone))
+        Some(("rome".to_owned(), State::ClusterGone))
     );
     assert_eq!(adopted(None, Usage::Unused), None);
     assert_eq!(adopted(rome, Usage::Unknown), None);
@@ -254,7 +254,7 @@ proptest! {
                 Transition::Write(after) => {
                     prop_assert!(seen != Usage::Unknown);
                     prop_assert!(after.deadline >= record.deadline, "a deadline moves forward only");
-                    if record.state == State::Gone {
+                    if record.state == State::ClusterGone {
                         prop_assert_eq!(after.deadline, record.deadline, "later looks do not move it");
                     }
                     record = after;
@@ -266,7 +266,7 @@ proptest! {
                         let since = unused_since.expect("it is unused now");
                         prop_assert!(rule.now.earliest.duration_since(since) >= rule.grace);
                     } else if has_cluster {
-                        prop_assert_eq!(&record.state, &State::Gone, "the first look does not free it");
+                        prop_assert_eq!(&record.state, &State::ClusterGone, "the first look does not free it");
                     }
                     break;
                 }

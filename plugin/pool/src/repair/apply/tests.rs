@@ -34,7 +34,7 @@ async fn snapshot(fake: &Fake) -> Snapshot {
         old_records: Vec::new(),
         hive: Hive::UNKNOWN,
         now: fake.now(),
-        unseen: Vec::new(),
+        unread_kinds: Vec::new(),
     }
 }
 
@@ -101,7 +101,7 @@ fn the_entry_of_a_deleted_cluster_stays_reserved() {
     fake.put("a", &leased(&in_use("us", LONG_AGO, "u"))["status"]);
     assert_eq!(applied(&fake, |_| {}), RepairOutcome::Repaired);
     let record = fake.record("a");
-    assert_eq!(record.state, State::Gone);
+    assert_eq!(record.state, State::ClusterGone);
     assert_eq!(record.deadline.unwrap().to_string(), "2026-11-21T05:10:00Z");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

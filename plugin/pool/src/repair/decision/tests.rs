@@ -3,7 +3,7 @@
 use kcp_client::ServerTime;
 use serde_json::{Value, json};
 
-use super::{findings, is_installed, new_cluster_record};
+use super::{findings, is_installed, updated_record};
 use crate::{
     lease::{rule::DEFAULT_GRACE, usage::Clusters},
     objects::{
@@ -302,7 +302,7 @@ fn an_existing_cluster_is_recorded_without_a_finding() {
     let seen = |objects: &Objects, pool| {
         let snapshot = objects.snapshot();
         let options = RepairOptions { pool, ..options(&[]) };
-        new_cluster_record(&snapshot, &snapshot.entries[0], &options)
+        updated_record(&snapshot, &snapshot.entries[0], &options)
             .map(|(pool, record)| (pool, record.state, record.holder))
     };
     let uid = "uid-of-us".to_owned();

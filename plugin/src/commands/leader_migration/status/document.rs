@@ -180,7 +180,7 @@ impl<'s> ManagerDocument<'s> {
             Health::Down(why) => (Some(false), None, Some(why.as_str())),
             Health::Unread(why) => (None, None, Some(why.as_str())),
         };
-        let known = manager.known();
+        let known = manager.known_manager();
         let migration = known.map(Manager::migration_lock);
         let settings = &manager.settings;
         Self {
@@ -200,7 +200,7 @@ impl<'s> ManagerDocument<'s> {
                 },
                 verified: settings.source.is_verified(),
                 reason: match &settings.manager {
-                    Ok(_) => settings.unverified.as_deref(),
+                    Ok(_) => settings.unverified_reason.as_deref(),
                     Err(why) => Some(why),
                 },
                 leader_migration: migration.as_ref().map(Option::is_some),
@@ -234,7 +234,7 @@ impl<'s> LeaseDocument<'s> {
             name: &lock.lock.name,
             namespace: &lock.lock.namespace,
             migration_lock: !matches!(lock.role, LockRole::Main(_)),
-            left_over: status.observed.left_over().contains(&lock),
+            left_over: status.observed.leftover_locks().contains(&lock),
             state,
             reason,
             holder: lock.holder(),

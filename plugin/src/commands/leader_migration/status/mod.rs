@@ -17,7 +17,7 @@ use kcp_client::{
     reader::Reader,
     reads::{self, leader_migration::leader_migration},
 };
-use kcp_control_plane::leader_migration::{Decision, Observed, Verdict, decide, overall};
+use kcp_control_plane::leader_migration::{Decision, ObservedManagers, Verdict, decide, overall};
 use serde::Serialize;
 
 use crate::{
@@ -34,7 +34,7 @@ use crate::{
 pub(crate) struct Status {
     namespace: String,
     name: String,
-    observed: Observed,
+    observed: ObservedManagers,
     decisions: Vec<Decision>,
 }
 
@@ -77,9 +77,9 @@ async fn read(connection: &Connection, arguments: &StatusArguments, end: Instant
         }
         None => only_control_plane(&reader, namespace, end).await?,
     };
-    let action = Action::new("get", &reader.control_planes)
+    let action = Action::new("get", &reader.control_plane_resource)
         .in_namespace(namespace)
-        .named(&name);
+        .with_name(&name);
     let read = reader.control_plane(namespace, &name);
     let (_, control_plane) = connection.run_with_limit(limit, &action, read).await?;
     let observed = leader_migration(connection, &control_plane, &arguments.ccm_namespace, end).await;
@@ -106,7 +106,7 @@ async fn only_control_plane(reader: &Reader<'_>, namespace: &str, end: Instant) 
 }
 
 impl Status {
-    fn new(namespace: &str, name: &str, observed: Observed) -> Self {
+    fn new(namespace: &str, name: &str, observed: ObservedManagers) -> Self {
         Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),

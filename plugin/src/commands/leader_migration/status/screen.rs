@@ -11,7 +11,7 @@ use owo_colors::{OwoColorize as _, Style};
 
 use super::Status;
 use crate::{
-    commands::leader_migration::checked_upgrade::lease,
+    commands::leader_migration::checked_upgrade::lease_name,
     terminal::{
         escape,
         style::{BAD, FAINT, GOOD, WARN},
@@ -72,7 +72,7 @@ fn controllers(status: &Status, layout: Layout) -> String {
         table.row([
             Cell::from(decision.controller.canonical),
             Cell::styled(title(decision.verdict()), style(decision.verdict())),
-            Cell::from(decision.reason.to_string()).rest(),
+            Cell::from(decision.reason.to_string()).extend_to_line_end(),
         ]);
     }
     table.render(layout)
@@ -118,10 +118,10 @@ fn runs(manager: &ObservedManager) -> String {
 }
 
 fn migration_lock(manager: &ObservedManager) -> String {
-    match manager.known().map(Manager::migration_lock) {
+    match manager.known_manager().map(Manager::migration_lock) {
         None => "unknown".to_owned(),
         Some(None) => "-".to_owned(),
-        Some(Some(lock)) => lease(&lock),
+        Some(Some(lock)) => lease_name(&lock),
     }
 }
 
@@ -150,7 +150,7 @@ fn locks(status: &Status, layout: Layout) -> String {
         let renewed = found.and_then(|lease| lease.renewed);
         let none = || "-".to_owned();
         table.row([
-            Cell::from(lease(&lock.lock)),
+            Cell::from(lease_name(&lock.lock)),
             Cell::styled(state(&state_of_lock), style_of(&state_of_lock)),
             Cell::from(held_by(status, lock)),
             Cell::from(lock.holder().unwrap_or("-")),
@@ -198,7 +198,7 @@ fn held_by(status: &Status, lock: &ObservedLock) -> String {
 fn not_verified(status: &Status, layout: Layout) -> String {
     let managers = status.observed.managers().iter();
     let lines = managers.filter_map(|manager| {
-        let why = manager.settings.unverified.as_ref()?;
+        let why = manager.settings.unverified_reason.as_ref()?;
         Some(match &manager.settings.manager {
             Ok(_) => format!(
                 "{}: the settings are from {} ({why})",
@@ -218,11 +218,11 @@ fn fixes(status: &Status, layout: Layout) -> String {
         .as_ref()
         .err()
         .and_then(|failure| failure.hint.clone());
-    let left_over = status.observed.left_over().into_iter().map(|lock| {
+    let left_over = status.observed.leftover_locks().into_iter().map(|lock| {
         format!(
             "Lease {}: no controller manager uses this Lease; delete it with: kubectl kcp leader-migration finish {} \
              -n {}",
-            lease(&lock.lock),
+            lease_name(&lock.lock),
             status.name,
             status.namespace
         )

@@ -15,7 +15,7 @@ use kcp_rules::leader_migration::{
     Flags,
 };
 
-use super::{Observed, Outcome, Status, document::LeaderMigrationStatus};
+use super::{ObservedManagers, Outcome, Status, document::LeaderMigrationStatus};
 use crate::{
     output::Report as _,
     terminal::{plain, table::Layout},
@@ -56,7 +56,7 @@ fn manager(component: Component, flags: &str, started: &[&str], source: Settings
                 Flags::from_command(flags.split(' ')),
                 Some(FILE),
             )),
-            unverified,
+            unverified_reason: unverified,
         },
     }
 }
@@ -98,7 +98,7 @@ fn migrated(renewed: i64, started: &[&str]) -> Status {
             lease: Ok(Some(lease)),
         }
     });
-    let observed = Observed {
+    let observed = ObservedManagers {
         now: now(),
         locks: leases.collect(),
         managers: Ok(managers),
@@ -132,7 +132,7 @@ fn unread() -> Status {
         hint: Some("list Secrets with: kubectl get secrets".to_owned()),
         forbidden: None,
     };
-    let observed = Observed {
+    let observed = ObservedManagers {
         now: now(),
         managers: Err(failure),
         locks: Vec::new(),

@@ -7,7 +7,7 @@ use kcp_client::Error;
 use kcp_pool::{
     acquire::{
         answer::{LeaseOutcome, LeaseResult},
-        claim::{ClaimRequest, claim, kubeconfig, wait_until_lost},
+        claim::{ClaimRequest, claim, read_kubeconfig, wait_until_lost},
         wait::{Timeout, WaitLimit},
     },
     lease::generated_name,
@@ -47,13 +47,13 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
     let request = ClaimRequest {
         holder,
         timeout: Timeout {
-            since: Timestamp::now(),
+            started_at: Timestamp::now(),
             limit: arguments.wait.unwrap_or(WaitLimit::Unlimited),
         },
-        keep: false,
+        keep_failed_claim: false,
         // Refuse a claim that already exists, because it may be another process's, and this process deletes the claim when
         // the command ends.
-        is_new: true,
+        must_be_new: true,
         lifetime: arguments.claim.lifetime.as_deref(),
         subjects: &arguments.claim.subject,
         hive: arguments.hive.into(),
@@ -61,7 +61,7 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
     let progress = WaitProgress(terminal);
     let claimed = tokio::select! {
         claimed = claim(&store, &request, &progress) => claimed,
-        signal = signals.end() => {
+        signal = signals.wait_for_end_signal() => {
             // Another process may have created a claim with this name, unless the name was generated.
             if arguments.holder.cluster_deployment.is_none() {
                 delete_or_warn(&store, holder, arguments, terminal).await;
@@ -76,13 +76,13 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
     let lease = PoolLease::new(&answer);
     if !matches!(answer.outcome, LeaseOutcome::Claimed { .. }) {
         terminal.note(&lease.refusal().unwrap_or_default());
-        return Ok(if answer.waited.is_some() {
+        return Ok(if answer.timed_out_after.is_some() {
             EXIT_NOTHING_FREE
         } else {
             EXIT_OWN_FAILURE
         });
     }
-    let code = match signals.ended() {
+    let code = match signals.pending_end_signal() {
         Some(signal) => Ok(interrupted(signal, terminal)),
         None => run(&store, holder, &answer, &lease, arguments, &mut signals, terminal).await,
     };
@@ -101,7 +101,7 @@ async fn run(
     terminal: &Terminal,
 ) -> anyhow::Result<u8> {
     let cluster = answer.cluster_deployment.as_str();
-    let file = private_file("kubeconfig", &kubeconfig(store, cluster).await?)?;
+    let file = private_file("kubeconfig", &read_kubeconfig(store, cluster).await?)?;
     let run = CommandRun {
         command: &arguments.command,
         lease,

@@ -61,7 +61,7 @@ impl Process {
     }
 
     /// Waits until the command has ended, and returns its exit code.
-    pub(crate) async fn ended(&mut self) -> io::Result<u8> {
+    pub(crate) async fn wait_for_end(&mut self) -> io::Result<u8> {
         self.child.wait().await.map(code)
     }
 
@@ -193,7 +193,7 @@ impl Signals {
     }
 
     /// Waits for the next signal whose default effect is to end a process.
-    pub(crate) async fn end(&mut self) -> Signal {
+    pub(crate) async fn wait_for_end_signal(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
             if !JOB_CONTROL_SIGNALS.contains(&signal) {
@@ -203,8 +203,8 @@ impl Signals {
     }
 
     /// A signal whose default effect is to end a process, if one has already arrived.
-    pub(crate) fn ended(&mut self) -> Option<Signal> {
-        self.end().now_or_never()
+    pub(crate) fn pending_end_signal(&mut self) -> Option<Signal> {
+        self.wait_for_end_signal().now_or_never()
     }
 }
 

@@ -110,10 +110,10 @@ impl PoolLease {
         };
         match &answer.outcome {
             LeaseOutcome::Leased(lease) => {
-                let leased = &lease.leased;
-                let patches = leased.patched.as_ref().map(|patched| &patched.manifest_patches);
+                let leased = &lease.entry;
+                let patches = leased.patched_install_config.as_ref().map(|patched| &patched.manifest_patches);
                 Self {
-                    already_held: Some(leased.already),
+                    already_held: Some(leased.was_already_held),
                     has_cluster: lease.has_cluster.then_some(true),
                     lease_id: Some(leased.record.id.clone()),
                     ends: leased.record.deadline.map(whole_second),
@@ -131,7 +131,7 @@ impl PoolLease {
                 ..none
             },
             LeaseOutcome::Refused(refusal) => Self {
-                reason: Some(match (refusal, answer.waited) {
+                reason: Some(match (refusal, answer.timed_out_after) {
                     (_, Some(_)) => Reason::Timeout,
                     (LeaseRefusal::Exhausted { .. }, None) => Reason::Exhausted,
                     (LeaseRefusal::NoInventory { .. }, None) => Reason::NoSuchEntry,
@@ -143,7 +143,7 @@ impl PoolLease {
                     ) => Reason::Held,
                     _ => Reason::Blocked,
                 }),
-                message: Some(match answer.waited {
+                message: Some(match answer.timed_out_after {
                     Some(waited) => format!("waited {}: {refusal}", format_duration(waited)),
                     None => refusal.to_string(),
                 }),
@@ -206,7 +206,7 @@ impl PoolLease {
     }
 
     /// One sentence that says when the lease ends.
-    pub(crate) fn end(&self) -> Option<String> {
+    pub(crate) fn end_sentence(&self) -> Option<String> {
         let (id, name) = (self.lease_id.as_deref()?, self.customization()?);
         Some(match self.ends {
             Some(end) => format!("lease {id} of {name} ends at {end}"),
@@ -247,7 +247,7 @@ impl PoolLease {
 
 impl EntryDocument {
     fn new(name: &str, availability: &Availability) -> Self {
-        let (cluster_deployment, pool) = availability.user();
+        let (cluster_deployment, pool) = availability.cluster_deployment_and_pool();
         Self {
             name: name.to_owned(),
             state: match availability {
@@ -283,7 +283,7 @@ impl EntryDocument {
 
 /// Rounds a time to whole seconds, because the records of leases contain only whole seconds.
 fn whole_second(time: Timestamp) -> Timestamp {
-    LeaseRecord::whole_second(time)
+    LeaseRecord::round_up_to_second(time)
 }
 
 /// The warnings about the lease, one sentence each.
@@ -291,13 +291,13 @@ fn warnings(answer: &LeaseResult) -> Vec<String> {
     let LeaseOutcome::Leased(lease) = &answer.outcome else {
         return Vec::new();
     };
-    let leased = &lease.leased;
+    let leased = &lease.entry;
     let passed_over = leased
         .patch_problems
         .iter()
         .map(|(name, why)| format!("skipped {name}: {why}"));
-    let of_patches = leased.patched.iter().flat_map(|patched| patched.warnings.clone());
-    let unread = answer.clusters_unread.as_ref().map(|why| {
+    let of_patches = leased.patched_install_config.iter().flat_map(|patched| patched.warnings.clone());
+    let unread = answer.cluster_list_error.as_ref().map(|why| {
         let question = format!("whether a cluster already uses {}", leased.customization);
         not_checked(&question, why)
     });
@@ -319,8 +319,8 @@ fn warnings(answer: &LeaseResult) -> Vec<String> {
 pub(crate) fn install_config(answer: &LeaseResult) -> Option<&InstallConfig> {
     match &answer.outcome {
         LeaseOutcome::Leased(lease) => lease
-            .leased
-            .patched
+            .entry
+            .patched_install_config
             .as_ref()
             .map(|patched| &patched.install_config),
         _ => None,
@@ -336,10 +336,10 @@ mod tests {
         acquire::answer::{Lease, LeaseOutcome, LeaseRefusal, LeaseResult},
         install_config::{
             InstallConfig,
-            patches::{PatchProblem, patched as with_patches},
+            patches::{PatchProblem, patch_install_config},
         },
         lease::{
-            attempt::{Leased, PatchProblems},
+            attempt::{LeasedEntry, PatchProblems},
             choice::{Availability, HeldUntil, UnusableReason},
         },
         objects::{ClusterName, Holder, PoolName},
@@ -378,16 +378,16 @@ mod tests {
         document(LeaseOutcome::Refused(refusal))
     }
 
-    fn granted(leased: Leased) -> LeaseOutcome {
+    fn granted(leased: LeasedEntry) -> LeaseOutcome {
         LeaseOutcome::Leased(Lease {
-            leased,
+            entry: leased,
             has_cluster: false,
         })
     }
 
     fn with_cluster() -> PoolLease {
         document(LeaseOutcome::Leased(Lease {
-            leased: leased(true),
+            entry: leased(true),
             has_cluster: true,
         }))
     }
@@ -411,8 +411,8 @@ mod tests {
             claim: None,
             refusal: None,
             still_used: Vec::new(),
-            clusters_unread: None,
-            is_customization: false,
+            cluster_list_error: None,
+            names_customization_as_pool: false,
         }
     }
 
@@ -435,12 +435,12 @@ mod tests {
         }
     }
 
-    fn leased(already: bool) -> Leased {
-        Leased {
+    fn leased(already: bool) -> LeasedEntry {
+        LeasedEntry {
             customization: "foo".to_owned(),
             record: lease("us", Some("2026-11-22T05:00:00Z")),
-            already,
-            patched: None,
+            was_already_held: already,
+            patched_install_config: None,
             patch_problems: PatchProblems::new(),
         }
     }
@@ -454,13 +454,13 @@ mod tests {
                 "manifestSelector": {"glob": "manifests/*.yaml"}, "patches": [{"op": "remove", "path": "/a"}],
             }],
         });
-        let leased = Leased {
-            patched: Some(with_patches(&config, &spec).unwrap()),
+        let leased = LeasedEntry {
+            patched_install_config: Some(patch_install_config(&config, &spec).unwrap()),
             patch_problems: [("bar".to_owned(), broken())].into(),
             ..leased(false)
         };
         document(LeaseOutcome::Leased(Lease {
-            leased,
+            entry: leased,
             has_cluster: false,
         }))
     }
@@ -499,7 +499,7 @@ mod tests {
     }
 
     fn timed_out() -> PoolLease {
-        PoolLease::new(&answer(LeaseOutcome::Refused(exhausted())).timed_out(Duration::from_secs(90)))
+        PoolLease::new(&answer(LeaseOutcome::Refused(exhausted())).with_timed_out_after(Duration::from_secs(90)))
     }
 
     #[test]
@@ -557,7 +557,7 @@ mod tests {
                 holder: "them".to_owned(),
                 cluster_deployment: "us".to_owned(),
             }),
-            clusters_unread: Some(Error::Configuration {
+            cluster_list_error: Some(Error::Configuration {
                 cause: "warning".to_owned(),
             }),
             ..release(None, &["bar"])
@@ -593,7 +593,7 @@ mod tests {
         let screens = [
             document(granted(leased(false))).sentence().unwrap(),
             document(granted(leased(true))).sentence().unwrap(),
-            document(granted(leased(true))).end().unwrap(),
+            document(granted(leased(true))).end_sentence().unwrap(),
             format!("{:?}", patched().variables()),
             patched().warnings().join("\n"),
             refused(exhausted()).refusal().unwrap(),

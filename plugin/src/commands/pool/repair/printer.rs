@@ -97,8 +97,8 @@ impl PoolRepair {
             kind: "PoolRepair",
             namespace: report.namespace.clone(),
             pool: report.pool.clone(),
-            applied: report.is_applied,
-            findings: report.found.iter().map(LeaseProblemDocument::new).collect(),
+            applied: report.is_confirmed,
+            findings: report.results.iter().map(LeaseProblemDocument::new).collect(),
             errors: report.failures.iter().map(NamespaceError::new).collect(),
             reason: report.refusal.as_ref().map(RepairRefusal::reason),
             message: report.refusal.as_ref().map(ToString::to_string),
@@ -158,27 +158,27 @@ impl Report for RepairReport {
     }
 
     fn names(&self) -> Vec<String> {
-        let found = self.found.iter();
+        let found = self.results.iter();
         found.map(|found| found.finding.subject.resource_name()).collect()
     }
 }
 
 fn screen(report: &RepairReport, layout: Layout) -> String {
-    if report.found.is_empty() && (report.refusal.is_some() || !report.failures.is_empty()) {
+    if report.results.is_empty() && (report.refusal.is_some() || !report.failures.is_empty()) {
         // Print no table: stderr contains the reason, and "nothing to repair" would be wrong.
         return String::new();
     }
-    if report.found.is_empty() {
+    if report.results.is_empty() {
         return format!("nothing to repair in {}\n", place(report));
     }
     let mut table = Table::with_columns(COLUMNS.iter().copied());
-    for found in &report.found {
+    for found in &report.results {
         table.row(row(found, report.namespace.is_none()));
     }
     format!(
         "{}\n{}",
         table.render(layout),
-        summary(report.count(), report.is_applied)
+        summary(report.count(), report.is_confirmed)
     )
 }
 
@@ -204,7 +204,7 @@ fn row(found: &FindingResult, is_of_all: bool) -> Vec<Cell> {
         Cell::from(finding.subject.short_name()),
         Cell::styled(finding.remedy.as_str(), remedy),
         Cell::styled(result, style),
-        Cell::from(finding.sentence()).rest(),
+        Cell::from(finding.sentence()).extend_to_line_end(),
     ]
 }
 
@@ -223,7 +223,7 @@ fn summary(count: FindingCounts, is_applied: bool) -> String {
             count.needs_force,
             "to free with --yes --force NAME, if you know that the holder no longer exists",
         ),
-        (count.by_hand, "to resolve by hand"),
+        (count.needs_manual_repair, "to resolve by hand"),
     ];
     let lines = of_sort.iter().filter(|(number, _)| *number > 0);
     lines.fold(String::new(), |text, (number, what)| {

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kcp_pool::{
-    inventory::staleness::Stale,
+    inventory::staleness::Staleness,
     status::{ClusterUse, EntryUse, PoolState, Problem, WaitingClaim},
 };
 use serde::Serialize;
@@ -191,8 +191,8 @@ impl PoolStatus {
                 namespace: pool.namespace.clone(),
                 name: pool.name.clone(),
             },
-            run_by_hive: pool.hive.runs,
-            concluded_from: pool.hive.because.to_string(),
+            run_by_hive: pool.hive.is_managed,
+            concluded_from: pool.hive.evidence.to_string(),
             deleting: pool.is_deleting,
             version: pool.version.clone(),
             capacity: CapacityDocument {
@@ -204,13 +204,13 @@ impl PoolStatus {
                 unclaimed: capacity.unclaimed,
                 installing: capacity.installing,
                 deleting: capacity.deleting,
-                stale: pool.stale(),
+                stale: pool.count_stale_clusters(),
             },
             entries: pool.entries.iter().map(EntryDocument::new).collect(),
             clusters: pool.clusters.iter().map(ClusterDocument::new).collect(),
-            waiting: pool.waiting.iter().map(WaitingDocument::new).collect(),
+            waiting: pool.waiting_claims.iter().map(WaitingDocument::new).collect(),
             problems: pool.problems().into_iter().map(ProblemDocument::from).collect(),
-            unseen: pool.unseen.clone(),
+            unseen: pool.unread_kinds.clone(),
         }
     }
 }
@@ -223,30 +223,30 @@ impl EntryDocument {
             in_inventory: entry.is_in_inventory,
             holder: entry.holder.clone(),
             pool: entry.leased_for_pool.clone(),
-            since: entry.since,
+            since: entry.changed_at,
             expires: entry.lease.as_ref().and_then(|lease| lease.deadline),
             lease_id: entry.lease.as_ref().map(|lease| lease.id.clone()),
             user: entry.lease.as_ref().and_then(|lease| lease.user.clone()),
-            cordoned: entry.cordoned.clone(),
-            last_result: entry.last_result.as_ref().map(|last| LastResultDocument {
+            cordoned: entry.cordon_reason.clone(),
+            last_result: entry.last_use.as_ref().map(|last| LastResultDocument {
                 status: last.status.clone(),
                 reason: last.reason.clone(),
                 message: last.message.clone(),
                 at: last.at,
             }),
             shared_with: entry.shared_with.clone(),
-            leak: entry.leak.as_ref().map(|leak| leak.cause.as_str()),
+            leak: entry.finding.as_ref().map(|leak| leak.cause.as_str()),
         }
     }
 }
 
 impl ClusterDocument {
     fn new(cluster: &ClusterUse) -> Self {
-        let (stale, made_from) = match &cluster.stale {
+        let (stale, made_from) = match &cluster.staleness {
             None => (None, None),
-            Some(Stale::Version { made_from: None }) => (Some("no-version"), None),
-            Some(Stale::Version { made_from }) => (Some("other-version"), made_from.clone()),
-            Some(Stale::DroppedFromInventory { .. }) => (Some("dropped-from-inventory"), None),
+            Some(Staleness::Version { made_from: None }) => (Some("no-version"), None),
+            Some(Staleness::Version { made_from }) => (Some("other-version"), made_from.clone()),
+            Some(Staleness::DroppedFromInventory { .. }) => (Some("dropped-from-inventory"), None),
         };
         Self {
             namespace: cluster.namespace.clone(),
@@ -266,7 +266,7 @@ impl WaitingDocument {
     fn new(claim: &WaitingClaim) -> Self {
         Self {
             claim: claim.name.clone(),
-            since: claim.since,
+            since: claim.waiting_since,
         }
     }
 }

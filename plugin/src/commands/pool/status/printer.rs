@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kcp_pool::{
-    inventory::staleness::Stale,
+    inventory::staleness::Staleness,
     status::{ClusterUse, EntryUse, EntryUseState, PoolState},
 };
 use owo_colors::{OwoColorize as _, Style};
@@ -56,7 +56,7 @@ const PROBLEM_COLUMNS: &[Column] = &[
 ];
 
 /// The screen for one pool.
-pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
+pub(crate) fn render_pool(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
     let mut parts = vec![summary(pool, now)];
     if !pool.entries.is_empty() {
         let mut table = Table::with_columns(ENTRY_COLUMNS.iter().copied());
@@ -79,7 +79,7 @@ pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
             table.row([
                 Cell::from(&problem.object),
                 Cell::styled(problem.kind, BAD),
-                Cell::from(&problem.message).rest(),
+                Cell::from(&problem.message).extend_to_line_end(),
             ]);
         }
         parts.push(table.render(layout));
@@ -97,7 +97,7 @@ pub(crate) fn one(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
 }
 
 /// The table of several pools, one line each. `namespace` is `None` for all namespaces.
-pub(crate) fn list(pools: &[PoolState], namespace: Option<&str>, layout: Layout) -> String {
+pub(crate) fn render_pools(pools: &[PoolState], namespace: Option<&str>, layout: Layout) -> String {
     if pools.is_empty() {
         return match namespace {
             Some(namespace) => format!("No cluster pools found in {} namespace.\n", escape(namespace)),
@@ -129,9 +129,9 @@ pub(crate) fn list(pools: &[PoolState], namespace: Option<&str>, layout: Layout)
             Cell::from(pool.capacity.clusters.to_string()),
             Cell::from(limit(pool.capacity.inventory)),
             Cell::from(pool.count(EntryUseState::Free).to_string()),
-            Cell::from(number(pool.waiting.len())),
-            Cell::from(number(pool.stale())),
-            Cell::styled(kinds.join(", "), BAD).rest(),
+            Cell::from(number(pool.waiting_claims.len())),
+            Cell::from(number(pool.count_stale_clusters())),
+            Cell::styled(kinds.join(", "), BAD).extend_to_line_end(),
         ]);
     }
     table.render(layout)
@@ -139,10 +139,10 @@ pub(crate) fn list(pools: &[PoolState], namespace: Option<&str>, layout: Layout)
 
 fn summary(pool: &PoolState, now: Timestamp) -> String {
     let capacity = &pool.capacity;
-    let by = if pool.hive.runs {
-        format!("Hive ({})", pool.hive.because)
+    let by = if pool.hive.is_managed {
+        format!("Hive ({})", pool.hive.evidence)
     } else {
-        format!("people and scripts, not Hive ({})", pool.hive.because)
+        format!("people and scripts, not Hive ({})", pool.hive.evidence)
     };
     let deleting = if pool.is_deleting { ", being deleted" } else { "" };
     let limit =
@@ -180,7 +180,7 @@ fn inventory(pool: &PoolState) -> String {
         EntryUseState::Free,
         EntryUseState::Held,
         EntryUseState::InUse,
-        EntryUseState::Gone,
+        EntryUseState::ClusterGone,
         EntryUseState::Expired,
         EntryUseState::Reserved,
         EntryUseState::Unreadable,
@@ -206,7 +206,7 @@ fn version(pool: &PoolState) -> String {
         .version
         .as_deref()
         .unwrap_or("unknown (spec.platform has a field that only a newer Hive knows)");
-    match pool.stale() {
+    match pool.count_stale_clusters() {
         0 => version.to_owned(),
         1 => format!("{version}, 1 cluster is stale"),
         stale => format!("{version}, {stale} clusters are stale"),
@@ -215,9 +215,9 @@ fn version(pool: &PoolState) -> String {
 
 fn waiting(pool: &PoolState, now: Timestamp) -> String {
     let claims: Vec<String> = pool
-        .waiting
+        .waiting_claims
         .iter()
-        .map(|claim| format!("{} ({})", claim.name, age(claim.since, now)))
+        .map(|claim| format!("{} ({})", claim.name, age(claim.waiting_since, now)))
         .collect();
     claims.join(", ")
 }
@@ -228,13 +228,13 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
         EntryUseState::Held | EntryUseState::InUse | EntryUseState::Reserved | EntryUseState::Deleting => {
             Style::new()
         }
-        EntryUseState::Gone | EntryUseState::Expired => WARN,
+        EntryUseState::ClusterGone | EntryUseState::Expired => WARN,
         EntryUseState::Missing | EntryUseState::Unreadable => BAD,
     };
     let mut state = entry.state.as_str().to_owned();
     for (is_so, what) in [
         (!entry.is_in_inventory, ", dropped"),
-        (entry.cordoned.is_some(), ", cordoned"),
+        (entry.cordon_reason.is_some(), ", cordoned"),
     ] {
         if is_so {
             state.push_str(what);
@@ -257,14 +257,14 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
             )
         }
     });
-    let last = entry.last_result.as_ref();
+    let last = entry.last_use.as_ref();
     let is_good = last.is_some_and(|last| last.status == "True");
     vec![
         Cell::from(&entry.name),
         Cell::styled(state, style),
         Cell::from(entry.holder.as_deref().unwrap_or_default()),
         Cell::from(leased_for_pool.unwrap_or_default()),
-        Cell::from(entry.since.map_or(String::new(), |since| age(Some(since), now))),
+        Cell::from(entry.changed_at.map_or(String::new(), |since| age(Some(since), now))),
         Cell::from(ends),
         Cell::styled(
             last.map_or("", |last| last.reason.as_str()),
@@ -274,14 +274,14 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
 }
 
 fn cluster_row(cluster: &ClusterUse, now: Timestamp) -> Vec<Cell> {
-    let stale = match &cluster.stale {
+    let stale = match &cluster.staleness {
         None if cluster.has_unknown_version => "unknown".to_owned(),
         None => String::new(),
-        Some(Stale::Version {
+        Some(Staleness::Version {
             made_from: Some(version),
         }) => format!("created from {version}"),
-        Some(Stale::Version { made_from: None }) => "has no version".to_owned(),
-        Some(Stale::DroppedFromInventory { .. }) => "its entry was removed".to_owned(),
+        Some(Staleness::Version { made_from: None }) => "has no version".to_owned(),
+        Some(Staleness::DroppedFromInventory { .. }) => "its entry was removed".to_owned(),
     };
     vec![
         Cell::from(&cluster.name),
@@ -305,7 +305,7 @@ fn age(since: Option<Timestamp>, now: Timestamp) -> String {
 mod tests {
     use kcp_pool::testing::{objects::NOW, states::states};
 
-    use super::{Layout, list, one};
+    use super::{Layout, render_pools, render_pool};
     use crate::terminal::plain;
 
     #[test]
@@ -316,15 +316,15 @@ mod tests {
         };
         for (name, state) in states() {
             insta::with_settings!({snapshot_path => "../snapshots"}, {
-                insta::assert_snapshot!(name, plain(&one(&state, NOW.parse().unwrap(), layout)));
+                insta::assert_snapshot!(name, plain(&render_pool(&state, NOW.parse().unwrap(), layout)));
             });
         }
         let all: Vec<_> = states().into_iter().map(|(_, state)| state).collect();
         let lists = [
-            list(&all, Some("d"), layout),
-            list(&all, None, layout),
-            list(&[], Some("d"), layout),
-            list(&[], None, layout),
+            render_pools(&all, Some("d"), layout),
+            render_pools(&all, None, layout),
+            render_pools(&[], Some("d"), layout),
+            render_pools(&[], None, layout),
         ];
         insta::with_settings!({snapshot_path => "../snapshots"}, {
             insta::assert_snapshot!("lists", plain(&lists.join("\n")));

@@ -82,7 +82,7 @@ impl<'h> RolloutHistory<'h> {
     pub fn new(history: &'h History) -> Self {
         let events = history.events.as_ref();
         Self {
-            deleted_machines: events.map(|events| &events.deleted[..]),
+            deleted_machines: events.map(|events| &events.deleted_machines[..]),
             events: events.map(|events| &events.events[..]),
             api_version: API_VERSION,
             kind: "RolloutHistory",
@@ -98,7 +98,7 @@ impl<'h> RolloutHistory<'h> {
 
 impl<'h> GenerationDocument<'h> {
     fn new(generation: &'h Generation) -> Self {
-        let (from, to) = generation.created().unzip();
+        let (from, to) = generation.creation_times().unzip();
         let reasons = generation.reasons.iter();
         let gaps = generation.gaps.iter();
         Self {

@@ -55,7 +55,7 @@ impl Generation {
     }
 
     /// When the first and the last Machine of this generation were created.
-    pub fn created(&self) -> Option<(Timestamp, Timestamp)> {
+    pub fn creation_times(&self) -> Option<(Timestamp, Timestamp)> {
         let times = || self.members.iter().filter_map(|member| member.created);
         times().min().zip(times().max())
     }
@@ -186,7 +186,7 @@ pub(super) mod tests {
                     "error draining Machine's node",
                 ),
             ],
-            deleted: vec![DeletedMachine {
+            deleted_machines: vec![DeletedMachine {
                 name: "m0".to_owned(),
                 known_by: KnownBy::Name,
                 node: Some("node-m0".to_owned()),
@@ -269,7 +269,7 @@ pub(super) mod tests {
         let created: Vec<_> = history
             .generations
             .iter()
-            .map(crate::commands::rollout::history::Generation::created)
+            .map(crate::commands::rollout::history::Generation::creation_times)
             .collect();
         let hours = |from: i64, to: i64| Some((minutes_ago(from * 60), minutes_ago(to * 60)));
         assert_eq!(created, [hours(50, 48), hours(2, 1)]);

@@ -79,7 +79,7 @@ fn table(history: &History) -> Table {
             Cell::from(template.map_or("-", |template| template.name.as_str())),
             Cell::from(machines.join(", ")),
             Cell::from(created(generation)),
-            Cell::styled(state, style).rest(),
+            Cell::styled(state, style).extend_to_line_end(),
         ]);
     }
     table
@@ -93,7 +93,7 @@ fn deleted_machines(events: &RolloutEvents) -> Option<Table> {
         Column::new("JOINED"),
         Column::new("LAST SEEN"),
     ]);
-    for machine in &events.deleted {
+    for machine in &events.deleted_machines {
         table.row([
             Cell::from(machine.name.as_str()),
             Cell::from(machine.node.as_deref().unwrap_or("-")),
@@ -101,7 +101,7 @@ fn deleted_machines(events: &RolloutEvents) -> Option<Table> {
             Cell::from(minute(machine.last_seen)),
         ]);
     }
-    (!events.deleted.is_empty()).then_some(table)
+    (!events.deleted_machines.is_empty()).then_some(table)
 }
 
 /// The Events, oldest first; `None` if there are none.
@@ -117,7 +117,7 @@ fn events(events: &RolloutEvents) -> Option<Table> {
         table.row([
             Cell::from(minute(event.last)),
             Cell::from(format!("{}/{}{deleted}", event.kind, event.name)),
-            Cell::styled(format!("{}: {}", event.reason, event.note), style).rest(),
+            Cell::styled(format!("{}: {}", event.reason, event.note), style).extend_to_line_end(),
         ]);
     }
     (!events.events.is_empty()).then_some(table)
@@ -149,7 +149,7 @@ fn state(generation: &Generation) -> (String, Style) {
 
 /// When the Machines were created, such as `2026-08-21 11:00 to 12:00`, in UTC.
 fn created(generation: &Generation) -> String {
-    let Some((from, to)) = generation.created() else {
+    let Some((from, to)) = generation.creation_times() else {
         return "-".to_owned();
     };
     let shown = |time: Timestamp, format: &str| time.strftime(format).to_string();

@@ -110,7 +110,7 @@ fn row(kind: &str, expires: Option<Timestamp>, of: String, now: Timestamp) -> Ve
         Cell::from(kind),
         Cell::styled(on, style),
         Cell::styled(time_left, style),
-        Cell::from(of).rest(),
+        Cell::from(of).extend_to_line_end(),
     ]
 }
 
@@ -150,12 +150,12 @@ fn machines(observed: &Snapshot) -> Vec<Certificate<'_>> {
 }
 
 fn endpoint(observed: &Snapshot) -> Vec<Certificate<'_>> {
-    let certificate = observed.endpoint_certificate.read();
+    let certificate = observed.endpoint_certificate.value();
     let known = certificate.map(|certificate| Certificate {
         of: &certificate.server,
-        expires: Some(certificate.expires),
+        expires: Some(certificate.expires_at),
     });
-    let unknown = observed.workload.read().map(|workload| Certificate {
+    let unknown = observed.workload.value().map(|workload| Certificate {
         of: &workload.server,
         expires: None,
     });
@@ -163,12 +163,12 @@ fn endpoint(observed: &Snapshot) -> Vec<Certificate<'_>> {
 }
 
 fn members(observed: &Snapshot) -> Vec<Certificate<'_>> {
-    let survey = observed.etcd.read().into_iter();
+    let survey = observed.etcd.value().into_iter();
     let asked = survey.flat_map(|survey| &survey.queried);
     asked
         .map(|asked| Certificate {
             of: &asked.name,
-            expires: asked.certificate_expires(),
+            expires: asked.certificate_expires_at(),
         })
         .collect()
 }

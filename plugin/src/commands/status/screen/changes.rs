@@ -36,7 +36,7 @@ pub fn changes(before: Option<(&Snapshot, &Inspection)>, after: (&Snapshot, &Ins
     };
     lines.extend(machine_changes(&machines(old_observed), &machines(observed)));
     lines.extend(outdated(old_inspection, inspection));
-    if let (Some(old), Some(new)) = (old_observed.etcd.read(), observed.etcd.read()) {
+    if let (Some(old), Some(new)) = (old_observed.etcd.value(), observed.etcd.value()) {
         lines.extend(etcd(old, new));
     }
     lines.extend(permissions(old_inspection, inspection));
@@ -61,9 +61,9 @@ fn counts(before: &Snapshot, after: &Snapshot) -> Option<String> {
 
 fn outdated(before: &Inspection, after: &Inspection) -> Vec<String> {
     let mut lines = Vec::new();
-    for verdict in &after.up_to_date {
+    for verdict in &after.verdicts {
         let old = before
-            .up_to_date
+            .verdicts
             .iter()
             .find(|old| old.machine == verdict.machine);
         let was_outdated = old.is_some_and(|old| !old.reasons.is_empty());

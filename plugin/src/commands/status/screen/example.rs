@@ -111,7 +111,7 @@ fn add_learner(observed: &mut Snapshot) {
         phase: "Running".to_owned(),
         ready: component != Component::ApiServer,
         ready_since: None,
-        deleting: false,
+        is_deleting: false,
         message: None,
     });
     observed.pods().extend(pods);
@@ -130,7 +130,7 @@ fn add_learner(observed: &mut Snapshot) {
         name: "node-m4".to_owned(),
         machine: Some("m4".to_owned()),
         response: Ok(answer),
-        certificate_expired: None,
+        certificate_expired_at: None,
     });
 }
 
@@ -147,12 +147,12 @@ pub(crate) fn single() -> Example {
         observed.health_checks().clear();
         observed.survey().queried.truncate(1);
         let answer = observed.answer(1);
-        answer.certificate_expires = Some(in_days(12));
+        answer.certificate_expires_at = Some(in_days(12));
         observed.list(1).members.truncate(1);
-        observed.endpoint_certificate().expires = in_days(12);
+        observed.endpoint_certificate().expires_at = in_days(12);
         let workload = observed.workload();
         if let Reading::Read(Some(kube_proxy)) = &mut workload.kube_proxy {
-            (kube_proxy.desired, kube_proxy.ready) = (1, 1);
+            (kube_proxy.desired_pods, kube_proxy.ready_pods) = (1, 1);
         }
         let control_plane = observed.control_plane();
         control_plane.spec.replicas = Some(1);

@@ -106,7 +106,7 @@ fn groups<'i>(findings: Vec<(&'i Checked, &'i Finding)>) -> Vec<FindingGroup<'i>
 }
 
 /// The number of entries with this outcome in the list of findings, unless the output is wide.
-pub(super) fn entries(inspection: &Inspection, outcome: CheckOutcome) -> usize {
+pub(super) fn count_entries(inspection: &Inspection, outcome: CheckOutcome) -> usize {
     let groups = groups(inspection.findings());
     let firsts = groups.iter().filter_map(|group| group.findings.first());
     let without_result = checks_without_result(inspection, false);

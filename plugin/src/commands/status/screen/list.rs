@@ -97,7 +97,7 @@ impl ListRow {
             health: inspection.health,
             checks,
             most_severe: findings.first().map(|(_, finding)| finding.outcome),
-            is_decoded: control_plane.spec.version.is_some() || observed.unread.is_empty(),
+            is_decoded: control_plane.spec.version.is_some() || observed.failed_reads.is_empty(),
             unread: findings
                 .iter()
                 .filter(|(checked, _)| checked.id == "management-unreadable")
@@ -157,7 +157,7 @@ impl ListRow {
             Cell::from(age(self.created, now)),
             Cell::styled(verdict, health_style(self.health)),
             match self.most_severe {
-                Some(outcome) => Cell::styled(findings, outcome_style(outcome)).rest(),
+                Some(outcome) => Cell::styled(findings, outcome_style(outcome)).extend_to_line_end(),
                 None => Cell::from(""),
             },
         ]
@@ -169,7 +169,7 @@ impl ListRow {
 fn members(observed: &Snapshot, inspection: &Inspection) -> Option<String> {
     let is_queried = !matches!(observed.etcd, Reading::Excluded { .. } | Reading::NotYet);
     if !is_queried || observed.has_external_etcd() {
-        let votes = inspection.votes.filter(|_| observed.etcd.read().is_some());
+        let votes = inspection.votes.filter(|_| observed.etcd.value().is_some());
         return votes.map(counted);
     }
     let joined = observed.machines.iter().filter(|machine| machine.has_node());

@@ -100,8 +100,8 @@ fn yes_or_no(value: Option<bool>, style_of_no: Style) -> Cell {
 fn pods(observed: &Snapshot, node: Option<&str>, style_of_no: Style) -> Cell {
     let pods = observed
         .workload
-        .read()
-        .and_then(|workload| workload.static_pods.read());
+        .value()
+        .and_then(|workload| workload.static_pods.value());
     let (Some(pods), Some(node)) = (pods, node) else {
         return Cell::from("");
     };
@@ -115,8 +115,8 @@ fn pods(observed: &Snapshot, node: Option<&str>, style_of_no: Style) -> Cell {
 fn kubelet<'o>(observed: &'o Snapshot, node: Option<&str>) -> &'o str {
     let nodes = observed
         .workload
-        .read()
-        .and_then(|workload| workload.nodes.read());
+        .value()
+        .and_then(|workload| workload.nodes.value());
     let found = nodes.and_then(|nodes| nodes.iter().find(|other| Some(other.name.as_str()) == node));
     found.map_or("", |node| &node.kubelet_version)
 }

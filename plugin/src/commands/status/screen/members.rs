@@ -36,7 +36,7 @@ const COLUMNS: &[Column] = &[
 
 pub(super) fn members(observed: &Snapshot, layout: Layout) -> String {
     // The summary already says why etcd was not read.
-    let Some(survey) = observed.etcd.read() else {
+    let Some(survey) = observed.etcd.value() else {
         return String::new();
     };
     if survey.queried.is_empty() {
@@ -69,7 +69,7 @@ fn table(survey: &EtcdSurvey, layout: Layout) -> String {
         } else {
             (member.name.as_str(), "not queried: no Machine has this node")
         };
-        table.row([Cell::from(name), Cell::styled(what, WARN).rest()]);
+        table.row([Cell::from(name), Cell::styled(what, WARN).extend_to_line_end()]);
     }
     table.render(layout)
 }
@@ -91,7 +91,7 @@ fn row(survey: &EtcdSurvey, asked: &QueriedMember) -> Vec<Cell> {
         status: Ok(status), ..
     }) = &asked.response
     else {
-        return vec![name, Cell::styled("no response", BAD).rest()];
+        return vec![name, Cell::styled("no response", BAD).extend_to_line_end()];
     };
     vec![
         name,

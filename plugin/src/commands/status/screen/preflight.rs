@@ -61,7 +61,7 @@ pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
         };
         let mut first = vec![Cell::from(what), allowed];
         for blocker in &blocked_by {
-            first.push(Cell::from(blocker).rest());
+            first.push(Cell::from(blocker).extend_to_line_end());
             table.row(std::mem::replace(
                 &mut first,
                 vec![Cell::from(""), Cell::from("")],

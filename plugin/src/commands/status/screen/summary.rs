@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kcp_api::{KubeadmControlPlane, Object as _};
 use owo_colors::{OwoColorize as _, Style};
 
-use crate::commands::status::screen::{Layout, age, findings::entries};
+use crate::commands::status::screen::{Layout, age, findings::count_entries};
 use crate::terminal::style::{BAD, GOOD, HEADING, WARN};
 use kcp_control_plane::{
     checks::finding::CheckOutcome,
@@ -44,7 +44,7 @@ pub(super) fn summary(
         ("Workload", workload(&observed.workload), workload_style),
         ("etcd", votes, votes_style),
     ];
-    if let Some(record) = SnapshotRecord::of(control_plane, now) {
+    if let Some(record) = SnapshotRecord::from_control_plane(control_plane, now) {
         let age = age(Some(record.completed), now);
         lines.push((
             "Snapshot",
@@ -81,7 +81,7 @@ pub(super) fn verdict(observed: &Snapshot, inspection: &Inspection) -> String {
         (CheckOutcome::Unknown, "unknown"),
         (CheckOutcome::Warn, "warning"),
     ]
-    .map(|(outcome, what)| (entries(inspection, outcome), what));
+    .map(|(outcome, what)| (count_entries(inspection, outcome), what));
     let counts: Vec<String> = counts
         .into_iter()
         .filter(|(count, _)| *count > 0)
@@ -139,7 +139,7 @@ pub(super) fn unread_reason<T>(reading: &Reading<T>) -> Option<String> {
 fn cluster(observed: &Snapshot) -> String {
     let control_plane = &observed.control_plane;
     let name = control_plane.cluster().unwrap_or("none yet");
-    let cluster = observed.cluster.read();
+    let cluster = observed.cluster.value();
     let endpoint = cluster.and_then(|cluster| cluster.spec.control_plane_endpoint.as_ref());
     match endpoint.filter(|endpoint| !endpoint.host.is_empty()) {
         Some(endpoint) => format!("{name}, at {endpoint}"),
@@ -251,7 +251,7 @@ fn workload(reading: &Reading<Workload>) -> String {
 
 fn addon(name: &str, reading: &Reading<Option<Addon>>) -> String {
     match reading {
-        Reading::Read(Some(Addon { desired, ready, .. })) => format!("{name} {ready}/{desired}"),
+        Reading::Read(Some(Addon { desired_pods: desired, ready_pods: ready, .. })) => format!("{name} {ready}/{desired}"),
         Reading::Read(None) => format!("no {name}"),
         other => format!("{name} {}", unread_reason(other).unwrap_or_default()),
     }

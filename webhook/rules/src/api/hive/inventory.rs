@@ -19,7 +19,7 @@ pub struct Inventory {
 
 impl Inventory {
     /// The field that contains the list of entries in the design document.
-    pub const DOCUMENTED: &'static str = "ClusterDeploymentCustomizations";
+    pub const LIST_FIELD_IN_DESIGN: &'static str = "ClusterDeploymentCustomizations";
 
     /// Whether the inventory is an object, as in the design document. The CRD accepts only a list.
     pub fn is_object(&self) -> bool {
@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for Inventory {
             fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Inventory, A::Error> {
                 let mut entries: Option<Vec<_>> = None;
                 while let Some(field) = object.next_key::<String>()? {
-                    if field.eq_ignore_ascii_case(Inventory::DOCUMENTED) {
+                    if field.eq_ignore_ascii_case(Inventory::LIST_FIELD_IN_DESIGN) {
                         entries = object.next_value()?;
                     } else {
                         object.next_value::<IgnoredAny>()?;

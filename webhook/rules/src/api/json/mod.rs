@@ -22,7 +22,7 @@ use scanner::{ScanStopped, Scanner};
 pub struct Document<T> {
     pub root: T,
     /// An upper bound for the number of nested values: the number of opening brackets and commas outside of strings.
-    pub values: usize,
+    pub value_count: usize,
 }
 
 /// Decodes a JSON document. Returns `None` if the caller must use `serde_json`.
@@ -32,7 +32,7 @@ pub fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<Document<T>> {
 
 /// Decodes text that is known to be valid JSON, and skips an object that equals `known`. Returns `None` if the caller
 /// must use `serde_json`.
-pub(super) fn read_again<'a, T: Deserialize<'a>>(
+pub(super) fn read_valid_json<'a, T: Deserialize<'a>>(
     text: &'a RawValue,
     known: Option<&'a RawValue>,
 ) -> Option<T> {
@@ -49,7 +49,7 @@ fn decode_all<'a, T: Deserialize<'a>>(mut scanner: Scanner<'a>) -> Result<Docume
     scanner.end()?;
     Ok(Document {
         root,
-        values: scanner.values(),
+        value_count: scanner.values(),
     })
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn node_dead() -> Example {
         let workload = observed.workload();
         for (add_on, ready) in [(&mut workload.kube_proxy, 3), (&mut workload.core_dns, 1)] {
             if let Reading::Read(Some(add_on)) = add_on {
-                add_on.ready = ready;
+                add_on.ready_pods = ready;
             }
         }
         let unreachable = "Node node-m2 is unreachable";

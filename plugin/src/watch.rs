@@ -8,7 +8,7 @@ use owo_colors::OwoColorize as _;
 use tokio::time::sleep;
 
 use crate::{
-    terminal::{Size, Terminal, format_time_of_day, escape, style::FAINT},
+    terminal::{Size, Terminal, escape, format_time_of_day, style::FAINT},
     verdict::Verdict,
 };
 
@@ -46,7 +46,7 @@ pub async fn watch<S: Observation>(
                 if Terminal::size().is_none() {
                     for line in S::changes(before.as_ref(), &seen) {
                         let line = format!("{}  {}", format_time_of_day(now), escape(&line));
-                        terminal.line(&line).context("cannot write to stdout")?;
+                        terminal.print_line(&line).context("cannot write to stdout")?;
                     }
                 }
                 (seen, None)
@@ -55,7 +55,7 @@ pub async fn watch<S: Observation>(
             (Err(error), Some(before)) => (before, Some(format!("{error:#}"))),
         };
         if let Some(size) = Terminal::size() {
-            let text = below_heading(now, error.as_deref(), &screen(&seen, now, size));
+            let text = add_heading(now, error.as_deref(), &screen(&seen, now, size));
             terminal
                 .draw(&text, size, is_first)
                 .context("cannot write to stdout")?;
@@ -73,7 +73,7 @@ pub async fn watch<S: Observation>(
 }
 
 /// A screen below a heading, which contains the time, and the error of the last poll if it failed.
-pub(crate) fn below_heading(now: Timestamp, error: Option<&str>, screen: &str) -> String {
+pub(crate) fn add_heading(now: Timestamp, error: Option<&str>, screen: &str) -> String {
     let error = error.map_or_else(String::new, |error| {
         format!("  cannot refresh: {}", escape(error))
     });

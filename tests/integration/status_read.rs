@@ -38,7 +38,7 @@ async fn connect(kubeconfig: PathBuf) -> Result<Connection> {
 async fn named(connection: &Connection, name: &str) -> Result<Snapshot, Error> {
     let limit = reads::limit_per_control_plane(TIMEOUT);
     let reader = reads::discover(connection, limit).await?;
-    reads::management(&reader, NAMESPACE, name, limit).await
+    reads::read_from_management(&reader, NAMESPACE, name, limit).await
 }
 
 async fn listed(connection: &Connection, namespace: Option<&str>) -> Result<Vec<Snapshot>, Error> {
@@ -102,7 +102,7 @@ fn reads_everything_with_the_shipped_role_only() {
         is_whole(&whole).unwrap();
         let limit = reads::limit_per_control_plane(TIMEOUT);
         let reader = reads::discover(&administrator, limit).await.unwrap();
-        let found = reads::control_plane_of(&reader, NAMESPACE, NAME, limit).await;
+        let found = reads::read_control_plane_name(&reader, NAMESPACE, NAME, limit).await;
         assert_eq!(found.unwrap(), NAME);
 
         let list = listed(&administrator, Some(NAMESPACE)).await.unwrap();

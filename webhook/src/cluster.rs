@@ -116,12 +116,12 @@ impl ClusterReader {
     }
 
     /// Starts the reads of one review, which share a deadline.
-    pub(crate) fn reads(&self) -> LiveReads<'_> {
+    pub(crate) fn start_reads(&self) -> LiveReads<'_> {
         self.server.reads_within(LIVE_READ_TIMEOUT)
     }
 
     /// Reads the missing parts of a view, all at the same time. A part that the webhook cannot read stays missing.
-    pub(crate) async fn view(
+    pub(crate) async fn read_view(
         &self,
         reads: &LiveReads<'_>,
         missing: MissingParts,
@@ -129,7 +129,7 @@ impl ClusterReader {
         source: Source,
     ) -> FilledView {
         // Box the future, which is large and which most reviews do not need.
-        Box::pin(reads.view(missing, subject, &self.caches, source)).await
+        Box::pin(reads.read_view(missing, subject, &self.caches, source)).await
     }
 
     /// Watches all cached kinds, if there is access to the API server.
@@ -145,8 +145,8 @@ impl ClusterReader {
     }
 
     /// Counts the entries of each pool by the state of their lease records.
-    pub(crate) fn pool_entries(&self, now: Timestamp) -> BTreeMap<PoolName, PoolEntries> {
-        self.caches.pool_entries(now)
+    pub(crate) fn count_pool_entries(&self, now: Timestamp) -> BTreeMap<PoolName, PoolEntries> {
+        self.caches.count_pool_entries(now)
     }
 
     /// The versions of control planes that the API server serves and the webhook configurations do not list.

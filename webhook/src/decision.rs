@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use jiff::Timestamp;
 use kcp_rules::{
-    Action, Finding, Judgement, DowngradeReason,
+    Action, DowngradeReason, Finding, Judgement,
     api::DecodeError,
     defaulting::{Defaulted, PatchOperation},
 };

@@ -60,7 +60,7 @@ impl Health {
             }
             "/metrics" => {
                 self.metrics
-                    .set_pool_entries(self.cluster.pool_entries(Timestamp::now()));
+                    .set_pool_entries(self.cluster.count_pool_entries(Timestamp::now()));
                 match self.metrics.encode() {
                     Ok(text) => answer(StatusCode::OK, metrics::CONTENT_TYPE, text),
                     Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),

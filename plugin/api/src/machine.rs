@@ -155,9 +155,12 @@ impl Machine {
     pub fn deletion_hooks(&self) -> impl Iterator<Item = &str> {
         let annotations = self.metadata.annotations.iter().flatten();
         let is_hook = |name: &&str| {
-            [annotation::PRE_DRAIN_HOOK_PREFIX, annotation::PRE_TERMINATE_HOOK_PREFIX]
-                .iter()
-                .any(|hook| name.starts_with(hook))
+            [
+                annotation::PRE_DRAIN_HOOK_PREFIX,
+                annotation::PRE_TERMINATE_HOOK_PREFIX,
+            ]
+            .iter()
+            .any(|hook| name.starts_with(hook))
         };
         annotations.map(|(name, _)| name.as_str()).filter(is_hook)
     }

@@ -14,7 +14,7 @@ use crate::{
     decode::null_as_default,
     metadata,
 };
-use kcp_rules::syntax::go_duration;
+use kcp_rules::syntax::parse_go_duration;
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
@@ -116,7 +116,7 @@ impl WireCondition {
     fn decode(self, is_of_node: bool) -> Option<UnhealthyCondition> {
         let timeout = match (self.timeout_seconds, &self.timeout) {
             (Some(seconds), _) => Duration::from_secs(seconds),
-            (None, Some(text)) => go_duration(text)?,
+            (None, Some(text)) => parse_go_duration(text)?,
             (None, None) => Duration::ZERO,
         };
         Some(UnhealthyCondition {

@@ -145,7 +145,7 @@ pub struct PartialObjectMetadata {
 ///
 /// # Errors
 /// A field has the wrong type.
-pub fn with_managed_fields(object: &str) -> Result<ObjectMeta, DecodeError> {
+pub fn decode_with_managed_fields(object: &str) -> Result<ObjectMeta, DecodeError> {
     #[derive(Deserialize)]
     struct Whole {
         metadata: ObjectMeta,
@@ -275,7 +275,7 @@ objects!(
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Object as _, PartialObjectMetadata, with_managed_fields};
+    use super::{Object as _, PartialObjectMetadata, decode_with_managed_fields};
     use crate::{decode, names::annotation};
 
     fn object() -> Value {
@@ -321,7 +321,7 @@ mod tests {
 
     #[test]
     fn managed_fields_are_read_where_they_are_asked_for() {
-        let metadata = with_managed_fields(&object().to_string()).expect("decodes");
+        let metadata = decode_with_managed_fields(&object().to_string()).expect("decodes");
         let managers = metadata
             .managed_fields
             .iter()

@@ -43,7 +43,7 @@ impl ServerClock {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .at(since_boot())
+            .at(time_since_boot())
     }
 
     /// Records the `Date` of a response. `sent` is when the request was sent, as time since boot.
@@ -52,7 +52,7 @@ impl ServerClock {
         let Some(date) = date.and_then(parse_date) else {
             return;
         };
-        let received = since_boot();
+        let received = time_since_boot();
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -102,7 +102,7 @@ impl ClockBounds {
 }
 
 /// The time since this machine booted, including the time in which it was suspended.
-pub fn since_boot() -> Duration {
+pub fn time_since_boot() -> Duration {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     let clock = rustix::time::ClockId::Boottime;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -138,7 +138,7 @@ where
     }
 
     fn call(&mut self, request: Request<A>) -> Self::Future {
-        let (clock, sent) = (self.clock.clone(), since_boot());
+        let (clock, sent) = (self.clock.clone(), time_since_boot());
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await?;
@@ -156,7 +156,7 @@ mod tests {
     use jiff::{SignedDuration, Timestamp};
     use tower::Service as _;
 
-    use super::{ClockBounds, DateRecorder, ServerClock, ServerTime, parse_date, since_boot};
+    use super::{ClockBounds, DateRecorder, ServerClock, ServerTime, parse_date, time_since_boot};
 
     fn time(text: &str) -> Timestamp {
         text.parse().expect("a time")
@@ -232,6 +232,6 @@ mod tests {
             Some(time("2026-11-22T10:00:00Z"))
         );
         assert_eq!(parse_date("yesterday"), None);
-        assert!(since_boot() > Duration::ZERO);
+        assert!(time_since_boot() > Duration::ZERO);
     }
 }

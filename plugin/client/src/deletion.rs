@@ -99,7 +99,9 @@ mod tests {
                 assert_eq!((method, path), (&Method::DELETE, machine));
                 answer.clone()
             });
-            connection.delete(&machine(&MACHINE.api_resource("v1beta2"))).await
+            connection
+                .delete(&machine(&MACHINE.api_resource("v1beta2")))
+                .await
         })
     }
 

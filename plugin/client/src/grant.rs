@@ -172,7 +172,10 @@ mod tests {
                 field_manager: "kubectl-kcp",
                 mode,
             };
-            grantor.grant(&ROLE.api_resource("v1"), &role(&lock("m"))).await.unwrap()
+            grantor
+                .grant(&ROLE.api_resource("v1"), &role(&lock("m")))
+                .await
+                .unwrap()
         });
         let requests = requests.lock().unwrap().clone();
         (requests, granted)

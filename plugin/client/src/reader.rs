@@ -54,7 +54,7 @@ impl<'c> Reader<'c> {
     ///
     /// # Errors
     /// The control plane does not exist or cannot be read.
-    pub async fn control_plane(
+    pub async fn read_control_plane(
         &self,
         namespace: &str,
         name: &str,
@@ -78,14 +78,16 @@ impl<'c> Reader<'c> {
     ///
     /// # Errors
     /// The control plane or its Machines cannot be read.
-    pub async fn snapshot(&self, namespace: &str, name: &str) -> Result<Snapshot, Error> {
-        let (_, control_plane) = self.control_plane(namespace, name).await?;
+    pub async fn read_snapshot(&self, namespace: &str, name: &str) -> Result<Snapshot, Error> {
+        let (_, control_plane) = self.read_control_plane(namespace, name).await?;
         let machines = match &control_plane.cluster() {
             Some(cluster) => self.machines_of(namespace, cluster).await?,
             // A control plane without a Cluster has no Machines.
             None => Vec::new(),
         };
-        let own = machines.into_iter().filter(|machine| control_plane.has_machine(machine));
+        let own = machines
+            .into_iter()
+            .filter(|machine| control_plane.has_machine(machine));
         Ok(Snapshot {
             machines: own.collect(),
             ..Snapshot::from(control_plane)

@@ -124,7 +124,9 @@ impl Connection {
         namespace: &str,
         name: &str,
     ) -> Result<String, Error> {
-        let action = Action::new("get", resource).in_namespace(namespace).with_name(name);
+        let action = Action::new("get", resource)
+            .in_namespace(namespace)
+            .with_name(name);
         check_safe_in_url(&action)?;
         let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
         self.read(&action, || async {
@@ -149,7 +151,9 @@ impl Connection {
         let text = self.get_text(resource, namespace, name).await?;
         decode(&text).map_err(|source| {
             Error::malformed(
-                Action::new("get", resource).in_namespace(namespace).with_name(name),
+                Action::new("get", resource)
+                    .in_namespace(namespace)
+                    .with_name(name),
                 source,
             )
         })
@@ -165,7 +169,9 @@ impl Connection {
         namespace: &str,
         name: &str,
     ) -> Result<T, Error> {
-        let action = Action::new("get", resource).in_namespace(namespace).with_name(name);
+        let action = Action::new("get", resource)
+            .in_namespace(namespace)
+            .with_name(name);
         check_safe_in_url(&action)?;
         let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
         self.read(&action, || async {
@@ -253,7 +259,9 @@ impl Connection {
             name,
             ..
         } = *write;
-        let mut action = Action::new("patch", resource).in_namespace(namespace).with_name(name);
+        let mut action = Action::new("patch", resource)
+            .in_namespace(namespace)
+            .with_name(name);
         check_safe_in_url(&action)?;
         let parameters = write.parameters();
         let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
@@ -361,7 +369,8 @@ mod tests {
     fn no_name_leads_to_another_path() {
         let get = |namespace: &str, name: &str| {
             let action = Action::new("get", &CLUSTER.api_resource("v1beta2"));
-            check_safe_in_url(&action.in_namespace(namespace).with_name(name)).map_err(|error| error.to_string())
+            check_safe_in_url(&action.in_namespace(namespace).with_name(name))
+                .map_err(|error| error.to_string())
         };
         assert_eq!(get("team-a", "c.1"), Ok(()));
         assert_eq!(

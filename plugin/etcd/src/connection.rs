@@ -91,7 +91,8 @@ impl Connection {
             channel,
             first_error,
             server: ServerIdentity {
-                matches_endpoint_name: certificate.is_some_and(|certificate| certificate.matches_endpoint_name),
+                matches_endpoint_name: certificate
+                    .is_some_and(|certificate| certificate.matches_endpoint_name),
                 certificate_not_after: certificate.and_then(|certificate| certificate.not_after),
             },
             call_timeout: timeouts.call,
@@ -167,7 +168,7 @@ impl Connection {
 
     /// Starts a snapshot of the member's database. Each part of it must arrive within the time limit of a call. The member
     /// sends its own data, even without a leader.
-    pub async fn snapshot(&self) -> Result<SnapshotStream, Error> {
+    pub async fn start_snapshot(&self) -> Result<SnapshotStream, Error> {
         let mut client = self.maintenance();
         let request = client.snapshot(wire::SnapshotRequest {});
         let responses = self.call(Call::Snapshot, request).await?;
@@ -215,7 +216,7 @@ impl Connection {
     }
 
     /// Reads when a key was written last (linearizable). None if the key does not exist.
-    pub async fn key_revision(&self, key: &[u8]) -> Result<Option<KeyRevision>, Error> {
+    pub async fn read_key_revision(&self, key: &[u8]) -> Result<Option<KeyRevision>, Error> {
         let mut client = self.kv();
         let request = client.range(wire::RangeRequest { key: key.to_vec() });
         let response = self.call(Call::Range, request).await?;

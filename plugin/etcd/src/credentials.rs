@@ -36,7 +36,7 @@ pub enum CredentialError {
 }
 
 /// Parses all certificates of a PEM bundle. The result is never empty.
-pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CredentialError> {
+pub(crate) fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CredentialError> {
     let certificates: Vec<_> = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<_, _>>()
         .map_err(|_| CredentialError::BadCertificate)?;
@@ -47,7 +47,7 @@ pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, C
 }
 
 /// Parses the first private key in a PEM text.
-pub(crate) fn private_key(pem: &[u8]) -> Result<Zeroizing<PrivateKeyDer<'static>>, CredentialError> {
+pub(crate) fn parse_private_key(pem: &[u8]) -> Result<Zeroizing<PrivateKeyDer<'static>>, CredentialError> {
     PrivateKeyDer::from_pem_slice(pem)
         .map(Zeroizing::new)
         .map_err(|error| match error {

@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use zeroize::Zeroizing;
 
-use crate::credentials::{CredentialError, certificates, private_key};
+use crate::credentials::{CredentialError, parse_certificates, parse_private_key};
 
 /// How long an issued certificate is valid: long enough for one command.
 pub const ISSUED_VALIDITY: Duration = Duration::from_secs(10 * 60);
@@ -45,7 +45,7 @@ impl ClientCertificate {
     /// # Errors
     /// The certificate or key cannot be parsed, or they do not match.
     pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, CredentialError> {
-        Self::pair(certificates(certificate)?, &*private_key(key)?)
+        Self::pair(parse_certificates(certificate)?, &*parse_private_key(key)?)
     }
 
     /// Issues a certificate with a new key from etcd's CA, valid from five minutes before `now` until
@@ -56,8 +56,8 @@ impl ClientCertificate {
     /// # Errors
     /// The certificate or key cannot be parsed, or they do not match.
     pub fn issue(certificate: &[u8], key: &[u8], now: SystemTime) -> Result<Self, CredentialError> {
-        let authorities = certificates(certificate)?;
-        let (authority, signer) = CaKey::new(&authorities, &*private_key(key)?)?;
+        let authorities = parse_certificates(certificate)?;
+        let (authority, signer) = CaKey::new(&authorities, &*parse_private_key(key)?)?;
         let issuer = Issuer::from_ca_cert_der(authority, signer).map_err(library_error)?;
 
         let mut parameters = CertificateParams::default();

@@ -10,7 +10,7 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::credentials::{CredentialError, certificates};
+use crate::credentials::{CredentialError, parse_certificates};
 use crate::identity::ClientCertificate;
 
 /// The CAs that may have issued a member's certificate.
@@ -24,7 +24,7 @@ impl Trust {
     /// The bundle is empty, or a certificate cannot be parsed.
     pub fn new(authorities: &[u8]) -> Result<Self, CredentialError> {
         let mut roots = RootCertStore::empty();
-        for authority in certificates(authorities)? {
+        for authority in parse_certificates(authorities)? {
             roots
                 .add(authority)
                 .map_err(|_| CredentialError::BadCertificate)?;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kcp_rules::syntax::go_duration;
+use kcp_rules::syntax::parse_go_duration;
 
 /// The longest duration that is accepted: one year. The current time plus one year cannot overflow.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -16,7 +16,7 @@ const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = match text.parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => go_duration(text),
+        Err(_) => parse_go_duration(text),
     };
     match duration {
         None => Err("expected a duration such as 30s, 15m or 1h30m".to_owned()),

@@ -239,7 +239,10 @@ mod tests {
             ),
         ] {
             let workers = Workers::default().with_nodes(&reading, &[]);
-            assert_eq!((workers.workers, workers.read_failures), (vec![], vec![line.to_owned()]));
+            assert_eq!(
+                (workers.workers, workers.read_failures),
+                (vec![], vec![line.to_owned()])
+            );
         }
     }
 }

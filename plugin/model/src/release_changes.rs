@@ -320,7 +320,7 @@ pub fn outdated_tags(config: &Value, version: &str) -> Vec<OutdatedTag> {
     let outdated = pinned.into_iter().filter_map(|(image, field, default)| {
         let pointer = format!("/{}", field.replace('.', "/"));
         let tag = config.pointer(&pointer)?.as_str()?;
-        let is_older = images::version(tag).ok()? < images::version(default).ok()?;
+        let is_older = images::parse_tag_version(tag).ok()? < images::parse_tag_version(default).ok()?;
         is_older.then(|| OutdatedTag {
             image,
             field,
@@ -523,7 +523,7 @@ mod tests {
 
     #[test]
     fn tags_never_go_back() {
-        let version = |tag| kcp_rules::topics::images::version(tag).expect("a version");
+        let version = |tag| kcp_rules::topics::images::parse_tag_version(tag).expect("a version");
         assert!(DEFAULTS.is_sorted_by_key(|defaults| defaults.minor));
         assert!(DEFAULTS.is_sorted_by_key(|defaults| version(defaults.core_dns)));
         assert!(DEFAULTS.is_sorted_by_key(|defaults| version(defaults.etcd)));

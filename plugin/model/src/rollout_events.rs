@@ -119,7 +119,9 @@ pub fn select(
     machines: &[ExistingMachine],
     mut reported: Vec<ReportedEvent>,
 ) -> RolloutEvents {
-    reported.sort_by(|a, b| (a.first_reported, a.last_reported, &a.reason).cmp(&(b.first_reported, b.last_reported, &b.reason)));
+    reported.sort_by(|a, b| {
+        (a.first_reported, a.last_reported, &a.reason).cmp(&(b.first_reported, b.last_reported, &b.reason))
+    });
     let of_control_plane = |event: &ReportedEvent| {
         let own = control_plane.uid();
         event.regarding.kind == KUBEADM_CONTROL_PLANE.kind
@@ -197,7 +199,11 @@ impl RolloutEvents {
         known.last_seen = known.last_seen.max(event.last_reported);
         if event.reason == JOINED {
             known.node = Some(event.note.clone());
-            known.joined = Some(known.joined.map_or(event.first_reported, |joined| joined.min(event.first_reported)));
+            known.joined = Some(
+                known
+                    .joined
+                    .map_or(event.first_reported, |joined| joined.min(event.first_reported)),
+            );
         }
     }
 }

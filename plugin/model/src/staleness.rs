@@ -160,7 +160,10 @@ fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>)
 }
 
 /// Returns the blocker if the controller has not processed the spec for longer than [`OBSERVATION_LIMIT`].
-pub fn stopped_controller_blocker(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<StuckBlocker> {
+pub fn stopped_controller_blocker(
+    control_plane: &KubeadmControlPlane,
+    now: Timestamp,
+) -> Option<StuckBlocker> {
     let since = control_plane.unprocessed_since()?;
     let is_stopped = !is_suspended(control_plane) && age(since, now) > OBSERVATION_LIMIT;
     is_stopped.then(|| StuckBlocker {
@@ -173,7 +176,9 @@ pub fn stopped_controller_blocker(control_plane: &KubeadmControlPlane, now: Time
 }
 
 fn is_suspended(control_plane: &KubeadmControlPlane) -> bool {
-    control_plane.is_paused() || control_plane.is_condition_true("Paused") || control_plane.deletion_timestamp().is_some()
+    control_plane.is_paused()
+        || control_plane.is_condition_true("Paused")
+        || control_plane.deletion_timestamp().is_some()
 }
 
 fn machine_waits(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<StuckBlocker> {

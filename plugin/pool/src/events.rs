@@ -117,9 +117,9 @@ pub async fn record_by_name(
         return;
     }
     let recorded = async {
-        let user = store.user().await;
+        let user = store.read_user().await;
         let pool = match pool {
-            Some(name) => store.pool(name).await.ok(),
+            Some(name) => store.read_pool(name).await.ok(),
             None => None,
         };
         for (name, change) in changes {

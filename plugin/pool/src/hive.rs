@@ -115,7 +115,10 @@ impl Hive {
 
     /// Concludes whether Hive manages this pool, and names the evidence.
     pub fn conclude(&self, pool: &ClusterPool) -> HiveConclusion {
-        let concluded = |runs, because| HiveConclusion { is_managed: runs, evidence: because };
+        let concluded = |runs, because| HiveConclusion {
+            is_managed: runs,
+            evidence: because,
+        };
         let is_absent = [self.config, self.controllers] == [Presence::Absent; 2];
         let has_condition = || {
             CONDITIONS
@@ -147,7 +150,7 @@ impl Hive {
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
-pub async fn evidence(connection: &Connection, mode: HiveMode) -> Result<Hive, Error> {
+pub async fn read_hive(connection: &Connection, mode: HiveMode) -> Result<Hive, Error> {
     if mode != HiveMode::Auto {
         return Ok(Hive {
             mode,
@@ -229,7 +232,11 @@ mod tests {
             ),
         ] {
             let conclusion = hive.conclude(&read(object));
-            assert_eq!((conclusion.is_managed, conclusion.evidence), (runs, because), "{hive:?}");
+            assert_eq!(
+                (conclusion.is_managed, conclusion.evidence),
+                (runs, because),
+                "{hive:?}"
+            );
         }
     }
 }

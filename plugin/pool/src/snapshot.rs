@@ -11,7 +11,7 @@ use crate::{
     hive::{Hive, HiveMode},
     lease::usage::Clusters,
     objects::{
-        cluster_deployment::{CustomizationCopy, ClusterDeployments},
+        cluster_deployment::{ClusterDeployments, CustomizationCopy},
         entry::Entry,
     },
     store::{CUSTOMIZATION, LeaseStore as _, Store},
@@ -69,12 +69,12 @@ impl Store<'_> {
     /// snapshot contains only the named pool.
     pub async fn snapshot(&self, mode: HiveMode, named: Option<&str>) -> Result<Snapshot, Error> {
         let mut unseen = Vec::new();
-        let hive = self.hive(mode).await?;
-        let old_records = self.old_records().await?;
-        let pools = match (self.pools(Some(self.namespace()), None).await, named) {
+        let hive = self.read_hive(mode).await?;
+        let old_records = self.list_old_records().await?;
+        let pools = match (self.list_pools(Some(self.namespace()), None).await, named) {
             (Err(error @ Error::Forbidden { .. }), Some(named)) => {
                 unseen.push(error.to_string());
-                vec![self.pool(named).await?]
+                vec![self.read_pool(named).await?]
             }
             (pools, _) => pools?,
         };

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kcp_client::{
-    Action, Connection, CreateRequest, CreateResult, DeleteRequest, Error, ServerTime, PatchRequest, Written, clock::since_boot,
-    retry_while_busy,
+    Action, Connection, CreateRequest, CreateResult, DeleteRequest, Error, PatchRequest, ServerTime, Written,
+    clock::time_since_boot, retry_while_busy,
 };
 use kube::Api;
 use serde::de::DeserializeOwned;
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 pub use crate::lease::access::LeaseStore;
 use crate::{
-    hive::{Hive, HiveMode, evidence},
+    hive::{Hive, HiveMode, read_hive},
     lease::usage::Clusters,
     objects::{Holder, cluster_deployment::ClusterDeployments, entry::Entry},
 };
@@ -87,13 +87,13 @@ impl<'c> Store<'c> {
         &self.connection.namespace
     }
 
-    pub async fn pool(&self, name: &str) -> Result<ClusterPool, Error> {
+    pub async fn read_pool(&self, name: &str) -> Result<ClusterPool, Error> {
         self.get_at(self.in_pool_namespace(&CLUSTER_POOL, name)).await
     }
 
     /// Lists the ClusterPools of a namespace, or of all namespaces. With a label selector, lists only the pools that match
     /// it.
-    pub async fn pools(
+    pub async fn list_pools(
         &self,
         namespace: Option<&str>,
         selector: Option<&str>,
@@ -137,11 +137,7 @@ impl<'c> Store<'c> {
     }
 
     /// Reads the object that has this name; `None` if there is none.
-    pub async fn existing_object(
-        &self,
-        target: ObjectTarget<'_>,
-        name: &str,
-    ) -> Result<Option<Value>, Error> {
+    pub async fn read_object(&self, target: ObjectTarget<'_>, name: &str) -> Result<Option<Value>, Error> {
         let (kind, namespace) = target.place();
         let namespace = namespace.unwrap_or_default();
         self.find_at(ObjectPath {
@@ -175,7 +171,7 @@ impl<'c> Store<'c> {
     }
 
     /// The labels of a namespace; `None` if the namespace does not exist.
-    pub async fn labels_of_namespace(
+    pub async fn read_namespace_labels(
         &self,
         namespace: &str,
     ) -> Result<Option<BTreeMap<String, String>>, Error> {
@@ -211,7 +207,7 @@ impl<'c> Store<'c> {
     }
 
     /// The names of the entries that match a label selector.
-    pub async fn labelled_entries(&self, selector: &str) -> Result<Vec<String>, Error> {
+    pub async fn list_labelled_entries(&self, selector: &str) -> Result<Vec<String>, Error> {
         let resource = CUSTOMIZATION.api_resource("v1");
         let found: Vec<PartialObjectMetadata> = self
             .connection
@@ -220,12 +216,12 @@ impl<'c> Store<'c> {
         Ok(found.iter().map(|entry| entry.name().to_owned()).collect())
     }
 
-    pub async fn claims(&self) -> Result<Vec<ClusterClaim>, Error> {
+    pub async fn list_claims(&self) -> Result<Vec<ClusterClaim>, Error> {
         self.list_of(&CLUSTER_CLAIM, Some(self.namespace()), None).await
     }
 
     /// Reads a ClusterClaim; `None` if it does not exist.
-    pub async fn claim(&self, name: &str) -> Result<Option<ClusterClaim>, Error> {
+    pub async fn read_claim(&self, name: &str) -> Result<Option<ClusterClaim>, Error> {
         self.find_at(self.in_pool_namespace(&CLUSTER_CLAIM, name)).await
     }
 
@@ -280,12 +276,12 @@ impl<'c> Store<'c> {
     }
 
     /// Reads which of Hive's own objects exist in the cluster.
-    pub async fn hive(&self, mode: HiveMode) -> Result<Hive, Error> {
-        evidence(self.connection, mode).await
+    pub async fn read_hive(&self, mode: HiveMode) -> Result<Hive, Error> {
+        read_hive(self.connection, mode).await
     }
 
     /// The name of this client's user, as the server reports it; `None` if the server does not report it.
-    pub async fn user(&self) -> Option<String> {
+    pub async fn read_user(&self) -> Option<String> {
         const REVIEW: Kind = Kind {
             group: "authentication.k8s.io",
             kind: "SelfSubjectReview",
@@ -306,7 +302,7 @@ impl<'c> Store<'c> {
     }
 
     /// Lists the Leases (`coordination.k8s.io`) in which version 0.1 stored its records.
-    pub async fn old_records(&self) -> Result<Vec<PartialObjectMetadata>, Error> {
+    pub async fn list_old_records(&self) -> Result<Vec<PartialObjectMetadata>, Error> {
         let labelled = format!("{}=true", kcp_api::names::label::POOL_LEASE);
         let resource = LEASE.api_resource("v1");
         let found = self
@@ -320,7 +316,11 @@ impl<'c> Store<'c> {
     }
 
     /// Reads a ClusterDeployment; `None` if it does not exist.
-    pub async fn cluster(&self, namespace: &str, name: &str) -> Result<Option<ClusterDeployment>, Error> {
+    pub async fn read_cluster(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<ClusterDeployment>, Error> {
         self.find_at(cluster_at(namespace, name)).await
     }
 
@@ -369,7 +369,10 @@ impl Store<'_> {
         namespace: Option<&str>,
         labelled: Option<&str>,
     ) -> Result<Vec<K>, Error> {
-        let found = self.connection.list(&kind.api_resource("v1"), namespace, labelled).await;
+        let found = self
+            .connection
+            .list(&kind.api_resource("v1"), namespace, labelled)
+            .await;
         found.map_err(|error| with_product(kind, error))
     }
 
@@ -436,12 +439,12 @@ impl LeaseStore for Store<'_> {
     }
 
     async fn clusters(&self) -> Result<Clusters, Error> {
-        let requested = since_boot();
+        let requested = time_since_boot();
         match self.list_cluster_deployments().await {
             // The client may have permissions in the pool's namespace only, but clusters are in namespaces of their own.
             Err(error @ Error::Forbidden { .. }) => Ok(Clusters::Unknown(error)),
             deployments => {
-                let passed = since_boot().saturating_sub(requested);
+                let passed = time_since_boot().saturating_sub(requested);
                 let now = self.now().earliest;
                 let requested = now.checked_sub(passed).unwrap_or(Timestamp::MIN);
                 Ok(Clusters::All(deployments?.with_request_time(requested)))

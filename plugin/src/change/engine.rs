@@ -17,7 +17,7 @@ use kcp_client::{
     reader::Reader,
     reads::{
         change::{LIMIT, read_control_plane_alone, read_everything},
-        machine::{FoundMachine, ReadMachineError, concurrent_deletions, read_machine},
+        machine::{FoundMachine, ReadMachineError, read_concurrent_deletions, read_machine},
     },
     update::{Change, ReadObject, Target, Updated, WriteMode, WriteResult, update},
 };
@@ -184,7 +184,7 @@ impl Engine<'_> {
         if let FoundMachine::OfControlPlane(machine) = &updated.snapshot {
             control_plane = Some(machine.control_plane_snapshot.control_plane().name().to_owned());
             if is_deleted {
-                warnings = concurrent_deletions(machine, self.reader).await;
+                warnings = read_concurrent_deletions(machine, self.reader).await;
             }
         }
         let mut changed = Changed::new(&MACHINE, control_plane, updated);
@@ -219,7 +219,11 @@ impl Engine<'_> {
             }
         };
         let decision = decide(machine, self.now());
-        let refusal = self.refusal_during_replacement(verb, &machine.control_plane_snapshot, Some(machine.object.name()));
+        let refusal = self.refusal_during_replacement(
+            verb,
+            &machine.control_plane_snapshot,
+            Some(machine.object.name()),
+        );
         apply_replacement_refusal(decision, refusal)
     }
 

@@ -364,10 +364,7 @@ mod tests {
         assert_eq!(parsed(&output(&machine, &Json, None)), parsed(&machine.json));
         assert_eq!(output(&machine, &Name, None), "machine.cluster.x-k8s.io/c1-cp\n");
         let unchanged = changed(ChangeOutcome::Unchanged("replicas is already 3".to_owned()));
-        assert_eq!(
-            parsed(&output(&unchanged, &Json, None)),
-            parsed(&unchanged.json)
-        );
+        assert_eq!(parsed(&output(&unchanged, &Json, None)), parsed(&unchanged.json));
     }
 
     #[test]

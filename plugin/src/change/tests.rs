@@ -231,8 +231,13 @@ const WITHDRAWAL: &str = "PATCH /apis/cluster.x-k8s.io/v1beta2/namespaces/d/mach
 #[tokio::test]
 async fn after_the_announcement_everything_is_read_and_decided_again() {
     let (connection, writes) = cluster(|_| (200, json!({})));
-    let was_written =
-        |machine: &MachineSnapshot| machine.control_plane_snapshot.control_plane().annotation(WRITES_BEFORE) != Some("0");
+    let was_written = |machine: &MachineSnapshot| {
+        machine
+            .control_plane_snapshot
+            .control_plane()
+            .annotation(WRITES_BEFORE)
+            != Some("0")
+    };
     let scope = MachineScope::Replacement;
     let changed = deleted_unless(&connection, "m1", None, scope, was_written).await;
     let outcome = changed.expect("decided").outcome;

@@ -175,7 +175,11 @@ async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> an
             (engine.decide_machine(&verb, &found, decide), &found)
         {
             if !confirm_replacement(&engine, machine, &proposal).await? {
-                let changed = Changed::unconfirmed(&MACHINE, found.object(), machine.control_plane_snapshot.control_plane());
+                let changed = Changed::unconfirmed(
+                    &MACHINE,
+                    found.object(),
+                    machine.control_plane_snapshot.control_plane(),
+                );
                 return engine.report(&verb, &changed).await;
             }
             confirmed = Some(proposal);

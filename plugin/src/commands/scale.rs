@@ -69,7 +69,7 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
     let namespace = &connection.namespace;
     let reader = Reader::discover(&connection).await?;
     let before = match arguments.wait {
-        Some(_) => Some(reader.snapshot(namespace, name).await?),
+        Some(_) => Some(reader.read_snapshot(namespace, name).await?),
         None => None,
     };
     let engine = Engine {

@@ -141,7 +141,7 @@ async fn upgrade_and_wait(
 ) -> anyhow::Result<Verdict> {
     let namespace = &engine.reader.connection.namespace;
     let before = match arguments.wait {
-        Some(_) => Some(engine.reader.snapshot(namespace, &arguments.name).await?),
+        Some(_) => Some(engine.reader.read_snapshot(namespace, &arguments.name).await?),
         None => None,
     };
     let verdict = Box::pin(upgrade(arguments, version, engine)).await?;
@@ -281,7 +281,7 @@ fn decide_upgrade(
 
 /// The preview of an upgrade: the planned steps, and what changes in the new Kubernetes version.
 fn preview(Upgrade { plan, assessment, .. }: &Upgrade, layout: Layout) -> String {
-    let mut text = screen::screen(plan, layout);
+    let mut text = screen::render(plan, layout);
     if !assessment.notices.is_empty() {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "\n{}", "Changes in the new version:".style(HEADING));

@@ -72,7 +72,7 @@ impl Terminal {
     ///
     /// # Errors
     /// Writing to stdout fails.
-    pub fn line(&self, text: &str) -> io::Result<()> {
+    pub fn print_line(&self, text: &str) -> io::Result<()> {
         self.print(&format!("{text}\n"))
     }
 

@@ -38,7 +38,7 @@ impl Layout {
 
     /// Escapes a paragraph and wraps it at spaces. The first line is indented by two spaces, the others by four. Names and
     /// commands are never broken, so that users can paste them.
-    pub fn paragraph(self, text: &str) -> String {
+    pub fn wrap_paragraph(self, text: &str) -> String {
         const INDENT: &str = "  ";
         let text = escape(text);
         let lines = match self.limit() {
@@ -49,7 +49,7 @@ impl Layout {
     }
 
     /// The lines of a hint that follows a paragraph, without their indentation of ten spaces.
-    pub fn hint(self, text: &str) -> Vec<String> {
+    pub fn wrap_hint(self, text: &str) -> Vec<String> {
         let text = escape(text);
         match self.limit() {
             Some(limit) => wrap_hint(&text, limit.saturating_sub(10)),
@@ -59,12 +59,12 @@ impl Layout {
 
     /// Appends each paragraph to `text`, wrapped and escaped.
     pub fn append_paragraphs(self, mut text: String, paragraphs: &[String]) -> String {
-        text.extend(paragraphs.iter().map(|line| self.paragraph(line)));
+        text.extend(paragraphs.iter().map(|line| self.wrap_paragraph(line)));
         text
     }
 
     /// Escapes text and wraps it into lines. `reserved` cells of each line stay free.
-    pub fn lines(self, text: &str, reserved: usize) -> Vec<String> {
+    pub fn wrap_lines(self, text: &str, reserved: usize) -> Vec<String> {
         let text = escape(text);
         match self.limit() {
             Some(limit) => wrap(&text, limit.saturating_sub(reserved)),
@@ -184,7 +184,7 @@ impl Table {
         self
     }
 
-    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+    pub fn add_row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().collect());
     }
 
@@ -332,7 +332,7 @@ fn lines(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<
 
 /// A number of bytes with three digits and a binary unit, such as `5.2 MiB`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub fn size_text(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     let mut size = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if size < 1000.0 {
@@ -346,19 +346,19 @@ pub fn size_text(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Column, Layout, Table, size_text};
+    use super::{Cell, Column, Layout, Table, format_size};
     use crate::terminal::{plain, style};
 
     #[test]
     fn pads_columns_without_trailing_spaces() {
         let mut table = Table::new(&["NAME", "READY", "NODE"]);
-        table.row([
+        table.add_row([
             "a-long-name".into(),
             Cell::styled("True", style::GOOD),
             "n1".into(),
         ]);
-        table.row(["b".into(), "".into(), "n2".into()]);
-        table.row(["c".into(), "True".into(), "".into()]);
+        table.add_row(["b".into(), "".into(), "n2".into()]);
+        table.add_row(["c".into(), "True".into(), "".into()]);
         let expected = "\
 NAME          READY   NODE
 a-long-name   True    n1
@@ -371,7 +371,7 @@ c             True
     #[test]
     fn escapes_the_cells() {
         let mut table = Table::new(&["NAME"]).indented(2);
-        table.row([Cell::from("a\u{1b}[2Jb")]);
+        table.add_row([Cell::from("a\u{1b}[2Jb")]);
         assert_eq!(
             plain(&table.render(Layout::default())),
             "  NAME\n  a\\u{1b}[2Jb\n"
@@ -394,8 +394,8 @@ c             True
             Column::new("PHASE").expendable(2),
             Column::new("IMAGE").wide(),
         ]);
-        table.row(["edge-control-plane-x7k2p", "yes", "", "12d", "Running", "i1"].map(Cell::from));
-        table.row([
+        table.add_row(["edge-control-plane-x7k2p", "yes", "", "12d", "Running", "i1"].map(Cell::from));
+        table.add_row([
             Cell::from("edge-b"),
             Cell::from("not since the node went away").extend_to_line_end(),
         ]);
@@ -443,7 +443,7 @@ edge-b
     #[test]
     fn without_a_header_titles_take_no_width() {
         let mut table = Table::new(&["NAMESPACE", "NAME"]);
-        table.row(["d", "c1-cp"].map(Cell::from));
+        table.add_row(["d", "c1-cp"].map(Cell::from));
         let layout = Layout {
             no_headers: true,
             ..Layout::default()
@@ -476,14 +476,14 @@ edge-b                     not since the node went away
             Column::new("READY"),
             Column::new("FINDINGS"),
         ]);
-        table.row([
+        table.add_row([
             Cell::from(MACHINE),
             Cell::from(NODE),
             Cell::from("v1.34.2"),
             Cell::from("yes"),
             Cell::from("etcd-voters-unhealthy, etcd-members-unresponsive").extend_to_line_end(),
         ]);
-        table.row([Cell::from("new"), Cell::from(""), Cell::from("v1.34.2")]);
+        table.add_row([Cell::from("new"), Cell::from(""), Cell::from("v1.34.2")]);
         let expected = "\
 MACHINE
   NODE                                        VERSION  READY
@@ -519,7 +519,7 @@ new
             (2_147_483_648, "2.0 GiB"),
             (u64::MAX, "16777216.0 TiB"),
         ] {
-            assert_eq!(size_text(bytes), shown);
+            assert_eq!(format_size(bytes), shown);
         }
     }
 }

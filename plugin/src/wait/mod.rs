@@ -15,7 +15,7 @@ use kcp_api::Object as _;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
-    terminal::{Terminal, format_time_of_day, escape},
+    terminal::{Terminal, escape, format_time_of_day},
     verdict::Verdict,
 };
 use kcp_client::{Error, reader::Reader, reads::template::add_template};
@@ -113,7 +113,7 @@ pub async fn poll_until(
     let mut unreachable: Option<Error> = None;
     let mut polls: u32 = 0;
     loop {
-        match timeout_at(deadline, reader.snapshot(namespace, name)).await {
+        match timeout_at(deadline, reader.read_snapshot(namespace, name)).await {
             Ok(Ok(mut snapshot)) => {
                 unreachable = None;
                 if polls.is_multiple_of(TEMPLATE_POLLS) {
@@ -173,11 +173,14 @@ fn print_changes(
 ) -> anyhow::Result<()> {
     let clock = format_time_of_day(at);
     // The Machines that exist at the start are the earlier ones.
-    let estimate = before.is_none().then(|| JoinTimes::measure(&after.machines)).flatten();
+    let estimate = before
+        .is_none()
+        .then(|| JoinTimes::measure(&after.machines))
+        .flatten();
     let estimate = estimate.map(|times| times.message());
     for line in progress::changes(before, after).into_iter().chain(estimate) {
         terminal
-            .line(&format!("{clock}  {}", escape(&line)))
+            .print_line(&format!("{clock}  {}", escape(&line)))
             .context("cannot write to stdout")?;
     }
     Ok(())

@@ -1,7 +1,8 @@
 //! The model of leader migration: an upgrade with any flags and configurations.
 
 use kcp_rules::leader_migration::{
-    Component, ControllerManagers, Flags, LeaderMigrationConfiguration, Manager, ControllerManagerChange, Verdict,
+    Component, ControllerManagerChange, ControllerManagers, Flags, LeaderMigrationConfiguration, Manager,
+    Verdict,
     generate::{self, Request},
 };
 
@@ -49,7 +50,10 @@ pub(crate) fn holds(bytes: &[u8]) {
         cloud: manager(Component::Cloud, then_cloud),
         kube: then,
     };
-    let pair = ControllerManagerChange { before: now, after: then };
+    let pair = ControllerManagerChange {
+        before: now,
+        after: then,
+    };
     check(&pair);
     check(&ControllerManagerChange {
         before: pair.before.clone(),

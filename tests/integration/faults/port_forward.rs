@@ -117,7 +117,11 @@ async fn refusal(access: &Access, machine: &str, timeouts: Timeouts) -> Result<S
 
 /// Compares the ids over this connection with those over a direct one.
 async fn is_that_member(connection: &Connection, workload: &WorkloadCluster, machine: &str) -> Result<()> {
-    ensure!(connection.server().matches_endpoint_name, "{:?}", connection.server());
+    ensure!(
+        connection.server().matches_endpoint_name,
+        "{:?}",
+        connection.server()
+    );
     let status = connection.status().await?;
     let directly = workload.etcd_of(machine).await?.status().await?.header;
     ensure!(

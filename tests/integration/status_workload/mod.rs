@@ -99,7 +99,7 @@ impl Observer {
         let connection = Connection::open(&flags, None).await?;
         let limit = reads::limit_per_control_plane(TIMEOUT);
         let reader = reads::discover(&connection, limit).await?;
-        let snapshot = reads::management(&reader, NAMESPACE, NAME, limit).await?;
+        let snapshot = reads::read_from_management(&reader, NAMESPACE, NAME, limit).await?;
         let target = Target::new(&snapshot.control_plane).context("the control plane has no Cluster")?;
         let machines = snapshot.machines.iter();
         Ok(Self {
@@ -122,7 +122,7 @@ impl Observer {
         let began = Instant::now();
         let machines = ready(self.machines.clone());
         let (excluded, end) = (Excluded::default(), began + timeout);
-        let read = reads::workload_and_etcd(&self.connection, &target, machines, excluded, end).await;
+        let read = reads::read_workload_and_etcd(&self.connection, &target, machines, excluded, end).await;
         let taken = began.elapsed();
         ensure!(taken <= timeout + TOLERANCE, "{cluster}: reading took {taken:?}");
         Ok(read)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     action::Action,
-    finding::{Finding, DowngradeReason},
+    finding::{DowngradeReason, Finding},
 };
 
 /// An entry of a configuration file. It applies to a write that meets all of its conditions: the user or one of the user's

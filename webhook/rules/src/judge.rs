@@ -13,7 +13,7 @@ use crate::{
     configuration::Configuration,
     context::Context,
     fault::{CollectedFault, Faults},
-    finding::{Finding, DowngradeReason},
+    finding::{DowngradeReason, Finding},
     overrides,
     rule::{Check, Rule, Scope},
     topics,

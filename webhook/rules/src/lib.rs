@@ -60,7 +60,7 @@ pub use configuration::Configuration;
 pub use context::Context;
 pub use fault::{CauseReason, Fault, Faults};
 pub use feature_gates::FeatureGates;
-pub use finding::{Finding, DowngradeReason};
+pub use finding::{DowngradeReason, Finding};
 pub use judge::{HasRules, Judgement, judge};
 pub use rule::{Rule, Scope};
 pub use trusted_users::TrustedUsers;

@@ -75,7 +75,7 @@ fn is_name_part(text: &str) -> bool {
 }
 
 /// Parses a duration such as `1h30m`, `2.5s` or `300ms`, with the units of Go's `time.ParseDuration` from milliseconds up.
-pub fn go_duration(text: &str) -> Option<Duration> {
+pub fn parse_go_duration(text: &str) -> Option<Duration> {
     let mut rest = text;
     let mut total = Duration::ZERO;
     while !rest.is_empty() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kcp_rules::{
-    Action, Change, Configuration, Context, Finding, HasRules, Judgement, Operation, Scope, DowngradeReason,
+    Action, Change, Configuration, Context, DowngradeReason, Finding, HasRules, Judgement, Operation, Scope,
     exemption::{self, Requester},
     judge,
     view::View,
@@ -109,11 +109,11 @@ impl Evaluator {
             Operation::Delete => Source::LiveReads,
             Operation::Create | Operation::Update => Source::Caches,
         };
-        let mut filled = self.cluster.view(reads, missing, &subject, source).await;
+        let mut filled = self.cluster.read_view(reads, missing, &subject, source).await;
         let mut judgement = evaluate(&filled.view);
         if filled.has_cached_parts && (without_reads.is_denied() || needs_live_reads(&judgement)) {
             let source = Source::LiveReads;
-            filled = self.cluster.view(reads, missing, &subject, source).await;
+            filled = self.cluster.read_view(reads, missing, &subject, source).await;
             judgement = evaluate(&filled.view);
         }
         Evaluation {
@@ -137,7 +137,7 @@ impl Evaluator {
 
     /// Applies the exemptions of the configuration. If a read fails, the validating webhook reports it.
     pub(super) async fn apply_configured_exemptions(&self, request: &Request<'_>, judgement: &mut Judgement) {
-        let (configuration, reads) = (self.configuration.get(), self.cluster.reads());
+        let (configuration, reads) = (self.configuration.get(), self.cluster.start_reads());
         self.apply_exemptions(request, judgement, &reads, &configuration)
             .await;
     }
@@ -162,7 +162,7 @@ impl Evaluator {
         }
         let labels = if configuration.reads_namespaces() {
             // Box the future, which is large and which most reviews do not need.
-            Some(Box::pin(reads.namespace_labels(&request.namespace)).await)
+            Some(Box::pin(reads.read_namespace_labels(&request.namespace)).await)
         } else {
             None
         };
@@ -195,7 +195,8 @@ impl Evaluator {
         reads: &LiveReads<'_>,
     ) -> Option<String> {
         let is_overridden = |finding: &Finding| {
-            finding.action == Action::Warn && matches!(finding.downgrade_reason, Some(DowngradeReason::Overridden { .. }))
+            finding.action == Action::Warn
+                && matches!(finding.downgrade_reason, Some(DowngradeReason::Overridden { .. }))
         };
         if self.overrides == Overrides::ByWriters || !judgement.findings.iter().any(is_overridden) {
             return None;

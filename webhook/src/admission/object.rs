@@ -92,7 +92,9 @@ impl Mutation {
                 defaults,
             } => {
                 if judgement.is_denied() {
-                    evaluator.apply_configured_exemptions(request, &mut judgement).await;
+                    evaluator
+                        .apply_configured_exemptions(request, &mut judgement)
+                        .await;
                 }
                 // If the write is allowed, return no warnings, because the validating webhook returns them.
                 Decision::from_judgement(group, kind, || name, judgement)
@@ -200,7 +202,7 @@ async fn evaluate_change<'a, T: Kind<'a>>(
     change: Change<'_, T>,
     evaluator: &Evaluator,
 ) -> Decision {
-    let reads = evaluator.cluster.reads();
+    let reads = evaluator.cluster.start_reads();
     let evaluation = evaluator.evaluate(request, change, &reads).await;
     evaluation.decision(T::GROUP, T::KIND, || name(request, change.new.metadata()))
 }

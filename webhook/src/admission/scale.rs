@@ -53,14 +53,14 @@ pub(super) async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> De
         Ok(scale) => scale,
         Err(error) => return Decision::undecodable(CONTROL_PLANE_GROUP, KIND, name, error),
     };
-    let reads = evaluator.cluster.reads();
+    let reads = evaluator.cluster.start_reads();
     let (cached, answer);
     let text = if let Some(control_plane) = cached_control_plane(request, evaluator) {
         cached = control_plane;
         &*cached
     } else {
         let read = reads
-            .control_plane(&request.resource.version, &request.namespace, &request.name)
+            .read_control_plane(&request.resource.version, &request.namespace, &request.name)
             .await;
         answer = match read {
             Ok(answer) => answer,

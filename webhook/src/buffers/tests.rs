@@ -23,7 +23,9 @@ fn sender(last: u8, proven: bool) -> Sender {
 }
 
 async fn is_evicted(buffer: &Buffer) -> bool {
-    time::timeout(Duration::ZERO, buffer.wait_until_evicted()).await.is_ok()
+    time::timeout(Duration::ZERO, buffer.wait_until_evicted())
+        .await
+        .is_ok()
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,7 +39,7 @@ struct AccessStatus {
 }
 
 impl LiveReads<'_> {
-    pub(crate) async fn namespace_labels(
+    pub(crate) async fn read_namespace_labels(
         &self,
         namespace: &str,
     ) -> Result<BTreeMap<String, String>, ReadError> {
@@ -47,7 +47,7 @@ impl LiveReads<'_> {
             return Err(ReadError::BadName);
         }
         let path = format!("/api/v1/namespaces/{namespace}");
-        let namespace: Namespace = self.object(&path, Projection::Whole).await?;
+        let namespace: Namespace = self.read_object(&path, Projection::Whole).await?;
         Ok(namespace.metadata.labels.unwrap_or_default())
     }
 

@@ -28,7 +28,7 @@ const MAX_READ_AGAIN: usize = 8;
 impl LiveReads<'_> {
     /// The `ClusterDeployment`s that use the same customization as the object under review. If that object refers to no
     /// customization, the `ClusterDeployment`s that belong to the pool or use the customization under review.
-    pub(super) async fn cluster_deployments(
+    pub(super) async fn read_cluster_deployments(
         &self,
         subject: &Subject,
         cache: &Cache<CachedClusterDeployment>,
@@ -37,7 +37,7 @@ impl LiveReads<'_> {
             Some((namespace, name)) => (namespace, name),
             None => (&subject.namespace, &subject.name),
         };
-        let version = self.version(HIVE).await?;
+        let version = self.discover_version(HIVE).await?;
         if !cache.state().0.is_known() {
             return self.list_matching(&version, namespace, name).await;
         }
@@ -69,7 +69,7 @@ impl LiveReads<'_> {
     /// The number of all `ClusterDeployment`s, if the API server reports it.
     async fn count(&self, version: &str) -> Result<Option<usize>, ReadError> {
         let path = format!("/apis/{HIVE}/{version}/clusterdeployments?limit=1");
-        let first: List<Object> = self.object(&path, Projection::Metadata).await?;
+        let first: List<Object> = self.read_object(&path, Projection::Metadata).await?;
         Ok(first.total())
     }
 
@@ -85,7 +85,10 @@ impl LiveReads<'_> {
             "/apis/{HIVE}/{version}/namespaces/{}/clusterdeployments/{}",
             cached.namespace, cached.name
         );
-        match self.object::<ClusterDeploymentObject>(&path, Projection::Whole).await {
+        match self
+            .read_object::<ClusterDeploymentObject>(&path, Projection::Whole)
+            .await
+        {
             Ok(current) => Ok(current.refers_to(namespace, name).then(|| current.into())),
             Err(ReadError::NotFound) => Ok(None),
             Err(error) => Err(error),

@@ -18,7 +18,7 @@ pub(crate) const REGISTERED: [&str; 2] = ["v1beta1", "v1beta2"];
 impl LiveReads<'_> {
     /// The version in which to read a group: the newest served version that this program supports, or else the API
     /// server's preferred version.
-    pub(super) async fn version(&self, group: &'static str) -> Result<String, ReadError> {
+    pub(super) async fn discover_version(&self, group: &'static str) -> Result<String, ReadError> {
         let Some(remembered) = self.server.versions.remembered(group) else {
             return self.discover(group).await;
         };
@@ -44,7 +44,9 @@ impl LiveReads<'_> {
         struct Version {
             version: String,
         }
-        let group: Group = self.object(&format!("/apis/{name}"), Projection::Whole).await?;
+        let group: Group = self
+            .read_object(&format!("/apis/{name}"), Projection::Whole)
+            .await?;
         if name == CONTROL_PLANES {
             let versions = group.versions.iter().map(|served| served.version.as_str());
             self.note_unregistered(versions).await;
@@ -71,7 +73,7 @@ impl LiveReads<'_> {
         let mut unregistered = Vec::new();
         for version in served.filter(|version| !REGISTERED.contains(version)) {
             let path = format!("/apis/{CONTROL_PLANES}/{version}");
-            let resources = self.object::<Resources>(&path, Projection::Whole).await;
+            let resources = self.read_object::<Resources>(&path, Projection::Whole).await;
             let is_kind = |resource: &Resource| resource.name == "kubeadmcontrolplanes";
             // If the resources cannot be read, report the version, although it may not serve the kind.
             if resources.map_or(true, |found| found.resources.iter().any(is_kind)) {

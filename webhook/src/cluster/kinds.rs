@@ -19,7 +19,7 @@ use kcp_rules::{
     api::hive::Lease,
     view::{
         self,
-        object::{ClusterObject, CustomizationObject, ClusterDeploymentObject, PoolObject},
+        object::{ClusterDeploymentObject, ClusterObject, CustomizationObject, PoolObject},
     },
 };
 use serde::{Deserialize, Serialize};

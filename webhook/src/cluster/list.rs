@@ -45,7 +45,7 @@ impl LiveReads<'_> {
         self.pages(path, selector, Projection::Whole).await
     }
 
-    pub(super) async fn names(&self, path: &str) -> Result<Vec<String>, ReadError> {
+    pub(super) async fn list_names(&self, path: &str) -> Result<Vec<String>, ReadError> {
         let objects: Vec<Object> = self.pages(path, "", Projection::Metadata).await?;
         Ok(objects.into_iter().map(|object| object.metadata.name).collect())
     }
@@ -66,7 +66,7 @@ impl LiveReads<'_> {
                 .append_pair("limit", &LIST_PAGE_SIZE.to_string())
                 .append_pair("continue", &next)
                 .finish();
-            let page: List<T> = self.object(&format!("{path}?{query}"), projection).await?;
+            let page: List<T> = self.read_object(&format!("{path}?{query}"), projection).await?;
             members.extend(page.items.into_iter().flatten());
             if page.metadata.next.is_empty() {
                 return Ok(members);

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{self, Instant};
 
 use super::{
-    read_error::{ReadError, status},
+    read_error::{ReadError, parse_status},
     shared_reads::SharedReads,
     subject::is_path_segment,
     versions::Versions,
@@ -94,7 +94,7 @@ impl Projection {
 
 impl LiveReads<'_> {
     /// A control plane as JSON, in the given API version.
-    pub(crate) async fn control_plane(
+    pub(crate) async fn read_control_plane(
         &self,
         version: &str,
         namespace: &str,
@@ -109,7 +109,7 @@ impl LiveReads<'_> {
         self.read(&path, Projection::Whole).await
     }
 
-    pub(super) async fn object<T: DeserializeOwned>(
+    pub(super) async fn read_object<T: DeserializeOwned>(
         &self,
         path: &str,
         projection: Projection,
@@ -163,7 +163,7 @@ impl LiveReads<'_> {
         if code.is_success() {
             return Ok(answer);
         }
-        let status = status(code, answer.as_bytes());
+        let status = parse_status(code, answer.as_bytes());
         self.server.versions.forget_unserved(path, &status);
         Err(ReadError::from_status(&status))
     }

@@ -28,7 +28,7 @@ fn count_entry(entries: &mut PoolEntries, entry: &CachedCustomization, now: Time
 
 impl Caches {
     /// The entries of each pool; empty while the caches are not synced.
-    pub(super) fn pool_entries(&self, now: Timestamp) -> BTreeMap<PoolName, PoolEntries> {
+    pub(super) fn count_pool_entries(&self, now: Timestamp) -> BTreeMap<PoolName, PoolEntries> {
         let mut pools: BTreeMap<PoolName, PoolEntries> = BTreeMap::new();
         // Maps the namespace and name of an entry to the pools that list it.
         let mut listed: HashMap<(String, String), BTreeSet<String>> = HashMap::new();
@@ -109,7 +109,10 @@ mod tests {
     fn counted(objects: &[Value]) -> Vec<(PoolName, PoolEntries)> {
         let caches = Caches::default();
         caches.fill(objects);
-        caches.pool_entries(NOW.parse().unwrap()).into_iter().collect()
+        caches
+            .count_pool_entries(NOW.parse().unwrap())
+            .into_iter()
+            .collect()
     }
 
     fn named(namespace: &str, name: &str) -> PoolName {

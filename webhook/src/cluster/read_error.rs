@@ -111,7 +111,7 @@ impl ReadError {
 }
 
 /// The `Status` in a response. Responses of proxies, and responses for paths that are not served, have none.
-pub(super) fn status(code: StatusCode, answer: &[u8]) -> Status {
+pub(super) fn parse_status(code: StatusCode, answer: &[u8]) -> Status {
     serde_json::from_slice(answer).unwrap_or_else(|_| {
         Status::failure(String::from_utf8_lossy(answer).trim(), "Unknown").with_code(code.as_u16())
     })

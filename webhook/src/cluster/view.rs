@@ -61,7 +61,7 @@ impl LiveReads<'_> {
     /// Reads the missing parts all at the same time, from `source` where possible. A part that cannot be read stays
     /// missing.
     #[expect(clippy::too_many_lines, reason = "one read for each part")]
-    pub(super) async fn view(
+    pub(super) async fn read_view(
         &self,
         missing: MissingParts,
         subject: &Subject,
@@ -141,7 +141,7 @@ impl LiveReads<'_> {
                 missing.cluster_deployments,
                 None,
                 "the ClusterDeployments",
-                or_none(self.cluster_deployments(subject, &all_caches.cluster_deployments)),
+                or_none(self.read_cluster_deployments(subject, &all_caches.cluster_deployments)),
                 &progress
             ),
             self.part(
@@ -221,7 +221,7 @@ impl LiveReads<'_> {
         let name = subject.cluster()?;
         let clusters = self.path(CLUSTER_API, &subject.namespace, "clusters").await?;
         let path = format!("{clusters}/{name}");
-        let cluster = optional(self.object::<ClusterObject>(&path, Projection::Whole).await)?;
+        let cluster = optional(self.read_object::<ClusterObject>(&path, Projection::Whole).await)?;
         Ok(cluster.map(view::Cluster::from))
     }
 
@@ -251,7 +251,7 @@ impl LiveReads<'_> {
 
     async fn namespace_terminating(&self, namespace: &str) -> Result<bool, ReadError> {
         let object: Object = self
-            .object(&format!("/api/v1/namespaces/{namespace}"), Projection::Whole)
+            .read_object(&format!("/api/v1/namespaces/{namespace}"), Projection::Whole)
             .await?;
         Ok(object.is_deleting())
     }
@@ -260,7 +260,7 @@ impl LiveReads<'_> {
         let path = self
             .path(CONTROL_PLANES, namespace, "kubeadmcontrolplanes")
             .await?;
-        self.names(&path).await
+        self.list_names(&path).await
     }
 
     async fn pools(&self, namespace: &str, this: &str) -> Result<Vec<view::Pool>, ReadError> {
@@ -273,7 +273,7 @@ impl LiveReads<'_> {
         let path = self
             .path(HIVE, namespace, "clusterdeploymentcustomizations")
             .await?;
-        self.names(&path).await
+        self.list_names(&path).await
     }
 
     /// The status of the customization to which the object under review refers.
@@ -288,17 +288,17 @@ impl LiveReads<'_> {
             .path(HIVE, namespace, "clusterdeploymentcustomizations")
             .await?;
         let path = format!("{customizations}/{name}");
-        let customization: CustomizationObject = self.object(&path, Projection::Whole).await?;
+        let customization: CustomizationObject = self.read_object(&path, Projection::Whole).await?;
         Ok(customization.into_status())
     }
 
     async fn path(&self, group: &'static str, namespace: &str, plural: &str) -> Result<String, ReadError> {
-        let version = self.version(group).await?;
+        let version = self.discover_version(group).await?;
         Ok(format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}"))
     }
 
     async fn metadata<T: DeserializeOwned>(&self, path: &str) -> Result<T, ReadError> {
-        self.object(path, Projection::Metadata).await
+        self.read_object(path, Projection::Metadata).await
     }
 }
 

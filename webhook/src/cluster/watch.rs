@@ -20,7 +20,7 @@ use super::{
     events::{Event, Lines, Named, Page},
     kinds::{CLUSTER, CLUSTER_DEPLOYMENT, CONTROL_PLANE, CUSTOMIZATION, Caches, Kind, POOL},
     live_reads::ApiServer,
-    read_error::{ReadError, status},
+    read_error::{ReadError, parse_status},
 };
 use crate::{
     body::{self, BufferedBody, Pace},
@@ -152,7 +152,7 @@ impl<T: Cached> Watch<T> {
 
     async fn version(&self) -> Result<String, Stopped> {
         let reads = self.server.reads_within(REQUEST_TIMEOUT);
-        reads.version(self.kind.group).await.map_err(stop_reason)
+        reads.discover_version(self.kind.group).await.map_err(stop_reason)
     }
 
     /// Fills the cache with a new list, and returns the resource version to watch from.
@@ -256,7 +256,7 @@ impl<T: Cached> Watch<T> {
         )
         .await;
         let text = body.as_ref().map_or(&[][..], BufferedBody::as_bytes);
-        Err(ReadError::from_status(&status(code, text)))
+        Err(ReadError::from_status(&parse_status(code, text)))
     }
 
     /// Caches an object, and returns its resource version.

@@ -26,7 +26,9 @@ fn peer(last: u8) -> IpAddr {
 }
 
 async fn is_evicted(slot: &ConnectionSlot) -> bool {
-    time::timeout(Duration::ZERO, slot.wait_until_evicted()).await.is_ok()
+    time::timeout(Duration::ZERO, slot.wait_until_evicted())
+        .await
+        .is_ok()
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use kcp_webhook::{
     Limits, Stop,
     arguments::{IssueArguments, LogFormat, ServeArguments},
     certs,
-    serve::{StopReason, Server},
+    serve::{Server, StopReason},
 };
 use tempfile::TempDir;
 use tokio::{net::TcpStream, sync::mpsc::UnboundedSender, task::JoinHandle};

@@ -71,7 +71,12 @@ fn both_versions_decode_to_the_same() {
     assert_eq!(later, earlier);
 
     assert_eq!((later.name(), later.cluster()), ("c1-cp", Some("c1")));
-    assert!(later.is_paused() && later.is_observed() && later.is_rolling_out() && later.is_condition_true("Available"));
+    assert!(
+        later.is_paused()
+            && later.is_observed()
+            && later.is_rolling_out()
+            && later.is_condition_true("Available")
+    );
     assert!(later.status.initialized && later.spec.kubeadm_config_spec.has_external_etcd());
     assert_eq!(later.status.failure().as_deref(), Some("R: M"));
     assert_eq!(

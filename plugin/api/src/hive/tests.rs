@@ -103,7 +103,12 @@ fn a_cluster_deployment_is_of_a_pool() {
     };
     let made = of(json!({"namespace": "d", "poolName": "p", "claimName": "x",
         "clusterDeploymentCustomization": {"name": "one"}}));
-    assert!(made.belongs_to_pool("d", "p") && !made.belongs_to_pool("d", "q") && !made.belongs_to_pool("e", "p") && made.spec.installed);
+    assert!(
+        made.belongs_to_pool("d", "p")
+            && !made.belongs_to_pool("d", "q")
+            && !made.belongs_to_pool("e", "p")
+            && made.spec.installed
+    );
     assert_eq!((made.claim(), made.customization()), (Some("x"), Some("one")));
     let unclaimed = of(json!({"namespace": "d", "poolName": "p", "claimName": "",
         "clusterDeploymentCustomization": {"name": ""}}));

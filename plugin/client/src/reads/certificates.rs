@@ -22,11 +22,15 @@ use crate::{
 };
 
 /// Reads the certificates in the Secrets of a control plane, and adds those that its known Machines report.
-pub async fn certificates(reader: &Reader<'_>, observed: &Snapshot, limit: ReadLimit) -> Certificates {
+pub async fn read_certificates(reader: &Reader<'_>, observed: &Snapshot, limit: ReadLimit) -> Certificates {
     let control_plane = &observed.control_plane;
     let namespace = control_plane.namespace();
     let itself = object_name(KUBEADM_CONTROL_PLANE.kind, Some(control_plane.name()));
-    if let Some(failure) = observed.failed_reads.iter().find(|unread| unread.object == itself) {
+    if let Some(failure) = observed
+        .failed_reads
+        .iter()
+        .find(|unread| unread.object == itself)
+    {
         // The spec says which certificates there are.
         return Certificates {
             namespace: namespace.to_owned(),
@@ -223,7 +227,7 @@ mod tests {
     };
     use serde_json::{Value, json};
 
-    use super::certificates;
+    use super::read_certificates;
     use crate::{Connection, ReadLimit, canned::failure, reader::Reader};
 
     /// A CA, valid from 2026-11-22 to 2036-11-19.
@@ -260,7 +264,7 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
         let reader = Reader::discover(&connection).await.expect("served");
         let observed = plan::observed();
         let limit = ReadLimit::per_read(Duration::from_secs(5));
-        let read = certificates(&reader, &observed, limit).await;
+        let read = read_certificates(&reader, &observed, limit).await;
         let secrets = read
             .certificates
             .iter()
@@ -297,7 +301,7 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
             forbidden: None,
         });
         let limit = ReadLimit::per_read(Duration::from_secs(5));
-        let read = certificates(&reader, &observed, limit).await;
+        let read = read_certificates(&reader, &observed, limit).await;
         let of_machines: Vec<_> = read
             .certificates
             .iter()

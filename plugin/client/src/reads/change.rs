@@ -19,8 +19,8 @@ use crate::{
         drain::read_drain_objects,
         limit_per_control_plane,
         planned::{self, Fetched, Reads, fetch},
+        read_workload_and_etcd,
         secret::is_absent,
-        workload_and_etcd,
     },
 };
 
@@ -81,7 +81,7 @@ async fn read_parts(
         .collect();
     let nothing = Excluded::default();
     let nodes = machines.keys().cloned().collect();
-    let beyond = workload_and_etcd(reader.connection, &target, ready(machines), nothing, end);
+    let beyond = read_workload_and_etcd(reader.connection, &target, ready(machines), nothing, end);
     let drain = read_drain_objects(reader, &target, nodes, end);
     let ((workload, _, etcd), drain) = tokio::join!(Box::pin(beyond), Box::pin(drain));
     fetched.observed.drain = Box::new(drain);
@@ -92,7 +92,7 @@ async fn read_parts(
         namespace,
         limit: ReadLimit::per_read(limit),
     };
-    let (object, control_plane) = reads.control_plane(name).await?;
+    let (object, control_plane) = reads.read_control_plane(name).await?;
     let at_first = std::mem::replace(&mut fetched.json, object);
     fetched.observed.control_plane = control_plane;
     let (snapshot, unread) = change_snapshot(fetched, workload, &etcd);
@@ -120,11 +120,11 @@ pub async fn read_control_plane_alone(
         namespace,
         limit: ReadLimit::per_read(limit),
     };
-    let (object, control_plane) = reads.control_plane(name).await?;
+    let (object, control_plane) = reads.read_control_plane(name).await?;
     let mut observed = Snapshot::from(control_plane);
     let mut unread = Vec::new();
     if let Some(cluster) = observed.control_plane.cluster().map(str::to_owned) {
-        match reads.cluster(&cluster).await {
+        match reads.read_cluster(&cluster).await {
             Ok(cluster) => observed.cluster = Reading::Read(cluster),
             Err(error) => unread.push(unread_part(&planned::Unread {
                 part: Part::Cluster,

@@ -12,18 +12,19 @@ use crate::{
 
 impl Reads<'_> {
     /// Reads the Lease if the controller has not processed the spec yet. Otherwise, nothing depends on the Lease.
-    pub(super) async fn controller_lease(
+    pub(super) async fn read_controller_lease(
         &self,
         control_plane: &KubeadmControlPlane,
     ) -> Reading<Option<ControllerLease>> {
         if control_plane.is_observed() && control_plane.condition("Available").is_some() {
             return Reading::NotYet;
         }
-        self.lease(lease::CONTROL_PLANE_NAMESPACE, lease::CONTROL_PLANE).await
+        self.lease(lease::CONTROL_PLANE_NAMESPACE, lease::CONTROL_PLANE)
+            .await
     }
 
     /// Reads the Leases of the controllers on which Machines depend.
-    pub(super) async fn machine_leases(&self) -> MachineLeases {
+    pub(super) async fn read_machine_leases(&self) -> MachineLeases {
         let (core, bootstrap) = tokio::join!(
             self.lease(lease::CORE_NAMESPACE, lease::CORE),
             self.lease(lease::BOOTSTRAP_NAMESPACE, lease::BOOTSTRAP)
@@ -33,7 +34,9 @@ impl Reads<'_> {
 
     async fn lease(&self, namespace: &str, name: &str) -> Reading<Option<ControllerLease>> {
         let resource = ApiResource::erase::<Lease>(&());
-        let action = Action::new("get", &resource).in_namespace(namespace).with_name(name);
+        let action = Action::new("get", &resource)
+            .in_namespace(namespace)
+            .with_name(name);
         let connection = self.reader.connection;
         let read = connection.get::<Lease>(&resource, namespace, name);
         match connection.run_with_limit(self.limit, &action, read).await {

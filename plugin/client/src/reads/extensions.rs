@@ -5,13 +5,13 @@ use kcp_control_plane::snapshot::{Reading, management::selects_namespace};
 
 use crate::{
     Action, Error,
-    reads::{failure, list::namespace_metadata, planned::Reads},
+    reads::{failure, list::read_namespace_metadata, planned::Reads},
 };
 
 impl Reads<'_> {
     /// Reads the names of the handlers that say whether a Machine of this namespace can be updated in place. Empty if
     /// the cluster does not serve `ExtensionConfigs`.
-    pub async fn in_place_handlers(&self) -> Reading<Vec<String>> {
+    pub async fn read_in_place_handlers(&self) -> Reading<Vec<String>> {
         match self.selected_handlers().await {
             Ok(handlers) => Reading::Read(handlers),
             Err(Error::NotServed { .. } | Error::NotFound { .. }) => Reading::Read(Vec::new()),
@@ -29,7 +29,7 @@ impl Reads<'_> {
         if configs.is_empty() {
             return Ok(Vec::new());
         }
-        let namespace = namespace_metadata(connection, self.namespace, self.limit).await?;
+        let namespace = read_namespace_metadata(connection, self.namespace, self.limit).await?;
         let labels = namespace.metadata.labels.unwrap_or_default();
         let selected = configs.iter().filter(|config| selects_namespace(config, &labels));
         let handlers = selected.flat_map(ExtensionConfig::in_place_handlers);

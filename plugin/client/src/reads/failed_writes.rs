@@ -29,7 +29,7 @@ const CHANGES: [&str; 4] = ["RollingOut", "ScalingUp", "ScalingDown", "Remediati
 impl Reads<'_> {
     /// Reads the Events if a change is pending. Otherwise, the controller neither creates nor deletes
     /// Machines.
-    pub(super) async fn failed_writes(
+    pub(super) async fn read_failed_writes(
         &self,
         control_plane: &KubeadmControlPlane,
     ) -> Reading<Vec<FailedWrite>> {

@@ -20,7 +20,7 @@ use crate::reads::{failure, management::add_cluster_facts};
 use crate::{Action, Connection, Error, ReadLimit, reader::Reader};
 use kcp_control_plane::snapshot::{Reading, Snapshot};
 
-use sorted::{ByCluster, Lists, Sorted};
+use sorted::{ByCluster, Lists, SortedList};
 
 /// Reads control planes with their Machines, Clusters and `MachineHealthChecks`, sorted by namespace and name.
 /// `namespace` is none for all namespaces; `selector` is a label selector.
@@ -61,13 +61,13 @@ pub async fn for_each(
         namespace,
         limit,
     };
-    let mut control_planes: Sorted<'_, ControlPlaneWithoutConfig> =
-        lists.sorted(Ok(reader.control_plane_resource.clone()), selector);
-    let mut machines: Sorted<'_, Machine> =
-        lists.sorted(Ok(reader.machine_resource.clone()), Some(label::CONTROL_PLANE));
-    let mut clusters: Sorted<'_, Cluster> = lists.sorted(Ok(reader.cluster_resource.clone()), None);
-    let mut health_checks: Sorted<'_, MachineHealthCheck> =
-        lists.sorted(reader.served.resource(&MACHINE_HEALTH_CHECK), None);
+    let mut control_planes: SortedList<'_, ControlPlaneWithoutConfig> =
+        lists.sorted_list(Ok(reader.control_plane_resource.clone()), selector);
+    let mut machines: SortedList<'_, Machine> =
+        lists.sorted_list(Ok(reader.machine_resource.clone()), Some(label::CONTROL_PLANE));
+    let mut clusters: SortedList<'_, Cluster> = lists.sorted_list(Ok(reader.cluster_resource.clone()), None);
+    let mut health_checks: SortedList<'_, MachineHealthCheck> =
+        lists.sorted_list(reader.served.resource(&MACHINE_HEALTH_CHECK), None);
     loop {
         tokio::join!(
             Box::pin(control_planes.fill()),
@@ -89,8 +89,12 @@ pub async fn for_each(
         };
         let (of_namespace, machines, clusters, health_checks) = tokio::join!(
             Box::pin(control_planes.take(&namespace)),
-            Box::pin(machines.take_by_cluster(&MACHINE, &namespace, |machine| machine.spec.cluster_name.clone())),
-            Box::pin(clusters.take_by_cluster(&CLUSTER, &namespace, |cluster| Some(cluster.name().to_owned()))),
+            Box::pin(
+                machines.take_by_cluster(&MACHINE, &namespace, |machine| machine.spec.cluster_name.clone())
+            ),
+            Box::pin(
+                clusters.take_by_cluster(&CLUSTER, &namespace, |cluster| Some(cluster.name().to_owned()))
+            ),
             Box::pin(
                 health_checks.take_by_cluster(&MACHINE_HEALTH_CHECK, &namespace, |check| {
                     Some(check.spec.cluster_name.clone())
@@ -129,13 +133,13 @@ pub async fn check_namespace_exists(
     namespace: &str,
     limit: ReadLimit,
 ) -> Result<(), Error> {
-    match namespace_metadata(connection, namespace, limit).await {
+    match read_namespace_metadata(connection, namespace, limit).await {
         Err(missing @ Error::NotFound { .. }) => Err(missing),
         Ok(_) | Err(_) => Ok(()),
     }
 }
 
-pub(super) async fn namespace_metadata(
+pub(super) async fn read_namespace_metadata(
     connection: &Connection,
     name: &str,
     limit: ReadLimit,
@@ -164,7 +168,9 @@ fn undecodable(object: Undecodable, action: &Action) -> Result<Snapshot, Error> 
     };
     let mut snapshot = Snapshot::from(control_plane);
     let object = failure::object_name(KUBEADM_CONTROL_PLANE.kind, Some(&name));
-    snapshot.failed_reads.push(failure::from_error(object, &malformed));
+    snapshot
+        .failed_reads
+        .push(failure::from_error(object, &malformed));
     Ok(snapshot)
 }
 

@@ -110,7 +110,10 @@ pub async fn read_machine(
 ) -> Result<FoundMachine, ReadMachineError> {
     let connection = reader.connection;
     let namespace = &connection.namespace;
-    let text = match connection.get_text(&reader.machine_resource, namespace, name).await {
+    let text = match connection
+        .get_text(&reader.machine_resource, namespace, name)
+        .await
+    {
         Ok(text) => text,
         Err(error @ Error::NotFound { .. }) => {
             return Err(no_such_machine(reader, name, error).await.into());
@@ -183,7 +186,7 @@ fn why_of_another_cluster(machine: &Machine, control_plane: &KubeadmControlPlane
 
 /// Reads the Machines again. Returns a warning for each Machine, other than the deleted one, whose deletion began after
 /// the check.
-pub async fn concurrent_deletions(deleted: &MachineSnapshot, reader: &Reader<'_>) -> Vec<String> {
+pub async fn read_concurrent_deletions(deleted: &MachineSnapshot, reader: &Reader<'_>) -> Vec<String> {
     let machines = match list_machines(reader, &deleted.observed().control_plane).await {
         Ok(machines) => machines.into_iter().map(|(_, machine)| machine),
         Err(error) => {
@@ -215,7 +218,8 @@ fn action(reader: &Reader<'_>, verb: &'static str) -> Action {
 }
 
 fn decode_machine(reader: &Reader<'_>, name: &str, text: &str) -> Result<MachineObject, Error> {
-    MachineObject::decode(text).map_err(|source| Error::malformed(action(reader, "get").with_name(name), source))
+    MachineObject::decode(text)
+        .map_err(|source| Error::malformed(action(reader, "get").with_name(name), source))
 }
 
 async fn no_such_machine(reader: &Reader<'_>, name: &str, error: Error) -> NoSuchMachine {

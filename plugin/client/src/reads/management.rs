@@ -25,7 +25,7 @@ const SECRET_SUFFIXES: [&str; 6] = ["kubeconfig", "ca", "etcd", "proxy", "sa", "
 ///
 /// # Errors
 /// The Cluster cannot be read, or does not refer to a `KubeadmControlPlane`.
-pub async fn control_plane_of(
+pub async fn read_control_plane_name(
     reader: &Reader<'_>,
     namespace: &str,
     cluster: &str,
@@ -58,7 +58,7 @@ pub async fn control_plane_of(
 ///
 /// # Errors
 /// The control plane does not exist or cannot be read.
-pub async fn management(
+pub async fn read_from_management(
     reader: &Reader<'_>,
     namespace: &str,
     name: &str,
@@ -69,7 +69,7 @@ pub async fn management(
         namespace,
         limit,
     };
-    let (object, control_plane) = reads.control_plane(name).await?;
+    let (object, control_plane) = reads.read_control_plane(name).await?;
     Ok(read_related(&reads, object, control_plane, |_| ()).await)
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::reads::{
     Excluded, MachineByNode, Target, failure, limit_per_control_plane, management::read_related,
-    time_limits::remaining, workload_and_etcd,
+    read_workload_and_etcd, time_limits::remaining,
 };
 use crate::{Error, reader::Reader, reads::planned::Reads};
 use kcp_control_plane::snapshot::{Reading, Snapshot};
@@ -30,12 +30,12 @@ pub async fn observe(
         namespace,
         limit: limit_per_control_plane(remaining(end)),
     };
-    let (object, control_plane) = reads.control_plane(name).await?;
+    let (object, control_plane) = reads.read_control_plane(name).await?;
     let target = Target::new(&control_plane);
     let own = control_plane.clone();
-    let lease = reads.controller_lease(&own);
-    let machine_leases = reads.machine_leases();
-    let failed_writes = reads.failed_writes(&own);
+    let lease = reads.read_controller_lease(&own);
+    let machine_leases = reads.read_machine_leases();
+    let failed_writes = reads.read_failed_writes(&own);
     let (machines_known, machines) = oneshot::channel();
     // Sending fails only if etcd is not queried.
     let tell = |machines: &[Machine]| drop(machines_known.send(by_node(machines)));
@@ -43,7 +43,7 @@ pub async fn observe(
     let machines = async { machines.await.unwrap_or_default() };
     let beyond = async {
         match &target {
-            Some(target) => workload_and_etcd(reader.connection, target, machines, excluded, end).await,
+            Some(target) => read_workload_and_etcd(reader.connection, target, machines, excluded, end).await,
             None => (Reading::NotYet, Reading::NotYet, Reading::NotYet),
         }
     };
@@ -76,7 +76,10 @@ fn by_node(machines: &[Machine]) -> MachineByNode {
 /// other sources count as failed.
 pub fn unread_snapshot(mut listed: Snapshot, error: &Error) -> Snapshot {
     let name = &listed.control_plane.name();
-    let failure = failure::from_error(failure::object_name(KUBEADM_CONTROL_PLANE.kind, Some(name)), error);
+    let failure = failure::from_error(
+        failure::object_name(KUBEADM_CONTROL_PLANE.kind, Some(name)),
+        error,
+    );
     // A control plane that could not be decoded in the list is already there.
     listed.failed_reads.retain(|known| known.object != failure.object);
     listed.failed_reads.push(failure.clone());

@@ -51,7 +51,7 @@ pub async fn fetch(
         namespace,
         limit,
     };
-    let (object, planned) = reads.control_plane(name).await?;
+    let (object, planned) = reads.read_control_plane(name).await?;
     let mut fetched = reads.read_related_objects(object, planned, |_| ()).await;
     let machines = fetched
         .unread
@@ -83,7 +83,7 @@ impl Reads<'_> {
     ///
     /// # Errors
     /// The control plane does not exist or cannot be read.
-    pub async fn control_plane(&self, name: &str) -> Result<(String, KubeadmControlPlane), Error> {
+    pub async fn read_control_plane(&self, name: &str) -> Result<(String, KubeadmControlPlane), Error> {
         let resource = &self.reader.control_plane_resource;
         let action = Action::new("get", resource)
             .in_namespace(self.namespace)
@@ -119,7 +119,7 @@ impl Reads<'_> {
         };
         let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
         let (cluster, machines, configs, template) = tokio::join!(
-            Box::pin(self.cluster(&cluster)),
+            Box::pin(self.read_cluster(&cluster)),
             Box::pin(self.machines(&selector, control_plane, machines_known)),
             Box::pin(self.configs(&selector)),
             Box::pin(self.template_exists(&control_plane.spec.infrastructure_ref))
@@ -169,7 +169,7 @@ impl Reads<'_> {
     ///
     /// # Errors
     /// The Cluster does not exist or cannot be read.
-    pub async fn cluster(&self, name: &str) -> Result<Cluster, Error> {
+    pub async fn read_cluster(&self, name: &str) -> Result<Cluster, Error> {
         let resource = &self.reader.cluster_resource;
         let action = Action::new("get", resource)
             .in_namespace(self.namespace)

@@ -24,7 +24,7 @@ const NAMING: [&str; 2] = [
 
 impl Reads<'_> {
     /// Reads the Events about a control plane and its Machines. `object` is the JSON of the control plane.
-    pub async fn rollout_events(
+    pub async fn read_rollout_events(
         &self,
         control_plane: &KubeadmControlPlane,
         object: &str,
@@ -149,7 +149,9 @@ mod tests {
             "metadata": {"name": "edge", "namespace": "d", "uid": "u"},
             "spec": {"version": "v1.34.1", "machineNaming": {"template": template}}});
         let control_plane = kcp_api::decode(&object.to_string()).expect("decodes");
-        reads.rollout_events(&control_plane, &object.to_string()).await
+        reads
+            .read_rollout_events(&control_plane, &object.to_string())
+            .await
     }
 
     #[tokio::test]

@@ -58,7 +58,7 @@ impl Reads<'_> {
     ///
     /// # Errors
     /// The template does not exist or cannot be read.
-    pub async fn template(&self, template: &Reference) -> Result<Value, Error> {
+    pub async fn read_template(&self, template: &Reference) -> Result<Value, Error> {
         let resource = self.reader.served.referenced(&template.group, &template.kind)?;
         let action = Action::new("get", &resource)
             .in_namespace(self.namespace)

@@ -73,7 +73,9 @@ impl WorkloadCluster {
                 ..secrets.unusable_failure(KUBECONFIG_SECRET, error.to_string())
             })?;
         let limit = time_limits::for_workload(left);
-        let cluster = secrets.management.with_client(server.client.clone(), server.url.clone());
+        let cluster = secrets
+            .management
+            .with_client(server.client.clone(), server.url.clone());
         Ok(Self {
             objects: Objects::new(cluster, limit),
             failures: FailureContext { kubeconfig: name },

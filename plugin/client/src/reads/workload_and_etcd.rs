@@ -65,7 +65,7 @@ pub type MachineByNode = BTreeMap<String, String>;
 
 /// Reads the workload cluster and etcd until `end` at the latest. A part that takes longer fails separately.
 /// Only the etcd query waits for `machines`, because the etcd members run on the Machines' nodes.
-pub async fn workload_and_etcd(
+pub async fn read_workload_and_etcd(
     management: &Connection,
     target: &Target,
     machines: impl Future<Output = MachineByNode>,
@@ -188,7 +188,8 @@ async fn workload_and_stacked_etcd(
             Ok(Nodes::Unread) | Err(_) => Vec::new(),
         };
         let labelled = labelled.into_iter().filter(|node| node.has_control_plane_label);
-        let queries = etcd::stacked_queries(&cluster.server.client, &machines, labelled.map(|node| node.name));
+        let queries =
+            etcd::stacked_queries(&cluster.server.client, &machines, labelled.map(|node| node.name));
         let failures = etcd::FailureContext {
             stacked: true,
             ca_secret: secrets.name("etcd"),
@@ -232,7 +233,7 @@ mod tests {
     use kcp_api::names::label;
     use serde_json::json;
 
-    use super::{Excluded, Failure, MachineByNode, Reading, Target, workload_and_etcd};
+    use super::{Excluded, Failure, MachineByNode, Reading, Target, read_workload_and_etcd};
     use crate::{Connection, canned::failure};
     use kcp_control_plane::{snapshot::Snapshot, testing::plan};
 
@@ -274,7 +275,7 @@ mod tests {
         });
         let end = Instant::now() + Duration::from_secs(10);
         let (workload, endpoint_certificate, etcd) =
-            workload_and_etcd(&management, target, ready(MachineByNode::new()), excluded, end).await;
+            read_workload_and_etcd(&management, target, ready(MachineByNode::new()), excluded, end).await;
         assert_eq!(short(&endpoint_certificate), short(&workload));
         [short(&workload), short(&etcd)]
     }

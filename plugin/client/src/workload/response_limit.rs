@@ -14,7 +14,7 @@ use kube::{
 use thiserror::Error;
 use tower::{BoxError, Service, layer::layer_fn, util::BoxService};
 
-use crate::clock::{ServerClock, since_boot};
+use crate::clock::{ServerClock, time_since_boot};
 
 /// The maximum size of a response in bytes. A caller sets it as an extension of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Service<Request<Body>> for LimitedResponses {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let limit: ResponseLimit = request.extensions().get().copied().unwrap_or_default();
-        let (clock, sent) = (self.clock.clone(), since_boot());
+        let (clock, sent) = (self.clock.clone(), time_since_boot());
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await?;

@@ -12,7 +12,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use kcp_etcd::{
-    ClientCertificate, Connection, CredentialError, Error, HandshakeError, ServerIdentity, Step, Timeouts, Tls, Trust,
+    ClientCertificate, Connection, CredentialError, Error, HandshakeError, ServerIdentity, Step, Timeouts,
+    Tls, Trust,
 };
 use rustls::AlertDescription;
 use server::{Authority, Member, Silence};

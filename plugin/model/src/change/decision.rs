@@ -296,7 +296,10 @@ mod tests {
         ] {
             let refusal = Refusal::new(by, Vec::new());
             let hints = refusal.hints(is_configured, force);
-            assert_eq!((refusal.refused_by_text(is_configured), hints.first().copied()), expected);
+            assert_eq!(
+                (refusal.refused_by_text(is_configured), hints.first().copied()),
+                expected
+            );
         }
     }
 
@@ -385,7 +388,10 @@ mod tests {
             "type": "Normal",
         });
         let event = event("from 3 to 5");
-        assert_eq!(event.to_event_json(&control_plane, None, "alice", now()), expected);
+        assert_eq!(
+            event.to_event_json(&control_plane, None, "alice", now()),
+            expected
+        );
 
         let machine = subject("Machine", "edge-x", "7");
         expected["metadata"]["name"] = json!("edge.scaled.7");

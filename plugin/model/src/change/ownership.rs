@@ -8,7 +8,7 @@
 
 use kcp_api::{
     Object as _,
-    metadata::{ManagedFieldsEntry, with_managed_fields},
+    metadata::{ManagedFieldsEntry, decode_with_managed_fields},
     names::{annotation, label},
 };
 use kcp_rules::api::DecodeError;
@@ -130,7 +130,7 @@ impl<'m> ManagedFields<'m> {
 
 /// Finds out who owns the fields that a merge patch of `object` writes as the field manager `manager`.
 pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership, DecodeError> {
-    let metadata = with_managed_fields(object)?;
+    let metadata = decode_with_managed_fields(object)?;
     let entries = || metadata.managed_fields.iter().flatten().map(ManagedFields);
     let fields = merge_patch::fields(patch);
     let mut applied = Vec::new();
@@ -176,7 +176,7 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
 
 /// The field manager that last wrote the field at `path`. None if the field has no owner.
 pub fn last_writer(object: &str, path: &[&str]) -> Option<String> {
-    let metadata = with_managed_fields(object).ok()?;
+    let metadata = decode_with_managed_fields(object).ok()?;
     let entries = metadata.managed_fields.iter().flatten().map(ManagedFields);
     let owners = entries.filter(|entry| entry.owns_in_any_version(path));
     let last = owners.max_by_key(|entry| entry.0.time.as_ref().map(|time| time.0))?;

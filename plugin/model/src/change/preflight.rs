@@ -19,7 +19,7 @@ use crate::{
         blockers::processing_blockers,
         fragile::fragile_periods,
         messages,
-        options::{desired, apply_patch},
+        options::{apply_patch, desired},
     },
     review::{Review, ReviewContext, review_update},
     snapshot::{Snapshot, change::ChangeSnapshot},
@@ -548,7 +548,10 @@ mod tests {
             ),
             (owned_by("capi-topology"), 4, RefusedBy::Rules, "(replicas-even)"),
         ] {
-            let Err(Refusal { why, refused_by: by, .. }) = permitted(&snapshot, replicas) else {
+            let Err(Refusal {
+                why, refused_by: by, ..
+            }) = permitted(&snapshot, replicas)
+            else {
                 panic!("granted");
             };
             assert_eq!(by, expected);

@@ -161,7 +161,12 @@ mod tests {
             (
                 "without certificates",
                 |machine| {
-                    let conditions = &mut machine.control_plane_snapshot.observed.control_plane.status.conditions;
+                    let conditions = &mut machine
+                        .control_plane_snapshot
+                        .observed
+                        .control_plane
+                        .status
+                        .conditions;
                     set(conditions, condition("CertificatesAvailable", False, "no"));
                 },
                 false,

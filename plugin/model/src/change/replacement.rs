@@ -466,7 +466,10 @@ mod tests {
                 Decision::Unchanged("so".to_owned()),
             ),
         ] {
-            assert_eq!(apply_replacement_refusal(decision.clone(), replacement()), expected);
+            assert_eq!(
+                apply_replacement_refusal(decision.clone(), replacement()),
+                expected
+            );
             assert_eq!(apply_replacement_refusal(decision.clone(), None), decision);
         }
     }

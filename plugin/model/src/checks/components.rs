@@ -170,7 +170,9 @@ pub fn check_api_servers_mismatch(observed: &Snapshot, now: Timestamp) -> CheckR
         match Phase::from_machine(of, now) {
             Phase::Deleting => None,
             Phase::Starting => Some(Finding::info(machine_object(of.name()), format!("{message} yet"))),
-            Phase::Settled => Some(Finding::fail(machine_object(of.name()), message).with_hint(kubectl_describe_hint(of))),
+            Phase::Settled => {
+                Some(Finding::fail(machine_object(of.name()), message).with_hint(kubectl_describe_hint(of)))
+            }
         }
     });
     let without_machine = with_pod

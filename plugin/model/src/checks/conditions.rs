@@ -17,7 +17,9 @@ use crate::{
     },
     plan::blockers::{processing_blockers, unreachable_workload},
     snapshot::Snapshot,
-    staleness::{JOIN_LIMIT, OBSERVATION_LIMIT, SUMMARY_LAG_LIMIT, age, stopped_controller_blocker, format_age},
+    staleness::{
+        JOIN_LIMIT, OBSERVATION_LIMIT, SUMMARY_LAG_LIMIT, age, format_age, stopped_controller_blocker,
+    },
 };
 
 pub const CHECKS: &[Check] = &[

@@ -42,7 +42,10 @@ pub fn controller_suffix(observed: &Snapshot, now: Timestamp) -> String {
         ..
     }) = lease
     else {
-        return format!("; the controller has no Lease in namespace {}", lease::CONTROL_PLANE_NAMESPACE);
+        return format!(
+            "; the controller has no Lease in namespace {}",
+            lease::CONTROL_PLANE_NAMESPACE
+        );
     };
     match (holder, renewed) {
         (Some(holder), Some(renewed)) => {

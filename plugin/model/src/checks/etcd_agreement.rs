@@ -73,7 +73,7 @@ pub fn check_etcd_clusters_differ(observed: &Snapshot, _: Timestamp) -> CheckRes
     let survey = require(&observed.etcd, ETCD)?;
     let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
     let membership = Membership::new(survey);
-    if membership.one_cluster().is_err() {
+    if membership.require_one_cluster().is_err() {
         let reported = survey
             .responses()
             .filter_map(|(queried, response)| Some((queried, hexadecimal(response.cluster_id()?))));
@@ -111,7 +111,7 @@ pub fn check_etcd_clusters_differ(observed: &Snapshot, _: Timestamp) -> CheckRes
 pub fn check_etcd_member_lists_differ(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let membership = Membership::new(survey);
-    membership.one_cluster()?;
+    membership.require_one_cluster()?;
     let are_machines_changing = are_machines_changing(observed, now);
     // Members of another cluster are ignored.
     let lists = survey.responses().filter_map(|(queried, response)| {
@@ -209,7 +209,7 @@ fn join_names<'n>(names: impl Iterator<Item = &'n String>) -> String {
 pub fn check_etcd_no_leader(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let membership = Membership::new(survey);
-    membership.one_cluster()?;
+    membership.require_one_cluster()?;
     let are_machines_changing = are_machines_changing(observed, now);
     // The leader of the latest raft term counts. Members in an earlier term have missed the election.
     let latest = membership
@@ -263,7 +263,7 @@ pub fn check_etcd_no_leader(observed: &Snapshot, now: Timestamp) -> CheckResult 
 pub fn check_etcd_raft_terms_differ(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let membership = Membership::new(survey);
-    membership.one_cluster()?;
+    membership.require_one_cluster()?;
     let are_machines_changing = are_machines_changing(observed, now);
     let led = membership
         .statuses()
@@ -292,7 +292,7 @@ pub fn check_etcd_raft_terms_differ(observed: &Snapshot, now: Timestamp) -> Chec
 pub fn check_etcd_raft_lag(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let membership = Membership::new(survey);
-    membership.one_cluster()?;
+    membership.require_one_cluster()?;
     let furthest = membership
         .statuses()
         .map(|(_, status)| status.raft_index)

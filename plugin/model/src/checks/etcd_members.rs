@@ -122,10 +122,16 @@ fn member_without_machine(
             other.name(),
             describe_owner(other)
         );
-        return Finding::fail(object, message).with_hint("do not remove the member: see check machines-not-owned");
+        return Finding::fail(object, message)
+            .with_hint("do not remove the member: see check machines-not-owned");
     }
     let of_node = |machine: &&Machine| observed.node_of(machine) == Some(&member.name);
-    if let Some(of) = observed.machines.iter().chain(&observed.machines_of_other_owners).find(of_node) {
+    if let Some(of) = observed
+        .machines
+        .iter()
+        .chain(&observed.machines_of_other_owners)
+        .find(of_node)
+    {
         let message = format!(
             "{message}; its node has the providerID of Machine {}, which does not reference the node",
             of.name()

@@ -74,7 +74,9 @@ pub fn check_deleting(observed: &Snapshot, now: Timestamp) -> CheckResult {
     };
     let waiting = control_plane
         .condition("Deleting")
-        .map_or_else(String::new, |condition| format!(": {}", condition.message_or_reason()));
+        .map_or_else(String::new, |condition| {
+            format!(": {}", condition.message_or_reason())
+        });
     let message = format!("deletion began {} ago{waiting}", format_age(started, now));
     Ok(vec![
         Finding::fail(observed.object_name(), message).with_since(Some(started)),

@@ -112,7 +112,11 @@ fn check_bootstrap_controller_stopped(observed: &Snapshot, now: Timestamp) -> Ch
         "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=bootstrap-kubeadm",
         &observed.machine_leases.bootstrap,
         now,
-        |machine| !machine.is_deleting() && !machine.has_node() && !machine.is_condition_true("BootstrapConfigReady"),
+        |machine| {
+            !machine.is_deleting()
+                && !machine.has_node()
+                && !machine.is_condition_true("BootstrapConfigReady")
+        },
     )
 }
 

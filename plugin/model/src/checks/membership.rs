@@ -81,7 +81,7 @@ impl<'s> Membership<'s> {
     }
 
     /// Fails if the members belong to different etcd clusters, and it is unknown which cluster has the data.
-    pub fn one_cluster(&self) -> Result<(), NoResult> {
+    pub fn require_one_cluster(&self) -> Result<(), NoResult> {
         if self.cluster_id.is_none() && self.is_disputed() {
             return Err(NoResult::unknown(
                 "members belong to different etcd clusters; it is unknown which one has the data",
@@ -92,7 +92,8 @@ impl<'s> Membership<'s> {
 
     /// Whether a member's own list equals the agreed list.
     pub fn is_agreed_list(&self, list: &Members) -> bool {
-        self.list.is_some_and(|usual| member_ids(usual) == member_ids(list))
+        self.list
+            .is_some_and(|usual| member_ids(usual) == member_ids(list))
     }
 
     /// Whether the member may belong to a starting Machine that does not reference its node yet.

@@ -76,7 +76,8 @@ fn failing(observed: &Snapshot, now: Timestamp) -> Option<Failing<'_>> {
         .flatten()
         .max();
     let is_failing = |write: &&FailedWrite| {
-        succeeded.is_none_or(|succeeded| write.last_reported > succeeded) && age(write.last_reported, now) <= RETRY_LIMIT
+        succeeded.is_none_or(|succeeded| write.last_reported > succeeded)
+            && age(write.last_reported, now) <= RETRY_LIMIT
     };
     let writes = || {
         observed

@@ -18,7 +18,7 @@ use crate::{
         rollout_reason::{Reason, Verdict, verdicts},
     },
     snapshot::Snapshot,
-    staleness::{StuckBlocker, stopped_controller_blocker, find_stuck, format_age},
+    staleness::{StuckBlocker, find_stuck, format_age, stopped_controller_blocker},
 };
 
 /// The checks that report why a step of a change takes a long time.
@@ -141,11 +141,14 @@ pub fn check_machines_outdated(observed: &Snapshot, now: Timestamp) -> CheckResu
     let why = control_plane
         .condition("RollingOut")
         .filter(|condition| condition.is_true() && outdated().next().is_none())
-        .map_or_else(String::new, |condition| format!(": {}", condition.message_or_reason()));
+        .map_or_else(String::new, |condition| {
+            format!(": {}", condition.message_or_reason())
+        });
     let current = i64::try_from(current).unwrap_or(i64::MAX);
     let counts = messages::up_to_date_count(current, control_plane.desired_replicas());
     let message = format!("rollout in progress, {counts}{why}");
-    let summary = Finding::info(observed.object_name(), message).with_since(true_since(observed, "RollingOut"));
+    let summary =
+        Finding::info(observed.object_name(), message).with_since(true_since(observed, "RollingOut"));
     let each = outdated().map(|verdict| {
         let reasons: Vec<String> = verdict.reasons.iter().map(Reason::message).collect();
         Finding::info(

@@ -201,8 +201,9 @@ fn addon_findings(observed: &Snapshot, expected: &ExpectedAddon<'_>, now: Timest
                 CheckOutcome::Warn
             };
             let message = format!("runs image tag {actual}, but the spec requires {desired}");
-            Finding::new(outcome, object(), message)
-                .with_hint("Cluster API updates the image after all Machines are up to date and etcd is healthy")
+            Finding::new(outcome, object(), message).with_hint(
+                "Cluster API updates the image after all Machines are up to date and etcd is healthy",
+            )
         })
     });
     Ok(not_ready.into_iter().chain(outdated).collect())

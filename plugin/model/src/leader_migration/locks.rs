@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use jiff::Timestamp;
 use kcp_rules::leader_migration::{Component, LeaderMigrationConfiguration, Lock, Manager};
 
-use super::observed::{LockRole, ObservedManagers, ObservedLease, ObservedLock, ObservedManager};
+use super::observed::{LockRole, ObservedLease, ObservedLock, ObservedManager, ObservedManagers};
 use crate::{snapshot::Failure, staleness::age};
 
 /// The namespace of the Leases, unless a flag names another namespace.
@@ -142,7 +142,11 @@ impl ObservedManagers {
     /// The Leases that an earlier migration left behind: no controller manager uses them, and no process renews them. None if
     /// the settings of a controller manager are unknown.
     pub fn leftover_locks(&self) -> Vec<&ObservedLock> {
-        let managers: Option<Vec<&Manager>> = self.managers().iter().map(ObservedManager::known_manager).collect();
+        let managers: Option<Vec<&Manager>> = self
+            .managers()
+            .iter()
+            .map(ObservedManager::known_manager)
+            .collect();
         let Some(managers) = managers.filter(|managers| !managers.is_empty()) else {
             return Vec::new();
         };

@@ -19,7 +19,8 @@ pub mod verdict;
 
 pub use locks::{Attribution, LockState, locks, unused_locks};
 pub use observed::{
-    Health, LockRole, ObservedManagers, ObservedLease, ObservedLock, ObservedManager, Settings, SettingsSource,
+    Health, LockRole, ObservedLease, ObservedLock, ObservedManager, ObservedManagers, Settings,
+    SettingsSource,
 };
 pub use reason::{Reason, Verdict};
 pub use verdict::{Decision, decide, overall};

@@ -2,7 +2,8 @@
 
 use kcp_rules::{
     leader_migration::{
-        Component, ControllerManagers, Manager, ControllerManagerChange, Phase, Row, Verdict, generate::UNSUPPORTED_SINCE,
+        Component, ControllerManagerChange, ControllerManagers, Manager, Phase, Row, Verdict,
+        generate::UNSUPPORTED_SINCE,
     },
     topics::controller_managers::Unknown,
 };

@@ -4,7 +4,7 @@ use kcp_rules::leader_migration::{Assignment, CONTROLLERS, Component, Controller
 
 use super::{
     locks::LockState,
-    observed::{Health, LockRole, ObservedManagers, ObservedManager},
+    observed::{Health, LockRole, ObservedManager, ObservedManagers},
     reason::{Reason, Verdict},
 };
 
@@ -97,7 +97,11 @@ fn unread_manager(observed: &ObservedManagers) -> Option<Reason> {
     })
 }
 
-fn reason_with_runner(observed: &ObservedManagers, controller: &Controller, runner: &ObservedManager) -> Reason {
+fn reason_with_runner(
+    observed: &ObservedManagers,
+    controller: &Controller,
+    runner: &ObservedManager,
+) -> Reason {
     let pod = runner.pod.clone();
     let manager = match &runner.settings.manager {
         Ok(manager) => manager,
@@ -131,7 +135,12 @@ fn unknown_provider(pod: String) -> Reason {
 
 /// Whether kube-controller-manager has the controller, and a controller manager migrates other controllers but not this one.
 fn can_migrate(observed: &ObservedManagers, controller: &Controller) -> bool {
-    let managers = || observed.managers().iter().filter_map(ObservedManager::known_manager);
+    let managers = || {
+        observed
+            .managers()
+            .iter()
+            .filter_map(ObservedManager::known_manager)
+    };
     let is_in_kube = managers().any(|manager| {
         manager.component == Component::Kube && manager.assignment(controller) != Assignment::Absent
     });
@@ -250,7 +259,11 @@ fn reason_without_runner(observed: &ObservedManagers, controller: &Controller) -
 }
 
 /// The reason why a controller manager does not run a controller that its settings enable.
-fn reason_not_running(observed: &ObservedManagers, controller: &Controller, owner: &ObservedManager) -> Reason {
+fn reason_not_running(
+    observed: &ObservedManagers,
+    controller: &Controller,
+    owner: &ObservedManager,
+) -> Reason {
     let pod = owner.pod.clone();
     let lock = owner
         .known_manager()

@@ -319,7 +319,10 @@ mod tests {
             },
         );
         assert_eq!(to_come.planned_rollout_time, Some(minutes_ago(-60)));
-        assert_eq!(of(&observed(), restarted(spec(), now())).planned_rollout_time, None);
+        assert_eq!(
+            of(&observed(), restarted(spec(), now())).planned_rollout_time,
+            None
+        );
     }
 
     #[test]

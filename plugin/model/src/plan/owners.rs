@@ -17,10 +17,13 @@ pub fn blockers(observed: &Snapshot) -> Vec<Blocker> {
     if control_plane.is_deleting() || !observed.is_infrastructure_ready() || !observed.has_endpoint() {
         return Vec::new();
     }
-    let others = observed.machines_of_other_owners.iter().map(|machine| Blocker::MixedOwnership {
-        machine: machine.name().to_owned(),
-        owner: describe_owner(machine),
-    });
+    let others = observed
+        .machines_of_other_owners
+        .iter()
+        .map(|machine| Blocker::MixedOwnership {
+            machine: machine.name().to_owned(),
+            owner: describe_owner(machine),
+        });
     let unadoptable = observed
         .unowned_machines()
         .filter_map(|machine| cannot_adopt(observed, machine));

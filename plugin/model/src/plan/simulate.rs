@@ -227,7 +227,9 @@ fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> Step {
             .unwrap_or(FailureDomainReason::Given),
         group: first.and_then(|first| first.group),
         may_update_in_place: transitions().any(|transition| transition.may_update_in_place),
-        waits_until: transitions().filter_map(|transition| transition.waits_until).max(),
+        waits_until: transitions()
+            .filter_map(|transition| transition.waits_until)
+            .max(),
         is_undetected: ways.iter().any(|way| way.is_undetected),
         may_differ,
         replicas: first.map_or(0, |first| first.state.replicas.len()),
@@ -584,7 +586,10 @@ mod tests {
             let steps = plan(retried(machines, minutes, retries), &spec).expect("there is a plan");
             let steps: Vec<String> = steps
                 .iter()
-                .map(|step| step.waits_until.map_or_else(|| shown(step), |until| until.to_string()))
+                .map(|step| {
+                    step.waits_until
+                        .map_or_else(|| shown(step), |until| until.to_string())
+                })
                 .collect();
             assert_eq!(steps, expected, "{machines} to {replicas}");
         }

@@ -176,7 +176,8 @@ impl MachineSnapshot {
     pub fn pauses(&self) -> Vec<String> {
         let control_plane = &self.observed().control_plane;
         let cluster_paused = self.observed().is_cluster_paused();
-        let is_paused = control_plane.is_paused() || (control_plane.is_condition_true("Paused") && !cluster_paused);
+        let is_paused =
+            control_plane.is_paused() || (control_plane.is_condition_true("Paused") && !cluster_paused);
         [
             (self.object.is_paused(), "the Machine is paused"),
             (is_paused, "the control plane is paused"),

@@ -192,7 +192,9 @@ impl EtcdSurvey {
         };
         let tally = count_reports(reports().map(|(list, follows_leader)| (member_ids(list), follows_leader)));
         let best = highest_unless_tied(&tally, |support| (support.follows_leader, support.members))?;
-        reports().map(|(list, _)| list).find(|list| member_ids(list) == *best)
+        reports()
+            .map(|(list, _)| list)
+            .find(|list| member_ids(list) == *best)
     }
 
     /// Whether members contradict each other, and it is unknown whose report is correct.

@@ -211,7 +211,9 @@ impl Snapshot {
                 && !pod.is_deleting
                 && machine.node() == Some(pod.node.as_str())
         };
-        machine.is_condition_false("EtcdPodHealthy") || machine.is_condition_false("EtcdMemberHealthy") || pods.any(is_down)
+        machine.is_condition_false("EtcdPodHealthy")
+            || machine.is_condition_false("EtcdMemberHealthy")
+            || pods.any(is_down)
     }
 
     /// The etcd members if none of them responds and the API server reports that etcd does not respond

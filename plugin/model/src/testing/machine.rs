@@ -36,5 +36,6 @@ pub fn dead(machine: &mut MachineSnapshot, machines: &[&str]) {
             .then(|| "does not respond: no answer within 2s".to_owned()),
         ..EtcdMember::default()
     };
-    machine.control_plane_snapshot.observed.etcd_members = EtcdMembers::Read(["m1", "m2", "m3"].map(member).to_vec());
+    machine.control_plane_snapshot.observed.etcd_members =
+        EtcdMembers::Read(["m1", "m2", "m3"].map(member).to_vec());
 }

@@ -332,7 +332,12 @@ mod tests {
             let decision = upgrade(snapshot, version, force, workers).decision;
             match (decision, expected) {
                 (Decision::Write(_), None) => {}
-                (Decision::Refused(Refusal { why, refused_by: by, .. }), Some((expected_by, lines))) => {
+                (
+                    Decision::Refused(Refusal {
+                        why, refused_by: by, ..
+                    }),
+                    Some((expected_by, lines)),
+                ) => {
                     assert_eq!(by, expected_by, "{name}");
                     let are_said = why.len() == lines.len()
                         && why.iter().zip(&lines).all(|(line, end)| line.ends_with(end));

@@ -216,7 +216,11 @@ pub fn upgrade_path(state: &PathState<'_>, options: PathOptions<'_>) -> Result<U
             notices,
         });
     }
-    if !options.force && !steps.is_empty() && state.rollout_problems.is_empty() && !state.read_failures.is_empty() {
+    if !options.force
+        && !steps.is_empty()
+        && state.rollout_problems.is_empty()
+        && !state.read_failures.is_empty()
+    {
         let why = state
             .read_failures
             .iter()

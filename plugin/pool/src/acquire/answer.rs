@@ -306,7 +306,11 @@ impl fmt::Display for LeaseRefusal {
                 customization,
                 cluster_deployment,
                 why,
-            } => write!(f, "{}: {why}", unfinished_message(customization, cluster_deployment)),
+            } => write!(
+                f,
+                "{}: {why}",
+                unfinished_message(customization, cluster_deployment)
+            ),
             Self::NotManagedByHive { pool, because } => write!(
                 f,
                 "Hive does not manage pool {pool} ({because}), so a claim would stay pending; if Hive \

@@ -77,9 +77,9 @@ pub async fn claim(
     let answer = |outcome| LeaseResult::new(store.namespace(), holder, outcome);
     let refused = |refusal| Ok(answer(LeaseOutcome::Refused(refusal)));
     let conclusion = store
-        .hive(request.hive)
+        .read_hive(request.hive)
         .await?
-        .conclude(&store.pool(holder.pool).await?);
+        .conclude(&store.read_pool(holder.pool).await?);
     if !conclusion.is_managed {
         return refused(LeaseRefusal::NotManagedByHive {
             pool: holder.pool.to_owned(),
@@ -141,7 +141,7 @@ pub async fn claim(
 
 /// Deletes the ClusterClaim with this name and uid, if it still exists.
 async fn delete_by_uid(store: &Store<'_>, name: &str, uid: &str) -> Result<(), Error> {
-    match store.claim(name).await?.filter(|claim| claim.uid() == uid) {
+    match store.read_claim(name).await?.filter(|claim| claim.uid() == uid) {
         Some(claim) => delete(store, &claim).await,
         None => Ok(()),
     }
@@ -158,7 +158,7 @@ pub async fn wait_until_lost(
     let name = holder.cluster_deployment;
     loop {
         tokio::time::sleep(BETWEEN_CHECKS).await;
-        let checked = match store.claim(name).await {
+        let checked = match store.read_claim(name).await {
             Ok(Some(claim)) => poll(store, &claim, holder).await,
             Ok(None) => Ok(ClaimState::Ended(ClaimWait::ClaimDeleted)),
             Err(error) => Err(error),
@@ -200,14 +200,16 @@ pub enum KubeconfigError {
 /// # Errors
 /// The cluster is not installed yet, or its Secret cannot be read.
 pub async fn read_kubeconfig(store: &Store<'_>, cluster: &str) -> Result<Vec<u8>, KubeconfigError> {
-    let deployment = store.cluster(cluster, cluster).await?;
+    let deployment = store.read_cluster(cluster, cluster).await?;
     let metadata = deployment.and_then(|deployment| deployment.spec.cluster_metadata);
     let reference = metadata.and_then(|metadata| metadata.admin_kubeconfig_secret_ref);
     let Some(reference) = reference else {
         return Err(KubeconfigError::NotInstalled(cluster.to_owned()));
     };
     let connection = store.connection();
-    let secret: Secret = connection.get(&SECRET.api_resource("v1"), cluster, &reference.name).await?;
+    let secret: Secret = connection
+        .get(&SECRET.api_resource("v1"), cluster, &reference.name)
+        .await?;
     let kubeconfig = secret.value(KUBECONFIG).map(<[u8]>::to_vec);
     kubeconfig.ok_or_else(|| KubeconfigError::NoKey {
         namespace: cluster.to_owned(),
@@ -261,7 +263,7 @@ async fn wait(
         }
         polls += 1;
         tokio::time::sleep(pause).await;
-        match store.claim(name).await {
+        match store.read_claim(name).await {
             Ok(Some(found)) if found.uid() == claim.uid() => claim = found,
             Ok(_) => {
                 return Ok(ClaimWait::ClaimDeleted);
@@ -289,14 +291,16 @@ async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Re
     let pending = || {
         ClaimState::Pending(format!(
             "ClusterClaim {name} is pending: {}",
-            claim.pending_reason().unwrap_or("Hive has not processed the claim yet")
+            claim
+                .pending_reason()
+                .unwrap_or("Hive has not processed the claim yet")
         ))
     };
     let Some(cluster) = claim.cluster_deployment() else {
         return Ok(pending());
     };
     // A cluster's namespace has the cluster's name.
-    let Some(deployment) = store.cluster(cluster, cluster).await? else {
+    let Some(deployment) = store.read_cluster(cluster, cluster).await? else {
         return Ok(pending());
     };
     if !deployment.belongs_to_pool(store.namespace(), holder.pool) || deployment.claim() != Some(name) {
@@ -324,7 +328,7 @@ async fn find_or_create(
     let holder = request.holder;
     let mut unanswered = None;
     for attempt in 0..MAX_ATTEMPTS {
-        if let Some(claim) = store.claim(holder.cluster_deployment).await? {
+        if let Some(claim) = store.read_claim(holder.cluster_deployment).await? {
             return Ok((claim, attempt > 0));
         }
         if let CreateResult::Unknown(error) = store

@@ -33,8 +33,8 @@ use crate::{
 pub async fn create(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<LeaseResult, LeaseError> {
     let holder = request.holder;
     let refused = |refusal| LeaseResult::new(store.namespace(), holder, LeaseOutcome::Refused(refusal));
-    let pool = store.pool(holder.pool).await?;
-    let conclusion = store.hive(request.hive).await?.conclude(&pool);
+    let pool = store.read_pool(holder.pool).await?;
+    let conclusion = store.read_hive(request.hive).await?.conclude(&pool);
     if conclusion.is_managed {
         return Ok(refused(LeaseRefusal::ManagedByHive {
             pool: holder.pool.to_owned(),
@@ -123,7 +123,7 @@ async fn create_for(
         return Ok(Err(lost()));
     };
     let parts = ClusterInputs {
-        pool: &store.pool(holder.pool).await?,
+        pool: &store.read_pool(holder.pool).await?,
         entry: &entry,
         holder,
         lease_id: &leased.record.id,
@@ -136,7 +136,8 @@ async fn create_for(
     // One attempt to record the cluster is enough: if another client changes the entry, the next check of the lease records
     // it.
     let entry = store.get(customization).await.map_err(unfinished)?;
-    let Some((entry, record)) = entry.and_then(|entry| name.find_record(&entry).map(|record| (entry, record)))
+    let Some((entry, record)) =
+        entry.and_then(|entry| name.find_record(&entry).map(|record| (entry, record)))
     else {
         return Ok(Err(CreationObstacle::LostWhileCreating {
             customization: customization.clone(),

@@ -60,9 +60,9 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
     let holder = request.holder;
     let reads = async {
         tokio::join!(
-            store.pool(holder.pool),
-            store.hive(request.hive),
-            store.user(),
+            store.read_pool(holder.pool),
+            store.read_hive(request.hive),
+            store.read_user(),
             store.clusters()
         )
     };
@@ -144,7 +144,7 @@ async fn selected_entries<'p>(
         names.retain(|name| *name == only);
     }
     if let Some(labels) = selection.labels {
-        let labelled: BTreeSet<String> = store.labelled_entries(labels).await?.into_iter().collect();
+        let labelled: BTreeSet<String> = store.list_labelled_entries(labels).await?.into_iter().collect();
         names.retain(|name| labelled.contains(*name));
     }
     Ok(names)

@@ -95,7 +95,7 @@ pub async fn add_intent(
     holder: Holder<'_>,
 ) -> Result<Result<(), CreationObstacle>, Error> {
     for attempt in 1..=MAX_ATTEMPTS {
-        let pool = store.pool(holder.pool).await?;
+        let pool = store.read_pool(holder.pool).await?;
         if pool.spec.max_size.is_none() && pool.spec.max_concurrent.is_none() {
             return Ok(Ok(()));
         }
@@ -125,7 +125,7 @@ pub async fn add_intent(
 /// Removes the holder's intent from the pool's annotation. One attempt is enough, because the intent expires after ten
 /// minutes.
 pub async fn remove_intent(store: &Store<'_>, holder: Holder<'_>) {
-    let Ok(pool) = store.pool(holder.pool).await else {
+    let Ok(pool) = store.read_pool(holder.pool).await else {
         return;
     };
     let text = pool.annotation(CLUSTERS_IN_CREATION).unwrap_or_default();

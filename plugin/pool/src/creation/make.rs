@@ -169,8 +169,11 @@ pub fn check_names(holder: Holder<'_>) -> Option<CreationObstacle> {
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
-pub async fn check_foreign_namespace(store: &Store<'_>, name: &str) -> Result<Option<CreationObstacle>, Error> {
-    let labels = store.labels_of_namespace(name).await?;
+pub async fn check_foreign_namespace(
+    store: &Store<'_>,
+    name: &str,
+) -> Result<Option<CreationObstacle>, Error> {
+    let labels = store.read_namespace_labels(name).await?;
     let is_foreign = labels.is_some_and(|labels| !labels.contains_key(LABEL));
     let name = name.to_owned();
     Ok(is_foreign.then_some(CreationObstacle::ForeignNamespace { name }))
@@ -190,7 +193,7 @@ pub async fn create_missing_objects(
         return Ok(Err(CreationObstacle::NotYaml));
     };
     let name = parts.holder.cluster_deployment;
-    if let Some(cluster) = store.cluster(name, name).await? {
+    if let Some(cluster) = store.read_cluster(name, name).await? {
         return Ok(existing_cluster(store, parts, cluster));
     }
     create_unless_exists(store, ObjectTarget::Namespace, &objects.namespace).await?;
@@ -216,8 +219,13 @@ pub async fn create_missing_objects(
             customization: customization.to_owned(),
         }));
     }
-    create_unless_exists(store, ObjectTarget::ClusterDeployment(name), &objects.cluster_deployment).await?;
-    Ok(match store.cluster(name, name).await? {
+    create_unless_exists(
+        store,
+        ObjectTarget::ClusterDeployment(name),
+        &objects.cluster_deployment,
+    )
+    .await?;
+    Ok(match store.read_cluster(name, name).await? {
         Some(cluster) => existing_cluster(store, parts, cluster),
         None => Err(CreationObstacle::ClusterDeleted {
             name: name.to_owned(),
@@ -274,7 +282,7 @@ async fn create_or_update(
     let name = name.unwrap_or_default();
     for _ in 0..MAX_ATTEMPTS {
         create_unless_exists(store, made, object).await?;
-        let Some(found) = store.existing_object(made, name).await? else {
+        let Some(found) = store.read_object(made, name).await? else {
             continue;
         };
         match compare_with_existing(&found, object, field) {
@@ -352,7 +360,9 @@ mod tests {
     use kcp_client::{Connection, canned::failure};
     use serde_json::{Value, json};
 
-    use super::{CreationObstacle, ExistingObject, compare_with_existing, check_names, create_missing_objects};
+    use super::{
+        CreationObstacle, ExistingObject, check_names, compare_with_existing, create_missing_objects,
+    };
     use crate::{
         creation::ClusterInputs,
         install_config::InstallConfig,
@@ -417,7 +427,9 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let made = runtime.unwrap().block_on(async {
             let connection = Connection::canned(answers);
-            create_missing_objects(&Store::new(&connection, "m"), parts).await.unwrap()
+            create_missing_objects(&Store::new(&connection, "m"), parts)
+                .await
+                .unwrap()
         });
         let written = written.lock().unwrap().clone();
         (made.err(), written)

@@ -61,7 +61,10 @@ impl fmt::Display for PatchProblem {
 /// # Errors
 /// A patch cannot be applied. If Hive's library cannot apply one of the patches either, the error is about that
 /// patch, even if an earlier patch only violates RFC 6902.
-pub fn patch_install_config(install_config: &InstallConfig, spec: &Value) -> Result<PatchedInstallConfig, PatchProblem> {
+pub fn patch_install_config(
+    install_config: &InstallConfig,
+    spec: &Value,
+) -> Result<PatchedInstallConfig, PatchProblem> {
     let read = match spec {
         Value::Null => ClusterDeploymentCustomizationSpec::default(),
         spec => ClusterDeploymentCustomizationSpec::deserialize(spec).map_err(|error| {

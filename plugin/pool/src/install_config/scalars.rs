@@ -8,7 +8,10 @@ use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// The line and column, both counted from 1, of the first plain scalar that Hive reads differently from `read`.
-pub(super) fn find_misread_scalar(text: &str, read: impl Fn(&str) -> Option<Value>) -> Option<(usize, usize)> {
+pub(super) fn find_misread_scalar(
+    text: &str,
+    read: impl Fn(&str) -> Option<Value>,
+) -> Option<(usize, usize)> {
     let mut levels: Vec<OpenNode> = Vec::new();
     // Ignore a syntax error here, because the parser of the document reports it.
     for (event, place) in Parser::new_from_str(text).map_while(Result::ok) {

@@ -187,7 +187,10 @@ pub fn inventory_patch(
     if says_so && status.size.is_some() && status.ready.is_some() {
         return None;
     }
-    let conditions = status.conditions.with_condition(valid, now).with_condition(sufficient, now);
+    let conditions = status
+        .conditions
+        .with_condition(valid, now)
+        .with_condition(sufficient, now);
     let count = |there: Option<i32>, counted: usize| {
         there.unwrap_or_else(|| i32::try_from(counted).unwrap_or(i32::MAX))
     };
@@ -204,7 +207,10 @@ pub fn inventory_patch(
 /// The problems of the inventory, in the format of Hive's condition; `None` if there are no problems.
 fn inventory_problems(
     pool: &ClusterPool,
-    InventoryFacts { entries, broken_entries: broken }: InventoryFacts<'_>,
+    InventoryFacts {
+        entries,
+        broken_entries: broken,
+    }: InventoryFacts<'_>,
 ) -> Option<String> {
     let inventory = pool.inventory();
     let find = |name: &str| entries.iter().find(|entry| entry.name() == name);

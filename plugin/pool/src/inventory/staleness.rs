@@ -170,7 +170,11 @@ mod tests {
             let cluster = serde_json::from_value(cluster.clone()).unwrap();
             assert_eq!(freshness.version(), None);
             assert_eq!(freshness.staleness(&cluster), stale, "{case}");
-            assert_eq!(freshness.is_cluster_version_unknown(&cluster), is_unknown, "{case}");
+            assert_eq!(
+                freshness.is_cluster_version_unknown(&cluster),
+                is_unknown,
+                "{case}"
+            );
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::{
         choice::{Availability, Inventory, InventorySlot, LeaseChoice, RecordUpdate, UnusableReason},
         generated_name::generate_lease_id,
         rule::{DEFAULT_GRACE, Rule},
-        usage::{Clusters, Usage, belongs_to_lease, belongs_to_holder, clusters_using, uses},
+        usage::{Clusters, Usage, belongs_to_holder, belongs_to_lease, clusters_using, uses},
         write::{WriteResult, write_status},
     },
     objects::{
@@ -159,9 +159,11 @@ pub async fn attempt<S: LeaseStore>(store: &S, request: AttemptRequest<'_>) -> R
             rule: rule(store, request.clusters),
         };
         let round = match inventory.choose(request.holder) {
-            LeaseChoice::Held(held) if request.must_be_new => RoundOutcome::Ended(AttemptOutcome::AlreadyHeld {
-                customization: held.name().to_owned(),
-            }),
+            LeaseChoice::Held(held) if request.must_be_new => {
+                RoundOutcome::Ended(AttemptOutcome::AlreadyHeld {
+                    customization: held.name().to_owned(),
+                })
+            }
             LeaseChoice::Held(held) => match request.only_entry.filter(|only| *only != held.name()) {
                 Some(only) => RoundOutcome::Ended(AttemptOutcome::HeldInstead {
                     customization: held.name().to_owned(),
@@ -290,13 +292,15 @@ async fn confirm(
     {
         return Ok(RoundOutcome::Withdrawn(clusters));
     }
-    Ok(RoundOutcome::Ended(AttemptOutcome::Leased(Box::new(LeasedEntry {
-        customization,
-        record,
-        was_already_held: true,
-        patched_install_config: patched,
-        patch_problems: PatchProblems::new(),
-    }))))
+    Ok(RoundOutcome::Ended(AttemptOutcome::Leased(Box::new(
+        LeasedEntry {
+            customization,
+            record,
+            was_already_held: true,
+            patched_install_config: patched,
+            patch_problems: PatchProblems::new(),
+        },
+    ))))
 }
 
 fn has_record(entry: Option<&Entry>, record: &LeaseRecord) -> bool {
@@ -476,7 +480,8 @@ fn slots<'l>(
     let is_of_holder = |entry: &&Entry| {
         let deployments = request.clusters.cluster_deployments();
         let is_used = deployments.is_some_and(|deployments| {
-            clusters_using(deployments, entry).any(|cluster| belongs_to_holder(cluster, deployments.namespace(), holder))
+            clusters_using(deployments, entry)
+                .any(|cluster| belongs_to_holder(cluster, deployments.namespace(), holder))
         });
         !named.contains(entry.name()) && (entry.refers_to(holder) || is_used)
     };

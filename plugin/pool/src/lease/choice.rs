@@ -10,7 +10,7 @@ use crate::{
     lease::{
         generated_name::generate_lease_id,
         rule::{Rule, Transition},
-        usage::{Clusters, Usage, belongs_to_lease, belongs_to_holder, clusters_using},
+        usage::{Clusters, Usage, belongs_to_holder, belongs_to_lease, clusters_using},
     },
     objects::{
         ClusterName, Holder,
@@ -248,7 +248,8 @@ impl<'l> Inventory<'l> {
 
     fn own_user(&self, entry: &Entry, holder: Holder<'_>) -> Option<&'l ClusterDeployment> {
         let deployments = self.clusters.cluster_deployments()?;
-        clusters_using(deployments, entry).find(|cluster| belongs_to_holder(cluster, deployments.namespace(), holder))
+        clusters_using(deployments, entry)
+            .find(|cluster| belongs_to_holder(cluster, deployments.namespace(), holder))
     }
 
     fn other_user(&self, entry: &Entry, holder: Holder<'_>) -> Option<&'l ClusterDeployment> {
@@ -258,18 +259,22 @@ impl<'l> Inventory<'l> {
             Reservation::Leased(record) if entry.refers_to(holder) => belongs_to_lease(cluster, record),
             _ => false,
         };
-        clusters_using(deployments, entry)
-            .find(|cluster| !belongs_to_holder(cluster, deployments.namespace(), holder) && !is_of_lease(cluster))
+        clusters_using(deployments, entry).find(|cluster| {
+            !belongs_to_holder(cluster, deployments.namespace(), holder) && !is_of_lease(cluster)
+        })
     }
 
     /// The new records of leases that a check changes without freeing their entries.
     fn record_updates(&self) -> Vec<RecordUpdate<'l>> {
         let named = self.slots.iter().filter(|slot| slot.is_in_inventory);
-        let transition = |entry: &'l Entry| match self.rule.check(entry, self.clusters.usage(entry), generate_lease_id)
-        {
-            (pool, Transition::Write(record)) => Some(RecordUpdate { entry, pool, record }),
-            (_, Transition::Keep | Transition::Free) => None,
-        };
+        let transition =
+            |entry: &'l Entry| match self
+                .rule
+                .check(entry, self.clusters.usage(entry), generate_lease_id)
+            {
+                (pool, Transition::Write(record)) => Some(RecordUpdate { entry, pool, record }),
+                (_, Transition::Keep | Transition::Free) => None,
+            };
         named.filter_map(|slot| transition(slot.entry?)).collect()
     }
 

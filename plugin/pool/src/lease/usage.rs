@@ -5,7 +5,7 @@ use kcp_client::{Error, ServerTime};
 
 use crate::objects::{
     ClusterName, Holder,
-    cluster_deployment::{ClusterDeployment, Deletion as _, DeletionState, ClusterDeployments},
+    cluster_deployment::{ClusterDeployment, ClusterDeployments, Deletion as _, DeletionState},
     entry::{Entry, EntryStatus as _, Reservation},
     record::LeaseRecord,
 };
@@ -45,7 +45,9 @@ impl Clusters {
     /// The server's time when this list of clusters was requested. A check compares the end of a lease with this
     /// time, because a cluster that was created before the end of its lease is then in the list.
     pub fn time_of_check(&self, now: ServerTime) -> ServerTime {
-        let requested = self.cluster_deployments().and_then(ClusterDeployments::request_time);
+        let requested = self
+            .cluster_deployments()
+            .and_then(ClusterDeployments::request_time);
         ServerTime {
             earliest: requested.map_or(now.earliest, |requested| requested.min(now.earliest)),
             ..now
@@ -67,7 +69,10 @@ impl Clusters {
 }
 
 /// All clusters that use the entry.
-pub fn clusters_using<'d>(deployments: &'d ClusterDeployments, entry: &Entry) -> impl Iterator<Item = &'d ClusterDeployment> {
+pub fn clusters_using<'d>(
+    deployments: &'d ClusterDeployments,
+    entry: &Entry,
+) -> impl Iterator<Item = &'d ClusterDeployment> {
     let record = match entry.reservation() {
         Reservation::Leased(record) => Some(record),
         _ => None,
@@ -106,7 +111,8 @@ pub fn belongs_to_lease(cluster: &ClusterDeployment, record: &LeaseRecord) -> bo
 
 /// Whether the cluster is the one that the holder's lease is for.
 pub fn belongs_to_holder(cluster: &ClusterDeployment, namespace: &str, holder: Holder<'_>) -> bool {
-    let is_of_pool = cluster.spec.cluster_pool_ref.is_none() || cluster.belongs_to_pool(namespace, holder.pool);
+    let is_of_pool =
+        cluster.spec.cluster_pool_ref.is_none() || cluster.belongs_to_pool(namespace, holder.pool);
     cluster.name() == holder.cluster_deployment && is_of_pool
 }
 
@@ -171,8 +177,9 @@ mod tests {
 
     #[test]
     fn usage_prefers_the_cluster_of_the_holder() {
-        let deployments =
-            |clusters: &[Value]| Clusters::All(ClusterDeployments::new("d", clusters.iter().map(read).collect()));
+        let deployments = |clusters: &[Value]| {
+            Clusters::All(ClusterDeployments::new("d", clusters.iter().map(read).collect()))
+        };
         let (lima, paris) = (
             cluster("lima", "pool", Some("a")),
             cluster("paris", "pool", Some("a")),

@@ -34,7 +34,11 @@ pub enum WriteResult {
 ///
 /// # Errors
 /// The result is still uncertain after the last attempt.
-pub async fn write_status(store: &impl LeaseStore, entry: &Entry, patch: &Value) -> Result<WriteResult, LeaseError> {
+pub async fn write_status(
+    store: &impl LeaseStore,
+    entry: &Entry,
+    patch: &Value,
+) -> Result<WriteResult, LeaseError> {
     let name = entry.name();
     let in_doubt = |source: Error| LeaseError::InDoubt {
         customization: name.to_owned(),

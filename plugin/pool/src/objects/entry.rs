@@ -168,7 +168,10 @@ impl EntryStatus for Entry {
             reason: "Available",
             message: "available",
         };
-        let conditions = self.conditions().without_condition(CONDITION).with_condition(available, now);
+        let conditions = self
+            .conditions()
+            .without_condition(CONDITION)
+            .with_condition(available, now);
         status(self, conditions, None)
     }
 

@@ -24,7 +24,7 @@ pub enum ManifestError {
 }
 
 /// Returns the only ClusterPool of a manifest. `path` is the file's name in messages.
-pub fn pool(content: &[u8], path: &str) -> Result<ClusterPool, ManifestError> {
+pub fn parse_pool(content: &[u8], path: &str) -> Result<ClusterPool, ManifestError> {
     let path = || path.to_owned();
     let text = String::from_utf8_lossy(content);
     // The manifest may contain secrets, so an error must contain only the position.
@@ -58,7 +58,7 @@ pub fn pool(content: &[u8], path: &str) -> Result<ClusterPool, ManifestError> {
 mod tests {
     use kcp_api::metadata::Object as _;
 
-    use super::pool;
+    use super::parse_pool;
 
     const POOL: &str = "apiVersion: hive.openshift.io/v1\nkind: ClusterPool\nmetadata: {name: p}\nspec: {platform: \
                         {none: {}}, baseDomain: d, imageSetRef: {name: i}, size: 1}\n";
@@ -66,14 +66,14 @@ mod tests {
     #[test]
     fn a_malformed_manifest_is_not_quoted() {
         let manifest = "kind: Secret\nstringData:\n  password: sesame\nbad: [\n";
-        let message = pool(manifest.as_bytes(), "f.yaml").unwrap_err().to_string();
+        let message = parse_pool(manifest.as_bytes(), "f.yaml").unwrap_err().to_string();
         assert!(message.starts_with("f.yaml is not a manifest: "), "{message}");
         assert!(!message.contains("sesame"), "{message}");
     }
 
     #[test]
     fn reads_exactly_one_pool_of_a_manifest() {
-        let read = |text: &str| match pool(text.as_bytes(), "f") {
+        let read = |text: &str| match parse_pool(text.as_bytes(), "f") {
             Ok(pool) => Ok(pool.name().to_owned()),
             Err(error) => Err(error.to_string()),
         };

@@ -127,7 +127,9 @@ impl ReleaseRequest<'_> {
             };
         };
         let is_holders = |cluster: &UsingCluster| cluster.name == self.cluster_deployment;
-        let mut by: Vec<UsingCluster> = clusters_using(deployments, entry).map(UsingCluster::from).collect();
+        let mut by: Vec<UsingCluster> = clusters_using(deployments, entry)
+            .map(UsingCluster::from)
+            .collect();
         by.sort_by_key(|cluster| !is_holders(cluster));
         by.into_iter()
             .next()
@@ -136,7 +138,11 @@ impl ReleaseRequest<'_> {
 }
 
 /// Why the customization that the user named cannot be released; `None` if the holder holds it, or if it is free.
-pub fn refusal_if_not_held(name: &str, entry: Option<&Entry>, cluster_deployment: &str) -> Option<ReleaseRefusal> {
+pub fn refusal_if_not_held(
+    name: &str,
+    entry: Option<&Entry>,
+    cluster_deployment: &str,
+) -> Option<ReleaseRefusal> {
     let customization = name.to_owned();
     let Some(entry) = entry else {
         return Some(ReleaseRefusal::NoSuchEntry { customization });
@@ -183,7 +189,14 @@ impl fmt::Display for ReleaseRefusal {
                 "{cluster_deployment} no longer has lease {id}; it has another lease on {customization}"
             ),
             Self::InUse(all) => {
-                for (index, EntryInUse { customization, cluster: by }) in all.iter().enumerate() {
+                for (
+                    index,
+                    EntryInUse {
+                        customization,
+                        cluster: by,
+                    },
+                ) in all.iter().enumerate()
+                {
                     let separator = if index == 0 { "" } else { "; " };
                     write!(f, "{separator}{}", by.refusal(customization))?;
                 }
@@ -253,8 +266,9 @@ mod tests {
     #[test]
     #[expect(clippy::too_many_lines, reason = "one table")]
     fn a_release_frees_only_entries_that_no_cluster_may_use() {
-        let known =
-            |clusters: &[Value]| Clusters::All(ClusterDeployments::new("d", clusters.iter().map(read).collect()));
+        let known = |clusters: &[Value]| {
+            Clusters::All(ClusterDeployments::new("d", clusters.iter().map(read).collect()))
+        };
         let ours = cluster("us", "pool", Some("a"));
         let theirs = cluster("them", "other", Some("a"));
         let over = deleted(ours.clone(), &["kubectl-kcp.dev/pool-lease"]);
@@ -358,7 +372,8 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_holder_of_a_customization() {
-        let refusal = |entry: Value| refusal_if_not_held("a", Some(&read(&entry)), "us").map(|why| why.to_string());
+        let refusal =
+            |entry: Value| refusal_if_not_held("a", Some(&read(&entry)), "us").map(|why| why.to_string());
         assert_eq!(refusal(entry("False", Some("us"))), None);
         assert_eq!(refusal(entry("True", Some("us"))), None);
         assert_eq!(refusal(entry("True", None)), None);

@@ -35,7 +35,11 @@ impl UsingCluster {
         if !self.is_deleting {
             // This program's finalizer keeps a deleted ClusterDeployment until its lease is released, so `kubectl delete`
             // without --wait=false would never return.
-            let wait = if self.is_created_by_plugin { " --wait=false" } else { "" };
+            let wait = if self.is_created_by_plugin {
+                " --wait=false"
+            } else {
+                ""
+            };
             return format!(
                 "ClusterDeployment {name} still uses {customization}; before you release {customization} again, \
                  delete the ClusterDeployment: kubectl delete clusterdeployments.hive.openshift.io {name} \

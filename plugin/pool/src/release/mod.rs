@@ -20,7 +20,9 @@ use crate::{
         entry::EntryStatus as _,
     },
     release::{
-        decision::{EntryRelease, EntryInUse, ReleaseRefusal, ReleaseRequest, ReleaseTarget, refusal_if_not_held},
+        decision::{
+            EntryInUse, EntryRelease, ReleaseRefusal, ReleaseRequest, ReleaseTarget, refusal_if_not_held,
+        },
         in_use::UsingCluster,
     },
     store::{LeaseStore, Store},
@@ -106,7 +108,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
         (request.target, refused, released.customizations.is_empty())
     {
         // A pool that no longer exists is allowed, because its leases can still be released. But report a mistyped name.
-        let found = store.pool(pool).await;
+        let found = store.read_pool(pool).await;
         release.names_customization_as_pool =
             matches!(found, Err(Error::NotFound { .. })) && store.get(pool).await?.is_some();
         if !release.names_customization_as_pool {
@@ -143,7 +145,10 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
                 released
                     .customizations
                     .contains(&customization)
-                    .then_some(EntryInUse { customization, cluster: by })
+                    .then_some(EntryInUse {
+                        customization,
+                        cluster: by,
+                    })
             })
             .collect();
     }
@@ -254,7 +259,7 @@ async fn release_claim(
         });
     }
     let cluster = match claim.cluster_deployment() {
-        Some(cluster) => match store.cluster(cluster, cluster).await {
+        Some(cluster) => match store.read_cluster(cluster, cluster).await {
             Err(Error::Forbidden { .. }) => None,
             cluster => cluster?,
         },
@@ -283,8 +288,8 @@ async fn find_claim(
     holder: Holder<'_>,
     hive: HiveMode,
 ) -> Result<Option<ClusterClaim>, Error> {
-    match store.pool(holder.pool).await {
-        Ok(pool) if store.hive(hive).await?.manages(&pool) => {}
+    match store.read_pool(holder.pool).await {
+        Ok(pool) if store.read_hive(hive).await?.manages(&pool) => {}
         // The pool was deleted. Its leases can still be released, but it has no claims.
         Ok(_) | Err(Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error),
@@ -293,7 +298,7 @@ async fn find_claim(
     let name = holder.cluster_deployment;
     // An account that may not read claims has not created one. An account that may not read clusters must use the name of
     // its claim.
-    match store.claim(name).await {
+    match store.read_claim(name).await {
         Err(Error::Forbidden { .. }) => return Ok(None),
         found => {
             if let Some(claim) = found?.filter(is_of_pool) {
@@ -301,7 +306,7 @@ async fn find_claim(
             }
         }
     }
-    let cluster = match store.cluster(name, name).await {
+    let cluster = match store.read_cluster(name, name).await {
         Err(Error::Forbidden { .. }) => None,
         found => found?,
     };
@@ -309,7 +314,7 @@ async fn find_claim(
     let Some(claim) = cluster.as_ref().and_then(ClusterDeployment::claim) else {
         return Ok(None);
     };
-    Ok(store.claim(claim).await?.filter(is_of_pool))
+    Ok(store.read_claim(claim).await?.filter(is_of_pool))
 }
 
 /// Removes this program's finalizer from a ClusterDeployment that has it.
@@ -334,7 +339,7 @@ pub async fn remove_finalizer(store: &Store<'_>, cluster: &ClusterDeployment) ->
             Written::Changed => {}
             Written::Unknown(_) => store.pause(RETRY_PAUSE).await,
         }
-        current = store.cluster(namespace, name).await?;
+        current = store.read_cluster(namespace, name).await?;
     }
     Err(Error::Contended {
         goal: format!("remove the finalizer of ClusterDeployment {name}"),

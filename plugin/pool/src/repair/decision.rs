@@ -11,7 +11,7 @@ use crate::{
         usage::{Usage, clusters_using},
     },
     objects::{
-        cluster_deployment::{ClusterDeployment, Deletion as _, ClusterDeployments},
+        cluster_deployment::{ClusterDeployment, ClusterDeployments, Deletion as _},
         entry::{Entry, EntryStatus as _, Reservation},
         record::{LeaseRecord, State},
     },
@@ -185,7 +185,8 @@ pub fn updated_record(
     if is_wrong || !is_selected_entry(snapshot, entry, &users, options) {
         return None;
     }
-    let (pool, transition) = rule(snapshot, options).check(entry, snapshot.clusters.usage(entry), generate_lease_id);
+    let (pool, transition) =
+        rule(snapshot, options).check(entry, snapshot.clusters.usage(entry), generate_lease_id);
     match transition {
         Transition::Write(record) if matches!(record.state, State::InUse { .. }) => Some((pool, record)),
         _ => None,

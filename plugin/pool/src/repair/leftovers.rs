@@ -6,7 +6,9 @@ use kcp_api::metadata::{Object as _, PartialObjectMetadata};
 
 use crate::{
     objects::{
-        cluster_deployment::{BelongsToPool as _, ClusterDeployment, CustomizationCopy, Deletion as _, DeletionState},
+        cluster_deployment::{
+            BelongsToPool as _, ClusterDeployment, CustomizationCopy, Deletion as _, DeletionState,
+        },
         entry::{Entry, EntryStatus as _},
     },
     repair::{
@@ -48,8 +50,9 @@ pub(super) fn check_copy(
     // A ClusterDeployment has the same name as its namespace.
     let name = copy.namespace();
     let mut clusters = snapshot.cluster_deployments()?.iter();
-    let is_used = clusters
-        .any(|cluster| cluster.namespace() == name && cluster.deletion_state() != DeletionState::Deprovisioned);
+    let is_used = clusters.any(|cluster| {
+        cluster.namespace() == name && cluster.deletion_state() != DeletionState::Deprovisioned
+    });
     let is_freed = |entry: &Entry| {
         of_entries.iter().any(|finding| {
             let is_it = matches!(&finding.subject, FindingSubject::Entry { name } if name == entry.name());
@@ -82,7 +85,10 @@ pub(super) fn check_copy(
 }
 
 /// The finding for a Lease (`coordination.k8s.io`) with a record of version 0.1, which this version does not read.
-pub(super) fn check_old_record(lease: &PartialObjectMetadata, options: &RepairOptions<'_>) -> Option<Finding> {
+pub(super) fn check_old_record(
+    lease: &PartialObjectMetadata,
+    options: &RepairOptions<'_>,
+) -> Option<Finding> {
     options.pool.is_none().then(|| Finding {
         subject: FindingSubject::OldRecord {
             name: lease.name().to_owned(),

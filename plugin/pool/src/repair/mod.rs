@@ -32,7 +32,7 @@ use crate::{
     lease::{LeaseError, usage::Clusters},
     objects::{
         ClusterName,
-        cluster_deployment::{BelongsToPool as _, CustomizationCopy, ClusterDeployments},
+        cluster_deployment::{BelongsToPool as _, ClusterDeployments, CustomizationCopy},
         entry::{Entry, EntryStatus as _, Reservation},
     },
     release::remove_finalizer,
@@ -68,11 +68,16 @@ pub struct RepairRequest<'r> {
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
-pub async fn namespaces(connection: &Connection, field_manager: &str) -> Result<BTreeSet<String>, Error> {
+pub async fn list_namespaces(
+    connection: &Connection,
+    field_manager: &str,
+) -> Result<BTreeSet<String>, Error> {
     let store = Store::new(connection, field_manager);
     let traces = LeaseObjects {
-        pools: store.pools(None, None).await?,
-        entries: connection.list(&CUSTOMIZATION.api_resource("v1"), None, None).await?,
+        pools: store.list_pools(None, None).await?,
+        entries: connection
+            .list(&CUSTOMIZATION.api_resource("v1"), None, None)
+            .await?,
         clusters: store.list_cluster_deployments().await?.iter().cloned().collect(),
     };
     Ok(traces.namespaces())
@@ -100,7 +105,7 @@ pub async fn repair(
         && snapshot.pool(pool).is_none()
     {
         // Report the server's error if the pool does not exist.
-        store.pool(pool).await?;
+        store.read_pool(pool).await?;
     }
     let missing = options.forced.iter().find(|name| snapshot.entry(name).is_none());
     if let Some(name) = missing {
@@ -184,7 +189,10 @@ async fn apply_remedy(
         }
         FindingSubject::Entry { .. } => apply(store, snapshot, &request.options, finding).await,
         FindingSubject::Cluster { namespace, name } => {
-            let mut clusters = snapshot.cluster_deployments().into_iter().flat_map(ClusterDeployments::iter);
+            let mut clusters = snapshot
+                .cluster_deployments()
+                .into_iter()
+                .flat_map(ClusterDeployments::iter);
             let Some(cluster) =
                 clusters.find(|cluster| cluster.name() == name && cluster.namespace() == namespace)
             else {

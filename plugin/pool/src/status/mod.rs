@@ -204,7 +204,7 @@ pub async fn pool_states(
     // The state of an entry depends on all pools of its namespace, so pools that do not match the selector are read, too.
     let labelled: Option<BTreeSet<(String, String)>> = match selection.labels {
         Some(labels) => {
-            let pools = store.pools(namespace, Some(labels)).await?;
+            let pools = store.list_pools(namespace, Some(labels)).await?;
             let key = |pool: &ClusterPool| (pool.namespace().to_owned(), pool.name().to_owned());
             Some(pools.iter().map(key).collect())
         }
@@ -214,7 +214,7 @@ pub async fn pool_states(
         (Some(labelled), _) => labelled.iter().map(|(namespace, _)| namespace.clone()).collect(),
         (None, Some(namespace)) => BTreeSet::from([namespace.to_owned()]),
         (None, None) => {
-            let pools = store.pools(None, None).await?;
+            let pools = store.list_pools(None, None).await?;
             pools.iter().map(|pool| pool.namespace().to_owned()).collect()
         }
     };
@@ -224,7 +224,7 @@ pub async fn pool_states(
         connection.namespace = namespace;
         let store = Store::new(&connection, FIELD_MANAGER);
         let mut snapshot = store.snapshot(selection.hive, selection.pool).await?;
-        let claims = match store.claims().await {
+        let claims = match store.list_claims().await {
             Err(error @ Error::Forbidden { .. }) => {
                 snapshot.unread_kinds.push(error.to_string());
                 Vec::new()
@@ -235,7 +235,7 @@ pub async fn pool_states(
             && snapshot.pool(pool).is_none()
         {
             // Report the server's error if the pool does not exist.
-            store.pool(pool).await?;
+            store.read_pool(pool).await?;
         }
         if snapshot.pools.is_empty() {
             store.check_namespace_exists().await?;

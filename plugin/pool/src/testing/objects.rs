@@ -58,7 +58,10 @@ impl Objects {
             namespace: "d".to_owned(),
             pools: self.pools.iter().map(read).collect(),
             entries: self.entries.iter().map(read).collect(),
-            clusters: Clusters::All(ClusterDeployments::new("d", self.clusters.iter().map(read).collect())),
+            clusters: Clusters::All(ClusterDeployments::new(
+                "d",
+                self.clusters.iter().map(read).collect(),
+            )),
             copies: self.copies.iter().map(read).collect(),
             old_records: self.old_records.iter().map(read).collect(),
             hive: Hive::UNKNOWN,

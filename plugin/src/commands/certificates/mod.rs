@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use kcp_client::{
     Action, Connection, Error,
-    reads::{self, certificates::certificates},
+    reads::{self, certificates::read_certificates},
 };
 use kcp_control_plane::{
     certificates::{Certificates, Urgency},
@@ -73,13 +73,13 @@ async fn read(
         let name = match name {
             ControlPlaneName::Own(name) => name,
             ControlPlaneName::OfCluster(cluster) => {
-                &reads::control_plane_of(&reader, namespace, cluster, limit).await?
+                &reads::read_control_plane_name(&reader, namespace, cluster, limit).await?
             }
         };
         let action = Action::new("get", &reader.control_plane_resource)
             .in_namespace(namespace)
             .with_name(name);
-        let snapshot = reader.snapshot(namespace, name);
+        let snapshot = reader.read_snapshot(namespace, name);
         vec![connection.run_with_limit(limit, &action, snapshot).await?]
     } else {
         let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
@@ -98,7 +98,7 @@ async fn read(
         } else {
             arguments.timeout
         };
-        certificates(&reader, observed, reads::limit_per_control_plane(timeout)).await
+        read_certificates(&reader, observed, reads::limit_per_control_plane(timeout)).await
     });
     Ok(stream::iter(reads).buffered(MAX_CONCURRENT_READS).collect().await)
 }
@@ -119,7 +119,7 @@ impl CertificatesReport {
 
 impl Report for CertificatesReport {
     fn table(&self, layout: Layout) -> String {
-        screen::screen(self, layout)
+        screen::render(self, layout)
     }
 
     fn document(&self) -> impl Serialize {

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-pub(super) fn screen(report: &CertificatesReport, layout: Layout) -> String {
+pub(super) fn render(report: &CertificatesReport, layout: Layout) -> String {
     if report.control_planes.is_empty() {
         return "no control planes found\n".to_owned();
     }
@@ -33,7 +33,7 @@ pub(super) fn screen(report: &CertificatesReport, layout: Layout) -> String {
     ]);
     for of in &report.control_planes {
         for certificate in &of.certificates {
-            table.row(row(report, of, certificate));
+            table.add_row(row(report, of, certificate));
         }
     }
     table.render(layout)

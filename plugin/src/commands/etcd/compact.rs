@@ -85,7 +85,7 @@ async fn compact(
     let opened = maintenance.open(observed, &member, LIMIT).await?;
     let kept = arguments.kept();
     let round = match kept {
-        KeptHistory::SinceLastRound => opened.key_revision(ROUND_KEY).await?,
+        KeptHistory::SinceLastRound => opened.read_key_revision(ROUND_KEY).await?,
         KeptHistory::Revisions(_) | KeptHistory::From(_) => None,
     };
     let compaction = match decide(observed, kept, round) {
@@ -110,7 +110,10 @@ async fn compact(
         reason: "EtcdCompacted",
         action: "EtcdCompact",
         note_verb: "etcd compacted",
-        detail: format!("to revision {} of {}", compaction.oldest_revision, compaction.newest_revision),
+        detail: format!(
+            "to revision {} of {}",
+            compaction.oldest_revision, compaction.newest_revision
+        ),
     };
     let result = MaintenanceResult::Compact {
         revision: compaction.oldest_revision,

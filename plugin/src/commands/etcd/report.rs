@@ -14,7 +14,7 @@ use crate::{
     terminal::{
         escape,
         style::BAD,
-        table::{Layout, size_text},
+        table::{Layout, format_size},
     },
 };
 
@@ -104,9 +104,9 @@ fn defragmented(member: &DefragmentedMember, is_dry_run: bool) -> String {
     format!(
         "etcd member {} {verb}: {} -> {}, {} freed",
         member.name,
-        size_text(member.db_size_before),
-        size_text(member.db_size_after),
-        size_text(member.freed_bytes())
+        format_size(member.db_size_before),
+        format_size(member.db_size_after),
+        format_size(member.freed_bytes())
     )
 }
 

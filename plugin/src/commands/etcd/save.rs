@@ -87,7 +87,7 @@ impl SaveRequest<'_> {
             terminal.warning(warning);
         }
         let opened = members.open(&observed, &member, IDLE_LIMIT).await?;
-        let mut stream = opened.snapshot().await?;
+        let mut stream = opened.start_snapshot().await?;
         if let Some(mut file) = file {
             self.receive(&opened, &mut stream, &mut file, terminal).await?;
             file.finish()?;

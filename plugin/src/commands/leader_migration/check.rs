@@ -7,11 +7,11 @@ use kcp_api::{KubeadmControlPlane as ReadControlPlane, kind::KUBEADM_CONTROL_PLA
 use kcp_client::{
     Connection,
     reader::Reader,
-    reads::{DEFAULT_TIMEOUT, leader_migration::cloud_workload},
+    reads::{DEFAULT_TIMEOUT, leader_migration::read_cloud_workload},
 };
 use kcp_rules::{
     api::{KubeadmControlPlane, decode},
-    leader_migration::{ControllerManagers, Manager, ControllerManagerChange},
+    leader_migration::{ControllerManagerChange, ControllerManagers, Manager},
     topics::controller_managers::{self, Unknown},
 };
 use serde::Serialize;
@@ -23,7 +23,7 @@ use crate::{
         checked_upgrade::CheckedUpgrade,
         document::LeaderMigrationCheck,
         input,
-        screen::screen,
+        screen::render,
     },
     document::resource_name,
     output::{Report, print},
@@ -54,11 +54,11 @@ struct Clouds {
 /// A file or a cluster cannot be read, or the result cannot be printed.
 pub(super) async fn run(arguments: &CheckArguments, session: &Session) -> anyhow::Result<Outcome> {
     let (old, origin) = match (&arguments.old, &arguments.name) {
-        (Some(old), _) => (input::control_plane(old)?, None),
+        (Some(old), _) => (input::read_control_plane(old)?, None),
         (None, Some(name)) => {
             let connection = session.connect().await?;
             let reader = Reader::discover(&connection).await?;
-            let (text, control_plane) = reader.control_plane(&connection.namespace, name).await?;
+            let (text, control_plane) = reader.read_control_plane(&connection.namespace, name).await?;
             let object = serde_json::from_str(&text)?;
             let origin = Origin {
                 connection,
@@ -94,7 +94,7 @@ pub(super) async fn run(arguments: &CheckArguments, session: &Session) -> anyhow
 /// The manifest of the control plane after the upgrade.
 fn new(arguments: &CheckArguments, old: &Value) -> anyhow::Result<Value> {
     let mut new = match &arguments.file {
-        Some(file) => input::control_plane(file)?,
+        Some(file) => input::read_control_plane(file)?,
         None => old.clone(),
     };
     if let (Some(minor), Some(version)) = (arguments.to, new.pointer_mut("/spec/version")) {
@@ -124,7 +124,7 @@ async fn read_cloud(
         );
     };
     let end = Instant::now() + TIMEOUT;
-    let read = cloud_workload(
+    let read = read_cloud_workload(
         &origin.connection,
         &origin.control_plane,
         (kind, namespace, name),
@@ -137,7 +137,12 @@ async fn read_cloud(
         .with_context(|| format!("cannot use {}/{name} in namespace {namespace}", kind.resource()))
 }
 
-fn check(arguments: &CheckArguments, old: &Value, new: &Value, clouds: Clouds) -> anyhow::Result<CheckedUpgrade> {
+fn check(
+    arguments: &CheckArguments,
+    old: &Value,
+    new: &Value,
+    clouds: Clouds,
+) -> anyhow::Result<CheckedUpgrade> {
     let mut unknown_clouds = Vec::new();
     let mut managers = |object, cloud| {
         let (managers, unknown) = controller_managers(object, cloud, arguments)?;
@@ -150,7 +155,10 @@ fn check(arguments: &CheckArguments, old: &Value, new: &Value, clouds: Clouds) -
         name: input::text(new, "/metadata/name").to_owned(),
         namespace: input::text(new, "/metadata/namespace").to_owned(),
         replicas: new.pointer("/spec/replicas").and_then(Value::as_i64),
-        change: ControllerManagerChange { before: now, after: then },
+        change: ControllerManagerChange {
+            before: now,
+            after: then,
+        },
         unknown_clouds,
     })
 }
@@ -178,7 +186,7 @@ fn controller_managers(
 
 impl Report for CheckedUpgrade {
     fn table(&self, layout: Layout) -> String {
-        screen(self, layout)
+        render(self, layout)
     }
 
     fn document(&self) -> impl Serialize {

@@ -1,7 +1,7 @@
 //! What `leader-migration check` found out about an upgrade.
 
 use kcp_control_plane::leader_migration::problem::{Problem, problems};
-use kcp_rules::leader_migration::{Component, Lock, ControllerManagerChange, pair::Runner};
+use kcp_rules::leader_migration::{Component, ControllerManagerChange, Lock, pair::Runner};
 use kcp_rules::topics::controller_managers::Unknown;
 
 /// An upgrade of a control plane.
@@ -30,7 +30,8 @@ impl CheckedUpgrade {
     pub(crate) fn recommends_stop_then_start(&self) -> bool {
         let moves = self.change.rows().iter().any(|row| {
             let owner = |owners: &[Runner]| owners.first().map(|owner| owner.component);
-            owner(&row.runners_before) == Some(Component::Kube) && owner(&row.runners_after) == Some(Component::Cloud)
+            owner(&row.runners_before) == Some(Component::Kube)
+                && owner(&row.runners_after) == Some(Component::Cloud)
         });
         moves && self.replicas == Some(1)
     }

@@ -20,7 +20,7 @@ use crate::{
 /// There is nothing to migrate, the file cannot be read, or the result cannot be printed.
 pub(super) fn run(arguments: &GenerateArguments, session: &Session) -> anyhow::Result<Verdict> {
     let file = arguments.file.as_deref();
-    let control_plane = file.map(input::control_plane).transpose()?;
+    let control_plane = file.map(input::read_control_plane).transpose()?;
     let text = generated(arguments, control_plane.as_ref())?;
     session.terminal.print(&text).context("cannot write to stdout")?;
     Ok(Verdict::Met)

@@ -13,12 +13,12 @@ use serde_json::Value;
 use crate::{commands::lint::document::parse, file};
 
 /// Reads all objects of a file. Replaces each List by its items.
-pub(super) fn objects(path: &Path) -> anyhow::Result<Vec<Value>> {
-    parsed(path, &file::read(path)?)
+pub(super) fn read_objects(path: &Path) -> anyhow::Result<Vec<Value>> {
+    parse_objects(path, &file::read(path)?)
 }
 
 /// The objects in the content of a file, with the items of lists.
-pub(super) fn parsed(path: &Path, content: &[u8]) -> anyhow::Result<Vec<Value>> {
+pub(super) fn parse_objects(path: &Path, content: &[u8]) -> anyhow::Result<Vec<Value>> {
     let mut objects = Vec::new();
     for document in parse(content) {
         let object = document
@@ -33,8 +33,8 @@ pub(super) fn parsed(path: &Path, content: &[u8]) -> anyhow::Result<Vec<Value>> 
 }
 
 /// Reads the only KubeadmControlPlane of a file.
-pub(super) fn control_plane(path: &Path) -> anyhow::Result<Value> {
-    let mut found = objects(path)?
+pub(super) fn read_control_plane(path: &Path) -> anyhow::Result<Value> {
+    let mut found = read_objects(path)?
         .into_iter()
         .filter(|object| text(object, "/kind") == KUBEADM_CONTROL_PLANE.kind);
     match (found.next(), found.next()) {
@@ -47,8 +47,12 @@ pub(super) fn control_plane(path: &Path) -> anyhow::Result<Value> {
 /// Reads the cloud-controller-manager of a file. Its configuration is in a `ConfigMap` of the same file, or in the `files`
 /// of the control plane. `minor` is the minor version of its Kubernetes libraries; if `None`, the tag of its image must
 /// contain the version.
-pub(super) fn read_cloud_controller_manager(path: &Path, control_plane: &Value, minor: Option<u64>) -> anyhow::Result<Manager> {
-    find_cloud_controller_manager(&objects(path)?, control_plane, minor)
+pub(super) fn read_cloud_controller_manager(
+    path: &Path,
+    control_plane: &Value,
+    minor: Option<u64>,
+) -> anyhow::Result<Manager> {
+    find_cloud_controller_manager(&read_objects(path)?, control_plane, minor)
         .with_context(|| format!("cannot use {}", path.display()))
 }
 
@@ -148,7 +152,8 @@ mod tests {
             "volumes": [{"name": "m", "configMap": {"name": "migration"}}]}}}});
         let config_map = json!({"kind": "ConfigMap", "metadata": {"name": "migration"}, "data": {"leader.yaml":
             "{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: m}"}});
-        let found = find_cloud_controller_manager(&[config_map, workload.clone()], &json!({}), Some(36)).unwrap();
+        let found =
+            find_cloud_controller_manager(&[config_map, workload.clone()], &json!({}), Some(36)).unwrap();
         assert_eq!(found.configuration.unwrap().leader_name, "m");
         let error = |objects: &[_]| {
             find_cloud_controller_manager(objects, &json!({}), Some(36))

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow};
 use kcp_client::{
     Connection, DeleteRequest, Written, reads::leader_migration::permissions::LEASE, update::WriteMode,
 };
-use kcp_control_plane::leader_migration::{ObservedManagers, ObservedLock};
+use kcp_control_plane::leader_migration::{ObservedLock, ObservedManagers};
 
 use crate::{
     arguments::DryRun, change::arguments::WriteArguments, document::resource_name, terminal::Terminal,
@@ -39,7 +39,7 @@ pub(super) async fn delete(
             Written::Unknown(error) => return Err(error).context(format!("deleting {name}")),
         };
         if arguments.output.is_text() {
-            terminal.line(&done).context("cannot write to stdout")?;
+            terminal.print_line(&done).context("cannot write to stdout")?;
         } else {
             terminal.note(&done);
         }

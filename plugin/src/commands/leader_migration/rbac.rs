@@ -9,8 +9,8 @@ use kcp_client::{
     reads::{
         self,
         leader_migration::{
-            permissions::{Permission, ROLE, ROLE_BINDING, permissions},
-            workload_connection,
+            connect_to_workload,
+            permissions::{Permission, ROLE, ROLE_BINDING, read_permissions},
         },
     },
     update::WriteMode,
@@ -73,8 +73,8 @@ async fn in_cluster(arguments: &RbacArguments, name: &str, session: &Session) ->
     let end = Instant::now() + arguments.timeout;
     let management = session.connect_within(arguments.timeout).await?;
     let reader = reads::discover(&management, reads::list_limit(arguments.timeout)).await?;
-    let (_, control_plane) = reader.control_plane(&management.namespace, name).await?;
-    let cluster = workload_connection(&management, &control_plane, end)
+    let (_, control_plane) = reader.read_control_plane(&management.namespace, name).await?;
+    let cluster = connect_to_workload(&management, &control_plane, end)
         .await
         .map_err(|failure| anyhow!("cannot read {}: {}", failure.object, failure.message))?;
     let found = review(&cluster, arguments).await?;
@@ -128,7 +128,7 @@ async fn take_effect(cluster: &Connection, arguments: &RbacArguments) -> Result<
 
 async fn review(cluster: &Connection, arguments: &RbacArguments) -> Result<Vec<Permission>, Error> {
     let (lock, identities) = (lock(arguments), identities(arguments));
-    permissions(cluster, &identities, &lock, &arguments.field_manager).await
+    read_permissions(cluster, &identities, &lock, &arguments.field_manager).await
 }
 
 fn is_complete(permissions: &[Permission]) -> bool {
@@ -160,7 +160,7 @@ fn screen(outcome: &Outcome, arguments: &RbacArguments, name: &str, layout: Layo
         } else {
             Cell::styled("no", BAD)
         };
-        table.row([
+        table.add_row([
             Cell::from(&permission.user),
             Cell::from(permission.verb),
             Cell::from(lease),
@@ -176,10 +176,10 @@ fn screen(outcome: &Outcome, arguments: &RbacArguments, name: &str, layout: Layo
             Granted::Refused(why) => format!("not written: {why}"),
         };
         let mark = DryRun::suffix(arguments.dry_run);
-        text += &layout.paragraph(&format!("{object} {done}{mark}"));
+        text += &layout.wrap_paragraph(&format!("{object} {done}{mark}"));
     }
     if !arguments.apply && !is_complete(&outcome.permissions) {
-        text += &layout.paragraph(&format!(
+        text += &layout.wrap_paragraph(&format!(
             "to grant the missing permissions, run the command again with the same flags and --apply: kubectl kcp \
              leader-migration rbac {name} --apply"
         ));

@@ -11,7 +11,7 @@ use crate::terminal::{
     table::{Cell, Layout, Table},
 };
 
-pub(super) fn screen(check: &CheckedUpgrade, layout: Layout) -> String {
+pub(super) fn render(check: &CheckedUpgrade, layout: Layout) -> String {
     let pair = &check.change;
     let mut parts = vec![format!(
         "Now:   {}\nThen:  {}\n",
@@ -21,7 +21,7 @@ pub(super) fn screen(check: &CheckedUpgrade, layout: Layout) -> String {
     let mut table = Table::new(&["CONTROLLER", "OWNER NOW", "LOCK", "OWNER THEN", "LOCK", "VERDICT"]);
     for row in pair.rows() {
         let (text, style) = verdict(row.verdict);
-        table.row([
+        table.add_row([
             Cell::from(row.controller.canonical),
             Cell::from(components(&row.runners_before)),
             Cell::from(locks(&row.runners_before)),
@@ -34,8 +34,8 @@ pub(super) fn screen(check: &CheckedUpgrade, layout: Layout) -> String {
     parts.push(gaps(check, layout));
     let mut problems = String::new();
     for problem in check.problems() {
-        problems += &layout.paragraph(&problem.message);
-        problems += &layout.paragraph(&format!("fix: {}", problem.fix));
+        problems += &layout.wrap_paragraph(&problem.message);
+        problems += &layout.wrap_paragraph(&format!("fix: {}", problem.fix));
     }
     if !problems.is_empty() {
         parts.push(format!("Problems:\n{problems}"));
@@ -93,23 +93,23 @@ fn gaps(check: &CheckedUpgrade, layout: Layout) -> String {
     let gaps = check.change.gaps();
     let mut text = String::from("How long controllers are down after the holder of their lock stops:\n");
     if let Some(gap) = gaps.to_cloud {
-        text += &layout.paragraph(&format!(
+        text += &layout.wrap_paragraph(&format!(
             "migrated controllers, from kube-controller-manager to cloud-controller-manager: {}",
             seconds(gap)
         ));
     }
     if let Some(gap) = gaps.migration {
-        text += &layout.paragraph(&format!(
+        text += &layout.wrap_paragraph(&format!(
             "migrated controllers, from one kube-controller-manager to another: {}",
             seconds(gap)
         ));
     }
-    text += &layout.paragraph(&format!(
+    text += &layout.wrap_paragraph(&format!(
         "other controllers of kube-controller-manager: {}",
         seconds(gaps.main)
     ));
     if check.recommends_stop_then_start() {
-        text += &layout.paragraph(&format!(
+        text += &layout.wrap_paragraph(&format!(
             "The control plane has only one Machine, so the controllers are down for some time during the handover, \
              even with leader migration. A handover without leader migration is simpler: disable the controllers in \
              kube-controller-manager, then start cloud-controller-manager. The controllers are then down for {} plus \

@@ -24,7 +24,7 @@ impl StaticPod {
         };
         let shown = path.display();
         let content = file::read(path)?;
-        let mut objects = input::parsed(path, &content)?.into_iter();
+        let mut objects = input::parse_objects(path, &content)?.into_iter();
         let pod = match (objects.next(), objects.next()) {
             (Some(pod), None) if input::text(&pod, "/kind") == "Pod" => pod,
             _ => bail!(

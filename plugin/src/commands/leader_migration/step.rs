@@ -8,7 +8,7 @@ use kcp_client::{
     reader::Reader,
     reads::{
         change::LIMIT,
-        leader_migration::{leader_migration, permissions::permissions, workload_connection},
+        leader_migration::{connect_to_workload, permissions::read_permissions, read_leader_migration},
         workers::read_workers,
     },
 };
@@ -91,7 +91,7 @@ impl Step<'_> {
         let reader = Reader::discover(&connection).await?;
         let reads = Box::pin(self.read(&reader)).await?;
         let before = match self.arguments.wait {
-            Some(_) => Some(reader.snapshot(&connection.namespace, name).await?),
+            Some(_) => Some(reader.read_snapshot(&connection.namespace, name).await?),
             None => None,
         };
         let engine = Engine {
@@ -180,9 +180,9 @@ impl Step<'_> {
             return Ok(verdict);
         }
         let management = reader.connection;
-        let (_, control_plane) = reader.control_plane(&management.namespace, name).await?;
+        let (_, control_plane) = reader.read_control_plane(&management.namespace, name).await?;
         let end = Instant::now() + *timeout;
-        let cluster = workload_connection(management, &control_plane, end).await;
+        let cluster = connect_to_workload(management, &control_plane, end).await;
         let cluster =
             cluster.map_err(|failure| anyhow!("cannot read {}: {}", failure.object, failure.message))?;
         left_over::delete(&cluster, &reads.observed, write, &session.terminal).await
@@ -198,9 +198,15 @@ impl Step<'_> {
         } = self.arguments;
         let management = reader.connection;
         let end = Instant::now() + *timeout;
-        let (text, control_plane) = reader.control_plane(&management.namespace, name).await?;
+        let (text, control_plane) = reader.read_control_plane(&management.namespace, name).await?;
         let object: Value = serde_json::from_str(&text)?;
-        let observed = Box::pin(leader_migration(management, &control_plane, ccm_namespace, end)).await;
+        let observed = Box::pin(read_leader_migration(
+            management,
+            &control_plane,
+            ccm_namespace,
+            end,
+        ))
+        .await;
         let leader_name = match self.leader_name {
             Some(leader_name) => Some(leader_name.to_owned()),
             None => Managers::from_control_plane(&object)?
@@ -209,7 +215,7 @@ impl Step<'_> {
         };
         let missing_permissions = match leader_name {
             Some(leader_name) if !self.identities.is_empty() => {
-                let workload = workload_connection(management, &control_plane, end).await;
+                let workload = connect_to_workload(management, &control_plane, end).await;
                 let lock = Lock {
                     namespace: KUBE_SYSTEM.to_owned(),
                     name: leader_name,
@@ -242,7 +248,7 @@ async fn missing(
     lock: &Lock,
     field_manager: &str,
 ) -> Vec<String> {
-    match permissions(cluster, identities, lock, field_manager).await {
+    match read_permissions(cluster, identities, lock, field_manager).await {
         Ok(permissions) => permissions
             .into_iter()
             .filter(|permission| !permission.is_allowed)

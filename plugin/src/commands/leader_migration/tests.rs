@@ -1,11 +1,11 @@
 //! Screens and documents of `leader-migration check`.
 
 use kcp_rules::{
-    leader_migration::{Component, ControllerManagers, Flags, Manager, ControllerManagerChange},
+    leader_migration::{Component, ControllerManagerChange, ControllerManagers, Flags, Manager},
     topics::controller_managers::Unknown,
 };
 
-use super::{checked_upgrade::CheckedUpgrade, document::LeaderMigrationCheck, screen::screen};
+use super::{checked_upgrade::CheckedUpgrade, document::LeaderMigrationCheck, screen::render};
 use crate::{
     terminal::{plain, table::Layout},
     testing::{
@@ -96,7 +96,7 @@ fn screens() {
     };
     for (name, check, has_problem) in checks() {
         assert_eq!(check.has_problem(), has_problem, "{name}");
-        insta::assert_snapshot!(name, plain(&screen(&check, layout)));
+        insta::assert_snapshot!(name, plain(&render(&check, layout)));
     }
 }
 

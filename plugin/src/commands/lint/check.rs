@@ -101,7 +101,10 @@ impl Linter<'_> {
         old: Option<&str>,
         namespace: &str,
     ) -> Vec<Fault> {
-        let Defaulted { operations, corrections: repairs } = apply_defaults(subject, text, old).unwrap_or_default();
+        let Defaulted {
+            operations,
+            corrections: repairs,
+        } = apply_defaults(subject, text, old).unwrap_or_default();
         let text = match operations.as_slice() {
             [] => Cow::Borrowed(text),
             operations => apply(text, operations).map_or(Cow::Borrowed(text), Cow::Owned),

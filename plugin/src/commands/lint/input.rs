@@ -73,7 +73,9 @@ impl Input {
 
     fn content(&mut self, file: &Path) -> Option<Vec<u8>> {
         let content = file::read(file).map_err(SourceError::from);
-        content.map_err(|error| self.report.add_unread_file(unread(&error))).ok()
+        content
+            .map_err(|error| self.report.add_unread_file(unread(&error)))
+            .ok()
     }
 
     pub(super) fn parse(&mut self, file: &str, content: &[u8]) {

@@ -9,7 +9,7 @@ use kcp_rules::{
     api::hive::ClusterDeploymentCustomizationStatus,
     view::{
         self, MissingParts, Part, View,
-        object::{ClusterObject, CustomizationObject, ClusterDeploymentObject, MachineObject, PoolObject},
+        object::{ClusterDeploymentObject, ClusterObject, CustomizationObject, MachineObject, PoolObject},
     },
 };
 use serde::de::DeserializeOwned;
@@ -149,13 +149,17 @@ impl RelatedObjects {
             customizations: self.part(missing.customizations, RelatedKind::Customization, || {
                 customizations.iter().map(|found| found.metadata.name.clone())
             }),
-            cluster_deployments: self.part(missing.cluster_deployments, RelatedKind::ClusterDeployment, || {
-                let reference = customization.or(name.map(|name| (namespace, name)));
-                let concerned = self.deployments.iter().filter(move |other| {
-                    reference.is_some_and(|(namespace, name)| other.refers_to(namespace, name))
-                });
-                concerned.cloned().map(view::ClusterDeployment::from)
-            }),
+            cluster_deployments: self.part(
+                missing.cluster_deployments,
+                RelatedKind::ClusterDeployment,
+                || {
+                    let reference = customization.or(name.map(|name| (namespace, name)));
+                    let concerned = self.deployments.iter().filter(move |other| {
+                        reference.is_some_and(|(namespace, name)| other.refers_to(namespace, name))
+                    });
+                    concerned.cloned().map(view::ClusterDeployment::from)
+                },
+            ),
             customization_status: match customization.filter(|_| missing.customization_status) {
                 Some((namespace, name)) => self.customization_status(namespace, name),
                 None => Part::default(),

@@ -193,7 +193,7 @@ impl LintReport {
             } else {
                 // Writing to a String cannot fail.
                 let _ = writeln!(text, "{subject}");
-                text.push_str(&layout.paragraph(message));
+                text.push_str(&layout.wrap_paragraph(message));
             }
         }
         text.push_str(&escape(&self.summary()));

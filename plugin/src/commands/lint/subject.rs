@@ -131,7 +131,11 @@ impl Subject {
                     "Invalid value: {documented:?}: {kind} was released as {current}; write that version, and \
                      check the fields"
                 );
-                faults.push(Fault::from_lint(LintRule::VersionUnserved, "apiVersion", &message));
+                faults.push(Fault::from_lint(
+                    LintRule::VersionUnserved,
+                    "apiVersion",
+                    &message,
+                ));
             }
             // Check the group, because other products may have a kind with the same name.
             Some(given) => {

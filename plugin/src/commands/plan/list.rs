@@ -127,7 +127,7 @@ async fn read(
         namespace: &connection.namespace,
         limit: ReadLimit::per_read(LIMIT),
     };
-    let handlers = Box::pin(handlers.in_place_handlers()).await;
+    let handlers = Box::pin(handlers.read_in_place_handlers()).await;
     let rows = read_concurrently(terminal, &listed, async |listed| {
         Box::pin(plan_one(&reader, listed, &handlers)).await
     });
@@ -245,7 +245,12 @@ impl PlanRow {
 }
 
 impl PlanList {
-    fn of_contexts(InContexts { results: read, unread_contexts: unread }: InContexts<Vec<PlanRow>>) -> Self {
+    fn of_contexts(
+        InContexts {
+            results: read,
+            unread_contexts: unread,
+        }: InContexts<Vec<PlanRow>>,
+    ) -> Self {
         let in_context = |(context, rows): (String, Vec<PlanRow>)| {
             rows.into_iter().map(move |row| PlanRow {
                 context: Some(context.clone()),
@@ -308,10 +313,10 @@ impl Report for PlanList {
             Column::new("BLOCKED BY"),
         ]);
         for row in &self.rows {
-            table.row(row.cells(self.namespace.is_none()));
+            table.add_row(row.cells(self.namespace.is_none()));
         }
         for UnreadContext { context, error } in &self.unread {
-            table.row([
+            table.add_row([
                 Cell::from(context.as_str()),
                 Cell::from(""),
                 Cell::from(""),

@@ -78,7 +78,9 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         (Some(manifest), Some(file)) => {
             manifest.patch(&display_file(file), &serde_json::from_str(&snapshot.json)?)?
         }
-        _ => arguments.plan_options().patch(&reader.control_plane_resource.api_version, now),
+        _ => arguments
+            .plan_options()
+            .patch(&reader.control_plane_resource.api_version, now),
     };
     let context = ReviewContext {
         now,
@@ -101,7 +103,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         namespace: &connection.namespace,
         limit: ReadLimit::per_read(LIMIT),
     };
-    snapshot.observed.in_place_handlers = Box::pin(reads.in_place_handlers()).await;
+    snapshot.observed.in_place_handlers = Box::pin(reads.read_in_place_handlers()).await;
     // A user with permissions in only one namespace may not list ExtensionConfigs, which few clusters use.
     let unread = snapshot.observed.in_place_handlers.failure();
     warnings.extend(unread.filter(|failure| failure.forbidden.is_none()).map(|failure| {
@@ -126,7 +128,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
 
 impl Report for Plan {
     fn table(&self, layout: Layout) -> String {
-        screen::screen(self, layout)
+        screen::render(self, layout)
     }
 
     fn document(&self) -> impl Serialize {

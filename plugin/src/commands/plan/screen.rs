@@ -14,7 +14,7 @@ use kcp_control_plane::plan::{
     Plan, effect::Effect, messages, rollout_reason::Verdict, simulate::Step, step::Action,
 };
 
-pub fn screen(plan: &Plan, layout: Layout) -> String {
+pub fn render(plan: &Plan, layout: Layout) -> String {
     let mut text = String::new();
     let mut line = |label: &str, value: &str, style: Style| {
         // Writing to a String cannot fail.
@@ -66,7 +66,10 @@ fn machines(
     let surge = |spec: &KubeadmControlPlaneSpec| spec.max_surge.to_string();
     format!(
         "{replicas} of {} desired, maxSurge {}",
-        from_to(&current.replica_count().to_string(), &desired.spec.replica_count().to_string()),
+        from_to(
+            &current.replica_count().to_string(),
+            &desired.spec.replica_count().to_string()
+        ),
         from_to(&surge(current), &surge(&desired.spec))
     )
 }
@@ -110,7 +113,7 @@ fn steps(steps: &[Step], layout: Layout) -> String {
             vec![Cell::from(step.replicas.to_string())]
         });
         row.push(Cell::from(messages::why(step)).extend_to_line_end());
-        table.row(row);
+        table.add_row(row);
     }
     table.render(layout)
 }
@@ -149,9 +152,9 @@ fn section(title: &str, lines: impl IntoIterator<Item = (String, Option<String>)
         if text.is_empty() {
             let _ = writeln!(text, "{}", title.style(HEADING));
         }
-        text.push_str(&layout.paragraph(&line));
+        text.push_str(&layout.wrap_paragraph(&line));
         if let Some(hint) = hint {
-            let mut hint = layout.hint(&hint).into_iter();
+            let mut hint = layout.wrap_hint(&hint).into_iter();
             let _ = writeln!(
                 text,
                 "    {} {}",
@@ -297,7 +300,12 @@ fn gaps(plan: &Plan) -> Vec<(String, Option<String>)> {
 
 fn provider_updates(plan: &Plan) -> Vec<(String, Option<String>)> {
     let found = up_to_date(plan).filter(|verdict| !verdict.paths_ignored_by_controller.is_empty());
-    let texts = found.map(|verdict| (verdict.paths_ignored_by_controller.join(", "), verdict.machine.as_str()));
+    let texts = found.map(|verdict| {
+        (
+            verdict.paths_ignored_by_controller.join(", "),
+            verdict.machine.as_str(),
+        )
+    });
     let lines = group_machines(texts).into_iter().map(|(fields, machines)| {
         let line = format!(
             "an update of Cluster API to v1.14 would replace {machines}, because the configuration differs in {fields}"

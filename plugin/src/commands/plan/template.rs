@@ -23,7 +23,7 @@ pub(super) async fn compare(
     }
     let read = match in_file {
         Some(object) => Ok(object.clone()),
-        None => reads.template(new).await,
+        None => reads.read_template(new).await,
     };
     let exists = match &read {
         Ok(_) => Some(true),
@@ -33,7 +33,7 @@ pub(super) async fn compare(
     let result = match (read, exists) {
         (_, Some(false)) => None,
         (Err(error), _) => Some(unknown_changes(new, new, &error)),
-        (Ok(object), _) => match reads.template(current).await {
+        (Ok(object), _) => match reads.read_template(current).await {
             Err(error) => Some(unknown_changes(new, current, &error)),
             Ok(before) => {
                 let changes = template_changes(&before, &object, new);

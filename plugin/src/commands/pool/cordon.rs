@@ -93,10 +93,10 @@ pub(crate) async fn run(
     if reason.is_some() {
         // Ignore errors: an account that may cordon entries may not be allowed to read pools.
         let pools = store
-            .pools(Some(store.namespace()), None)
+            .list_pools(Some(store.namespace()), None)
             .await
             .unwrap_or_default();
-        let hive = store.hive(HiveMode::Auto).await?;
+        let hive = store.read_hive(HiveMode::Auto).await?;
         let mut listed = pools
             .iter()
             .filter(|pool| pool.inventory().contains(&entry.as_str()));

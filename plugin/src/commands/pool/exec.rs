@@ -189,7 +189,13 @@ async fn run_with_lease(arguments: &ExecArguments, session: &Session) -> anyhow:
                 started_at: Timestamp::now(),
                 limit,
             };
-            wait_for(attempt, timeout, signals.wait_for_end_signal(), &WaitProgress(terminal)).await
+            wait_for(
+                attempt,
+                timeout,
+                signals.wait_for_end_signal(),
+                &WaitProgress(terminal),
+            )
+            .await
         }
     };
     // With a generated name, also release a lease whose write got no response, because no other process can hold it.
@@ -388,7 +394,8 @@ mod tests {
         let missing = |action: Action| LeaseError::Api(Error::NotFound { action });
         let pool = Action::new("get", &CLUSTER_POOL.api_resource("v1")).with_name("nopool");
         assert!(!may_be_leased(&missing(pool)));
-        let entry = || Action::new("patch", &CLUSTER_DEPLOYMENT_CUSTOMIZATION.api_resource("v1")).with_name("a");
+        let entry =
+            || Action::new("patch", &CLUSTER_DEPLOYMENT_CUSTOMIZATION.api_resource("v1")).with_name("a");
         assert!(may_be_leased(&missing(entry())));
         assert!(may_be_leased(&LeaseError::InDoubt {
             customization: "a".to_owned(),

@@ -179,7 +179,7 @@ impl Report for PoolEntryList {
             } else {
                 ""
             };
-            table.row([
+            table.add_row([
                 Cell::from(namespace),
                 Cell::from(&item.pool),
                 Cell::from(&item.name),

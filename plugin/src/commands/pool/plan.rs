@@ -46,7 +46,7 @@ pub struct PoolPlanArguments {
 /// The file or the cluster cannot be read, or the result cannot be written.
 pub(crate) async fn run(arguments: PoolPlanArguments, session: &Session) -> anyhow::Result<Verdict> {
     let filename = &arguments.filename;
-    let pool = manifest::pool(&file::read(filename)?, &filename.display().to_string())?;
+    let pool = manifest::parse_pool(&file::read(filename)?, &filename.display().to_string())?;
     let mut connection = session.connect().await?;
     if !pool.namespace().is_empty() {
         pool.namespace().clone_into(&mut connection.namespace);
@@ -187,7 +187,7 @@ fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
     if !plan.entries.is_empty() {
         let mut table = Table::with_columns(ENTRY_COLUMNS.iter().copied());
         for entry in &plan.entries {
-            table.row([
+            table.add_row([
                 Cell::from(&entry.name),
                 Cell::from(entry.change.as_str()),
                 Cell::from(entry.effect.to_string()).extend_to_line_end(),
@@ -202,14 +202,17 @@ fn screen(plan: &model::PoolPlan, layout: Layout) -> String {
                 StaleReason::Version => "created from another version",
                 StaleReason::DroppedFromInventory => "the change removes its entry from the inventory",
             };
-            table.row([Cell::from(&cluster.name), Cell::styled(why, WARN).extend_to_line_end()]);
+            table.add_row([
+                Cell::from(&cluster.name),
+                Cell::styled(why, WARN).extend_to_line_end(),
+            ]);
         }
         parts.push(table.render(layout));
     }
     if !plan.problems.is_empty() {
         let mut table = Table::with_columns([Column::new("PROBLEMS AFTER THE CHANGE")]);
         for problem in &plan.problems {
-            table.row([Cell::styled(problem, BAD).extend_to_line_end()]);
+            table.add_row([Cell::styled(problem, BAD).extend_to_line_end()]);
         }
         parts.push(table.render(layout));
     }

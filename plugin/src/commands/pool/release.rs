@@ -228,7 +228,10 @@ impl Report for PoolRelease {
 
 /// The warnings about checks that failed and about clusters that still run, one sentence each.
 fn warnings(release: &Release) -> Vec<String> {
-    let still_used = |EntryInUse { customization, cluster: by }: &EntryInUse| by.still_used_warning(customization);
+    let still_used = |EntryInUse {
+                          customization,
+                          cluster: by,
+                      }: &EntryInUse| by.still_used_warning(customization);
     let still_used = release.still_used.iter().map(still_used);
     let unread = release.cluster_list_error.as_ref();
     let unread = unread.filter(|_| !release.customizations.is_empty()).map(|why| {

@@ -98,7 +98,7 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
     }
     if result.leases.is_empty() && lost.is_empty() && store.get(&arguments.pool).await?.is_none() {
         // A mistyped name of a pool must be an error, because otherwise it would look like a lost lease.
-        store.pool(&arguments.pool).await?;
+        store.read_pool(&arguments.pool).await?;
     }
     let changes = result.leases.iter().map(|lease| {
         let change = LeaseChange::Renewed {

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use kcp_pool::{
     lease::rule::DEFAULT_GRACE,
     repair::{
-        RepairRequest, namespaces,
+        RepairRequest, list_namespaces,
         options::RepairOptions,
         repair,
         report::{FindingResult, NamespaceFailure, RepairReport},
@@ -116,7 +116,7 @@ pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow
     }
     let namespaces = match &report.namespace {
         Some(namespace) => BTreeSet::from([namespace.clone()]),
-        None => namespaces(&connection, &arguments.field_manager).await?,
+        None => list_namespaces(&connection, &arguments.field_manager).await?,
     };
     let install_config = match &arguments.install_config {
         Some(source) => Some(source.read(&connection).await?),

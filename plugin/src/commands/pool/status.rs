@@ -237,7 +237,11 @@ fn pool_changes(old: &PoolState, new: &PoolState) -> Vec<String> {
     }
     for (what, before, after) in pair_by_key(&old.clusters, &new.clusters, |cluster| cluster.name.clone()) {
         let state = |cluster: &ClusterUse| {
-            let stale = if cluster.staleness.is_some() { ", stale" } else { "" };
+            let stale = if cluster.staleness.is_some() {
+                ", stale"
+            } else {
+                ""
+            };
             format!("{}{stale}", cluster.state.as_str())
         };
         report(format!("cluster {what}"), before.map(state), after.map(state));

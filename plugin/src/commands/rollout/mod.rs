@@ -97,7 +97,12 @@ async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow:
         configuration: configuration.as_ref(),
     };
     let decide = |snapshot: &ChangeSnapshot, context: ReviewContext<'_>| {
-        let decision = start::decide(snapshot, options, &reader.control_plane_resource.api_version, context)?;
+        let decision = start::decide(
+            snapshot,
+            options,
+            &reader.control_plane_resource.api_version,
+            context,
+        )?;
         if matches!(decision, Decision::Write(_)) {
             arguments
                 .snapshot
@@ -204,7 +209,7 @@ async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow
     let reader = Reader::discover(&connection).await?;
     let namespace = &connection.namespace;
     if !arguments.watch {
-        let mut snapshot = reader.snapshot(namespace, name).await?;
+        let mut snapshot = reader.read_snapshot(namespace, name).await?;
         Box::pin(add_template(&reader, &mut snapshot, READ_LIMIT)).await;
         let report = RolloutReport::from_poll(snapshot, connection.now());
         print(&report, output, &session.terminal)?;
@@ -252,7 +257,7 @@ async fn show_history(arguments: &HistoryArguments, session: &Session) -> anyhow
         namespace: &connection.namespace,
         limit: ReadLimit::per_read(READ_LIMIT),
     };
-    let events = Box::pin(reads.rollout_events(&fetched.observed.control_plane, &fetched.json)).await;
+    let events = Box::pin(reads.read_rollout_events(&fetched.observed.control_plane, &fetched.json)).await;
     if let Some(failure) = events.failure() {
         session
             .terminal
@@ -265,7 +270,7 @@ async fn show_history(arguments: &HistoryArguments, session: &Session) -> anyhow
 
 impl Report for RolloutReport {
     fn table(&self, layout: Layout) -> String {
-        screen::status(self, layout)
+        screen::render(self, layout)
     }
 
     fn document(&self) -> impl Serialize {
@@ -282,7 +287,7 @@ impl Report for RolloutReport {
 
 impl Report for History {
     fn table(&self, layout: Layout) -> String {
-        history::screen::screen(self, layout)
+        history::screen::render(self, layout)
     }
 
     fn document(&self) -> impl Serialize {

@@ -16,7 +16,7 @@ use crate::{
 };
 use kcp_control_plane::{plan::messages::up_to_date_count, wait::pause_blocker};
 
-pub fn status(report: &RolloutReport, layout: Layout) -> String {
+pub fn render(report: &RolloutReport, layout: Layout) -> String {
     let control_plane = &report.snapshot.control_plane;
     let status = &control_plane.status;
     let counts = up_to_date_count(status.up_to_date_replicas, control_plane.desired_replicas());
@@ -73,11 +73,11 @@ mod tests {
         testing::objects::{condition, healthy, minutes_ago, now, pause, set},
     };
 
-    use super::{Layout, status};
+    use super::{Layout, render};
     use crate::{commands::rollout::report::RolloutReport, terminal::plain};
 
     fn show(snapshot: &Snapshot) -> String {
-        plain(&status(
+        plain(&render(
             &RolloutReport::from_poll(snapshot.clone(), now()),
             Layout::default(),
         ))
@@ -118,7 +118,7 @@ mod tests {
             longest_seconds: 420,
             machines: 3,
         });
-        let shown = plain(&status(&report, Layout::default()));
+        let shown = plain(&render(&report, Layout::default()));
         let estimate = "  each new Machine takes about 4m to 7m to join, based on 3 earlier Machines";
         assert_eq!(shown.lines().last(), Some(estimate));
 

@@ -175,7 +175,7 @@ impl Explanation {
         let rule = self.rule;
         let mut text = format!("{}: {}\n", rule.id.bold(), rule.summary);
         let mut fact = |name: &str, value: &str| {
-            let lines = layout.lines(value, INDENT);
+            let lines = layout.wrap_lines(value, INDENT);
             let value = lines.join(&format!("\n{}", " ".repeat(INDENT)));
             // Writing to a String cannot fail.
             let _ = writeln!(text, "  {name:<10} {value}");

@@ -32,7 +32,7 @@ impl Report for Rules {
 fn table(layout: Layout) -> String {
     let mut table = Table::new(&["ID", "KINDS", "ON", "ACTION", "SCOPE", "CEL", "SUMMARY"]);
     for rule in rules() {
-        table.row([
+        table.add_row([
             rule.id.into(),
             rule.check.kinds().join(",").into(),
             operations(rule).join(",").to_lowercase().into(),

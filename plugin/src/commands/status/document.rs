@@ -310,8 +310,9 @@ impl ControlPlaneStatus {
             machines,
             ..
         } = observed;
-        let is_paused =
-            control_plane.is_paused() || control_plane.is_condition_true("Paused") || observed.is_cluster_paused();
+        let is_paused = control_plane.is_paused()
+            || control_plane.is_condition_true("Paused")
+            || observed.is_cluster_paused();
         let findings = inspection.findings().into_iter();
         Self {
             api_version: API_VERSION,

@@ -78,7 +78,7 @@ async fn watch_status(
 ) -> anyhow::Result<Verdict> {
     let screen = |subject: &Subject, _, size: Size| {
         let layout = arguments.output.layout(Some(size.width));
-        watch::screen(subject, now(), size, layout)
+        watch::render(subject, now(), size, layout)
     };
     Box::pin(crate::watch::watch(&session.terminal, poll, screen)).await
 }

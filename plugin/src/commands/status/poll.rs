@@ -183,7 +183,7 @@ pub(in crate::commands) async fn read_one(
         ControlPlaneName::Own(name) => name,
         ControlPlaneName::OfCluster(cluster) => {
             let limit = reads::limit_per_control_plane(remaining(end));
-            &reads::control_plane_of(reader, namespace, cluster, limit).await?
+            &reads::read_control_plane_name(reader, namespace, cluster, limit).await?
         }
     };
     reads::observe(reader, namespace, name, excluded, end).await

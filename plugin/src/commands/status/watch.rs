@@ -20,7 +20,7 @@ impl Observation for Subject {
 }
 
 /// The parts of the screen that fit on the terminal below the heading.
-pub(super) fn screen(subject: &Subject, now: Timestamp, size: Size, layout: Layout) -> String {
+pub(super) fn render(subject: &Subject, now: Timestamp, size: Size, layout: Layout) -> String {
     let screen = subject.screen(now, layout);
     screen.fit(size.lines().saturating_sub(1))
 }
@@ -74,7 +74,7 @@ fn name(inspected: &Inspected) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Layout, Subject, lines, screen};
+    use super::{Layout, Subject, lines, render};
     use crate::{
         commands::status::{
             report::Inspected,
@@ -82,7 +82,7 @@ mod tests {
         },
         fleet::UnreadContext,
         terminal::{Size, plain},
-        watch::below_heading,
+        watch::add_heading,
     };
     use kcp_control_plane::{checks::finding::CheckOutcome, testing::objects::now};
 
@@ -179,8 +179,8 @@ mod tests {
                 width: Some(size.width),
                 ..Layout::default()
             };
-            let screen = screen(&subject, now(), size, layout);
-            let text = plain(&below_heading(now(), Some("no\u{1b} connection"), &screen));
+            let screen = render(&subject, now(), size, layout);
+            let text = plain(&add_heading(now(), Some("no\u{1b} connection"), &screen));
             assert!(text.lines().count() < height, "{height}:\n{text}");
             let heading = text.lines().next().unwrap_or_default();
             assert!(

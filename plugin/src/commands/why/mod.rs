@@ -97,7 +97,7 @@ pub struct WhyReport<'w> {
 
 impl Report for WhyReport<'_> {
     fn table(&self, layout: Layout) -> String {
-        screen::screen(self, layout)
+        screen::render(self, layout)
     }
 
     fn document(&self) -> impl Serialize {

@@ -32,7 +32,7 @@ const MAX_OTHERS: usize = 4;
 /// What is shown if no object records when a problem began.
 const UNKNOWN_SINCE: &str = "unknown, because no object records it";
 
-pub fn screen(report: &WhyReport<'_>, layout: Layout) -> String {
+pub fn render(report: &WhyReport<'_>, layout: Layout) -> String {
     let explanation = report.explanation;
     let style = match explanation.state {
         State::NothingToDo => GOOD,

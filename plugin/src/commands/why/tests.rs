@@ -5,7 +5,7 @@ use kcp_control_plane::{
     why::explain,
 };
 
-use super::{WhyReport, document::ExplanationDocument, screen::screen};
+use super::{WhyReport, document::ExplanationDocument, screen::render};
 use crate::{
     commands::status::screen::example::{healthy, member_dead},
     terminal::{plain, table::Layout},
@@ -55,7 +55,7 @@ fn the_screen_of_each_state() {
     let screens: Vec<String> = examples()
         .iter()
         .map(|(name, observed)| {
-            let text = with_report(observed, |report| screen(report, layout));
+            let text = with_report(observed, |report| render(report, layout));
             format!("# {name}\n{}", plain(&text))
         })
         .collect();

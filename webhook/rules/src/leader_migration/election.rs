@@ -255,7 +255,11 @@ mod tests {
             ),
         ] {
             let managers: Vec<&Manager> = managers.iter().collect();
-            assert_eq!(count_runners(&managers, node_ipam), RunnerCount { min, max }, "{case}");
+            assert_eq!(
+                count_runners(&managers, node_ipam),
+                RunnerCount { min, max },
+                "{case}"
+            );
         }
     }
 }

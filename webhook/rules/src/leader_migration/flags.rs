@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::syntax::go_duration;
+use crate::syntax::parse_go_duration;
 
 /// Flags that need no value: `--leader-elect` is `--leader-elect=true`.
 pub(super) const BOOLEAN: [&str; 4] = [
@@ -131,7 +131,7 @@ impl Flags {
     /// The value of a flag with a duration in Go's format; `None` if it is not set or not a duration.
     pub fn duration(&self, name: &str) -> Option<Duration> {
         const DAY: Duration = Duration::from_secs(86_400);
-        go_duration(self.text(name)?).filter(|duration| *duration <= DAY)
+        parse_go_duration(self.text(name)?).filter(|duration| *duration <= DAY)
     }
 }
 

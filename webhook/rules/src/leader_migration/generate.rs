@@ -87,7 +87,7 @@ pub fn configuration(request: &Request) -> Result<String, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Component, ControllerManagers, Flags, Manager, ControllerManagerChange, Verdict},
+        super::{Component, ControllerManagerChange, ControllerManagers, Flags, Manager, Verdict},
         *,
     };
 

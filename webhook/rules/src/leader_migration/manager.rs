@@ -140,7 +140,7 @@ impl Manager {
 
     /// Returns the same controller manager, under the assumption that its cloud provider has the controller
     /// (`is_there`) or does not have it.
-    pub(super) fn assuming(&self, controller: &Controller, is_there: bool) -> Self {
+    pub(super) fn with_assumed_controller(&self, controller: &Controller, is_there: bool) -> Self {
         let mut assumed = self.clone();
         let name = controller.name_at(self.minor);
         let item = if is_there {

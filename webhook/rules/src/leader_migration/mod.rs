@@ -40,6 +40,6 @@ pub use controllers::{CONTROLLERS, Controller};
 pub use finding::Finding;
 pub use flags::Flags;
 pub use manager::{Assignment, Lock, Manager};
-pub use pair::{ControllerManagers, ControllerManagerChange, Phase, Row, Verdict};
+pub use pair::{ControllerManagerChange, ControllerManagers, Phase, Row, Verdict};
 pub use startup_error::StartupError;
 pub use step::Step;

@@ -179,7 +179,8 @@ impl ControllerManagerChange {
 
     /// The expected gaps.
     pub fn gaps(&self) -> Gaps {
-        let [now, then] = [&self.before.kube, &self.after.kube].map(|manager| Timing::from_flags(&manager.flags));
+        let [now, then] =
+            [&self.before.kube, &self.after.kube].map(|manager| Timing::from_flags(&manager.flags));
         let is_migrating = |manager: &Manager| manager.configuration.is_some();
         let cloud = self.after.cloud.as_ref().filter(|cloud| is_migrating(cloud));
         let cloud = cloud.filter(|_| is_migrating(&self.before.kube));
@@ -237,7 +238,7 @@ impl ControllerManagerChange {
             cloud: managers
                 .cloud
                 .as_ref()
-                .map(|cloud| cloud.assuming(controller, is_there)),
+                .map(|cloud| cloud.with_assumed_controller(controller, is_there)),
         };
         Self {
             before: assuming(&self.before),

@@ -39,7 +39,10 @@ pub(super) fn cloud(minor: u64, flags: &[&str], file: &str) -> Option<Manager> {
     Some(manager(Component::Cloud, minor, &flags, file))
 }
 
-pub(super) fn pair(now: (Manager, Option<Manager>), then: (Manager, Option<Manager>)) -> ControllerManagerChange {
+pub(super) fn pair(
+    now: (Manager, Option<Manager>),
+    then: (Manager, Option<Manager>),
+) -> ControllerManagerChange {
     let managers = |(kube, cloud)| ControllerManagers { kube, cloud };
     ControllerManagerChange {
         before: managers(now),
@@ -58,7 +61,7 @@ const BOTH: &str = "m route service cloud-node-lifecycle nodeipam node-route-con
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn verdicts_on_upgrades_are_what_real_controller_managers_did() {
-    use Phase::{Before, Rollout, After};
+    use Phase::{After, Before, Rollout};
     use Verdict::{CannotStart, NothingToMigrate, Orphaned, Protected, RunsTwice, SwitchedOff, Unprotected};
     const ALL: &[&str] = &[IPAM, CLOUD, FILE];
     let nothing = [NothingToMigrate; 3];
@@ -124,7 +127,12 @@ fn verdicts_on_upgrades_are_what_real_controller_managers_did() {
                 kube(31, &[IPAM], ""),
                 cloud(31, &[FILE], "m service-lb-controller=kube-controller-manager"),
             ),
-            vec![RunsTwice(Rollout), Orphaned(Before), RunsTwice(Rollout), Unprotected],
+            vec![
+                RunsTwice(Rollout),
+                Orphaned(Before),
+                RunsTwice(Rollout),
+                Unprotected,
+            ],
         ),
         (
             "the components of the KEP: first the one, then the other",
@@ -229,7 +237,13 @@ fn owners_are_listed_with_their_locks() {
     let rows = pair.rows();
     let shown: Vec<_> = rows
         .iter()
-        .map(|row| (row.controller.short, row.runners_before.clone(), row.runners_after.clone()))
+        .map(|row| {
+            (
+                row.controller.short,
+                row.runners_before.clone(),
+                row.runners_after.clone(),
+            )
+        })
         .collect();
     let main = || vec![owner(Component::Cloud, "cloud-controller-manager", false)];
     assert_eq!(

@@ -40,8 +40,7 @@ pub struct Manifest<'m> {
 
 /// Enables leader migration on kube-controller-manager, with this configuration.
 pub fn start(configuration: &str) -> Step {
-    let volume =
-        json!({"name": VOLUME, "hostPath": CONFIGURATION_PATH, "mountPath": CONFIGURATION_PATH, "readOnly": true, "pathType": "File"});
+    let volume = json!({"name": VOLUME, "hostPath": CONFIGURATION_PATH, "mountPath": CONFIGURATION_PATH, "readOnly": true, "pathType": "File"});
     Step {
         flags: flags([(ENABLE_FLAG, "true"), (CONFIGURATION_FLAG, CONFIGURATION_PATH)]),
         volumes: BTreeMap::from([(VOLUME.to_owned(), volume)]),
@@ -82,7 +81,7 @@ pub fn handover(kube: &Manager, version: &str, minor: u64, manifest: Option<Mani
         .filter(|controller| then.assignment(controller) != Assignment::Absent)
         .collect();
     if !moved.is_empty() {
-        let value = without(&kube.flags, &moved, minor);
+        let value = disable_controllers(&kube.flags, &moved, minor);
         flags.insert(CONTROLLERS_FLAG.to_owned(), vec![value]);
     }
     Step {
@@ -104,7 +103,7 @@ pub fn finish(manifest: Option<Manifest<'_>>) -> Step {
 }
 
 /// The value of `--controllers` that disables controllers of kube-controller-manager.
-pub fn without(flags: &Flags, controllers: &[&Controller], minor: u64) -> String {
+pub fn disable_controllers(flags: &Flags, controllers: &[&Controller], minor: u64) -> String {
     let is_named = |item: &str| {
         let name = item.strip_prefix('-').unwrap_or(item);
         controllers

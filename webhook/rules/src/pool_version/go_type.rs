@@ -39,7 +39,9 @@ impl GoType {
             (Self::Pointer(target), Some(value)) => target.hash(Some(value)),
             (Self::Slice(item), Some(Value::Array(items))) => {
                 let items = items.iter().map(|value| item.hash(Some(value)));
-                items.collect::<Option<Vec<_>>>().map(|items| hash_structure(&items))
+                items
+                    .collect::<Option<Vec<_>>>()
+                    .map(|items| hash_structure(&items))
             }
             (Self::Map(item), Some(Value::Object(entries))) => {
                 // Go's maps have no order: the library sorts the keys by the hexadecimal digits of their hashes.

@@ -180,7 +180,8 @@ fn cloud_provider_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mu
         let Some(found) = flags.get(CLOUD_PROVIDER) else {
             continue;
         };
-        let Some(cause) = cloud_provider::startup_error(found.value, flags.value("feature-gates"), spec.minor())
+        let Some(cause) =
+            cloud_provider::startup_error(found.value, flags.value("feature-gates"), spec.minor())
         else {
             continue;
         };

@@ -69,7 +69,10 @@ pub fn controller_managers(
 ///
 /// # Errors
 /// Its version or its configuration is unknown.
-pub fn kube_controller_manager(spec: &ControlPlaneSpec<'_>, allocates_node_cidrs: bool) -> Result<Manager, Unknown> {
+pub fn kube_controller_manager(
+    spec: &ControlPlaneSpec<'_>,
+    allocates_node_cidrs: bool,
+) -> Result<Manager, Unknown> {
     let minor = spec.minor().ok_or(Unknown::NoVersion)?;
     let allocates = allocates_node_cidrs.to_string();
     // kubeadm, `controlplane/manifests.go`.

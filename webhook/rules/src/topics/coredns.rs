@@ -12,7 +12,7 @@ use crate::{
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::{
         Topic,
-        images::{dns_tag, version},
+        images::{dns_tag, parse_tag_version},
     },
 };
 
@@ -95,8 +95,8 @@ fn coredns_upgrade<'c>(change: &'c Change<'_, KubeadmControlPlane<'_>>) -> Optio
     let coredns_upgrade = CoreDnsUpgrade {
         old,
         new,
-        from: release(version(old).ok()?),
-        to: release(version(new).ok()?),
+        from: release(parse_tag_version(old).ok()?),
+        to: release(parse_tag_version(new).ok()?),
     };
     (coredns_upgrade.from != coredns_upgrade.to && !change.new.metadata.has_annotation(SKIP_ANNOTATION))
         .then_some(coredns_upgrade)

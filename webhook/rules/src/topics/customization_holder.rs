@@ -184,13 +184,16 @@ const CUSTOMIZATION: &str =
 const HELD_BY_ANOTHER: &[(&str, &str)] = &[("customization-held-by-another", FIELD)];
 
 const CASES: &[Case] = &[
-    Case::cluster_deployment("accepts_cluster_with_a_free_customization", "{}", &[]).with_view(|| view(&[], None)),
-    Case::cluster_deployment("accepts_cluster_of_the_holder", OF_PARIS, &[]).with_view(|| view(&[], Some(HELD))),
+    Case::cluster_deployment("accepts_cluster_with_a_free_customization", "{}", &[])
+        .with_view(|| view(&[], None)),
+    Case::cluster_deployment("accepts_cluster_of_the_holder", OF_PARIS, &[])
+        .with_view(|| view(&[], Some(HELD))),
     Case::cluster_deployment("accepts_holder_within_the_grace_period", OF_PARIS, &[])
         .with_view(|| view(&[], Some(GONE))),
     Case::cluster_deployment("accepts_cluster_with_the_id_of_the_lease", WITH_LEASE_ID, &[])
         .with_view(|| view(&[], Some(HELD))),
-    Case::cluster_deployment("accepts_cluster_after_the_lease", "{}", &[]).with_view(|| view(&[], Some(ENDED))),
+    Case::cluster_deployment("accepts_cluster_after_the_lease", "{}", &[])
+        .with_view(|| view(&[], Some(ENDED))),
     Case::cluster_deployment("accepts_cluster_without_customization", NO_CUSTOMIZATION, &[])
         .with_view(|| view(&[("paris", false)], Some(HELD))),
     Case::cluster_deployment("rejects_cluster_while_another_leases", "{}", HELD_BY_ANOTHER)

@@ -67,7 +67,7 @@ fn etcd_tag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<&'c Text<'c>> {
 
 /// Parses the version in an image tag as Cluster API does. `_` means `+`, which a tag cannot contain. A leading `v` and
 /// leading zeros do not matter. Missing numbers are 0.
-pub fn version(tag: &str) -> Result<Version, semver::Error> {
+pub fn parse_tag_version(tag: &str) -> Result<Version, semver::Error> {
     let tag = tag.trim().replace('_', "+");
     let tag = tag.strip_prefix('v').unwrap_or(&tag);
     let mut numbers: Vec<&str> = tag.splitn(3, '.').map(without_leading_zeros).collect();
@@ -138,7 +138,7 @@ fn dns_tag_not_a_version(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
     let Some(tag) = dns_tag(change.new).filter(|tag| tag_fault(tag).is_none()) else {
         return;
     };
-    if version(tag).is_err() {
+    if parse_tag_version(tag).is_err() {
         faults.push_redacted(
             tag,
             Fault {
@@ -227,7 +227,7 @@ mod tests {
             ("1.13.1-rc.1", "1.13.1-rc.1"),
             ("v1.13.1_vendor.2", "1.13.1+vendor.2"),
         ] {
-            assert_eq!(version(tag).unwrap().to_string(), expected, "{tag}");
+            assert_eq!(parse_tag_version(tag).unwrap().to_string(), expected, "{tag}");
         }
         for tag in [
             "",
@@ -238,7 +238,7 @@ mod tests {
             "1.13.1_a_b",
             "99999999999999999999.0.0",
         ] {
-            assert!(version(tag).is_err(), "{tag}");
+            assert!(parse_tag_version(tag).is_err(), "{tag}");
         }
     }
 }

@@ -137,7 +137,9 @@ pub(super) fn enabling_flag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue
 }
 
 fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
-    let Some(flag) = enabling_flag(change.new) else { return };
+    let Some(flag) = enabling_flag(change.new) else {
+        return;
+    };
     let exits = "kube-controller-manager 1.36 or later exits at startup if leader migration is enabled";
     let fault = |detail: Cow<'static, str>, remedy: &'static str| Fault {
         field: flag.path(change.new),
@@ -375,7 +377,9 @@ fn unprotected(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
     let Some(minor) = spec.minor().filter(|minor| *minor < UNSUPPORTED_SINCE) else {
         return;
     };
-    let (Some(enable), Some((configuration, file))) = (enabling_flag(spec), effective_configuration(spec, minor)) else {
+    let (Some(enable), Some((configuration, file))) =
+        (enabling_flag(spec), effective_configuration(spec, minor))
+    else {
         return;
     };
     let field = match file {

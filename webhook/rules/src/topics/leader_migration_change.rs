@@ -17,7 +17,9 @@ use crate::{
     topics::{
         Topic,
         extra_args::controller_manager,
-        leader_migration::{CONTENT, WITH_NODE_IPAM, configuration_flag, effective_configuration, enabling_flag},
+        leader_migration::{
+            CONTENT, WITH_NODE_IPAM, configuration_flag, effective_configuration, enabling_flag,
+        },
     },
     view::{Migration, View},
 };

@@ -10,7 +10,9 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    leader_migration::{Component, ControllerManagers, ControllerManagerChange, Phase, Row, Verdict, pair::Runner},
+    leader_migration::{
+        Component, ControllerManagerChange, ControllerManagers, Phase, Row, Verdict, pair::Runner,
+    },
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::{
         Topic,
@@ -54,7 +56,10 @@ fn handover_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     let Some(old) = change.old else { return };
     let (old, new) = (old.common_spec(), change.new.common_spec());
     // The Cluster decides whether there is a Pod network. Almost every Cluster has one.
-    let (Ok(now), Ok(then)) = (kube_controller_manager(&old, true), kube_controller_manager(&new, true)) else {
+    let (Ok(now), Ok(then)) = (
+        kube_controller_manager(&old, true),
+        kube_controller_manager(&new, true),
+    ) else {
         return;
     };
     let (known, clouds, file) = match (cloud_controller_manager(&old), cloud_controller_manager(&new)) {
@@ -77,7 +82,10 @@ fn handover_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     if now == then {
         return;
     }
-    let pair = ControllerManagerChange { before: now, after: then };
+    let pair = ControllerManagerChange {
+        before: now,
+        after: then,
+    };
     let field = field(&new, &pair, file);
     for rows in alike(pair.rows()) {
         let Some((detail, action)) = harm(&rows, &pair, known) else {
@@ -100,8 +108,10 @@ fn handover_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
 fn alike(rows: Vec<Row>) -> Vec<Vec<Row>> {
     let mut groups: Vec<Vec<Row>> = Vec::new();
     for row in rows {
-        let is_alike =
-            |other: &Row| (other.verdict, &other.runners_before, &other.runners_after) == (row.verdict, &row.runners_before, &row.runners_after);
+        let is_alike = |other: &Row| {
+            (other.verdict, &other.runners_before, &other.runners_after)
+                == (row.verdict, &row.runners_before, &row.runners_after)
+        };
         match groups
             .iter_mut()
             .find(|group| group.first().is_some_and(is_alike))
@@ -115,7 +125,11 @@ fn alike(rows: Vec<Row>) -> Vec<Vec<Row>> {
 
 /// What the update changes: the static Pod of the cloud-controller-manager, the flags of kube-controller-manager, or only the
 /// version.
-fn field(new: &ControlPlaneSpec<'_>, pair: &ControllerManagerChange, file: Option<usize>) -> Cow<'static, str> {
+fn field(
+    new: &ControlPlaneSpec<'_>,
+    pair: &ControllerManagerChange,
+    file: Option<usize>,
+) -> Cow<'static, str> {
     let [now, then] = [&pair.before, &pair.after];
     match file {
         _ if now.kube.flags != then.kube.flags || now.kube.configuration != then.kube.configuration => {

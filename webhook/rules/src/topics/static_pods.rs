@@ -142,7 +142,12 @@ mod tests {
             let pod = format!("kind: Pod # {CLOUD_CONTROLLER_MANAGER}\n");
             format!("{pod}{}", "#".repeat(bytes.saturating_sub(pod.len())))
         };
-        let aliases = |count: usize| format!("kind: Pod # {CLOUD_CONTROLLER_MANAGER}\na: &a x\nb: [{}]", "*a,".repeat(count));
+        let aliases = |count: usize| {
+            format!(
+                "kind: Pod # {CLOUD_CONTROLLER_MANAGER}\na: &a x\nb: [{}]",
+                "*a,".repeat(count)
+            )
+        };
         for (case, texts, expected) in [
             ("one", vec![padded(1_000)], (1, None, 1_000)),
             ("one of the largest size", vec![padded(65_536)], (1, None, 65_536)),

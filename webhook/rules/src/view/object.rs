@@ -286,7 +286,7 @@ impl CustomizationObject {
 mod tests {
     use serde_json::{Value, from_value, json};
 
-    use super::{CustomizationObject, ClusterDeploymentObject, MachineObject, PoolObject};
+    use super::{ClusterDeploymentObject, CustomizationObject, MachineObject, PoolObject};
     use crate::view::{ClusterDeployment, Machine, Pool};
 
     fn machine(metadata: &Value) -> MachineObject {

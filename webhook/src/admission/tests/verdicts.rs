@@ -305,14 +305,22 @@ async fn by_server(scenario: &Scenario) -> (Report, Option<Vec<String>>) {
     }
     let new = stored(new, scenario.old.as_ref());
     let validated = decide(&server, Hook::Validate, scenario, &new).await;
-    let mut findings: Vec<_> = mutated.other_warnings.iter().map(|note| format!("warn {note}")).collect();
+    let mut findings: Vec<_> = mutated
+        .other_warnings
+        .iter()
+        .map(|note| format!("warn {note}"))
+        .collect();
     // A decision has its causes ordered by action.
     findings.extend(causes(&validated).into_iter().map(|(_, cause)| cause));
     // `lint` does not report which objects it did not get.
     let unread = |note: &&String| note.starts_with("could not read ");
     let report = Report {
         findings,
-        notes: validated.other_warnings.iter().filter(|note| !unread(note)).count(),
+        notes: validated
+            .other_warnings
+            .iter()
+            .filter(|note| !unread(note))
+            .count(),
     };
     (report, refused)
 }

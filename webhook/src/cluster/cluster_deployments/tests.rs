@@ -62,8 +62,8 @@ async fn read(cached: Option<&[Value]>, live: &[Value]) -> (Vec<String>, Vec<Str
     }
     let subject = Subject::new("prod", "a", None).unwrap();
     let found = cluster
-        .reads()
-        .cluster_deployments(&subject, &cluster.caches.cluster_deployments)
+        .start_reads()
+        .read_cluster_deployments(&subject, &cluster.caches.cluster_deployments)
         .await
         .unwrap();
     let requests = std::mem::take(&mut *requests.lock().unwrap());

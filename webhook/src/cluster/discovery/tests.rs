@@ -37,7 +37,10 @@ fn served(version: &'static str) -> (ClusterReader, Arc<Mutex<Vec<String>>>) {
             }
         }
     });
-    (ClusterReader::new(Some(client), Arc::new(Metrics::new())), requested)
+    (
+        ClusterReader::new(Some(client), Arc::new(Metrics::new())),
+        requested,
+    )
 }
 
 fn not_found(details: &Value) -> Value {
@@ -57,7 +60,7 @@ fn count(requested: &Mutex<Vec<String>>, path: &str) -> usize {
 #[tokio::test(start_paused = true)]
 async fn concurrent_reads_discover_a_version_once_per_interval() {
     let (cluster, requested) = served("v1beta1");
-    let version = async || cluster.reads().version(CLUSTER_API).await.unwrap();
+    let version = async || cluster.start_reads().discover_version(CLUSTER_API).await.unwrap();
     let at_once = tokio::join!(version(), version(), version());
     assert_eq!(at_once, ("v1beta1".into(), "v1beta1".into(), "v1beta1".into()));
     advance(Duration::from_millis(29_999)).await;
@@ -71,9 +74,9 @@ async fn concurrent_reads_discover_a_version_once_per_interval() {
 #[tokio::test(start_paused = true)]
 async fn discovers_the_version_again_when_a_kind_is_not_served() {
     let (cluster, requested) = served("v1beta2");
-    let reads = cluster.reads();
+    let reads = cluster.start_reads();
     let read = async |path: &str| reads.get(path, Projection::Whole).await.map(drop).unwrap_err();
-    reads.version(CLUSTER_API).await.unwrap();
+    reads.discover_version(CLUSTER_API).await.unwrap();
     // A missing object does not mean that its kind is not served. Other groups do not matter either.
     for path in [
         "/apis/cluster.x-k8s.io/missing",
@@ -81,14 +84,14 @@ async fn discovers_the_version_again_when_a_kind_is_not_served() {
         "/api/v1/x",
     ] {
         assert!(matches!(read(path).await, ReadError::NotFound), "{path}");
-        reads.version(CLUSTER_API).await.unwrap();
+        reads.discover_version(CLUSTER_API).await.unwrap();
         assert_eq!(count(&requested, "/apis/cluster.x-k8s.io"), 1, "{path}");
     }
     assert!(matches!(
         read("/apis/cluster.x-k8s.io/v1beta2/x").await,
         ReadError::NotFound
     ));
-    reads.version(CLUSTER_API).await.unwrap();
+    reads.discover_version(CLUSTER_API).await.unwrap();
     assert_eq!(count(&requested, "/apis/cluster.x-k8s.io"), 2);
 }
 
@@ -96,7 +99,11 @@ async fn discovers_the_version_again_when_a_kind_is_not_served() {
 async fn does_not_remember_a_failed_discovery() {
     let (cluster, requested) = served("v1beta2");
     for times in 1..3 {
-        cluster.reads().version(CONTROL_PLANES).await.unwrap_err();
+        cluster
+            .start_reads()
+            .discover_version(CONTROL_PLANES)
+            .await
+            .unwrap_err();
         assert_eq!(count(&requested, "/apis/controlplane.cluster.x-k8s.io"), times);
     }
 }
@@ -121,7 +128,14 @@ async fn reports_served_versions_that_are_not_registered() {
         }
     });
     let cluster = ClusterReader::new(Some(client), metrics.clone());
-    assert_eq!(cluster.reads().version(CONTROL_PLANES).await.unwrap(), "v1beta2");
+    assert_eq!(
+        cluster
+            .start_reads()
+            .discover_version(CONTROL_PLANES)
+            .await
+            .unwrap(),
+        "v1beta2"
+    );
     assert_eq!(cluster.unregistered_versions(), ["v1beta3", "v2"]);
     let metrics = metrics.encode().unwrap();
     for version in ["v1beta3", "v2"] {

@@ -28,7 +28,11 @@ fn pages(count: usize) -> ClusterReader {
 
 #[tokio::test]
 async fn reads_all_pages() {
-    let names = pages(3).reads().names("/apis/g/v1/kinds").await.unwrap();
+    let names = pages(3)
+        .start_reads()
+        .list_names("/apis/g/v1/kinds")
+        .await
+        .unwrap();
     assert_eq!(names.len(), 2 * LIST_PAGE_SIZE + 1);
     assert_eq!(names.first().map(String::as_str), Some("0-0"));
     assert_eq!(names.last().map(String::as_str), Some("2-0"));
@@ -37,8 +41,14 @@ async fn reads_all_pages() {
 #[tokio::test]
 async fn rejects_a_list_that_is_too_long() {
     let most = MAX_LISTED_OBJECTS / LIST_PAGE_SIZE;
-    assert!(pages(most).reads().names("/apis/g/v1/kinds").await.is_ok());
-    let read = pages(most + 1).reads().names("/apis/g/v1/kinds").await;
+    assert!(
+        pages(most)
+            .start_reads()
+            .list_names("/apis/g/v1/kinds")
+            .await
+            .is_ok()
+    );
+    let read = pages(most + 1).start_reads().list_names("/apis/g/v1/kinds").await;
     assert!(
         matches!(read, Err(ReadError::TooMany(MAX_LISTED_OBJECTS))),
         "{read:?}"

@@ -151,8 +151,8 @@ async fn read(cluster: Option<&str>) -> View {
     let client = api_server(|path| async move { answer(&path) });
     let reader = ClusterReader::new(Some(client), Arc::new(Metrics::new()));
     let subject = Subject::new("prod", "cp", cluster).unwrap();
-    let reads = reader.reads();
-    let filled = reader.view(&reads, EVERYTHING, &subject, Source::Caches);
+    let reads = reader.start_reads();
+    let filled = reader.read_view(&reads, EVERYTHING, &subject, Source::Caches);
     filled.await.view
 }
 

@@ -37,8 +37,9 @@ impl Access {
         } else {
             Some(secrets.read(CLIENT_SECRET).await?)
         };
-        Self::new(&ca, client.as_ref(), SystemTime::now())
-            .map_err(|invalid_secret| secrets.unusable_failure(invalid_secret.purpose, invalid_secret.message))
+        Self::new(&ca, client.as_ref(), SystemTime::now()).map_err(|invalid_secret| {
+            secrets.unusable_failure(invalid_secret.purpose, invalid_secret.message)
+        })
     }
 
     /// Combines the CA with the client certificate in `client`. If `client` is none, issues a certificate.

@@ -101,8 +101,8 @@ impl MemberConnection {
     ///
     /// # Errors
     /// The member does not respond, or refuses the call.
-    pub async fn snapshot(&self) -> Result<SnapshotStream, MemberError> {
-        self.described(self.connection.snapshot()).await
+    pub async fn start_snapshot(&self) -> Result<SnapshotStream, MemberError> {
+        self.described(self.connection.start_snapshot()).await
     }
 
     /// Rewrites the member's database file without its free pages. During the call, the member serves no requests.
@@ -145,8 +145,8 @@ impl MemberConnection {
     ///
     /// # Errors
     /// The member does not respond, or refuses the call.
-    pub async fn key_revision(&self, key: &[u8]) -> Result<Option<KeyRevision>, MemberError> {
-        self.described(self.connection.key_revision(key)).await
+    pub async fn read_key_revision(&self, key: &[u8]) -> Result<Option<KeyRevision>, MemberError> {
+        self.described(self.connection.read_key_revision(key)).await
     }
 
     async fn described<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, MemberError> {

@@ -43,7 +43,7 @@ impl WorkloadKind {
 ///
 /// # Errors
 /// One of these objects cannot be read, or the Deployment or `DaemonSet` does not exist.
-pub async fn cloud_workload(
+pub async fn read_cloud_workload(
     management: &Connection,
     control_plane: &KubeadmControlPlane,
     (kind, namespace, name): (WorkloadKind, &str, &str),

@@ -46,18 +46,19 @@ struct DescribedManager<'p> {
 
 impl ManagerReader<'_> {
     pub(super) async fn read(&self, pod: ManagerPod) -> ObservedManager {
-        let (minor, health, settings) = if let Some(workload) = Workload::find_component(pod.component, &pod.manifest) {
-            let described = DescribedManager {
-                flags: workload.flags(),
-                pod: &pod,
-                workload,
+        let (minor, health, settings) =
+            if let Some(workload) = Workload::find_component(pod.component, &pod.manifest) {
+                let described = DescribedManager {
+                    flags: workload.flags(),
+                    pod: &pod,
+                    workload,
+                };
+                let (health, settings) = Box::pin(self.health_and_settings(&described)).await;
+                (workload.minor(), health, settings)
+            } else {
+                let why = "no container of the Pod runs a controller manager";
+                (None, Health::Unread(why.to_owned()), Settings::unknown(why))
             };
-            let (health, settings) = Box::pin(self.health_and_settings(&described)).await;
-            (workload.minor(), health, settings)
-        } else {
-            let why = "no container of the Pod runs a controller manager";
-            (None, Health::Unread(why.to_owned()), Settings::unknown(why))
-        };
         ObservedManager {
             component: pod.component,
             namespace: pod.namespace,

@@ -14,13 +14,13 @@ pub mod pods;
 
 use std::time::Instant;
 
-pub use cloud::{WorkloadKind, cloud_workload};
+pub use cloud::{WorkloadKind, read_cloud_workload};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kcp_api::{KubeadmControlPlane, Object as _};
 use kcp_control_plane::{
-    leader_migration::{LockRole, ObservedManagers, ObservedLease, ObservedLock, locks, unused_locks},
+    leader_migration::{LockRole, ObservedLease, ObservedLock, ObservedManagers, locks, unused_locks},
     snapshot::Failure,
 };
 use kcp_rules::{leader_migration::Lock, syntax::is_dns1123_subdomain};
@@ -42,7 +42,7 @@ const REQUESTS: u32 = 6;
 
 /// Reads the controller managers and their Leases in the workload cluster of a control plane, until `end` at the
 /// latest. The Pods of cloud-controller-manager are in `cloud_namespace`.
-pub async fn leader_migration(
+pub async fn read_leader_migration(
     management: &Connection,
     control_plane: &KubeadmControlPlane,
     cloud_namespace: &str,
@@ -92,7 +92,7 @@ pub async fn leader_migration(
 ///
 /// # Errors
 /// The kubeconfig of the workload cluster cannot be read.
-pub async fn workload_connection(
+pub async fn connect_to_workload(
     management: &Connection,
     control_plane: &KubeadmControlPlane,
     end: Instant,

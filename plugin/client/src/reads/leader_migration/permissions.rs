@@ -43,7 +43,7 @@ pub struct Permission {
 ///
 /// # Errors
 /// A `SubjectAccessReview` cannot be created.
-pub async fn permissions(
+pub async fn read_permissions(
     cluster: &Connection,
     identities: &[Identity],
     lock: &Lock,

@@ -84,7 +84,9 @@ fn manager_pod(pod: Pod) -> Option<ManagerPod> {
     } else {
         Component::Cloud
     };
-    let container = Workload::find_component(component, &manifest)?.container().to_owned();
+    let container = Workload::find_component(component, &manifest)?
+        .container()
+        .to_owned();
     Some(ManagerPod {
         component,
         namespace: pod.metadata.namespace.unwrap_or_default(),

@@ -16,17 +16,17 @@ pub(super) struct Lists<'r> {
 }
 
 impl<'r> Lists<'r> {
-    pub(super) fn sorted<T>(
+    pub(super) fn sorted_list<T>(
         &self,
         resource: Result<ApiResource, Error>,
         selector: Option<&str>,
-    ) -> Sorted<'r, T> {
+    ) -> SortedList<'r, T> {
         let connection = self.reader.connection;
         let (pages, failure) = match resource {
             Ok(resource) => (Some(connection.pages(&resource, self.namespace, selector)), None),
             Err(error) => (None, Some(error)),
         };
-        Sorted {
+        SortedList {
             connection,
             pages,
             limit: self.limit,
@@ -39,7 +39,7 @@ impl<'r> Lists<'r> {
 }
 
 /// A list that is read page by page, and whose objects the caller takes one namespace at a time.
-pub(super) struct Sorted<'r, T> {
+pub(super) struct SortedList<'r, T> {
     connection: &'r Connection,
     /// None if the server does not serve the kind.
     pages: Option<Pages<'r>>,
@@ -55,7 +55,7 @@ pub(super) struct Sorted<'r, T> {
     pub(super) order_error: Option<Error>,
 }
 
-impl<T: Object + DeserializeOwned> Sorted<'_, T> {
+impl<T: Object + DeserializeOwned> SortedList<'_, T> {
     /// Reads pages until an object is waiting, unless the list is complete or a read fails.
     pub(super) async fn fill(&mut self) {
         while self.waiting.is_empty() && self.failure.is_none() && self.order_error.is_none() {

@@ -15,7 +15,7 @@ use crate::{
     reader::Reader,
     reads::{
         NO_NAME_ARGUMENT,
-        list::{list, check_namespace_exists},
+        list::{check_namespace_exists, list},
     },
 };
 use kcp_control_plane::snapshot::{Failure, Forbidden, Reading, Snapshot};
@@ -126,7 +126,12 @@ fn a_page_that_cannot_be_read_makes_its_kind_unknown_from_its_namespace_on() {
     let unread: Vec<(String, usize)> = listed
         .expect("the rest is read")
         .iter()
-        .map(|observed| (observed.control_plane.name().to_owned(), observed.failed_reads.len()))
+        .map(|observed| {
+            (
+                observed.control_plane.name().to_owned(),
+                observed.failed_reads.len(),
+            )
+        })
         .collect();
     assert_eq!(
         unread,
@@ -226,7 +231,10 @@ fn an_object_that_cannot_be_decoded_and_names_no_cluster_makes_its_namespace_unk
     ];
     for change in changes {
         let listed = read_with("machines", 1, change);
-        let unread: Vec<usize> = listed.iter().map(|observed| observed.failed_reads.len()).collect();
+        let unread: Vec<usize> = listed
+            .iter()
+            .map(|observed| observed.failed_reads.len())
+            .collect();
         assert_eq!(unread, [1, 1, 0]);
     }
 }
@@ -238,7 +246,12 @@ fn a_control_plane_that_cannot_be_decoded_is_listed_as_unread() {
     });
     let failures: Vec<(&str, Vec<&Failure>)> = listed
         .iter()
-        .map(|observed| (observed.control_plane.name(), observed.failed_reads.iter().collect()))
+        .map(|observed| {
+            (
+                observed.control_plane.name(),
+                observed.failed_reads.iter().collect(),
+            )
+        })
         .collect();
     let failure = Failure {
         object: "KubeadmControlPlane/kcp1".to_owned(),

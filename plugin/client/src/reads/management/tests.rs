@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 use kcp_api::Object as _;
 
-use crate::reads::management::{control_plane_of, management};
+use crate::reads::management::{read_control_plane_name, read_from_management};
 use crate::{
     Connection, Error, ReadLimit,
     canned::failure,
@@ -36,7 +36,7 @@ fn served<T>(forbidden: &'static str, read: impl AsyncFnOnce(&Reader<'_>) -> T) 
 
 fn of(forbidden: &'static str, name: &str) -> Result<Snapshot, Error> {
     served(forbidden, async |reader| {
-        management(reader, "d", name, LIMIT).await
+        read_from_management(reader, "d", name, LIMIT).await
     })
 }
 
@@ -189,7 +189,7 @@ fn one_without_a_cluster_has_nothing_around_it() {
 fn a_cluster_leads_to_its_control_plane() {
     let of_cluster = |name: &str| {
         let found = served("/nothing", async |reader| {
-            control_plane_of(reader, "d", name, LIMIT).await
+            read_control_plane_name(reader, "d", name, LIMIT).await
         });
         found.map_err(|error| error.to_string())
     };

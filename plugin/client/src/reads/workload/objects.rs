@@ -180,8 +180,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod, daemon_set_addon, deployment_addon,
-        kubeadm_config, lease, node, reports_failed_etcd, static_pod,
+        Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod, daemon_set_addon,
+        deployment_addon, kubeadm_config, lease, node, reports_failed_etcd, static_pod,
     };
 
     /// The text is that of kube-apiserver 1.34.

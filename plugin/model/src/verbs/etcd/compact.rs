@@ -125,7 +125,11 @@ mod tests {
         round: Option<KeyRevision>,
     ) -> Result<(i64, i64, String), String> {
         match decide(observed, kept, round) {
-            Ok(compaction) => Ok((compaction.oldest_revision, compaction.kept_revisions(), compaction.member.name)),
+            Ok(compaction) => Ok((
+                compaction.oldest_revision,
+                compaction.kept_revisions(),
+                compaction.member.name,
+            )),
             Err(refusal) => Err(refusal.why.join("; ")),
         }
     }

@@ -11,7 +11,7 @@ use crate::{
     quorum::Votes,
     snapshot::{
         Failure, Reading, Snapshot,
-        etcd::{Alarms, EtcdSurvey, QueriedMember, hexadecimal, describe_unresponsive},
+        etcd::{Alarms, EtcdSurvey, QueriedMember, describe_unresponsive, hexadecimal},
     },
 };
 
@@ -53,9 +53,9 @@ impl<'s> EtcdCluster<'s> {
     /// # Errors
     /// etcd could not be queried, or its members are unknown.
     pub fn new(observed: &'s Snapshot) -> Result<Self, Refusal> {
-        let survey = survey(observed)?;
+        let survey = require_survey(observed)?;
         let membership = Membership::new(survey);
-        if let Err(no_result) = membership.one_cluster() {
+        if let Err(no_result) = membership.require_one_cluster() {
             return Err(refusal(no_result.reason().to_owned()));
         }
         if !membership.is_known() {
@@ -219,7 +219,7 @@ fn health(
 
 /// # Errors
 /// etcd was not queried.
-pub fn survey(observed: &Snapshot) -> Result<&EtcdSurvey, Refusal> {
+pub fn require_survey(observed: &Snapshot) -> Result<&EtcdSurvey, Refusal> {
     match &observed.etcd {
         Reading::Read(survey) => Ok(survey),
         Reading::Failed(failure) | Reading::OutOfReach(failure) => Err(read_refusal(failure)),

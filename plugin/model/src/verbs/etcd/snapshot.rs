@@ -15,7 +15,7 @@ use crate::{
         Snapshot,
         etcd::{Alarms, EtcdSurvey, QueriedMember},
     },
-    verbs::etcd::members::{read_refusal, no_such_member, refusal, survey},
+    verbs::etcd::members::{no_such_member, read_refusal, refusal, require_survey},
 };
 
 /// The member that sends the snapshot.
@@ -122,7 +122,7 @@ pub fn file_name(control_plane: &KubeadmControlPlane, now: Timestamp) -> String 
 /// # Errors
 /// etcd could not be queried, or no suitable member responds.
 pub fn select_source(observed: &Snapshot, requested: Option<&str>) -> Result<SnapshotSource, Refusal> {
-    let survey = survey(observed)?;
+    let survey = require_survey(observed)?;
     match requested {
         Some(name) => requested_member(survey, name),
         None => suitable_member(survey),
@@ -131,7 +131,7 @@ pub fn select_source(observed: &Snapshot, requested: Option<&str>) -> Result<Sna
 
 fn suitable_member(survey: &EtcdSurvey) -> Result<SnapshotSource, Refusal> {
     let membership = Membership::new(survey);
-    if let Err(no_result) = membership.one_cluster() {
+    if let Err(no_result) = membership.require_one_cluster() {
         return Err(with_choice(no_result.reason(), survey));
     }
     let with_leader = || {

@@ -93,7 +93,10 @@ fn settling(
     let observed = options.facts.observed;
     let mut reasons = why_not_stopped(snapshot, observed);
     if reasons.is_empty() {
-        reasons.extend(why_not_taken_over(observed, configuration(&migration.control_plane)));
+        reasons.extend(why_not_taken_over(
+            observed,
+            configuration(&migration.control_plane),
+        ));
     }
     if let Some(why) = why_cloud_still_migrates(&migration.managers, observed, options.manifest) {
         reasons.push(why);

@@ -3,7 +3,7 @@
 use kcp_rules::leader_migration::{Component, Manager};
 
 use crate::{
-    leader_migration::{Health, LockRole, LockState, ObservedManagers, ObservedLock, ObservedManager},
+    leader_migration::{Health, LockRole, LockState, ObservedLock, ObservedManager, ObservedManagers},
     snapshot::change::ChangeSnapshot,
 };
 
@@ -124,7 +124,9 @@ pub(super) fn settings(manager: &ObservedManager) -> Result<&Manager, String> {
 ///
 /// # Errors
 /// The settings are unknown, or several Pods have different settings. The error has one line for each reason.
-pub(super) fn running_cloud_controller_manager(observed: &ObservedManagers) -> Result<Option<&Manager>, Vec<String>> {
+pub(super) fn running_cloud_controller_manager(
+    observed: &ObservedManagers,
+) -> Result<Option<&Manager>, Vec<String>> {
     let managers = of_component(observed, Component::Cloud).map_err(|why| vec![why])?;
     let mut found: Option<&Manager> = None;
     let mut reasons = Vec::new();

@@ -21,7 +21,7 @@ use kcp_rules::{
     leader_migration::{
         Assignment, CONTROLLERS, Controller, Manager,
         handover::{Gap, Timing, gap},
-        steps::{Manifest, without},
+        steps::{Manifest, disable_controllers},
     },
 };
 use serde_json::Value;
@@ -139,7 +139,7 @@ fn stop_then_start(snapshot: &ChangeSnapshot, kube: &Manager, why: String) -> De
                 "to stop {names} in kube-controller-manager, set controllers to {} in \
                  spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs, and wait for the \
                  rollout: kubectl kcp rollout status {}",
-                without(&kube.flags, &controllers, kube.minor),
+                disable_controllers(&kube.flags, &controllers, kube.minor),
                 control_plane(snapshot)
             ),
             format!(

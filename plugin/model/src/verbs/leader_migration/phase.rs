@@ -77,11 +77,13 @@ impl Managers {
         let index = cloud.as_ref().ok().and_then(|cloud| Some(cloud.as_ref()?.index));
         let entry = index.and_then(|index| files(control_plane).get(index));
         let cloud_path = entry.and_then(|entry| Some(entry.get("path")?.as_str()?.to_owned()));
-        Ok(controller_managers::kube_controller_manager(&spec, true).map(|kube| Self {
-            kube,
-            cloud,
-            cloud_path,
-        }))
+        Ok(
+            controller_managers::kube_controller_manager(&spec, true).map(|kube| Self {
+                kube,
+                cloud,
+                cloud_path,
+            }),
+        )
     }
 }
 

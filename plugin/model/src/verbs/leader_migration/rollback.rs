@@ -4,7 +4,7 @@
 use kcp_api::Object as _;
 use kcp_rules::{
     api::DecodeError,
-    leader_migration::{ControllerManagers, ControllerManagerChange},
+    leader_migration::{ControllerManagerChange, ControllerManagers},
 };
 
 use super::{

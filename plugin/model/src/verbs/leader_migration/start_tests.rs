@@ -4,7 +4,7 @@ use kcp_rules::view::View;
 
 use super::*;
 use crate::{
-    leader_migration::{Health, ObservedManagers, ObservedManager},
+    leader_migration::{Health, ObservedManager, ObservedManagers},
     snapshot::Failure,
     testing::objects::now,
     verbs::leader_migration::testing::{

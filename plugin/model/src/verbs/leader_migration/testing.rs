@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use crate::{
     change::decision::Decision,
     leader_migration::{
-        Health, LockRole, ObservedManagers, ObservedLease, ObservedLock, ObservedManager, Settings, SettingsSource,
-        served,
+        Health, LockRole, ObservedLease, ObservedLock, ObservedManager, ObservedManagers, Settings,
+        SettingsSource, served,
     },
     plan::options::apply_patch,
     snapshot::change::ChangeSnapshot,

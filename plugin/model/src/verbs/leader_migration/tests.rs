@@ -14,7 +14,7 @@ use super::{
 use crate::{
     change::decision::Decision,
     kubelet_skew::Workers,
-    leader_migration::{ObservedManagers, ObservedManager},
+    leader_migration::{ObservedManager, ObservedManagers},
     review::ReviewContext,
     snapshot::change::ChangeSnapshot,
     testing::objects::now,
@@ -45,7 +45,12 @@ fn decide(verb: Verb, snapshot: &ChangeSnapshot, observed: &ObservedManagers) ->
     decide_with(verb, snapshot, observed, &[])
 }
 
-fn decide_with(verb: Verb, snapshot: &ChangeSnapshot, observed: &ObservedManagers, missing: &[String]) -> Decision {
+fn decide_with(
+    verb: Verb,
+    snapshot: &ChangeSnapshot,
+    observed: &ObservedManagers,
+    missing: &[String],
+) -> Decision {
     let view = snapshot.view();
     let context = ReviewContext {
         now: now(),

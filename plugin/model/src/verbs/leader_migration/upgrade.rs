@@ -3,9 +3,9 @@
 use kcp_rules::{
     api::DecodeError,
     leader_migration::{
-        Component, ControllerManagers, Manager, ControllerManagerChange,
+        Component, ControllerManagerChange, ControllerManagers, Manager,
         generate::UNSUPPORTED_SINCE,
-        steps::{self, MANIFEST_PATH, CONFIGURATION_PATH},
+        steps::{self, CONFIGURATION_PATH, MANIFEST_PATH},
     },
     syntax::parse_version,
 };

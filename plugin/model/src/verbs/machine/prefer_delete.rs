@@ -197,7 +197,9 @@ mod tests {
     }
 
     fn outdate(machine: &mut MachineSnapshot, number: usize) {
-        machine.control_plane_snapshot.observed.machines[number - 1].spec.version = Some("v1.2.3".to_owned());
+        machine.control_plane_snapshot.observed.machines[number - 1]
+            .spec
+            .version = Some("v1.2.3".to_owned());
     }
 
     fn spread_over_domains(machine: &mut MachineSnapshot) {
@@ -248,7 +250,14 @@ mod tests {
             ),
             (
                 "one too many",
-                |machine| machine.control_plane_snapshot.observed.control_plane.spec.replicas = Some(2),
+                |machine| {
+                    machine
+                        .control_plane_snapshot
+                        .observed
+                        .control_plane
+                        .spec
+                        .replicas = Some(2)
+                },
                 &["takes effect now: the control plane is scaling down", FIRST],
             ),
             (
@@ -333,7 +342,12 @@ mod tests {
     fn a_machine_that_must_not_be_deleted_and_would_be_now_is_refused() {
         let mut machine = snapshot("m2");
         dead(&mut machine, &["m3"]);
-        machine.control_plane_snapshot.observed.control_plane.spec.replicas = Some(2);
+        machine
+            .control_plane_snapshot
+            .observed
+            .control_plane
+            .spec
+            .replicas = Some(2);
         let why = [
             "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
             "etcd member node-m3 of Machine m3 does not respond: no answer within 2s",

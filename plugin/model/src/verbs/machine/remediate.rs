@@ -95,7 +95,12 @@ fn obstacles(machine: &MachineSnapshot) -> WriteObstacles {
             annotation::SKIP_REMEDIATION
         ));
     }
-    if machine.control_plane_snapshot.control_plane().deletion_timestamp().is_some() {
+    if machine
+        .control_plane_snapshot
+        .control_plane()
+        .deletion_timestamp()
+        .is_some()
+    {
         lasting.push("the control plane is being deleted".to_owned());
     }
     WriteObstacles {
@@ -335,8 +340,12 @@ mod tests {
             (
                 "deleted",
                 |machine| {
-                    machine.control_plane_snapshot.observed.control_plane.metadata.deletion_timestamp =
-                        Some(Time(minutes_ago(1)));
+                    machine
+                        .control_plane_snapshot
+                        .observed
+                        .control_plane
+                        .metadata
+                        .deletion_timestamp = Some(Time(minutes_ago(1)));
                 },
                 "the control plane is being deleted",
             ),
@@ -384,15 +393,20 @@ mod tests {
             (
                 "another is being deleted",
                 |machine| {
-                    machine.control_plane_snapshot.observed.machines[2].metadata.deletion_timestamp =
-                        Some(Time(minutes_ago(1)));
+                    machine.control_plane_snapshot.observed.machines[2]
+                        .metadata
+                        .deletion_timestamp = Some(Time(minutes_ago(1)));
                 },
                 RefusedBy::Preflight,
                 &["Machine m3 is being deleted"],
             ),
             (
                 "another comes up",
-                |machine| machine.control_plane_snapshot.observed.machines[2].status.node_name = None,
+                |machine| {
+                    machine.control_plane_snapshot.observed.machines[2]
+                        .status
+                        .node_name = None
+                },
                 RefusedBy::Preflight,
                 &["Machine m3 is starting"],
             ),

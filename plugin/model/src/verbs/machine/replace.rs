@@ -188,7 +188,8 @@ mod tests {
     use kcp_api::{Object as _, metadata::Time};
 
     use super::{
-        Decision, ObjectWrite, ReplaceOptions, WITHOUT_ETCD_HINT, refuse_if_changed, decide, is_allowed_with_force,
+        Decision, ObjectWrite, ReplaceOptions, WITHOUT_ETCD_HINT, decide, is_allowed_with_force,
+        refuse_if_changed,
     };
     use crate::{
         change::decision::{Refusal, RefusedBy},
@@ -288,8 +289,12 @@ mod tests {
             (
                 "deleted",
                 |machine| {
-                    machine.control_plane_snapshot.observed.control_plane.metadata.deletion_timestamp =
-                        Some(Time(minutes_ago(1)));
+                    machine
+                        .control_plane_snapshot
+                        .observed
+                        .control_plane
+                        .metadata
+                        .deletion_timestamp = Some(Time(minutes_ago(1)));
                 },
                 "the control plane is being deleted",
                 &[],
@@ -323,7 +328,12 @@ mod tests {
         assert_eq!(written(&machine, false), (vec![endless.to_owned()], Vec::new()));
         let mut machine = snapshot("m3");
         dead(&mut machine, &["m3"]);
-        machine.control_plane_snapshot.observed.control_plane.spec.replicas = Some(0);
+        machine
+            .control_plane_snapshot
+            .observed
+            .control_plane
+            .spec
+            .replicas = Some(0);
         let none = "the controller does not create a replacement, because replicas is 0".to_owned();
         let desired = "the desired number of Machines is 0".to_owned();
         assert_eq!(written(&machine, false), (vec![desired], vec![none]));
@@ -348,8 +358,12 @@ mod tests {
             (
                 "the control plane is being deleted",
                 |machine| {
-                    machine.control_plane_snapshot.observed.control_plane.metadata.deletion_timestamp =
-                        Some(Time(minutes_ago(1)));
+                    machine
+                        .control_plane_snapshot
+                        .observed
+                        .control_plane
+                        .metadata
+                        .deletion_timestamp = Some(Time(minutes_ago(1)));
                 },
                 false,
             ),
@@ -378,8 +392,9 @@ mod tests {
             (
                 "another is being deleted",
                 |machine| {
-                    machine.control_plane_snapshot.observed.machines[1].metadata.deletion_timestamp =
-                        Some(Time(minutes_ago(1)));
+                    machine.control_plane_snapshot.observed.machines[1]
+                        .metadata
+                        .deletion_timestamp = Some(Time(minutes_ago(1)));
                 },
                 &["Machine m2 is being deleted"],
             ),
@@ -393,7 +408,15 @@ mod tests {
             ),
             (
                 "certificates",
-                |machine| machine.control_plane_snapshot.observed.control_plane.status.conditions.clear(),
+                |machine| {
+                    machine
+                        .control_plane_snapshot
+                        .observed
+                        .control_plane
+                        .status
+                        .conditions
+                        .clear()
+                },
                 &["no Machine can join: condition CertificatesAvailable is not True"],
             ),
         ];
@@ -450,9 +473,16 @@ mod tests {
             is_leader: machine == "m1",
             ..EtcdMember::default()
         };
-        machine.control_plane_snapshot.observed.etcd_members = EtcdMembers::Read(["m1", "m2", "m3"].map(member).to_vec());
+        machine.control_plane_snapshot.observed.etcd_members =
+            EtcdMembers::Read(["m1", "m2", "m3"].map(member).to_vec());
         machine.control_plane_snapshot.observed.set_failure_domains("a b");
-        for (machine, domain) in machine.control_plane_snapshot.observed.machines.iter_mut().zip(["b", "a", "a"]) {
+        for (machine, domain) in machine
+            .control_plane_snapshot
+            .observed
+            .machines
+            .iter_mut()
+            .zip(["b", "a", "a"])
+        {
             machine.spec.failure_domain = Some(domain.to_owned());
         }
         let (warnings, consequences) = written(&machine, false);
@@ -471,7 +501,12 @@ mod tests {
             ]
         );
         // One too many.
-        machine.control_plane_snapshot.observed.control_plane.spec.replicas = Some(2);
+        machine
+            .control_plane_snapshot
+            .observed
+            .control_plane
+            .spec
+            .replicas = Some(2);
         assert_eq!(
             written(&machine, false).1,
             ["the controller does not create a replacement, because replicas is 2"]

@@ -432,8 +432,9 @@ mod tests {
                 let mut snapshot = snapshot();
                 change(&mut snapshot.observed.control_plane);
                 let options = StartOptions { start, force: true };
-                let Refusal { why, refused_by: by, .. } =
-                    refusal(decided(&snapshot, options, "v1beta2", *cluster_is_paused));
+                let Refusal {
+                    why, refused_by: by, ..
+                } = refusal(decided(&snapshot, options, "v1beta2", *cluster_is_paused));
                 assert_eq!(by, RefusedBy::Command, "{name}");
                 assert!(
                     matches!(&why[..], [only] if only.contains(reason)),

@@ -159,9 +159,11 @@ fn a_list_of_clusters_from_before_the_end_of_a_lease_frees_nothing() {
 fn a_request_for_a_new_lease_rejects_an_existing_one() {
     let fake = Fake::free(&NAMES);
     fake.put("b", &reserved("us"));
-    let refused = run(leased_by(&fake, &NAMES, "us", |request| request.must_be_new = true))
-        .unwrap()
-        .outcome;
+    let refused = run(leased_by(&fake, &NAMES, "us", |request| {
+        request.must_be_new = true
+    }))
+    .unwrap()
+    .outcome;
     let held = AttemptOutcome::AlreadyHeld {
         customization: "b".to_owned(),
     };
@@ -177,10 +179,14 @@ fn a_holder_gets_no_second_entry_and_a_refusal_names_the_first() {
         customization: "b".to_owned(),
         requested: "a".to_owned(),
     };
-    let refused = run(leased_by(&fake, &["a"], "us", |request| request.only_entry = Some("a")));
+    let refused = run(leased_by(&fake, &["a"], "us", |request| {
+        request.only_entry = Some("a")
+    }));
     assert_eq!(refused.unwrap().outcome, held);
     assert!(fake.writes.borrow().is_empty());
-    let leased = run(leased_by(&fake, &["b"], "us", |request| request.only_entry = Some("b")));
+    let leased = run(leased_by(&fake, &["b"], "us", |request| {
+        request.only_entry = Some("b")
+    }));
     let outcome = leased.unwrap().outcome;
     assert!(
         matches!(&outcome, AttemptOutcome::Leased(leased) if leased.was_already_held && leased.customization == "b"),

@@ -15,7 +15,7 @@ use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};
 use kcp_client::{
     Action, Connection,
     reader::Reader,
-    reads::{self, leader_migration::leader_migration},
+    reads::{self, leader_migration::read_leader_migration},
 };
 use kcp_control_plane::leader_migration::{Decision, ObservedManagers, Verdict, decide, overall};
 use serde::Serialize;
@@ -73,16 +73,16 @@ async fn read(connection: &Connection, arguments: &StatusArguments, end: Instant
     let name = match &arguments.name {
         Some(ControlPlaneName::Own(name)) => name.clone(),
         Some(ControlPlaneName::OfCluster(cluster)) => {
-            reads::control_plane_of(&reader, namespace, cluster, limit).await?
+            reads::read_control_plane_name(&reader, namespace, cluster, limit).await?
         }
         None => only_control_plane(&reader, namespace, end).await?,
     };
     let action = Action::new("get", &reader.control_plane_resource)
         .in_namespace(namespace)
         .with_name(&name);
-    let read = reader.control_plane(namespace, &name);
+    let read = reader.read_control_plane(namespace, &name);
     let (_, control_plane) = connection.run_with_limit(limit, &action, read).await?;
-    let observed = leader_migration(connection, &control_plane, &arguments.ccm_namespace, end).await;
+    let observed = read_leader_migration(connection, &control_plane, &arguments.ccm_namespace, end).await;
     Ok(Status::new(namespace, &name, observed))
 }
 
@@ -132,7 +132,7 @@ impl Status {
 
 impl Report for Status {
     fn table(&self, layout: Layout) -> String {
-        screen::screen(self, layout)
+        screen::render(self, layout)
     }
 
     fn document(&self) -> impl Serialize {

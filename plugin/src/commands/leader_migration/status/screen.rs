@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-pub(super) fn screen(status: &Status, layout: Layout) -> String {
+pub(super) fn render(status: &Status, layout: Layout) -> String {
     let (verdict, style) = (status.verdict(), style(status.verdict()));
     let mut parts = vec![format!(
         "Leader migration of {}/{}: {}\n",
@@ -69,7 +69,7 @@ const fn style(verdict: Verdict) -> Style {
 fn controllers(status: &Status, layout: Layout) -> String {
     let mut table = Table::new(&["CONTROLLER", "VERDICT", "REASON"]);
     for decision in &status.decisions {
-        table.row([
+        table.add_row([
             Cell::from(decision.controller.canonical),
             Cell::styled(title(decision.verdict()), style(decision.verdict())),
             Cell::from(decision.reason.to_string()).extend_to_line_end(),
@@ -88,7 +88,7 @@ fn managers(status: &Status, layout: Layout) -> String {
         Column::new("SETTINGS FROM"),
     ]);
     for manager in status.observed.managers() {
-        table.row([
+        table.add_row([
             Cell::from(&manager.pod),
             Cell::from(&manager.node),
             Cell::from(
@@ -149,7 +149,7 @@ fn locks(status: &Status, layout: Layout) -> String {
         let found = lock.lease.as_ref().ok().and_then(Option::as_ref);
         let renewed = found.and_then(|lease| lease.renewed);
         let none = || "-".to_owned();
-        table.row([
+        table.add_row([
             Cell::from(lease_name(&lock.lock)),
             Cell::styled(state(&state_of_lock), style_of(&state_of_lock)),
             Cell::from(held_by(status, lock)),
@@ -208,7 +208,7 @@ fn not_verified(status: &Status, layout: Layout) -> String {
             Err(why) => format!("could not read the settings of {}: {why}", manager.pod),
         })
     });
-    lines.fold(String::new(), |text, line| text + &layout.paragraph(&line))
+    lines.fold(String::new(), |text, line| text + &layout.wrap_paragraph(&line))
 }
 
 fn fixes(status: &Status, layout: Layout) -> String {
@@ -231,7 +231,7 @@ fn fixes(status: &Status, layout: Layout) -> String {
     let fixes: BTreeSet<String> = fixes.chain(left_over).collect();
     fixes
         .into_iter()
-        .fold(String::new(), |text, fix| text + &layout.paragraph(&fix))
+        .fold(String::new(), |text, fix| text + &layout.wrap_paragraph(&fix))
 }
 
 fn fix(decision: &Decision) -> Option<String> {

@@ -26,7 +26,7 @@ const JOIN_TIMES: JoinTimes = JoinTimes {
 };
 
 fn screen(plan: &Plan) -> String {
-    screen::screen(plan, Layout::default())
+    screen::render(plan, Layout::default())
 }
 
 fn plan_for(observed: &Snapshot, spec: KubeadmControlPlaneSpec, changes: &[(&str, Effect)]) -> Plan {

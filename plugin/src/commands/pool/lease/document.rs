@@ -111,7 +111,10 @@ impl PoolLease {
         match &answer.outcome {
             LeaseOutcome::Leased(lease) => {
                 let leased = &lease.entry;
-                let patches = leased.patched_install_config.as_ref().map(|patched| &patched.manifest_patches);
+                let patches = leased
+                    .patched_install_config
+                    .as_ref()
+                    .map(|patched| &patched.manifest_patches);
                 Self {
                     already_held: Some(leased.was_already_held),
                     has_cluster: lease.has_cluster.then_some(true),
@@ -296,7 +299,10 @@ fn warnings(answer: &LeaseResult) -> Vec<String> {
         .patch_problems
         .iter()
         .map(|(name, why)| format!("skipped {name}: {why}"));
-    let of_patches = leased.patched_install_config.iter().flat_map(|patched| patched.warnings.clone());
+    let of_patches = leased
+        .patched_install_config
+        .iter()
+        .flat_map(|patched| patched.warnings.clone());
     let unread = answer.cluster_list_error.as_ref().map(|why| {
         let question = format!("whether a cluster already uses {}", leased.customization);
         not_checked(&question, why)
@@ -499,7 +505,9 @@ mod tests {
     }
 
     fn timed_out() -> PoolLease {
-        PoolLease::new(&answer(LeaseOutcome::Refused(exhausted())).with_timed_out_after(Duration::from_secs(90)))
+        PoolLease::new(
+            &answer(LeaseOutcome::Refused(exhausted())).with_timed_out_after(Duration::from_secs(90)),
+        )
     }
 
     #[test]

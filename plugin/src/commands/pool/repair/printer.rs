@@ -173,7 +173,7 @@ fn screen(report: &RepairReport, layout: Layout) -> String {
     }
     let mut table = Table::with_columns(COLUMNS.iter().copied());
     for found in &report.results {
-        table.row(row(found, report.namespace.is_none()));
+        table.add_row(row(found, report.namespace.is_none()));
     }
     format!(
         "{}\n{}",

@@ -61,14 +61,14 @@ pub(crate) fn render_pool(pool: &PoolState, now: Timestamp, layout: Layout) -> S
     if !pool.entries.is_empty() {
         let mut table = Table::with_columns(ENTRY_COLUMNS.iter().copied());
         for entry in &pool.entries {
-            table.row(entry_row(entry, &pool.name, now));
+            table.add_row(entry_row(entry, &pool.name, now));
         }
         parts.push(table.render(layout));
     }
     if !pool.clusters.is_empty() {
         let mut table = Table::with_columns(CLUSTER_COLUMNS.iter().copied());
         for cluster in &pool.clusters {
-            table.row(cluster_row(cluster, now));
+            table.add_row(cluster_row(cluster, now));
         }
         parts.push(table.render(layout));
     }
@@ -76,7 +76,7 @@ pub(crate) fn render_pool(pool: &PoolState, now: Timestamp, layout: Layout) -> S
     if !problems.is_empty() {
         let mut table = Table::with_columns(PROBLEM_COLUMNS.iter().copied());
         for problem in &problems {
-            table.row([
+            table.add_row([
                 Cell::from(&problem.object),
                 Cell::styled(problem.kind, BAD),
                 Cell::from(&problem.message).extend_to_line_end(),
@@ -117,7 +117,7 @@ pub(crate) fn render_pools(pools: &[PoolState], namespace: Option<&str>, layout:
                 String::new()
             }
         };
-        table.row([
+        table.add_row([
             Cell::from(if namespace.is_none() {
                 pool.namespace.as_str()
             } else {
@@ -264,7 +264,11 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
         Cell::styled(state, style),
         Cell::from(entry.holder.as_deref().unwrap_or_default()),
         Cell::from(leased_for_pool.unwrap_or_default()),
-        Cell::from(entry.changed_at.map_or(String::new(), |since| age(Some(since), now))),
+        Cell::from(
+            entry
+                .changed_at
+                .map_or(String::new(), |since| age(Some(since), now)),
+        ),
         Cell::from(ends),
         Cell::styled(
             last.map_or("", |last| last.reason.as_str()),
@@ -305,7 +309,7 @@ fn age(since: Option<Timestamp>, now: Timestamp) -> String {
 mod tests {
     use kcp_pool::testing::{objects::NOW, states::states};
 
-    use super::{Layout, render_pools, render_pool};
+    use super::{Layout, render_pool, render_pools};
     use crate::terminal::plain;
 
     #[test]

@@ -17,7 +17,7 @@ use kcp_control_plane::{
 };
 
 /// The generations of Machines as a table, oldest first.
-pub fn screen(history: &History, layout: Layout) -> String {
+pub fn render(history: &History, layout: Layout) -> String {
     let mut text = if history.generations.is_empty() {
         format!("kubeadmcontrolplane/{} has no Machines\n", escape(&history.name))
     } else {
@@ -74,7 +74,7 @@ fn table(history: &History) -> Table {
             })
             .collect();
         let template = generation.template.as_ref();
-        table.row([
+        table.add_row([
             Cell::from(generation.version.as_deref().unwrap_or("-")),
             Cell::from(template.map_or("-", |template| template.name.as_str())),
             Cell::from(machines.join(", ")),
@@ -94,7 +94,7 @@ fn deleted_machines(events: &RolloutEvents) -> Option<Table> {
         Column::new("LAST SEEN"),
     ]);
     for machine in &events.deleted_machines {
-        table.row([
+        table.add_row([
             Cell::from(machine.name.as_str()),
             Cell::from(machine.node.as_deref().unwrap_or("-")),
             Cell::from(machine.joined.map_or_else(|| "-".to_owned(), minute)),
@@ -114,7 +114,7 @@ fn events(events: &RolloutEvents) -> Option<Table> {
     for event in &events.events {
         let deleted = if event.deleted { " (deleted)" } else { "" };
         let style = if event.warning { WARN } else { Style::new() };
-        table.row([
+        table.add_row([
             Cell::from(minute(event.last)),
             Cell::from(format!("{}/{}{deleted}", event.kind, event.name)),
             Cell::styled(format!("{}: {}", event.reason, event.note), style).extend_to_line_end(),
@@ -172,7 +172,7 @@ mod tests {
         plan::observed,
     };
 
-    use super::{Layout, screen};
+    use super::{Layout, render};
     use crate::{
         commands::rollout::history::{
             generation::tests::{events_during_rollout, snapshot_during_rollout},
@@ -184,12 +184,12 @@ mod tests {
     #[test]
     fn a_rollout_in_the_middle() {
         let history = history(&snapshot_during_rollout(), Some(events_during_rollout()), now());
-        insta::assert_snapshot!(plain(&screen(&history, Layout::default())));
+        insta::assert_snapshot!(plain(&render(&history, Layout::default())));
         let narrow = Layout {
             width: Some(80),
             ..Layout::default()
         };
-        insta::assert_snapshot!("narrow", plain(&screen(&history, narrow)));
+        insta::assert_snapshot!("narrow", plain(&render(&history, narrow)));
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
         observed.machines[0].infrastructure = Infrastructure::Missing;
         observed.control_plane.spec.rollout_after = Some(minutes_ago(60 * 24));
         let history = history(&observed, None, now());
-        insta::assert_snapshot!(plain(&screen(&history, Layout::default())));
+        insta::assert_snapshot!(plain(&render(&history, Layout::default())));
     }
 
     #[test]
@@ -207,6 +207,6 @@ mod tests {
         observed.machines.clear();
         observed.control_plane.spec.rollout_after = Some(minutes_ago(-60));
         let history = history(&observed, None, now());
-        insta::assert_snapshot!(plain(&screen(&history, Layout::default())));
+        insta::assert_snapshot!(plain(&render(&history, Layout::default())));
     }
 }

@@ -55,10 +55,10 @@ pub(super) fn certificates(observed: &Snapshot, now: Timestamp, layout: Layout) 
         if layout.is_wide {
             let rows = certificates.iter();
             for certificate in rows {
-                table.row(row(kind, certificate.expires, certificate.of.to_owned(), now));
+                table.add_row(row(kind, certificate.expires, certificate.of.to_owned(), now));
             }
         } else {
-            table.row(row(kind, first.expires, owners(&certificates), now));
+            table.add_row(row(kind, first.expires, owners(&certificates), now));
         }
     }
     table.render(layout) + &excluded(observed)

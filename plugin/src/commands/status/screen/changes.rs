@@ -62,10 +62,7 @@ fn counts(before: &Snapshot, after: &Snapshot) -> Option<String> {
 fn outdated(before: &Inspection, after: &Inspection) -> Vec<String> {
     let mut lines = Vec::new();
     for verdict in &after.verdicts {
-        let old = before
-            .verdicts
-            .iter()
-            .find(|old| old.machine == verdict.machine);
+        let old = before.verdicts.iter().find(|old| old.machine == verdict.machine);
         let was_outdated = old.is_some_and(|old| !old.reasons.is_empty());
         if !was_outdated && !verdict.reasons.is_empty() {
             let reasons: Vec<String> = verdict

@@ -211,7 +211,7 @@ fn entry(text: &mut String, outcome: CheckOutcome, line: &str, layout: Layout) {
     let mut mark = format!("{:<7}", outcome.as_str())
         .style(outcome_style(outcome))
         .to_string();
-    for line in layout.lines(line, TEXT_INDENT) {
+    for line in layout.wrap_lines(line, TEXT_INDENT) {
         let _ = writeln!(text, "  {mark} {line}");
         mark = " ".repeat(7);
     }
@@ -250,7 +250,7 @@ fn push_other_finding(
     push_labelled(
         text,
         label,
-        layout.lines(&line, TEXT_INDENT + OTHER_FINDINGS.len() + 1),
+        layout.wrap_lines(&line, TEXT_INDENT + OTHER_FINDINGS.len() + 1),
     );
     if layout.is_wide {
         hint(text, findings.finding, layout);

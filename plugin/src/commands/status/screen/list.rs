@@ -202,7 +202,7 @@ pub fn list(
                 unread.push(message.clone());
             }
         }
-        table.row(row.cells(namespace.is_none(), now));
+        table.add_row(row.cells(namespace.is_none(), now));
     }
     let text = match namespace {
         _ if !is_empty && unread.is_empty() => table.render(layout),

@@ -57,7 +57,7 @@ pub(super) fn machines(
             domain.unwrap_or("(none)")
         };
         before = Some(domain);
-        table.row(row(observed, inspection, machine, shown, now));
+        table.add_row(row(observed, inspection, machine, shown, now));
     }
     table.render(layout)
 }

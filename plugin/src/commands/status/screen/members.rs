@@ -9,7 +9,7 @@ use owo_colors::{OwoColorize as _, Style};
 use crate::commands::status::screen::Layout;
 use crate::terminal::{
     style::{BAD, FAINT, GOOD, WARN},
-    table::{Cell, Column, Table, size_text},
+    table::{Cell, Column, Table, format_size},
 };
 use kcp_control_plane::{
     plan::messages::join_names,
@@ -61,7 +61,7 @@ pub(super) fn members(observed: &Snapshot, layout: Layout) -> String {
 fn table(survey: &EtcdSurvey, layout: Layout) -> String {
     let mut table = Table::with_columns(COLUMNS.iter().copied());
     for asked in &survey.queried {
-        table.row(row(survey, asked));
+        table.add_row(row(survey, asked));
     }
     for member in unqueried_members(survey) {
         let (name, what) = if member.name.is_empty() {
@@ -69,14 +69,14 @@ fn table(survey: &EtcdSurvey, layout: Layout) -> String {
         } else {
             (member.name.as_str(), "not queried: no Machine has this node")
         };
-        table.row([Cell::from(name), Cell::styled(what, WARN).extend_to_line_end()]);
+        table.add_row([Cell::from(name), Cell::styled(what, WARN).extend_to_line_end()]);
     }
     table.render(layout)
 }
 
 fn lines(text: &str, style: Style, layout: Layout) -> String {
     layout
-        .lines(text, 0)
+        .wrap_lines(text, 0)
         .iter()
         .fold(String::new(), |mut text, line| {
             // Writing to a String cannot fail.
@@ -95,9 +95,9 @@ fn row(survey: &EtcdSurvey, asked: &QueriedMember) -> Vec<Cell> {
     };
     vec![
         name,
-        Cell::from(size_text(status.db_size)),
+        Cell::from(format_size(status.db_size)),
         Cell::from(percentage(status.db_size_in_use, status.db_size)),
-        Cell::from(status.db_size_quota.map_or_else(|| "?".to_owned(), size_text)),
+        Cell::from(status.db_size_quota.map_or_else(|| "?".to_owned(), format_size)),
         leader(survey, status),
         Cell::from(status.raft_index.to_string()),
         Cell::from(status.raft_term.to_string()),

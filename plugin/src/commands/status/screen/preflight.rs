@@ -62,13 +62,13 @@ pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
         let mut first = vec![Cell::from(what), allowed];
         for blocker in &blocked_by {
             first.push(Cell::from(blocker).extend_to_line_end());
-            table.row(std::mem::replace(
+            table.add_row(std::mem::replace(
                 &mut first,
                 vec![Cell::from(""), Cell::from("")],
             ));
         }
         if blocked_by.is_empty() {
-            table.row(first);
+            table.add_row(first);
         }
     }
     table.render(layout)

@@ -55,7 +55,7 @@ pub(super) fn summary(
     let mut text = String::new();
     for (label, value, style) in lines {
         let mut label = format!("{label}:");
-        for line in layout.lines(&value, LABEL_WIDTH) {
+        for line in layout.wrap_lines(&value, LABEL_WIDTH) {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{label:<LABEL_WIDTH$}{}", line.style(style));
             label.clear();
@@ -251,7 +251,11 @@ fn workload(reading: &Reading<Workload>) -> String {
 
 fn addon(name: &str, reading: &Reading<Option<Addon>>) -> String {
     match reading {
-        Reading::Read(Some(Addon { desired_pods: desired, ready_pods: ready, .. })) => format!("{name} {ready}/{desired}"),
+        Reading::Read(Some(Addon {
+            desired_pods: desired,
+            ready_pods: ready,
+            ..
+        })) => format!("{name} {ready}/{desired}"),
         Reading::Read(None) => format!("no {name}"),
         other => format!("{name} {}", unread_reason(other).unwrap_or_default()),
     }

@@ -173,7 +173,7 @@ pub fn check_remediation_scheduled(observed: &Snapshot, now: Timestamp) -> Check
     Ok(findings.collect())
 }
 
-/// Since when a condition has had the status that makes a Machine unhealthy. None if the condition has
+/// The time since which a condition has had the status that makes a Machine unhealthy. None if the condition has
 /// another status.
 fn unhealthy_since(
     observed: &Snapshot,

@@ -187,8 +187,8 @@ impl ObservedManagers {
 }
 
 impl Attribution {
-    /// The component that holds the lock. None if the two sources contradict each other. The holder alone decides if
-    /// the Lease does not say which field manager wrote it.
+    /// The component that holds the lock. None if the two sources contradict each other. If the Lease
+    /// does not say which field manager wrote it, the holder alone decides.
     pub fn component(self) -> Option<Component> {
         match (self.by_holder, self.by_writer) {
             (Some(holder), Some(writer)) if holder != writer => None,

@@ -80,7 +80,7 @@ impl Upgrade {
     }
 }
 
-/// Decides whether an upgrade may be written. `context.view` is [`ChangeSnapshot::view`].
+/// Decides whether an upgrade may be written. `context.view` must come from [`ChangeSnapshot::view`].
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: UpgradeOptions<'_>,

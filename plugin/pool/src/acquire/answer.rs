@@ -421,7 +421,8 @@ impl UnusableReason {
     }
 }
 
-/// When the lease ends, such as `until it is released`, to print after the holder's name.
+/// Says how long the entry stays with its holder, such as `until it is released`. In messages, this follows the holder's
+/// name.
 impl fmt::Display for HeldUntil {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -45,8 +45,7 @@ fn invalid_recipient(text: &str, reason: &str) -> String {
     }
     format!(
         "--age-recipient needs the public key of an age key pair, which begins with age1: {reason}; to encrypt the \
-         snapshot for an SSH key or a plugin of age, send it to the program age: \
-         kubectl kcp etcd snapshot NAME --file - | age --recipient …\n"
+         snapshot for an SSH key or a plugin of age, pipe it into the program age: kubectl kcp etcd snapshot NAME --file -\n"
     )
 }
 

@@ -69,7 +69,7 @@ pub enum Problem {
     )]
     LeaderName,
     /// The migration lock would be the main lock of a component.
-    #[error("leaderName must not be {0}, the Lease of another component")]
+    #[error("leaderName must not be {0}: {0} uses the Lease of that name as its main lock")]
     LeaderNameInUse(&'static str),
 }
 
@@ -475,7 +475,9 @@ controllerLeaders:
             (
                 VALID.replace("ipam-migration", "kube-controller-manager"),
                 35,
-                &["leaderName must not be kube-controller-manager, the Lease of another component"],
+                &[
+                    "leaderName must not be kube-controller-manager: kube-controller-manager uses the Lease of that name as its main lock",
+                ],
             ),
             (
                 VALID.replace("  component: \"*\"\n", ""),

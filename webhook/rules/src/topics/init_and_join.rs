@@ -37,7 +37,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "health-check-seconds-differ",
-        summary: "kubeadm init and kubeadm join must wait equally long for control plane components",
+        summary: "kubeadm init and kubeadm join must wait equally long for components",
         why: "Cluster API uses one timeout for the first Machine and for joining Machines, and its own \
               webhook rejects different values.",
         operations: ON_WRITE,

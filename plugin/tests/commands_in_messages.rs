@@ -1,4 +1,5 @@
-//! Every `kubectl kcp …` that a message, a hint or the README tells a user to run is one that the plugin understands.
+//! Every `kubectl kcp …` that a message, a hint, the README or the book tells a user to run is one that the plugin
+//! understands.
 
 #![allow(
     clippy::expect_used,
@@ -49,17 +50,23 @@ fn code(text: &str) -> String {
     joined
 }
 
-fn sources(folder: &Path) -> Vec<PathBuf> {
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests.rs") {
+            found.extend(files(&path, extension));
+        } else if path.extension().is_some_and(|of_file| of_file == extension) {
             found.push(path);
         }
     }
     found
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut sources = files(folder, "rs");
+    sources.retain(|file| !file.ends_with("tests.rs"));
+    sources
 }
 
 /// A word with 1 in place of `{name}`, `NAME` and `N`: 1 is a name, a number, a time and a file.
@@ -131,10 +138,13 @@ fn of_the_rules() {
 }
 
 #[test]
-fn of_the_readme() {
-    let readme = read(&workspace().join("README.md"));
-    let screens: Vec<&str> = readme
-        .lines()
+fn of_the_readme_and_the_book() {
+    let mut pages = files(&workspace().join("docs/src"), "md");
+    pages.push(workspace().join("README.md"));
+    let texts: Vec<String> = pages.iter().map(|page| read(page)).collect();
+    let screens: Vec<&str> = texts
+        .iter()
+        .flat_map(|text| text.lines())
         .filter(|line| line.starts_with("$ ") && !line.contains("--help"))
         .collect();
     assert_understood(&commands(

@@ -99,3 +99,7 @@ lint: ## check format and clippy as CI does
 .PHONY: crds
 crds: ## generate manifests/dev/crds from the Rust types
 	UPDATE_CRDS=1 cargo test --package kcp-rules --features schema --test crds
+
+.PHONY: book
+book: ## build the book in target/book; needs mdbook
+	mdbook build docs

@@ -98,7 +98,7 @@ async fn faults_of_a_follower_are_explained(
     let follower = machines.iter().find(|machine| **machine != leader);
     let follower = follower.context("every Machine is the leader")?;
     let split = format!(
-        "A person must act: Machine/{follower}: is a member of etcd cluster N; most members belong to N (etcd-clusters-differ)"
+        "A person must act: Machine/{follower}: is a member of etcd cluster N, but most members belong to N (etcd-clusters-differ)"
     );
     for (fault, answer) in [
         (Fault::Wipe, &exited(follower)),

@@ -39,8 +39,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "cloud-provider-removed",
-        summary: "kube-controller-manager and the kubelet must support the cloud provider in the given \
-                  version",
+        summary: "kube-controller-manager and the kubelet must support the cloud provider",
         why: "Kubernetes 1.31 has no in-tree cloud providers. The controller manager and the kubelet exit at startup \
               if a flag names one.",
         operations: ON_WRITE,

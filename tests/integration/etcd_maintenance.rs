@@ -269,8 +269,8 @@ async fn a_killed_member_ends_it(
     ensure!(
         ended.code == 2
             && ended.stderr.contains(&format!(
-                "error: etcd member {killed} failed during its defragmentation (no data is lost; run the command again \
-                 when the member is healthy"
+                "error: etcd member {killed} failed during its defragmentation (no data is lost; when the member is \
+                 healthy, run the command again"
             )),
         "{ended}"
     );

@@ -170,7 +170,10 @@ async fn dead_machine_is_replaced(
     // The Machine may already be deleted.
     let followed = machine(management, &["replace", dead, "--wait=10m"]).await?;
     ensure!(
-        followed.code == 2 || followed.stdout.contains(&format!("machine/{dead} is deleted")),
+        followed.code == 2
+            || followed
+                .stdout
+                .contains(&format!("machine/{dead} has been deleted")),
         "{followed}"
     );
     cluster.settled(3).await?;

@@ -437,7 +437,7 @@ fn an_upgrade_is_checked_confirmed_and_awaited() {
             .says(
                 &format!("upgrade edge --version {NEW}"),
                 0,
-                "unchanged: version is already v1.34.2",
+                "unchanged: the version is already v1.34.2",
             )
             .await?;
         subject.cluster.delete().await

@@ -61,7 +61,7 @@ fn several_minors_are_upgraded_in_one_command_and_after_a_kill() {
             .says(
                 &format!("{command} --wait=10m"),
                 0,
-                "unchanged: version is already v1.35.1",
+                "unchanged: the version is already v1.35.1",
             )
             .await?;
 

@@ -239,7 +239,10 @@ impl<'m> Scene<'m> {
         let started = "every kube-controller-manager uses leader migration with Lease migration";
         self.runs("start", &start, 0, started).await?;
 
-        let forbidden = format!("{} may not update Lease {MIGRATION}", Program::Cloud.user());
+        let forbidden = format!(
+            "{} is not allowed to update Lease {MIGRATION}",
+            Program::Cloud.user()
+        );
         self.runs("upgrade", &upgrade, 1, &forbidden).await?;
         let rbac = ["--leader-name", MIGRATION, "--apply"];
         self.runs("rbac", &rbac, 0, "leader-migration created").await?;

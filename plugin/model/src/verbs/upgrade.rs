@@ -118,7 +118,7 @@ pub fn decide_patch(
     );
     let consequences = preflight.consequences();
     let decision = if from == version {
-        Decision::Unchanged(format!("version is already {version}"))
+        Decision::Unchanged(format!("the version is already {version}"))
     } else if let Some(refusal) = refusal(preflight.refusal, &assessment) {
         Decision::Refused(refusal)
     } else {
@@ -256,7 +256,7 @@ mod tests {
         let same = upgrade(&snapshot(), "1.34.2", false, &Workers::default());
         assert_eq!(
             same.decision,
-            Decision::Unchanged("version is already v1.34.2".to_owned())
+            Decision::Unchanged("the version is already v1.34.2".to_owned())
         );
     }
 

@@ -234,12 +234,7 @@ impl fmt::Display for LeaseRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exhausted { pool, entries } => f.write_str(&no_free_entry(pool, entries)),
-            Self::NoInventory { pool } => {
-                write!(
-                    f,
-                    "pool {pool} has no inventory, so there is no customization to lease"
-                )
-            }
+            Self::NoInventory { pool } => write!(f, "pool {pool} has no inventory, so nothing can be leased"),
             Self::PoolPatchProblem {
                 pool,
                 customization,
@@ -257,12 +252,10 @@ impl fmt::Display for LeaseRefusal {
                 "ClusterDeployment {cluster_deployment} of pool {pool} is being deleted; release its lease first, or \
                 use another name"
             ),
-            Self::NoEntryMatches { pool } => {
-                write!(
-                    f,
-                    "no entry in the inventory of pool {pool} matches --customization or --selector"
-                )
-            }
+            Self::NoEntryMatches { pool } => write!(
+                f,
+                "no entry in the inventory of pool {pool} matches --customization or --selector"
+            ),
             Self::ManagedByHive { pool, because } => write!(
                 f,
                 "Hive manages pool {pool} ({because}) and would revoke the lease; request a cluster with \
@@ -316,12 +309,10 @@ impl fmt::Display for LeaseRefusal {
                 "Hive does not manage pool {pool} ({because}), so a claim would stay pending; if Hive \
                  manages the pool, use --hive=yes"
             ),
-            Self::ClaimOfOtherPool { claim, pool } => {
-                write!(
-                    f,
-                    "ClusterClaim {claim} already exists, but for pool {pool}; use another name"
-                )
-            }
+            Self::ClaimOfOtherPool { claim, pool } => write!(
+                f,
+                "ClusterClaim {claim} already exists, but for pool {pool}; use another name"
+            ),
             Self::ClaimPending { why, cleanup } => write!(f, "{why}; {cleanup}"),
             Self::ClaimExists { claim } => write!(
                 f,
@@ -329,8 +320,7 @@ impl fmt::Display for LeaseRefusal {
             ),
             Self::ClaimDeleting { claim } => write!(
                 f,
-                "ClusterClaim {claim} is being deleted; try again \
-                later, or use another name"
+                "ClusterClaim {claim} is being deleted; try again later, or use another name"
             ),
             Self::ClaimDeleted { claim } => write!(f, "ClusterClaim {claim} was deleted"),
             Self::ClaimedClusterDeleting {

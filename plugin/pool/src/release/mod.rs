@@ -16,7 +16,7 @@ use crate::{
     lease::usage::{Clusters, belongs_to_holder},
     objects::{
         Holder, PoolName,
-        cluster_deployment::{Deletion as _, DeletionState},
+        cluster_deployment::{ClusterDeployments, Deletion as _, DeletionState},
         entry::EntryStatus as _,
     },
     release::{
@@ -134,23 +134,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
                 remove_finalizer(store, cluster).await?;
             }
         }
-        // With --force, customizations are released although clusters use them.
-        let living = deployments
-            .in_namespace()
-            .filter(|cluster| cluster.deletion_state() != DeletionState::Deprovisioned);
-        release.still_used = living
-            .filter_map(|cluster| {
-                let customization = cluster.customization()?.to_owned();
-                let by = UsingCluster::from(cluster);
-                released
-                    .customizations
-                    .contains(&customization)
-                    .then_some(EntryInUse {
-                        customization,
-                        cluster: by,
-                    })
-            })
-            .collect();
+        release.still_used = still_used(deployments, &released.customizations);
     }
     release.refusal = if !released.in_use.is_empty() {
         Some(ReleaseRefusal::InUse(released.in_use))
@@ -172,6 +156,22 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
         release.cluster_list_error = Some(error);
     }
     Ok(release)
+}
+
+/// The clusters that still use released customizations. With `--force`, customizations are released although clusters use
+/// them.
+fn still_used(deployments: &ClusterDeployments, released: &[String]) -> Vec<EntryInUse> {
+    let living = deployments
+        .in_namespace()
+        .filter(|cluster| cluster.deletion_state() != DeletionState::Deprovisioned);
+    let of_released = living.filter_map(|cluster| {
+        let customization = cluster.customization()?.to_owned();
+        released.contains(&customization).then(|| EntryInUse {
+            customization,
+            cluster: UsingCluster::from(cluster),
+        })
+    });
+    of_released.collect()
 }
 
 /// Writes Events about the released customizations.

@@ -213,7 +213,7 @@ fn every_verb_decides_in_every_phase() {
             taken_over("--v=2"),
             [
                 gone,
-                "done: version is already v1.36.0",
+                "done: the version is already v1.36.0",
                 "done: no controller manager uses leader migration",
                 "done: the control plane does not use leader migration",
             ],
@@ -224,7 +224,7 @@ fn every_verb_decides_in_every_phase() {
             taken_over(MIGRATING),
             [
                 gone,
-                "done: version is already v1.36.0",
+                "done: the version is already v1.36.0",
                 "refused: cloud-controller-manager still uses leader migration",
                 "done: the control plane does not use leader migration",
             ],
@@ -382,7 +382,7 @@ fn finish_waits_until_cloud_controller_manager_has_taken_over() {
 #[test]
 fn versions_that_cannot_migrate_name_what_to_stop_and_start() {
     let decision = decide(Verb::Upgrade, &snapshot("v1.36.0"), &observed(Vec::new(), None));
-    assert_eq!(shown(&decision), "done: version is already v1.36.0");
+    assert_eq!(shown(&decision), "done: the version is already v1.36.0");
     let Decision::Refused(refusal) = decide(Verb::Upgrade, &snapshot("v1.36.1"), &observed(Vec::new(), None))
     else {
         panic!("not refused");

@@ -52,7 +52,7 @@ pub fn decide(
     let current = snapshot.control_plane().spec.version();
     let is_current = current == version;
     Ok(match migration.phase {
-        Phase::Off if is_current => Decision::Unchanged(format!("version is already {version}")),
+        Phase::Off if is_current => Decision::Unchanged(format!("the version is already {version}")),
         Phase::Off => off(snapshot, &migration.managers.kube),
         Phase::Enabled if is_current => refused(vec![format!(
             "the control plane already has {version}: --to must be the version after the upgrade"

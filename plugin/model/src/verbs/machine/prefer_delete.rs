@@ -256,7 +256,7 @@ mod tests {
                         .observed
                         .control_plane
                         .spec
-                        .replicas = Some(2)
+                        .replicas = Some(2);
                 },
                 &["takes effect now: the control plane is scaling down", FIRST],
             ),

@@ -405,7 +405,7 @@ mod tests {
                 |machine| {
                     machine.control_plane_snapshot.observed.machines[2]
                         .status
-                        .node_name = None
+                        .node_name = None;
                 },
                 RefusedBy::Preflight,
                 &["Machine m3 is starting"],

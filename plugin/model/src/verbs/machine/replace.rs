@@ -415,7 +415,7 @@ mod tests {
                         .control_plane
                         .status
                         .conditions
-                        .clear()
+                        .clear();
                 },
                 &["no Machine can join: condition CertificatesAvailable is not True"],
             ),

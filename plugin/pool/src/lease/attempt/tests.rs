@@ -160,7 +160,7 @@ fn a_request_for_a_new_lease_rejects_an_existing_one() {
     let fake = Fake::free(&NAMES);
     fake.put("b", &reserved("us"));
     let refused = run(leased_by(&fake, &NAMES, "us", |request| {
-        request.must_be_new = true
+        request.must_be_new = true;
     }))
     .unwrap()
     .outcome;
@@ -180,12 +180,12 @@ fn a_holder_gets_no_second_entry_and_a_refusal_names_the_first() {
         requested: "a".to_owned(),
     };
     let refused = run(leased_by(&fake, &["a"], "us", |request| {
-        request.only_entry = Some("a")
+        request.only_entry = Some("a");
     }));
     assert_eq!(refused.unwrap().outcome, held);
     assert!(fake.writes.borrow().is_empty());
     let leased = run(leased_by(&fake, &["b"], "us", |request| {
-        request.only_entry = Some("b")
+        request.only_entry = Some("b");
     }));
     let outcome = leased.unwrap().outcome;
     assert!(

@@ -72,7 +72,8 @@ pub async fn watch<S: Observation>(
     }
 }
 
-/// A screen below a heading, which contains the time, and the error of the last poll if it failed.
+/// Adds a heading above the screen. The heading contains the time, and the error of the last poll if the poll
+/// failed.
 pub(crate) fn add_heading(now: Timestamp, error: Option<&str>, screen: &str) -> String {
     let error = error.map_or_else(String::new, |error| {
         format!("  cannot refresh: {}", escape(error))

@@ -1,5 +1,5 @@
-//! Every `kubectl kcp …` that a message, a hint, the README or the book tells a user to run is one that the plugin
-//! understands.
+//! The plugin can parse every `kubectl kcp …` command that a message, a hint, the README or the book tells a
+//! user to run.
 
 #![allow(
     clippy::expect_used,
@@ -69,7 +69,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     sources
 }
 
-/// A word with 1 in place of `{name}`, `NAME` and `N`: 1 is a name, a number, a time and a file.
+/// Replaces `{name}`, `NAME` and `N` in a word with 1, which is a valid name, number, time and file.
 fn filled(word: &str) -> String {
     let mut filled = String::new();
     let mut rest = word;
@@ -97,7 +97,7 @@ fn understood(command: &str) -> Result<(), String> {
     }
 }
 
-/// All of them are understood, and there are some.
+/// Checks that the list is not empty, and that the plugin can parse every command in it.
 fn assert_understood(commands: &[String]) {
     assert!(!commands.is_empty());
     let faults: Vec<String> = commands

@@ -1,4 +1,4 @@
-//! What each crate links, and that no two folders of a crate import each other.
+//! Checks which crates each crate links, and that no two folders of a crate import each other.
 
 #![allow(
     clippy::expect_used,
@@ -162,7 +162,8 @@ fn cycles(crate_folder: &str) -> BTreeSet<String> {
     let mut found = Vec::new();
     modules(&workspace().join(crate_folder).join("src"), &[], &mut found);
     let paths: BTreeSet<&Vec<String>> = found.iter().map(|(module, _)| module).collect();
-    // RelatedObjects are the modules of one parent; an edge leads from one to another whatever lies below it.
+    // The modules of one parent form a graph. An import anywhere below a module counts as an edge from that
+    // module.
     let mut edges: BTreeMap<(Vec<String>, String), BTreeSet<String>> = BTreeMap::new();
     for (module, code) in &found {
         for target in named(module, code) {

@@ -146,9 +146,9 @@ async fn dead_machine_is_replaced(
     annotate(management, dead, HOLD, Some("")).await?;
     let replaced = machine(management, &["replace", dead, "-o", "json"]).await?;
     let expected = format!(
-        "warning: the deletion waits until another program removes its deletion hook from the Machine, the \
-         annotation {HOLD}\nmachine/{dead} deleted; the controller creates a replacement\n  etcd tolerates \
-         no member failure until the replacement has joined\n"
+        "warning: the deletion waits until another program removes its deletion hook, annotation \
+         {HOLD}\nmachine/{dead} deleted; the controller creates a replacement\n  etcd tolerates no member \
+         failure until the replacement has joined\n"
     );
     let leaving: Value = serde_json::from_str(&replaced.stdout).with_context(|| format!("{replaced}"))?;
     ensure!(

@@ -54,10 +54,10 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     pub tls_private_key_file: PathBuf,
 
-    /// PEM file with the certificate authorities of the API server's client certificate. Reloaded when it changes. A
-    /// client without a certificate from these authorities still gets a response, but the webhook reads no other
-    /// objects to review its writes. Without this flag, the webhook reads other objects for every client that reaches
-    /// the port.
+    /// PEM file with the certificate authorities of the API server's client certificate. Reloaded when it
+    /// changes. The webhook still reviews the writes of a client without such a certificate, but reads no
+    /// objects from the API server for these reviews. Without this flag, the webhook reads objects for the
+    /// writes of every client that reaches the port.
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 

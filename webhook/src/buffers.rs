@@ -66,7 +66,7 @@ impl Buffers {
         })
     }
 
-    /// Memory for the bodies of clients.
+    /// Memory for the bodies that clients send.
     pub(crate) fn for_clients(limits: &Limits, evicted: Counter) -> Arc<Self> {
         Arc::new(Self {
             limit: limits.buffered_bytes,

@@ -78,7 +78,7 @@ impl ClusterReader {
         }
     }
 
-    /// Creates a `Cluster` that reads no objects, for clients without a verified certificate.
+    /// Creates a `ClusterReader` that reads no objects, for clients without a verified certificate.
     pub(crate) fn for_unverified(metrics: Arc<Metrics>) -> Self {
         Self {
             server: ApiServer::new(Err(ReadError::Unverified), metrics),
@@ -149,7 +149,8 @@ impl ClusterReader {
         self.caches.count_pool_entries(now)
     }
 
-    /// The versions of control planes that the API server serves and the webhook configurations do not list.
+    /// The API versions in which the API server serves control planes, but which the webhook configurations
+    /// do not list.
     pub(crate) fn unregistered_versions(&self) -> Vec<String> {
         self.server.versions.unregistered_versions()
     }

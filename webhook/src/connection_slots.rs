@@ -137,8 +137,8 @@ impl OpenConnections {
             .map(|(peer, _)| peer)
     }
 
-    /// The id of the peer's unproven connection on which the server has waited longest for a request, or else of the
-    /// oldest one in its handshake.
+    /// The id of the peer's unproven connection on which the server has waited longest for a request. If the
+    /// server waits on none of them, the id of the oldest connection in its handshake.
     fn longest_waiting(&self, peer: IpAddr, now: Instant) -> Option<u64> {
         let connections = self.connections.iter();
         connections

@@ -30,7 +30,7 @@ impl Client {
         matches!(self, Self::Served { verified: true, .. })
     }
 
-    /// Marks the connection as proven, so that it is not evicted.
+    /// Marks the client's connection as proven, so that the server does not evict the connection.
     pub(crate) fn mark_proven(&self) {
         if let Self::Served { slot, .. } = self {
             slot.mark_proven();

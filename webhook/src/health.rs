@@ -1,8 +1,8 @@
 //! Serves `/livez`, `/readyz` and `/metrics` on a separate port without TLS.
 //!
-//! The server is ready from the time when it has loaded the TLS key pair and opened the port for reviews until it
-//! shuts down. Readiness must not depend on anything else, such as the caches: with `failurePolicy: Fail`, an unready
-//! webhook blocks every write that it is registered for.
+//! The server is ready from the time when it has loaded the TLS key pair and opened the port for reviews
+//! until it shuts down. Readiness must not depend on anything else, such as the caches: with `failurePolicy:
+//! Fail`, a webhook that is not ready blocks every write for which it is registered.
 
 use std::{fmt::Write, sync::Arc};
 
@@ -74,7 +74,8 @@ impl Health {
         }
     }
 
-    /// Appends the state of the configuration, the API access and the caches, which does not affect readiness.
+    /// Appends the state of the configuration, the API access and the caches. This state does not affect
+    /// readiness.
     fn write_state(&self, text: &mut String) {
         if let Some(status) = self.configuration.status() {
             // Writing to a string cannot fail.

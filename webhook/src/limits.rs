@@ -51,8 +51,8 @@ pub(crate) const MAX_BUFFERED_RESPONSE_BYTES: usize = 32 * MIB;
 /// The number of objects that the webhook requests in one page of a list.
 pub(crate) const LIST_PAGE_SIZE: usize = 500;
 
-/// The maximum number of cached objects of a kind, which need 100 to 250 bytes each. A kind with more objects is not cached,
-/// and each review reads it live.
+/// The maximum number of cached objects of a kind. Each object needs 100 to 250 bytes. A kind with more
+/// objects is not cached, and each review reads it live.
 pub(crate) const MAX_CACHED_OBJECTS: usize = 50_000;
 
 /// The maximum size of cached text of a kind, in bytes, such as specs of control planes and inventories of pools. Beyond this
@@ -102,7 +102,7 @@ pub struct Limits {
     pub peer_grace: Duration,
     /// The minimum rate at which a body must arrive after [`Limits::body_grace`], in bytes per second.
     pub min_body_rate: usize,
-    /// The time after which [`Limits::body_rate`] applies.
+    /// The time after which [`Limits::min_body_rate`] applies.
     pub body_grace: Duration,
     /// The time limit for a TLS handshake.
     pub handshake_timeout: Duration,

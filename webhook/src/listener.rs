@@ -134,7 +134,8 @@ impl<H: Handle> Listener<H> {
 
     /// Serves a connection. Without a slot, responds to each request with 503.
     async fn serve(&self, stream: TcpStream, peer: SocketAddr, slot: Option<ConnectionSlot>) {
-        // Turn off Nagle's algorithm, which would only delay responses, because each is written in one piece.
+        // Turn off Nagle's algorithm, which would only delay responses, because each response is written in
+        // one piece.
         if let Err(error) = stream.set_nodelay(true) {
             debug!(%peer, %error, "the client disconnected before kcp-webhook served it");
             return;

@@ -107,7 +107,7 @@ pub struct Server {
     parts: ServerParts,
 }
 
-/// What the two listeners of a server are built from.
+/// The parts from which the two listeners of a server are built.
 struct ServerParts {
     acceptor: Arc<tls::Acceptor>,
     /// Whether the webhook reads other objects only for clients with a verified certificate.

@@ -48,9 +48,10 @@ pub struct KubeadmControlPlaneSpec {
 /// `spec.remediation`, with Cluster API's defaults for absent fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemediationLimits {
-    /// How many times in a row the controller may replace a Machine whose replacements fail too. None for no limit.
+    /// How many times the controller may retry a remediation if the replacement Machine fails too. None for
+    /// no limit.
     pub max_retry: Option<i64>,
-    /// The minimum time between a remediation and its retry, which remediates the replacement Machine.
+    /// The minimum time between a remediation and its retry. A retry remediates the replacement Machine.
     pub retry_period: SignedDuration,
     /// If a replacement Machine fails before it reaches this age, its remediation counts as a retry of the previous
     /// remediation.
@@ -125,7 +126,8 @@ impl KubeadmControlPlane {
 
     /// When a client last wrote the spec, if the controller has not processed it yet. None if the status is
     /// up to date, or if the time is unknown. A write of the scale subresource leaves no entry in
-    /// `managedFields`, so the time is known only if the status was not written later.
+    /// `managedFields`, so the time is also unknown if the status was written after the last write in
+    /// `managedFields`.
     pub fn unprocessed_since(&self) -> Option<Timestamp> {
         let latest = |is_of_status: bool| {
             let entries = self.metadata.managed_fields.iter().flatten();

@@ -61,10 +61,11 @@ pub struct MachineSpec {
     /// `spec.bootstrap.configRef`: the `KubeadmConfig` of the Machine. None if absent.
     pub bootstrap_config_ref: Option<Reference>,
     pub infrastructure_ref: Option<Reference>,
-    /// `spec.providerID`, which equals that of the Machine's Node. None until the infrastructure provider has set it.
+    /// `spec.providerID`, which equals `spec.providerID` of the Machine's Node. None until the infrastructure
+    /// provider has set it.
     pub provider_id: Option<String>,
-    /// `spec.deletion.nodeDrainTimeoutSeconds` (`spec.nodeDrainTimeout` in v1beta1): how long Cluster API drains the Node
-    /// before it deletes the Machine anyway. None if unset or zero: without a limit.
+    /// `spec.deletion.nodeDrainTimeoutSeconds` (`spec.nodeDrainTimeout` in v1beta1): how long Cluster API
+    /// drains the Node before it deletes the Machine anyway. None if unset or zero, which means no limit.
     pub node_drain_timeout: Option<SignedDuration>,
 }
 
@@ -165,7 +166,7 @@ impl Machine {
         annotations.map(|(name, _)| name.as_str()).filter(is_hook)
     }
 
-    /// The deletion hooks that other programs than the control plane controller have set.
+    /// The deletion hooks that programs other than the control plane controller have set.
     pub fn foreign_deletion_hooks(&self) -> impl Iterator<Item = &str> {
         self.deletion_hooks()
             .filter(|hook| *hook != annotation::KCP_CLEANUP_HOOK)

@@ -34,7 +34,8 @@ pub struct MachineHealthCheckSpec {
     /// `spec.remediation.triggerIf.unhealthyInRange` (`unhealthyRange` in v1beta1): an inclusive range such as `[1-3]`,
     /// which overrides `unhealthyLessThanOrEqualTo`. Never empty.
     pub unhealthy_in_range: Option<String>,
-    /// The statuses of conditions with which a Machine counts as unhealthy. An entry with an invalid timeout is left out.
+    /// The condition statuses that make a Machine count as unhealthy. Entries with an invalid timeout are
+    /// left out.
     pub unhealthy_conditions: Vec<UnhealthyCondition>,
     /// `spec.remediation.templateRef`: the external remediation template. None if the Machine's owner remediates the Machine.
     pub template_ref: Option<Reference>,
@@ -43,7 +44,7 @@ pub struct MachineHealthCheckSpec {
 /// A Machine counts as unhealthy if a condition has had this status for this time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnhealthyCondition {
-    /// Whether the node of the Machine has the condition. Otherwise the Machine itself has it.
+    /// Whether this is a condition of the Machine's node. If not, it is a condition of the Machine itself.
     pub is_node_condition: bool,
     pub type_: String,
     pub status: ConditionStatus,

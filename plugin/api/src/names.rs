@@ -106,7 +106,7 @@ pub mod annotation {
     /// Set by Hive on a `ClusterDeployment`: a hash of the pool spec that it was created from.
     pub use kcp_rules::pool_version::ANNOTATION as CLUSTER_POOL_SPEC_HASH;
 
-    /// The annotation that overrides admission rules, each until the time that the value gives.
+    /// The annotation that overrides admission rules. The value says until when each rule is overridden.
     pub use kcp_rules::overrides::ANNOTATION as OVERRIDE_RULES;
 
     /// On a `ClusterDeployment`: the id of the lease that it was created with.
@@ -129,6 +129,6 @@ pub mod annotation {
 pub mod finalizer {
     /// Set by Hive's controller on each pool that it manages.
     pub const HIVE_CLUSTERS: &str = "hive.openshift.io/clusters";
-    /// Keeps a `ClusterDeployment` until its lease is released.
+    /// Prevents the deletion of a `ClusterDeployment` until the lease of the `ClusterDeployment` is released.
     pub const POOL_LEASE: &str = "kubectl-kcp.dev/pool-lease";
 }

@@ -55,7 +55,7 @@ pub struct CertificateSecret {
 struct CertificateData {
     #[serde(default, rename = "tls.crt")]
     certificate: Option<ByteString>,
-    /// The kubeconfig in a Secret that Cluster API names `CLUSTER-kubeconfig`.
+    /// The kubeconfig. Only the Secret `CLUSTER-kubeconfig` has this key.
     #[serde(default)]
     value: Option<ByteString>,
 }

@@ -42,7 +42,7 @@ fn fields(file: &str) -> Vec<Field> {
         .collect()
 }
 
-/// `a.b[]` of `a.b[].c`, and `a.b` of `a.b[]`.
+/// The parent of a path: `a.b[]` for `a.b[].c`, and `a.b` for `a.b[]`.
 fn parent(path: &str) -> Option<String> {
     let trimmed = path.strip_suffix("[]").or_else(|| path.strip_suffix("{}"));
     trimmed
@@ -50,7 +50,7 @@ fn parent(path: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Numbers differ, so that it shows which of two fields is read.
+/// An example value. All numbers differ, so that the result shows which field was read.
 fn example(number: usize, field: &Field) -> Value {
     let name = field.path.rsplit('.').next().unwrap_or_default();
     match field.kind.as_str() {
@@ -68,7 +68,7 @@ fn example(number: usize, field: &Field) -> Value {
     }
 }
 
-/// The pointer of a path: its lists have one element, its maps the key `k`.
+/// The JSON pointer for a path. Lists have one element, and maps have the key `k`.
 fn pointer(path: &str) -> String {
     let mut pointer = String::new();
     for segment in path.split('.') {

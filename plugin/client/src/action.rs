@@ -9,7 +9,7 @@ use kube::core::ApiResource;
 pub struct Action {
     /// The verb: `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.
     pub verb: &'static str,
-    /// The resource and its group, such as `kubeadmcontrolplanes.controlplane.cluster.x-k8s.io`, or with a subresource
+    /// The resource, its subresource if any, and its group, such as `machines.cluster.x-k8s.io` or
     /// `machines/status.cluster.x-k8s.io`. For a non-resource URL, its path.
     pub resource: String,
     /// The namespace. None for all namespaces.

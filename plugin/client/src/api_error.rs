@@ -135,7 +135,7 @@ enum AdmissionFailure {
     Failed,
 }
 
-/// Tells from the message whether admission stopped a write, because a Status has no field for this
+/// Finds out from the message whether admission stopped a write, because a Status has no field that says so
 /// (k8s.io/apiserver, `pkg/admission/plugin/webhook/errors/statuserror.go`,
 /// `pkg/admission/plugin/policy/validating/dispatcher.go`,
 /// `pkg/admission/plugin/webhook/validating/dispatcher.go`).

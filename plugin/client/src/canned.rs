@@ -1,4 +1,5 @@
-//! Connections with fake responses, for tests of sequences that a real server cannot be forced into.
+//! Connections with fake responses, for tests of response sequences that a real server cannot be made to
+//! send.
 
 use std::future::{Future, ready};
 
@@ -12,11 +13,11 @@ impl Connection {
     /// A connection whose responses come from `answer`, which gets the method and path of a request and returns a
     /// status code and an object. Needs a Tokio runtime.
     pub fn canned(answer: impl Fn(&Method, &str) -> (u16, Value) + Send + 'static) -> Self {
-        Self::canned_later(move |method, path| ready(answer(method, path)))
+        Self::canned_async(move |method, path| ready(answer(method, path)))
     }
 
     /// Like [`Connection::canned`], but `answer` is asynchronous.
-    pub fn canned_later<A>(answer: impl Fn(&Method, &str) -> A + Send + 'static) -> Self
+    pub fn canned_async<A>(answer: impl Fn(&Method, &str) -> A + Send + 'static) -> Self
     where
         A: Future<Output = (u16, Value)> + Send + 'static,
     {

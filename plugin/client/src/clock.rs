@@ -195,7 +195,7 @@ mod tests {
             let now = readings.at(seconds(110)).expect("read");
             assert_eq!(now.is_certain, is_certain, "{second}");
             assert_eq!(now.earliest, time(second));
-            // It stays so, whatever the next answers say.
+            // The clock stays uncertain, whatever later responses say.
             readings.add(time("2026-11-22T10:00:20Z"), seconds(120), seconds(120));
             let later = readings.at(seconds(120)).expect("read");
             assert_eq!(later.is_certain, is_certain, "{second}");

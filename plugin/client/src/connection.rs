@@ -42,7 +42,7 @@ pub type RequestLog = Arc<dyn Fn(&str) + Send + Sync>;
 pub struct Connection {
     /// The client for requests that have no method in this type. Wrap them in [`Connection::read`] or [`Connection::call`].
     pub client: Client,
-    /// The namespace of the flag `-n`, or else that of the kubeconfig context, or else `default`.
+    /// The namespace from the flag `-n`, or else from the kubeconfig context, or else `default`.
     pub namespace: String,
     /// The API server's URL without secrets, for messages.
     pub server: String,

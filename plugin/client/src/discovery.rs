@@ -6,7 +6,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 
 use crate::{Action, Connection, Error};
 
-/// The name of the product that installs a resource, which is given as `plural.group`.
+/// The name of the product that installs a resource. `resource` has the form `plural.group`.
 pub(crate) fn product_of(resource: &str) -> &'static str {
     if resource.ends_with(".hive.openshift.io") {
         "Hive"
@@ -71,7 +71,7 @@ impl ServedVersions {
     ///
     /// # Errors
     /// [`Error::NotServed`] if the cluster does not serve the kind's group.
-    pub fn referenced(&self, group: &str, kind: &str) -> Result<ApiResource, Error> {
+    pub fn resource_of_reference(&self, group: &str, kind: &str) -> Result<ApiResource, Error> {
         let resource = |version| ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         self.versions(group)
             .first()

@@ -2,7 +2,7 @@
 
 use kcp_control_plane::{
     change::decision::ObjectWrite,
-    leader_migration::permissions::{Grant, grant as decide},
+    leader_migration::permissions::{Grant, decide_grant},
 };
 use kube::core::ApiResource;
 use serde_json::Value;
@@ -116,7 +116,7 @@ impl Grantor<'_> {
                     .with_name(name),
                 cause: error.to_string(),
             })?;
-            let decision = decide(Some(&existing), desired);
+            let decision = decide_grant(Some(&existing), desired);
             let write = match &decision {
                 Grant::Extend(patch) => Some(ObjectWrite::Patch {
                     patch: patch.clone(),

@@ -28,7 +28,8 @@ impl ReadLimit {
         }
     }
 
-    /// Returns the limit for a read on which all other reads depend: only the common end applies to it.
+    /// Returns the limit for a read on which all other reads depend. This read may take all the time until
+    /// the end.
     pub fn for_first_read(self) -> Self {
         let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
         Self {

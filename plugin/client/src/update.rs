@@ -40,7 +40,7 @@ pub enum WriteMode {
     ClientDryRun,
 }
 
-/// The facts that a decision needs, among them the object to change.
+/// The facts that a decision needs, including the object to change.
 pub trait ReadObject {
     /// The JSON of the object to change, from the last read.
     fn object(&self) -> &str;
@@ -267,8 +267,8 @@ fn metadata(object: &str) -> Result<ObjectMeta, DecodeError> {
     decode(object).map(|object: PartialObjectMetadata| object.metadata)
 }
 
-/// Whether a write with the uid and resource version of `before` was stored, according to the current object `now`,
-/// which is none if the object no longer exists. Returns none if the write may still be stored.
+/// Whether a write with the uid and resource version of `before` was stored, according to the current object
+/// `now`. `now` is none if the object no longer exists. Returns none if the write may still be stored.
 fn was_stored(now: Option<&str>, before: &ObjectMeta, write: &ObjectWrite) -> Option<bool> {
     let is_deletion = *write == ObjectWrite::Delete;
     let Some(now) = now else { return Some(is_deletion) };

@@ -215,7 +215,7 @@ impl Connection {
         Ok(response.kvs.into_iter().next().map(|pair| pair.value))
     }
 
-    /// Reads when a key was written last (linearizable). None if the key does not exist.
+    /// Reads the revision at which a key was last written (linearizable). None if the key does not exist.
     pub async fn read_key_revision(&self, key: &[u8]) -> Result<Option<KeyRevision>, Error> {
         let mut client = self.kv();
         let request = client.range(wire::RangeRequest { key: key.to_vec() });

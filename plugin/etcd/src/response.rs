@@ -116,7 +116,7 @@ pub struct KeyRevision {
 pub struct Alarm {
     /// The id of the member that raised the alarm.
     pub member_id: u64,
-    /// What the member raised the alarm about.
+    /// The problem that the alarm reports.
     pub kind: AlarmKind,
 }
 

@@ -1,4 +1,4 @@
-//! `src/rpc` is what the generators make of `proto`, and `UPDATE_ETCD_CLIENT=1` writes it.
+//! `src/rpc` is the output of the generators for `proto`. `UPDATE_ETCD_CLIENT=1` writes it.
 
 use std::path::Path;
 use std::{env, fs};

@@ -405,8 +405,8 @@ impl Blocker {
                 group,
                 template,
             } => Some(format!(
-                "create {kind} {template} in namespace {namespace}, or refer to another template, which \
-                 makes the controller replace every Machine; to list the templates: kubectl get {}.{group} \
+                "create {kind} {template} in namespace {namespace}, or refer to another template, although \
+                 the controller then replaces every Machine; to list the templates: kubectl get {}.{group} \
                  -n {namespace}",
                 kind.to_lowercase()
             )),

@@ -15,7 +15,7 @@ const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// How many days before its expiry a CA counts as expiring soon. To replace a CA, every Machine must be replaced.
 const CA_WARNING_DAYS: u64 = 180;
 
-/// A certificate other than a CA counts as expiring soon from this many days before its expiry.
+/// How many days before its expiry any other certificate counts as expiring soon.
 const WARNING_DAYS: u64 = 30;
 
 /// What a certificate or key is for.

@@ -1,4 +1,5 @@
-//! Predicts the drain of a Machine's node: what keeps Cluster API from deleting the Machine, and what is lost with the node.
+//! Predicts the drain of a Machine's node: the pods that block the drain, and the pods and data that the
+//! drain deletes.
 //!
 //! The choice of the pods to evict follows Cluster API v1.14 (`core/reconcilers/machine/drain/filters.go`).
 //! The decision about which evictions the API server refuses follows Kubernetes v1.36
@@ -24,7 +25,7 @@ use crate::{
     snapshot::{Reading, Snapshot, drain::DrainObjects},
 };
 
-/// The annotation of a static pod's object in the API server.
+/// The annotation that marks the API object of a static pod.
 const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 
 /// How many pods a line names. Of the other pods, the line shows only the number.
@@ -41,7 +42,7 @@ enum Behavior {
     WaitCompleted,
 }
 
-/// What a drain does to pods, or what prevents it.
+/// The effect of a drain on pods, or the reason why the pods block the drain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Effect {
     /// The `PodDisruptionBudget` `budget`, as NAMESPACE/NAME, allows no disruption.
@@ -65,8 +66,8 @@ struct Affected<'m> {
     pods: BTreeSet<String>,
 }
 
-/// Predicts the drains of Machines: one line for each Machine and effect. Empty if nothing prevents the drains and
-/// nothing is lost.
+/// Predicts the drains of Machines: one line for each Machine and effect. Empty if nothing blocks the drains
+/// and the drains lose nothing.
 pub fn forecast(observed: &Snapshot, deleted: &DeletedMachines) -> Vec<String> {
     let is_possible = |machine: &Machine| deleted.possible.contains(machine.name());
     let is_named = |machine: &&Machine| deleted.certain.contains(machine.name()) || is_possible(machine);
@@ -78,9 +79,9 @@ pub fn forecast(observed: &Snapshot, deleted: &DeletedMachines) -> Vec<String> {
         Reading::Read(objects) => objects,
         Reading::Failed(failure) | Reading::OutOfReach(failure) => {
             return vec![format!(
-                "what prevents the drain of {} is unknown, because kubectl-kcp could not read {}: {}",
-                machine_names(&machines),
+                "could not read {}, so it is unknown whether anything blocks the drain of {}: {}",
                 failure.object,
+                machine_names(&machines),
                 failure.message
             )];
         }

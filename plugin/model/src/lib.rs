@@ -10,9 +10,10 @@
 //!   stuck
 //! - [`join_times`]: how long Machines took to join
 //! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
-//! - [`drain`]: what prevents the drain of a Machine's node, and what is lost with the node
+//! - [`drain`]: the pods that block the drain of a Machine's node, and the pods and data that the drain
+//!   deletes
 //! - [`checks`], [`inspection`]: the checks of `kubectl kcp status`, and the verdict on a control plane
-//! - [`why`]: who acts next on a control plane, since when, and because of what
+//! - [`why`]: who acts next on a control plane, since when, and why
 //! - [`review`], [`change`]: whether the plugin may write a change: admission rules, field owners, preflight
 //! - [`leader_migration`]: which controller manager runs each controller that can migrate, and under which lock
 //! - [`verbs`]: one decision for each command that writes

@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn applies_as_the_standard_has_it() {
-        // The first are of RFC 7386, appendix A.
+        // The first cases are those of RFC 7386, appendix A.
         for (target, patch, expected) in [
             (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
             (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),

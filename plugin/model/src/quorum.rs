@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn counts_as_cluster_api_does() {
         use Change::{Added, Removed, Unchanged};
-        // Members, change, voters, unhealthy, quorum, may fail, safe.
+        // Members, change, voters, unhealthy, quorum, failure tolerance, whether it is safe.
         type Case = (&'static str, Change<'static>, usize, usize, usize, usize, bool);
         let cases: &[Case] = &[
             ("", Unchanged, 0, 0, 1, 0, false),
@@ -188,7 +188,7 @@ mod tests {
             ("hhl", Removed("n2"), 2, 0, 2, 0, true),
             ("hhL", Unchanged, 2, 0, 2, 0, false),
             ("hh-", Unchanged, 2, 0, 2, 0, false),
-            // A member without a name is no member to remove.
+            // A Machine without a member name has no member to remove.
             ("hhh-", Removed(""), 3, 0, 2, 1, false),
         ];
         for (letters, change, voters, unhealthy, quorum, may_fail, safe) in cases {

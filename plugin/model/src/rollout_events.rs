@@ -2,7 +2,7 @@
 //!
 //! Cluster API keeps no record of deleted Machines, but the Events about them stay until they expire. Such an
 //! Event names the Machine, not its control plane. The Machine belonged to the control plane if an Event
-//! about the control plane names it too, or if it has a name that the controller gives only to Machines of
+//! about the control plane also names the Machine, or if the controller gives such a name only to Machines of
 //! this control plane.
 
 use jiff::Timestamp;
@@ -19,7 +19,7 @@ const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
 const RANDOM_LENGTH: usize = 5;
 
 /// The maximum length of a generated name without its random characters. The controller truncates a longer
-/// one.
+/// name.
 const MAX_BASE_LENGTH: usize = 63 - RANDOM_LENGTH;
 
 /// The reason of the Event that Cluster API writes once a Machine's node has joined. Its note is the name of the node.
@@ -278,7 +278,7 @@ mod tests {
         select(&control_plane(), has_own_names, &machines(), events.to_vec())
     }
 
-    /// The names in the selected Events, with the mark `-` on those of deleted Machines.
+    /// The names in the selected Events. The names of deleted Machines have the mark `-`.
     fn names(has_own_names: bool, events: &[ReportedEvent]) -> Vec<String> {
         let events = selected(has_own_names, events).events.into_iter();
         let mark = |deleted: bool| if deleted { "-" } else { "" };

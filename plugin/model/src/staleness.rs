@@ -33,8 +33,8 @@ pub const SETTLING_LIMIT: Duration = Duration::from_secs(60);
 /// How long a summary condition may lag behind the conditions that it summarizes.
 pub const SUMMARY_LAG_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long the controller may report a change as blocked or in progress without progress. Every normal rollout is
-/// blocked for seconds to minutes.
+/// How long the controller may report a change as blocked, or as in progress without making progress. Every
+/// normal rollout is blocked for seconds to minutes.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// How long the controller may take to create a missing Machine. It normally takes seconds.
@@ -298,7 +298,7 @@ mod tests {
         set(&mut snapshot.control_plane.status.conditions, condition);
     }
 
-    /// Of the second Machine.
+    /// Sets a condition of the second Machine.
     fn machine_says(snapshot: &mut Snapshot, condition: Condition) {
         set(&mut snapshot.machines[1].status.conditions, condition);
     }
@@ -308,7 +308,7 @@ mod tests {
         controller_says(snapshot, condition_since(minutes, "ScalingUp", True, message));
     }
 
-    /// A Machine that was created this number of minutes ago.
+    /// Adds a Machine that was created this number of minutes ago.
     fn comes(snapshot: &mut Snapshot, minutes: i64) {
         let mut machine = new_machine("c1-cp-m4");
         machine.metadata.creation_timestamp = Some(Time(minutes_ago(minutes)));
@@ -319,7 +319,7 @@ mod tests {
         snapshot.machines.push(machine);
     }
 
-    /// The first Machine, so many minutes ago.
+    /// Marks the first Machine as deleted this number of minutes ago.
     fn goes(snapshot: &mut Snapshot, minutes: i64) {
         snapshot.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(minutes)));
         let mut deleting = condition_since(

@@ -138,7 +138,7 @@ impl WaitCondition {
     }
 }
 
-/// What prevents the controller from making a pending change until a person acts.
+/// Returns the blocker that stops a pending change until a person acts.
 fn stopping_blocker(snapshot: &Snapshot) -> Option<Blocker> {
     let spec = &snapshot.control_plane.spec;
     let lacks_template = || {
@@ -473,7 +473,7 @@ mod tests {
                 |_| {},
                 waiting(&["Machine c1-cp-m1 has not been deleted yet"]),
             ),
-            // The controller has not looked yet: its counts are as before.
+            // The controller has not reconciled yet, so the counts are still the old ones.
             (
                 "its_replacement_is_not_made",
                 Replaced("c1-cp-m1".to_owned()),

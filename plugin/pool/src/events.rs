@@ -27,7 +27,7 @@ pub enum LeaseChange<'c> {
     Leased {
         holder: &'c str,
         ends: Option<Timestamp>,
-        /// The previous holder, if its lease had ended and this one replaces it.
+        /// The previous holder, if the new lease replaces a lease that had ended.
         after: Option<&'c str>,
     },
     Renewed {

@@ -1,5 +1,5 @@
-//! Leases the customizations of cluster pools. A pool's inventory lists customizations, its entries; scripts lease entries, and
-//! clusters are created for leases.
+//! Leases the customizations of cluster pools. A pool's inventory lists customizations, which are called its
+//! entries. Scripts lease entries, and clusters are created for leases.
 //!
 //! This crate does not parse arguments, print, or set an exit code. A decision returns a value; a wait reports to a
 //! [`acquire::wait::Progress`]. Each folder imports only from the folders above it:

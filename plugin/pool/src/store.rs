@@ -254,8 +254,8 @@ impl<'c> Store<'c> {
         self.delete_at(place, claim.uid(), None).await
     }
 
-    /// Sends one request to delete a customization, in any namespace. The server refuses the request unless it has
-    /// not changed since it was read.
+    /// Sends one request to delete a customization, in any namespace. The server refuses the request if the
+    /// customization has changed since it was read.
     pub async fn delete_customization(&self, customization: &ObjectMeta) -> Result<Written, Error> {
         let place = ObjectPath {
             kind: &CUSTOMIZATION,
@@ -490,7 +490,8 @@ mod tests {
     use super::{LeaseStore as _, Store};
     use crate::lease::usage::Clusters;
 
-    /// A status write that is refused this many times, and how often it was sent.
+    /// Sends a status write that the server rejects this number of times. Returns the result, and how often
+    /// the write was sent.
     async fn sent(code: u16, turned_away: u32) -> (Result<Written, Error>, u32) {
         let sent = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&sent);

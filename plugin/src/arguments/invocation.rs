@@ -1,4 +1,4 @@
-//! Tells from `argv[0]` whether the user started the program as `kubectl kcp` or directly.
+//! Finds out from `argv[0]` whether the user started the program as `kubectl kcp` or directly.
 
 use std::{ffi::OsStr, path::Path};
 

@@ -1,4 +1,4 @@
-//! The fields that a write changes, before and after it.
+//! The values of the fields that a write changes, before and after the write.
 
 use std::collections::BTreeMap;
 

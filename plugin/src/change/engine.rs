@@ -48,7 +48,7 @@ pub struct Verb<'v> {
     pub waits_for_replacement: bool,
 }
 
-/// What every change needs: the connection, the flags, and where to print.
+/// Everything that a change needs: the connection, the flags, and the output.
 #[derive(Clone, Copy)]
 pub struct Engine<'e> {
     pub reader: &'e Reader<'e>,
@@ -295,7 +295,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Reads what a change with this scope depends on.
+    /// Reads the objects on which a change with this scope depends.
     pub(crate) async fn read(&self, name: &str, scope: ReadScope) -> Result<ChangeSnapshot, Error> {
         let namespace = &self.reader.connection.namespace;
         if scope != ReadScope::All {

@@ -39,7 +39,7 @@ fn cluster(answer: impl Fn(usize) -> (u16, Value) + Send + 'static) -> (Connecti
     cluster_of(false, answer)
 }
 
-/// The same; with `others_go`, Machine `m2` is being deleted once anything was written.
+/// Like [`cluster`], but with `others_go`, Machine `m2` is being deleted after the first write.
 fn cluster_of(
     others_go: bool,
     answer: impl Fn(usize) -> (u16, Value) + Send + 'static,
@@ -202,7 +202,7 @@ async fn a_change_is_decided_again_after_a_conflict_and_recorded_once() {
         matches!(changed.outcome, ChangeOutcome::Done { .. }),
         "{changed:?}"
     );
-    // As it was checked last.
+    // The version that was checked last.
     let checked = MachineObject::decode(&changed.json).expect("a Machine");
     assert_eq!((checked.name(), checked.resource_version()), ("m1", "2"));
     assert_eq!(
@@ -271,7 +271,7 @@ async fn warns_about_another_deletion_at_the_same_time() {
             "Machine m2 is also being deleted; its deletion began after this command's checks, and etcd loses the members of both Machines"
         ]
     );
-    // A dry run deletes none.
+    // A dry run deletes no Machine.
     let (connection, _) = cluster_of(true, |_| (200, json!({})));
     let changed = deleted(&connection, "m1", Some(DryRun::Server))
         .await

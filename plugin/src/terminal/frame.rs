@@ -1,4 +1,4 @@
-//! Draws a screen over the one before, for `--watch`.
+//! Draws a screen over the previous screen, for `--watch`.
 
 use crate::terminal::width::cut;
 

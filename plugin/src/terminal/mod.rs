@@ -112,7 +112,7 @@ impl Terminal {
         })
     }
 
-    /// Draws a screen over the one before. `is_first` means that there is no earlier screen.
+    /// Draws a screen over the previous screen. `is_first` means that there is no earlier screen.
     ///
     /// # Errors
     /// Writing to stdout fails.

@@ -14,7 +14,7 @@ const COMMON: &[&str] = &[
     "custom-columns=NAME:.metadata.name",
 ];
 
-/// A command line of each command that prints a result, and the formats that it has besides.
+/// A command line of each command that prints a result, and the additional formats of that command.
 const COMMANDS: &[(&str, &[&str])] = &[
     ("status", &[]),
     ("why edge", &[]),
@@ -65,7 +65,7 @@ fn parse<'w>(line: &'w str, more: &[&'w str]) -> Result<Arguments, clap::Error> 
     Arguments::try_parse_from(words.chain(more.iter().copied()))
 }
 
-/// The names of a command and those above it.
+/// The name of a command, preceded by the names of its parents.
 fn with_output(command: &clap::Command, path: &str, found: &mut Vec<String>) {
     if command
         .get_arguments()
@@ -159,7 +159,7 @@ fn a_template_that_cannot_be_read_is_an_error_of_usage() {
     }
 }
 
-/// Lists of Kubernetes objects are read by label; what is named is not.
+/// Commands that list Kubernetes objects accept a label selector. Commands that take a name do not.
 #[test]
 fn lists_take_a_selector() {
     for line in [

@@ -1,4 +1,4 @@
-//! What the tests of several commands share.
+//! The parts that the tests of several commands share.
 //!
 //! - [`every_command`]: the output formats of each command
 //! - [`schema`]: documents and the JSON schemas in `plugin/schema`

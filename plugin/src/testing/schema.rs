@@ -1,4 +1,4 @@
-//! The JSON schemas of documents, and documents held against them.
+//! Compares documents with their JSON schemas.
 
 mod validator;
 
@@ -9,20 +9,20 @@ use serde::Serialize;
 
 pub(crate) use validator::faults;
 
-/// The schema of what is written: a field that may be null is there.
+/// The schema of serialized documents, in which a field that may be null is required.
 pub(crate) fn of<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     settings.into_generator().into_root_schema_for::<T>()
 }
 
-/// Holds a document against the schema of its type.
+/// Checks that a document conforms to the schema of its type.
 pub(crate) fn conforms<T: JsonSchema + Serialize>(document: &T) {
     let schema = serde_json::to_value(of::<T>()).unwrap();
     let document = serde_json::to_value(document).unwrap();
     assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{document}");
 }
 
-/// Holds a schema against its file in `plugin/schema`.
+/// Checks that a schema equals its file in `plugin/schema`.
 pub(crate) fn checked_in<T: JsonSchema>(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema").join(name);
     let text = serde_json::to_string_pretty(&of::<T>()).unwrap() + "\n";

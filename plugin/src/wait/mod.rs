@@ -30,7 +30,7 @@ use kcp_control_plane::{
 /// of a self-hosted management cluster restarts.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A wait reads the infrastructure template only at every poll whose number is a multiple of this number.
+/// A wait reads the infrastructure template only once in this number of polls.
 const TEMPLATE_POLLS: u32 = 10;
 
 /// The time limit of one read of the infrastructure template.

@@ -104,8 +104,9 @@ async fn a_refusing_webhook(asked: &Questions<'_>, cluster: &Cluster) -> Result<
         .patch(&json!({"spec": {"rollout": {"after": now}}}))
         .await?;
     let line = format!(
-        "Admission denies what the controller writes, so a person must act: KubeadmControlPlane/{NAME}: webhook \
-         {NAMESPACE}.refusing.test does not let the controller create a Machine: {reason} (write-refused)"
+        "Admission denies the controller's writes, so a person must act: KubeadmControlPlane/{NAME}: \
+         webhook {NAMESPACE}.refusing.test does not let the controller create a Machine: {reason} \
+         (write-refused)"
     );
     asked.answers("refusing webhook", PERSON, &line).await?;
     let document = asked.document().await?;

@@ -93,7 +93,7 @@ impl HasRules for ClusterDeployment<'_> {
     }
 }
 
-/// Implements [`Judged`] for the kinds that have a [`crate::api::ControlPlaneSpec`]. Rules about this spec
+/// Implements [`HasRules`] for the kinds that have a [`crate::api::ControlPlaneSpec`]. Rules about this spec
 /// apply to all of these kinds.
 macro_rules! judged_with_common_spec {
     ($($kind:ident: $check:ident),+) => {$(

@@ -212,7 +212,7 @@ impl Evaluator {
         }
         let why = match Box::pin(reads.check_access(&spec)).await {
             Ok(true) => return None,
-            Ok(false) => "the user needs permission for the verb override on this object".to_owned(),
+            Ok(false) => "the user needs permission for the verb \"override\" on this object".to_owned(),
             Err(error) => format!(
                 "could not check whether the user is allowed to override rules: {}",
                 error.label()

@@ -108,8 +108,8 @@ impl Mutation {
 /// Sets defaults, and denies a write that is still invalid with them: this webhook runs before schema validation
 /// and before every validating webhook, and a user sees only the first denial.
 ///
-/// Allows an update if the new or the stored object cannot be decoded. The validating webhook finds out which of the
-/// two it is.
+/// Allows an update if the new or the stored object cannot be decoded. The validating webhook finds out which
+/// of the two cannot be decoded.
 pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Mutation {
     let Some(object) = request.object else {
         return Mutation::Decided(Decision::missing_field("object"));

@@ -1,5 +1,5 @@
-//! Asks the API server whether a user is allowed to do something, and reads the labels of a namespace, on which
-//! exemptions in the configuration can depend.
+//! Asks the API server whether a user is allowed to do something. Also reads the labels of a namespace,
+//! because exemptions in the configuration can depend on them.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ impl LiveReads<'_> {
         Ok(namespace.metadata.labels.unwrap_or_default())
     }
 
-    /// Whether the API server allows what the `spec` of a `SubjectAccessReview` describes.
+    /// Whether the API server allows the action that the `spec` of a `SubjectAccessReview` describes.
     pub(crate) async fn check_access(&self, spec: &Value) -> Result<bool, ReadError> {
         let review = serde_json::json!({
             "apiVersion": "authorization.k8s.io/v1",

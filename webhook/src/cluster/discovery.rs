@@ -58,9 +58,9 @@ impl LiveReads<'_> {
             .map_or(group.preferred_version.version, str::to_owned))
     }
 
-    /// Reports the API versions of control planes that the API server serves and the webhook configurations do not
-    /// list. The API server converts a write in such a version for the webhook, so the field paths in the response
-    /// differ from the fields that the user wrote.
+    /// Reports the API versions in which the API server serves control planes, but which the webhook
+    /// configurations do not list. The API server converts a write in such a version for the webhook, so the
+    /// field paths in the response differ from the fields that the user wrote.
     async fn note_unregistered(&self, served: impl Iterator<Item = &str>) {
         #[derive(Deserialize)]
         struct Resources {
@@ -83,8 +83,8 @@ impl LiveReads<'_> {
         if self.server.versions.set_unregistered_versions(&unregistered) && !unregistered.is_empty() {
             tracing::warn!(
                 versions = unregistered.join(", "),
-                "the API server serves KubeadmControlPlanes in versions that the webhook configurations do not list; add the \
-                versions to them"
+                "the API server serves KubeadmControlPlanes in versions that the webhook configurations do \
+                not list; add these versions to the webhook configurations"
             );
         }
         self.server.metrics.set_unregistered_versions(&unregistered);

@@ -23,8 +23,8 @@ use crate::{
 /// What to read: a path of the API, and how much of each object at that path.
 type Target = (String, Projection);
 
-/// The result of a read, which reviews that read the same path share. An error that the API server returns is
-/// also shared.
+/// The result of a read. Reviews that read the same path share this result, even if it is an error that the
+/// API server returned.
 type SharedResponse = Result<Arc<BufferedBody>, ReadError>;
 
 /// The API server that the webhook reads from, or the reason why it reads from none.

@@ -10,7 +10,7 @@ use crate::{
     shorten::shorten,
 };
 
-/// Why an object could not be read. Each message ends with what the user can do, if anything.
+/// Why an object could not be read. Each message ends with advice to the user, if there is any.
 #[derive(Clone, Debug, Error)]
 pub(crate) enum ReadError {
     #[error(

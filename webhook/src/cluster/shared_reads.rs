@@ -25,7 +25,7 @@ struct Callers<V> {
     path_reads: Arc<PathReads<V>>,
 }
 
-/// The read of one path that is in progress, and the next one.
+/// The read of one path that is in progress, and the next read of that path.
 struct PathReads<V> {
     /// The lock that the read in progress holds.
     turn: Turn<()>,

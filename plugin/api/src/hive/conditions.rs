@@ -55,8 +55,8 @@ impl Conditions {
             && self.message(desired.type_).unwrap_or_default() == desired.message
     }
 
-    /// Returns a copy of the conditions in which one has the desired values. Its `lastTransitionTime` changes only if
-    /// its status changes.
+    /// Returns a copy of the conditions in which the desired condition is set. `lastTransitionTime` changes
+    /// only if the status of the condition changes.
     pub fn with_condition(&self, desired: DesiredCondition<'_>, now: Timestamp) -> Self {
         let mut conditions = self.0.clone();
         if !self.has(desired.type_) {

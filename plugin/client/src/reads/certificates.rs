@@ -79,7 +79,7 @@ async fn read(
         .with_name(secret);
     let connection = reader.connection;
     let outcome = if purpose == Purpose::ServiceAccountKeys {
-        // A key pair without certificate does not expire, so only its existence matters.
+        // A key pair without a certificate does not expire, so only its existence matters.
         let read = connection.get_metadata::<IgnoredAny>(&resource, namespace, secret);
         let read = connection.run_with_limit(limit, &action, read).await;
         read.map(|_| (Validity::NoExpiry, None))

@@ -1,4 +1,4 @@
-//! Reads what decides how Cluster API drains the nodes of control plane Machines.
+//! Reads the objects that decide how Cluster API drains the nodes of control plane Machines.
 
 use std::{collections::BTreeMap, time::Instant};
 

@@ -15,7 +15,7 @@ use crate::{
     reads::{failure, planned::Reads},
 };
 
-/// The reasons of these Events, each with whether the failed write is a deletion
+/// The reasons of these Events. Each flag says whether the failed write is a deletion
 /// (`controlplane/kubeadm/reconcilers/kubeadmcontrolplane/scale.go` in Cluster API v1.14).
 const REASONS: [(&str, bool); 3] = [
     ("FailedInitialization", false),
@@ -56,8 +56,8 @@ fn may_have_pending_change(control_plane: &KubeadmControlPlane) -> bool {
     reports_pending_change(control_plane) || CHANGES.iter().any(|kind| control_plane.is_condition_true(kind))
 }
 
-/// One failed write for each message, because the API server's error can name a different Machine at each
-/// attempt.
+/// Merges the Events that have the same message. The same failure may have several messages, because the API
+/// server's error can name a different Machine at each attempt.
 fn failed_writes(control_plane: &KubeadmControlPlane, events: Vec<Event>) -> Vec<FailedWrite> {
     let uid = control_plane.metadata.uid.as_deref();
     let mut writes: BTreeMap<(bool, String), FailedWrite> = BTreeMap::new();

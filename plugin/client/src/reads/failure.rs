@@ -1,5 +1,5 @@
-//! Describes errors of reads for a report, with the object that was read, and with the permission that is
-//! missing, if any.
+//! Describes a failed read for a report: names the object that could not be read, and the missing permission,
+//! if any.
 
 use kcp_api::Kind;
 use kcp_control_plane::snapshot::{Failure, Forbidden};

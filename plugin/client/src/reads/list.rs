@@ -194,7 +194,7 @@ impl RelatedObjects {
                     let own = of_cluster.extract_if(.., |machine| itself.has_machine(machine));
                     snapshot.machines = own.collect();
                     snapshot.machines_of_other_owners.clone_from(of_cluster);
-                    // Another control plane of the Cluster has these Machines among its others.
+                    // For another control plane of the Cluster, these Machines belong to another owner.
                     if !of_cluster.is_empty() {
                         of_cluster.extend_from_slice(&snapshot.machines);
                     }

@@ -128,7 +128,7 @@ pub async fn read_machine(
     };
     let read = read_everything(reader, namespace, control_plane, LIMIT);
     let mut context = Box::pin(read).await?;
-    if let Some(why) = why_of_another_cluster(&object.machine, context.control_plane()) {
+    if let Some(why) = cluster_mismatch(&object.machine, context.control_plane()) {
         return Ok(FoundMachine::Other { object: text, why });
     }
     let health_checks = if with_health_checks {
@@ -158,7 +158,7 @@ pub async fn read_machine(
 
 /// Why a Machine does not belong to the control plane that its ownerReference or label names; none if it does. The controller
 /// finds its Machines by the label with the Cluster's name.
-fn why_of_another_cluster(machine: &Machine, control_plane: &KubeadmControlPlane) -> Option<String> {
+fn cluster_mismatch(machine: &Machine, control_plane: &KubeadmControlPlane) -> Option<String> {
     let cluster = control_plane.cluster()?;
     let label = machine.label(label::CLUSTER_NAME);
     let is_owner = machine.control_plane() == Some(control_plane.name());
@@ -325,7 +325,7 @@ mod tests {
         plan::{machine, observed, template},
     };
 
-    use super::{NoSuchMachine, update_machines, why_of_another_cluster};
+    use super::{NoSuchMachine, cluster_mismatch, update_machines};
     use crate::{Action, Error};
 
     fn hint(known: &[String]) -> String {
@@ -369,7 +369,7 @@ mod tests {
                 Some(cluster) => labels.insert(label::CLUSTER_NAME.to_owned(), cluster.to_owned()),
                 None => labels.remove(label::CLUSTER_NAME),
             };
-            why_of_another_cluster(&machine, control_plane)
+            cluster_mismatch(&machine, control_plane)
         };
         let (cluster, name) = (control_plane.cluster().expect("a Cluster"), control_plane.name());
         assert_eq!(why(Some(cluster)), None);

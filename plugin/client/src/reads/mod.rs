@@ -7,7 +7,7 @@
 //! - [`leader_migration`]: reads the controller managers of the workload cluster and their Leases
 //! - [`workload_and_etcd`]: reads the workload cluster ([`workload`]) and, through it, [`etcd`], with credentials
 //!   from Secrets ([`secret`])
-//! - [`drain`]: reads what decides how nodes are drained
+//! - [`drain`]: reads the objects that decide how nodes are drained
 //! - [`time_limits`]: divides a command's time among its reads
 //! - [`failure`]: describes errors for a report
 

@@ -113,7 +113,7 @@ mod tests {
     /// Reads from a server that lists Machines only after this Secret was requested this number of times.
     async fn observed_after(secret: &'static str, times: usize) -> Snapshot {
         let (asked, is_asked) = (AtomicUsize::new(0), Arc::new(Notify::new()));
-        let connection = Connection::canned_later(move |_, path| {
+        let connection = Connection::canned_async(move |_, path| {
             if path.ends_with(secret) && asked.fetch_add(1, Ordering::Relaxed) + 1 == times {
                 is_asked.notify_one();
             }

@@ -268,7 +268,7 @@ impl Reads<'_> {
         kind: &str,
         selector: &str,
     ) -> Result<Vec<PartialObjectMetadata>, Error> {
-        let resource = self.reader.served.referenced(group, kind)?;
+        let resource = self.reader.served.resource_of_reference(group, kind)?;
         let action = Action::new("list", &resource).in_namespace(self.namespace);
         let read = self
             .reader

@@ -1,4 +1,4 @@
-//! Reads a Cluster's Secrets with credentials for the workload cluster and etcd.
+//! Reads the Secrets of a Cluster that contain the credentials for the workload cluster and etcd.
 
 use std::time::Instant;
 

@@ -45,7 +45,10 @@ impl Reads<'_> {
     }
 
     async fn template_metadata(&self, template: &Reference) -> Result<IgnoredAny, Error> {
-        let resource = self.reader.served.referenced(&template.group, &template.kind)?;
+        let resource = self
+            .reader
+            .served
+            .resource_of_reference(&template.group, &template.kind)?;
         let action = Action::new("get", &resource)
             .in_namespace(self.namespace)
             .with_name(&template.name);
@@ -59,7 +62,10 @@ impl Reads<'_> {
     /// # Errors
     /// The template does not exist or cannot be read.
     pub async fn read_template(&self, template: &Reference) -> Result<Value, Error> {
-        let resource = self.reader.served.referenced(&template.group, &template.kind)?;
+        let resource = self
+            .reader
+            .served
+            .resource_of_reference(&template.group, &template.kind)?;
         let action = Action::new("get", &resource)
             .in_namespace(self.namespace)
             .with_name(&template.name);

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use kcp_etcd::Timeouts;
 
-/// The share of the remaining time for reading one Secret in the management cluster. Secrets are read first, at most
-/// two in sequence.
+/// The share of the remaining time that reading one Secret in the management cluster may take. Secrets are
+/// read first, at most two in sequence.
 const SECRET_SHARE: f64 = 1.0 / 3.0;
 
-/// The share of the remaining time for one read of the workload cluster, once the Secrets have been read. The
-/// query of etcd follows, because it needs the nodes.
+/// The share of the remaining time that one read of the workload cluster may take, once the Secrets have been
+/// read. The etcd query comes after this read, because the query needs the nodes.
 const WORKLOAD_SHARE: f64 = 0.4;
 
-/// The shares of the remaining time for the steps of an etcd query, once the nodes have been read. The
-/// longest query opens a stream, does a TLS handshake, and makes two calls; the rest of the time is a
+/// The shares of the remaining time that the steps of an etcd query may take, once the nodes have been read.
+/// The longest query opens a stream, does a TLS handshake, and makes two calls; the rest of the time is a
 /// reserve.
 const DIAL_SHARE: f64 = 0.28;
 const HANDSHAKE_SHARE: f64 = 0.12;

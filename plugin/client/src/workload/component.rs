@@ -265,7 +265,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_port_forward_that_is_not_opened_is_no_missing_response() {
-        let connection = Connection::canned_later(|_, _| pending::<(u16, Value)>());
+        let connection = Connection::canned_async(|_, _| pending::<(u16, Value)>());
         let server = ComponentServer {
             forward: PortForward::new(connection.client.clone(), "kube-system", "kcm", 10257),
             port: 10257,

@@ -1,4 +1,4 @@
-//! TLS with a member, over a stream in memory: what is accepted, with which note, and what is not.
+//! TLS with a member, over a stream in memory: which handshakes succeed, what they report, and which fail.
 
 #![expect(
     clippy::unwrap_used,
@@ -143,7 +143,7 @@ fn file(name: &str) -> Vec<u8> {
     .unwrap()
 }
 
-/// The member verifies what was issued: rustls is another reader than the one that wrote it.
+/// The member verifies the issued certificate. rustls parses it independently of the library that wrote it.
 #[tokio::test]
 async fn mints_with_keys_of_every_form() {
     for name in [
@@ -162,7 +162,7 @@ async fn mints_with_keys_of_every_form() {
         let connection = Connection::open(&member.endpoint(&["node-1"]), &tls, TIMEOUTS)
             .await
             .unwrap();
-        // It speaks no HTTP/2: it hangs up once it has accepted us.
+        // The member does not speak HTTP/2: it closes the connection after the handshake.
         match connection.status().await {
             Err(Error::Broken { .. }) => {}
             other => panic!("{name}: {other:?}"),

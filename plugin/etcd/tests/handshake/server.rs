@@ -1,4 +1,4 @@
-//! The other end of TLS.
+//! The server side of TLS.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,20 +42,20 @@ impl Authority {
     }
 }
 
-/// Accepts TLS, reads on until it is told something, and hangs up.
+/// Accepts TLS, reads until it receives data, and closes the connection.
 pub(crate) struct Member {
     config: Arc<ServerConfig>,
     not_after: i64,
 }
 
 impl Member {
-    /// With a certificate of `authority` for `names`, valid from and until a number of days from now, asking for a
-    /// client certificate of `clients`.
+    /// Creates a member with a certificate of `authority` for `names`. The validity begins and ends this
+    /// number of days from now. The member requires a client certificate of `clients`.
     pub(crate) fn new(authority: &Authority, clients: &Authority, names: &[&str], days: Range<i64>) -> Self {
         Self::with(authority, clients.certificate.as_bytes(), names, days)
     }
 
-    /// Asking for a client certificate of the authority `clients`.
+    /// Creates a member that requires a client certificate of the authority `clients`.
     pub(crate) fn accepting(authority: &Authority, clients: &[u8]) -> Self {
         Self::with(authority, clients, &["node-1"], 0..1)
     }
@@ -115,7 +115,7 @@ async fn serve(config: Arc<ServerConfig>, stream: DuplexStream) -> std::io::Resu
     stream.read_u8().await.map(drop)
 }
 
-/// Accepts and never answers.
+/// Accepts connections and never responds.
 pub(crate) struct Silence;
 
 impl Dial for Silence {

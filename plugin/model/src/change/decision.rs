@@ -91,8 +91,8 @@ impl Refusal {
         )
     }
 
-    /// How the error message names who refuses the change. `is_configured` says whether the user passed the webhook's
-    /// configuration.
+    /// Names the refusing party in the error message. `is_configured` says whether the user passed the
+    /// webhook's configuration.
     pub const fn refused_by_text(&self, is_configured: bool) -> &'static str {
         match (self.refused_by, is_configured) {
             (RefusedBy::Rules, false) => "the admission rules in their default configuration",

@@ -338,7 +338,7 @@ mod tests {
         ownership(&object(more, &json!({})), patch, "kubectl-kcp").expect("decodes")
     }
 
-    /// Who owns the fields that a patch of `spec` writes, if another client has written some fields.
+    /// The owner of the fields that a patch of `spec` writes, if another client has written some fields.
     type Case = (&'static str, Value, Value, Ownership);
 
     fn judged(cases: &[Case]) {

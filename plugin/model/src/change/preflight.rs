@@ -30,7 +30,8 @@ pub struct Preflight {
     pub refusal: Option<Refusal>,
     pub warnings: Vec<String>,
     pub plan: Plan,
-    /// What prevents the node drains of the plan, and what these drains lose: one line for each.
+    /// One line for each problem that blocks a node drain of the plan, and for each loss that such a drain
+    /// causes.
     pub drains: Vec<String>,
 }
 
@@ -82,7 +83,8 @@ pub fn preflight_reviewed(
 
     warnings.extend(snapshot.warnings());
     warnings.extend(unknown_facts(snapshot, context.now));
-    // A rule may deny a change only until the controller has processed the spec, so the refusal says why it does not.
+    // A rule may deny a change only until the controller has processed the spec, so the refusal says why the
+    // controller has not processed it.
     let unprocessed = if denials.is_empty() {
         Vec::new()
     } else {
@@ -153,7 +155,7 @@ fn paused_later(observed: &Snapshot, plan: &Plan) -> Vec<String> {
         .collect()
 }
 
-/// What `status` reports as unknown, although the decision relies on it: one warning for each reason.
+/// Returns one warning for each reason why `status` reports a fact as unknown on which the decision relies.
 fn unknown_facts(snapshot: &ChangeSnapshot, now: Timestamp) -> Vec<String> {
     let observed = &snapshot.observed;
     // The snapshot's own warnings say that the conditions of the Machines are used instead.
@@ -409,7 +411,8 @@ mod tests {
         }
     }
 
-    /// The rules deny a scale until the controller has processed the spec. The refusal says why it does not.
+    /// The rules deny a scale until the controller has processed the spec. The refusal says why the
+    /// controller has not processed it.
     #[test]
     fn a_denial_says_why_the_spec_is_not_processed() {
         let review = Review {

@@ -17,7 +17,7 @@ use crate::{
     snapshot::{EtcdMembers, Snapshot, etcd::NOSPACE},
 };
 
-/// Whether a planned change may be written without a risk for etcd's quorum.
+/// Whether a planned change may be written without a risk to etcd's quorum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QuorumGuard {
     Clear,

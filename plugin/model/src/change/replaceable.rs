@@ -36,7 +36,7 @@ impl Replaceability {
     }
 
     /// The blockers of the first step of the plan, except that the Machine itself is being deleted.
-    pub fn blockers_besides(&self, name: &str) -> Vec<Blocker> {
+    pub fn blockers_without_own_deletion(&self, name: &str) -> Vec<Blocker> {
         let (QuorumGuard::Blocked(blockers) | QuorumGuard::AtRisk { blockers, .. }) = &self.guard else {
             return Vec::new();
         };
@@ -65,7 +65,7 @@ pub fn replacement_blockers(observed: &Snapshot, name: &str, now: Timestamp) -> 
                 check: check_of(no_plan),
             });
         }
-        _ => blockers.extend(replaceability.blockers_besides(name)),
+        _ => blockers.extend(replaceability.blockers_without_own_deletion(name)),
     }
     blockers
 }

@@ -175,8 +175,8 @@ pub fn refusal_during_replacement(
 }
 
 /// The decision about a Machine while another Machine is being replaced. `refusal` is the result of
-/// [`refusal_during_replacement`]. It takes precedence over a refusal that `--force` overrides, because
-/// `--force` does not override `refusal`.
+/// [`refusal_during_replacement`]. `--force` does not override `refusal`, so `refusal` takes precedence over
+/// any refusal that `--force` overrides.
 pub fn apply_replacement_refusal(decision: Decision, refusal: Option<Refusal>) -> Decision {
     let is_open = match &decision {
         Decision::Write(_) => true,
@@ -231,7 +231,7 @@ mod tests {
         observed
     }
 
-    /// Replaces the first Machine by a new one without a node.
+    /// Replaces the first Machine with a new Machine that has no node.
     fn replaced(observed: &mut Snapshot) {
         let machine = &mut observed.machines[0];
         machine.metadata.name = Some("m4".to_owned());
@@ -482,7 +482,7 @@ mod tests {
             ["Machine m1 is being replaced: the Machine is about to be deleted"]
         );
         assert_eq!(refusal_during_replacement(&announced(1), Some("m1"), now()), None);
-        // A takeover withdraws it first.
+        // A takeover first withdraws the announcement.
         assert_eq!(refusal_during_replacement(&announced(2), None, now()), None);
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         controller::controller_suffix,
         etcd_quorum::votes,
         finding::{CheckOutcome, CheckResult, Finding, NoResult},
-        machine_grace::{are_machines_changing, is_fresh},
+        machine_grace::{are_machines_changing, has_changed_within},
         rollout::CONTROLLER_OBSTACLES,
     },
     plan::blockers::{processing_blockers, unreachable_workload},
@@ -150,7 +150,7 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
     Ok(vec![finding.with_since(control_plane.unprocessed_since())])
 }
 
-/// The controller, or a person if the controller fails at every attempt until the cause is removed.
+/// The controller, or a person if no attempt of the controller can succeed before someone removes the cause.
 fn who_processes_the_spec(observed: &Snapshot, _: &Finding, _: Timestamp) -> Actor {
     if processing_blockers(observed).is_empty() {
         Actor::ControlPlaneController
@@ -167,7 +167,7 @@ pub fn check_unavailable(observed: &Snapshot, now: Timestamp) -> CheckResult {
     if is_new(observed, now) {
         finding.outcome = CheckOutcome::Unknown;
         finding.message = format!("no Machine is running yet: {}", condition.message_or_reason());
-    } else if are_machines_changing(observed, now) && is_fresh(condition, now, SUMMARY_LAG_LIMIT) {
+    } else if are_machines_changing(observed, now) && has_changed_within(condition, now, SUMMARY_LAG_LIMIT) {
         finding.outcome = CheckOutcome::Info;
     }
     Ok(vec![finding])
@@ -224,7 +224,8 @@ fn summary_findings(observed: &Snapshot, kind: &str, is_explained: bool, now: Ti
     } else {
         SUMMARY_LAG_LIMIT
     };
-    let lasting = unmet_condition(observed, kind).filter(|condition| !is_fresh(condition, now, limit));
+    let lasting =
+        unmet_condition(observed, kind).filter(|condition| !has_changed_within(condition, now, limit));
     let findings = lasting
         .filter(|_| !is_explained)
         .map(|condition| finding(observed, condition));

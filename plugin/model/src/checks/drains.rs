@@ -19,7 +19,8 @@ pub const CHECKS: &[Check] = &[Check::new(
     check_machine_drains_blocked,
     Responsible::Step(Actor::MachineController),
 )
-// Cluster API retries a refused eviction every 20 seconds, and budgets allow none for moments in an ordinary drain.
+// Cluster API retries a refused eviction every 20 seconds. Even in an ordinary drain, budgets refuse
+// evictions for short periods.
 .usually_within(SLOW_DELETION)
 .effect_of(&[&["machine-deletions-deadlocked"]])];
 

@@ -178,7 +178,7 @@ fn conflicting_reports<'a>(
         .iter()
         .map(|(queried, own)| format!("{} reports {own}", queried.name))
         .collect();
-    let message = format!("{what}; the correct one is unknown: {}", each.join("; "));
+    let message = format!("{what}; it is unknown which is correct: {}", each.join("; "));
     let objects = reported.iter().flat_map(|(queried, _)| queried_objects(queried));
     Finding {
         objects: objects.collect(),

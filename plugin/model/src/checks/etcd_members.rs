@@ -133,7 +133,8 @@ fn member_without_machine(
         .find(of_node)
     {
         let message = format!(
-            "{message}; its node has the providerID of Machine {}, which does not reference the node",
+            "{message}; its node has the providerID of Machine {}, but that Machine does not reference the \
+             node",
             of.name()
         );
         return Finding::fail(object, message)

@@ -115,7 +115,7 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
             finding
         };
         Some(match &failure.hint {
-            // Without quorum the API server forwards no connection to a member that runs.
+            // Without quorum, the API server forwards no connections, even to members that are running.
             _ if has_lost_quorum && components::is_etcd_pod_ready(observed, &queried.name) => finding,
             _ if has_lost_quorum && !failure.object.contains('/') => finding.with_hint(HOST_HINT),
             Some(hint) => finding.with_hint(hint.clone() + &or_replace(observed, queried, failure, outcome)),
@@ -312,9 +312,9 @@ pub fn check_etcd_voters_unhealthy(observed: &Snapshot, now: Timestamp) -> Check
     count.into_result(observed, message, None)
 }
 
-/// Counts the votes if no member could be queried: every Machine with a node counts as a member, which is
-/// unhealthy if its etcd pod or its member is known to be unhealthy. Without quorum, the API server does not
-/// forward connections to members.
+/// Counts the votes if no member could be queried: every Machine with a node counts as a member. The member
+/// counts as unhealthy if the Machine's etcd pod or etcd member is known to be unhealthy. Without quorum, the
+/// API server does not forward connections to members.
 fn votes_from_machines(observed: &Snapshot, now: Timestamp) -> (Votes, Vec<String>) {
     let members = || {
         let joined = observed.machines.iter().filter(|machine| machine.has_node());
@@ -356,7 +356,8 @@ pub(super) mod test_cases {
         observed.survey().alarms = Alarms::FromStatus;
     }
 
-    /// Without quorum the API server finds no pod to forward to, not even that of the member that runs.
+    /// Without quorum, the API server cannot look up pods, so it forwards no connections, even to the member
+    /// that is running.
     fn kill_two_and_reach_none(observed: &mut Snapshot) {
         kill_two(observed);
         reach_no_member(observed);

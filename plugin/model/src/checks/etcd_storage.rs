@@ -198,7 +198,7 @@ pub(super) mod test_cases {
             }
         }),
         ("etcd-space-low", "quotas_differ", |o| {
-            // By its own quota each: 80 % of a smaller one.
+            // Each member is compared with its own quota: 80 % of a smaller quota.
             o.status(2).db_size_quota = Some(75 * 1024 * 1024);
         }),
         ("etcd-space-low", "quotas_differ_during_a_rollout", |o| {

@@ -48,20 +48,20 @@ impl Phase {
 
 fn has_settled(machine: &Machine, now: Timestamp) -> bool {
     let marked = machine.condition(LABELS_AND_TAINTS_SET);
-    let is_marked =
-        marked.is_some_and(|condition| condition.is_true() && !is_fresh(condition, now, SETTLING_LIMIT));
+    let is_marked = marked
+        .is_some_and(|condition| condition.is_true() && !has_changed_within(condition, now, SETTLING_LIMIT));
     machine.has_node() && (is_marked || machine.ready() == Some(true))
 }
 
 /// Whether the status of a condition changed less than `limit` ago.
-pub fn is_fresh(condition: &Condition, now: Timestamp, limit: Duration) -> bool {
+pub fn has_changed_within(condition: &Condition, now: Timestamp, limit: Duration) -> bool {
     condition
         .last_transition_time
         .is_some_and(|since| age(since, now) < limit)
 }
 
-/// Whether any Machine is starting or being deleted. While one is, the list of etcd members may differ from the Machines,
-/// and from one member to another.
+/// Whether any Machine is starting or being deleted. If so, etcd may have more or fewer members than there
+/// are Machines, and the members may report different lists.
 pub fn are_machines_changing(observed: &Snapshot, now: Timestamp) -> bool {
     observed
         .machines

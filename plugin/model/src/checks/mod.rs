@@ -11,7 +11,7 @@
 //! - [`components`], [`kubeadm`], [`workload`]: the workload cluster
 //! - [`certificates`]: Secrets, and the expiry of certificates
 //! - [`refusals`], [`drains`]: writes and evictions that a controller repeats because they are refused
-//! - [`actor`]: who acts next because of a finding
+//! - [`actor`]: who acts next on a finding
 
 #![allow(
     clippy::unnecessary_wraps,
@@ -60,13 +60,13 @@ pub struct Check {
     pub is_blocking: bool,
     /// Whether the check only repeats problems that other checks report in detail.
     pub is_summary: bool,
-    /// Who acts next because of a finding of the check.
+    /// Who acts next on a finding of the check.
     pub responsible: Responsible,
     /// The ids of the checks that report causes. Several checks share each inner list. A finding is an effect
     /// if one of these checks has a finding about the same object.
     effect_of: &'static [&'static [&'static str]],
-    /// Whether a finding with the outcome `Info` says who replaces the Machine, which repairs the Machine's
-    /// other problems.
+    /// Whether a finding with the outcome `Info` says who replaces the Machine. The replacement also solves
+    /// the Machine's other problems.
     pub takes_over: bool,
     /// Whether an unknown outcome means that the answer of `why` is unknown.
     pub makes_why_unknown: bool,

@@ -128,8 +128,8 @@ fn who_unblocks(_: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
     }
 }
 
-/// Finds the Machines that a `MachineHealthCheck` marks as unhealthy after its timeout. Of a node's
-/// conditions, the snapshot contains only `Ready`.
+/// Finds the Machines that a `MachineHealthCheck` will mark as unhealthy once its timeout has passed. Of a
+/// node's conditions, the snapshot contains only `Ready`.
 pub fn check_remediation_scheduled(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let checks = require(&observed.health_checks, "MachineHealthChecks")?;
     require_machines(observed)?;
@@ -173,8 +173,8 @@ pub fn check_remediation_scheduled(observed: &Snapshot, now: Timestamp) -> Check
     Ok(findings.collect())
 }
 
-/// The time since which a condition has had the status that makes a Machine unhealthy. None if the condition has
-/// another status.
+/// When a condition entered the status that makes a Machine unhealthy. None if the condition has another
+/// status.
 fn unhealthy_since(
     observed: &Snapshot,
     machine: &Machine,

@@ -312,7 +312,7 @@ fn what_could_not_be_read_is_said() {
     assert_eq!(
         forecast_of(&unread, &["m1", "m2"]),
         [
-            "what prevents the drain of Machines m1 and m2 is unknown, because kubectl-kcp could not read Pod: \
+            "could not read Pod, so it is unknown whether anything blocks the drain of Machines m1 and m2: \
              no answer within 3s"
         ]
     );

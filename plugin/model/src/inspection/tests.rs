@@ -195,7 +195,7 @@ fn a_machine_out_of_date_is_told_with_the_reason() {
     assert_eq!(reasons, [("m1", [version].as_slice()), ("m2", &[]), ("m3", &[])]);
 }
 
-/// What real controllers go through in a rollout or while a control plane comes up is no alarm.
+/// No state that occurs in a normal rollout, or while a control plane starts, makes the verdict negative.
 #[test]
 fn nothing_is_wrong_while_a_machine_comes_up() {
     type Step = (&'static str, fn(&mut Snapshot));
@@ -387,7 +387,8 @@ const FAULTS: &[Fault] = &[
     ),
 ];
 
-/// `status`, `list` and `plan` count the same votes and agree whether etcd has lost quorum, whatever is wrong.
+/// Whatever is wrong, `status`, `list` and `plan` count the same votes and agree on whether etcd has lost
+/// quorum.
 #[test]
 fn status_and_plan_agree_on_quorum() {
     for (name, fault, [voters, unhealthy, starting], is_lost, health) in FAULTS {
@@ -464,7 +465,7 @@ fn quorum_is_lost_only_if_a_member_or_a_condition_says_so() {
     }
 }
 
-/// The member of a joining Machine is not one that the controller removes.
+/// The controller does not remove the member of a joining Machine.
 #[test]
 fn a_joining_machine_keeps_its_member() {
     use crate::{plan::step::Purpose, testing::objects::new_machine};
@@ -510,7 +511,8 @@ fn an_unreachable_leader_blocks_every_deletion() {
         let loss = fatal_loss(&observed, machine).expect("a loss");
         assert_eq!(loss.why, [blocker, way_out], "{machine}");
     }
-    // The plan of a scale down names it too, and a Machine that waits for remediation is not replaced.
+    // The plan of a scale down also names this blocker, and a Machine that awaits remediation is not
+    // replaced.
     observed.control_plane().spec.replicas = Some(1);
     let plan_of = |observed: &Snapshot| plan(observed, &Desired::current(observed), now());
     let messages: Vec<String> = plan_of(&observed)

@@ -4,7 +4,7 @@
 //! - [`served`]: what a controller manager says about itself: `/healthz?verbose`, `/configz`, `/flagz`
 //! - [`locks`]: which Leases matter, whether each is held, and by which controller manager
 //! - [`reason`]: the verdicts on controllers, and their reasons; [`verdict`]: the decision about each controller
-//! - [`problem`]: what an upgrade would do wrong, and the fix
+//! - [`problem`]: the problems of an upgrade, and how to fix them
 //! - [`permissions`]: what controller managers may do with a migration lock
 //!
 //! A Lease alone proves nothing: its holder renews the Lease even if the holder runs none of the controllers.

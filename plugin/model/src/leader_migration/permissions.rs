@@ -91,7 +91,7 @@ pub fn role_binding(lock: &Lock, identities: &[Identity]) -> Value {
 
 /// Decides how to change the existing Role or `RoleBinding` so that it contains all rules or subjects of the
 /// desired one. The object keeps the items that it has.
-pub fn grant(existing: Option<&Value>, desired: &Value) -> Grant {
+pub fn decide_grant(existing: Option<&Value>, desired: &Value) -> Grant {
     let Some(existing) = existing else {
         return Grant::Create;
     };
@@ -136,14 +136,14 @@ mod tests {
     #[test]
     fn a_role_is_created_or_extended_and_keeps_its_rules() {
         let desired = role(&lock("m"));
-        assert_eq!(grant(None, &desired), Grant::Create);
-        assert_eq!(grant(Some(&desired), &desired), Grant::Unchanged);
+        assert_eq!(decide_grant(None, &desired), Grant::Create);
+        assert_eq!(decide_grant(Some(&desired), &desired), Grant::Unchanged);
         let mut other = role(&lock("other"));
         other["metadata"]["resourceVersion"] = json!("7");
         let rule = |name: &str| role(&lock(name))["rules"][1].clone();
         let create = desired["rules"][0].clone();
         assert_eq!(
-            grant(Some(&other), &desired),
+            decide_grant(Some(&other), &desired),
             Grant::Extend(json!({"rules": [create, rule("other"), rule("m")]}))
         );
     }
@@ -159,11 +159,14 @@ mod tests {
         let existing = role_binding(&lock("m"), std::slice::from_ref(&user));
         let desired = role_binding(&lock("m"), &[user.clone(), account.clone()]);
         assert_eq!(
-            grant(Some(&existing), &desired),
+            decide_grant(Some(&existing), &desired),
             Grant::Extend(json!({"subjects": [user.subject(), account.subject()]}))
         );
         let mut foreign = existing;
         foreign["roleRef"]["name"] = json!("admin");
-        assert!(matches!(grant(Some(&foreign), &desired), Grant::Refused(_)));
+        assert!(matches!(
+            decide_grant(Some(&foreign), &desired),
+            Grant::Refused(_)
+        ));
     }
 }

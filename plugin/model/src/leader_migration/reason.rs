@@ -316,9 +316,9 @@ impl fmt::Display for Reason {
             ),
             Self::HolderUnclear { lock, holder, pod } => write!(
                 f,
-                "{pod} runs the controller, but the holder of {} is {holder}, which does not hold the main \
-                 lock of {pod}",
-                lease(lock)
+                "{pod} runs the controller, but {lease} seems to be held by another process: its holder \
+                 {holder} is not the holder of {pod}'s main lock",
+                lease = lease(lock)
             ),
             Self::SettingsDiffer { pod } => {
                 write!(

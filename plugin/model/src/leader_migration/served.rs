@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// As 1.35 and 1.36 write it: the case differs.
+    /// The responses of 1.35 and 1.36, whose field names differ in case.
     #[test]
     fn configz_has_the_effective_configuration_in_any_case() {
         let node_ipam = Controller::find("nodeipam").unwrap();

@@ -114,7 +114,7 @@ fn reason_with_runner(
     };
     match manager.assignment(controller) {
         Assignment::Absent | Assignment::Unowned => Reason::SettingsDiffer { pod },
-        Assignment::NonMigrated if can_migrate(observed, controller) => Reason::MainLock {
+        Assignment::NonMigrated if is_left_out_of_migration(observed, controller) => Reason::MainLock {
             lock: manager.main_lock(),
             pod,
         },
@@ -134,7 +134,7 @@ fn unknown_provider(pod: String) -> Reason {
 }
 
 /// Whether kube-controller-manager has the controller, and a controller manager migrates other controllers but not this one.
-fn can_migrate(observed: &ObservedManagers, controller: &Controller) -> bool {
+fn is_left_out_of_migration(observed: &ObservedManagers, controller: &Controller) -> bool {
     let managers = || {
         observed
             .managers()
@@ -232,7 +232,8 @@ fn reason_without_runner(observed: &ObservedManagers, controller: &Controller) -
         .iter()
         .filter(|manager| has(manager, &[Assignment::Migrated, Assignment::NonMigrated]))
         .collect();
-    // A running controller manager, preferably one that leads, says most about what is missing.
+    // A running controller manager gives the most specific reason, and a leader gives a more specific one
+    // than a follower.
     let owner = owners.into_iter().max_by_key(|owner| match &owner.health {
         Health::Serves(started) => (true, !started.is_empty()),
         Health::Down(_) | Health::Unread(_) => (false, false),

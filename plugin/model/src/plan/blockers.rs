@@ -123,8 +123,8 @@ pub fn processing_blockers(observed: &Snapshot) -> Vec<Blocker> {
         .collect()
 }
 
-/// The problems of a control plane that the inputs of a plan show. A plan without steps has no blockers, and
-/// lists these problems instead.
+/// The problems of a control plane that are visible in the inputs of a plan. A plan without steps has no
+/// blockers, and lists these problems instead.
 pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &State) -> Vec<Blocker> {
     let unhealthy = state
         .replicas
@@ -342,7 +342,7 @@ mod tests {
             (|observed| observed.has_kubeconfig = None, &[]),
             (|observed| observed.has_etcd_ca = Some(true), &[]),
             (
-                // Another template, which the spec does not refer to.
+                // Another template, to which the spec does not refer.
                 |observed| drop(observed.templates.insert(template("t2"), Reading::Read(false))),
                 &[],
             ),
@@ -361,7 +361,7 @@ mod tests {
             let mut observed = observed();
             change(&mut observed);
             assert_eq!(of(&observed, with_replicas(spec(), 5)), *expected);
-            // Nothing to do: nothing is kept.
+            // Without a pending change, there is no blocker.
             assert_eq!(of(&observed, spec()), []);
         }
     }
@@ -397,7 +397,7 @@ mod tests {
         assert_eq!(of(&observed, with_replicas(spec(), 5)), []);
         assert_eq!(of(&observed, of_other(3)), missing());
         assert_eq!(of(&observed, of_other(1)), missing());
-        // The change to a template that exists is the way out.
+        // A change to a template that exists solves the problem.
         observed.templates = [
             (template("t1"), Reading::Read(false)),
             (template("t2"), Reading::Read(true)),
@@ -513,7 +513,7 @@ mod tests {
             let blockers = [Blocker::NoKubeadmConfig { why }];
             assert_eq!(of(&observed, with_replicas(spec(), 5)), blockers);
             assert_eq!(of(&observed, with_version(spec(), "v1.34.2")), blockers);
-            // A Machine is deleted without it.
+            // The controller deletes a Machine even without the template.
             assert_eq!(of(&observed, with_replicas(spec(), 1)), []);
         }
         let mut observed = observed();

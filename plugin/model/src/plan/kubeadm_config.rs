@@ -205,7 +205,7 @@ mod tests {
         outdated_paths(&config(machine), &config(desired), "v1.36.0").expect("the same version")
     }
 
-    /// The configuration of the Machine, and the desired one, both for a joining Machine.
+    /// The configuration of the Machine and the desired configuration, both for a joining Machine.
     #[test]
     fn a_machine_that_joined_is_compared_with_what_is_asked_of_one_that_joins() {
         let join = |registration: Value| json!({"controlPlane": {}, "nodeRegistration": registration});
@@ -305,7 +305,7 @@ mod tests {
         let registration = json!({"name": "n"});
         let first = json!({"initConfiguration": {"nodeRegistration": registration, "localAPIEndpoint": {"bindPort": 1}}});
         for (name, desired, expected) in [
-            // As one that joins: caCertPath is of joining alone.
+            // Compared as a joining Machine, because only the join configuration has caCertPath.
             (
                 "as_joining",
                 json!({"joinConfiguration": {"nodeRegistration": registration, "caCertPath": "/ca",

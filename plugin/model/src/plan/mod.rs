@@ -189,7 +189,8 @@ impl Plan {
                 .collect::<BTreeSet<String>>()
         };
         let (all, certain) = (names(false), names(true));
-        // With as many deletions as names, every Machine goes, whatever the controller chooses.
+        // If there are as many deletions as names, the controller deletes every one of these Machines,
+        // whatever it chooses first.
         if deletes().count() >= all.len() && !deletes().any(|step| step.may_update_in_place) {
             return DeletedMachines {
                 certain: all,

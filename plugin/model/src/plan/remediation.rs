@@ -203,13 +203,14 @@ mod tests {
         )
     }
 
-    /// `r` awaits remediation, `R` is marked for it besides, `p` has no node, `e` its member is unhealthy.
+    /// `r` awaits remediation, `R` also has the annotation, `p` has no node, and `e` has an unhealthy etcd
+    /// member.
     #[test]
     fn the_most_broken_comes_first() {
         for (machines, first) in [
             ("m1 m2 m3r", Some("m3")),
             ("m1 m2 m3", None),
-            // A component failed, and no health check has said so.
+            // A component has failed, but no health check has reported it.
             ("m1 m2 m3f", None),
             ("m1r m2R m3pr", Some("m2")),
             ("m1re m2pr m3", Some("m2")),
@@ -246,7 +247,7 @@ mod tests {
             ),
             ("m1r", Some(Blocker::LastMachine)),
             ("m1 m2 m3r m4p", Some(coming_up("m4"))),
-            // One without a node that is unhealthy itself does not count as coming up.
+            // A Machine without a node that is itself unhealthy does not count as starting.
             ("m1 m2 m3pr", None),
             (
                 "m1 m2 m3x m4r",
@@ -353,7 +354,7 @@ mod tests {
         let exhausted = |retries, until| Some(Blocker::TriedTooOften { retries, until });
         for (minutes, retries, blocked_by) in [
             (Some(5), 0, Some(recently)),
-            // The retry would be one too many.
+            // The retry would exceed the maximum.
             (
                 Some(5),
                 2,

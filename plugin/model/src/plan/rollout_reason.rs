@@ -292,7 +292,7 @@ mod tests {
 
     type Alteration<'a> = &'a dyn Fn(&mut Machine);
 
-    /// Compares a Machine that is five hours old, and about which the controller has not reported.
+    /// Compares a Machine that is five hours old, and that the controller has not compared yet.
     fn unreported(change: impl Fn(&mut Machine), desired: &KubeadmControlPlaneSpec) -> Verdict {
         let mut machine = machine("m1", "a", 5);
         machine.status.conditions.clear();
@@ -456,7 +456,7 @@ mod tests {
         }
     }
 
-    /// Compares a Machine about which the controller has reported this for the current spec.
+    /// Compares a Machine for which the controller reports this result about the current spec.
     #[test]
     fn the_word_of_the_controller_counts() {
         let field = || "joinConfiguration.nodeRegistration.name".to_owned();

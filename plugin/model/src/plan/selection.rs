@@ -53,7 +53,7 @@ pub fn next_to_delete(declared: &[String], replicas: &[Replica]) -> Option<NextD
         let may_go: Vec<&Replica> = replicas.iter().filter(|replica| is_of(replica)).collect();
         (!may_go.is_empty()).then_some((*group, may_go))
     })?;
-    let choice = domain_to_empty(declared, &may_go, replicas)?;
+    let choice = domain_to_delete_from(declared, &may_go, replicas)?;
     let machines = choice
         .domains
         .iter()
@@ -103,41 +103,51 @@ pub enum FailureDomainReason {
 
 struct DomainCount<'d> {
     domain: &'d str,
-    first: usize,
-    all: usize,
+    primary: usize,
+    tie_breaker: usize,
 }
 
-fn counts_by_domain<'d>(declared: &'d [String], first: &[&Replica], all: &[Replica]) -> Vec<DomainCount<'d>> {
+fn counts_by_domain<'d>(
+    declared: &'d [String],
+    primary: &[&Replica],
+    tie_breaker: &[Replica],
+) -> Vec<DomainCount<'d>> {
     let inside = |replica: &Replica, domain: &str| replica.failure_domain.as_deref() == Some(domain);
     declared
         .iter()
         .map(|domain| DomainCount {
             domain,
-            first: first.iter().filter(|replica| inside(replica, domain)).count(),
-            all: all.iter().filter(|replica| inside(replica, domain)).count(),
+            primary: primary.iter().filter(|replica| inside(replica, domain)).count(),
+            tie_breaker: tie_breaker
+                .iter()
+                .filter(|replica| inside(replica, domain))
+                .count(),
         })
         .collect()
 }
 
-/// Returns the failure domains with the best `first` count and, among them, the best `all` count. `of`
-/// returns the best count, which is the lowest or the highest. Also returns whether the `all` count was
-/// needed to decide.
+/// Returns the failure domains with the extreme `primary` count and, if several have it, with the extreme
+/// `tie_breaker` count. `extreme` returns the minimum or the maximum. Also returns whether the `tie_breaker`
+/// count decided.
 fn best_counts<'c, 'd>(
     counts_by_domain: &'c [DomainCount<'d>],
-    of: fn(&mut dyn Iterator<Item = usize>) -> Option<usize>,
+    extreme: fn(&mut dyn Iterator<Item = usize>) -> Option<usize>,
 ) -> (Vec<&'c DomainCount<'d>>, bool) {
-    let first = of(&mut counts_by_domain.iter().map(|count| count.first));
+    let primary = extreme(&mut counts_by_domain.iter().map(|count| count.primary));
     let tied: Vec<&DomainCount<'_>> = counts_by_domain
         .iter()
-        .filter(|count| Some(count.first) == first)
+        .filter(|count| Some(count.primary) == primary)
         .collect();
-    let all = of(&mut tied.iter().map(|count| count.all));
-    let decided = tied.iter().any(|count| Some(count.all) != all);
-    let best = tied.into_iter().filter(|count| Some(count.all) == all).collect();
+    let tie_breaker = extreme(&mut tied.iter().map(|count| count.tie_breaker));
+    let decided = tied.iter().any(|count| Some(count.tie_breaker) != tie_breaker);
+    let best = tied
+        .into_iter()
+        .filter(|count| Some(count.tie_breaker) == tie_breaker)
+        .collect();
     (best, decided)
 }
 
-pub fn domain_to_fill(declared: &[String], replicas: &[Replica]) -> DomainChoice {
+pub fn domain_to_create_in(declared: &[String], replicas: &[Replica]) -> DomainChoice {
     let staying: Vec<&Replica> = replicas
         .iter()
         .filter(|replica| !replica.is_outdated && !replica.is_deleting())
@@ -160,7 +170,7 @@ pub fn domain_to_fill(declared: &[String], replicas: &[Replica]) -> DomainChoice
     }
 }
 
-pub fn domain_to_empty(
+pub fn domain_to_delete_from(
     declared: &[String],
     may_go: &[&Replica],
     replicas: &[Replica],
@@ -203,7 +213,7 @@ mod tests {
         FailureDomainReason::{
             self, FewestInAll, FewestThatStay, MostDeletable, MostInAll, NoneDeclared, NotDeclared,
         },
-        Group, Replica, domain_to_empty, domain_to_fill, next_to_delete,
+        Group, Replica, domain_to_create_in, domain_to_delete_from, next_to_delete,
     };
     use crate::testing::plan::{declared, replicas};
 
@@ -301,7 +311,8 @@ mod tests {
             .collect()
     }
 
-    /// Machines are written `name@domain`, with `!` where outdated and `x` where being deleted.
+    /// Machines are written as `name@domain`. `!` marks an outdated Machine, and `x` a Machine that is being
+    /// deleted.
     #[test]
     fn the_next_machine_comes_up_where_the_fewest_stay() {
         type Case = (
@@ -314,19 +325,19 @@ mod tests {
             ("", "m1 m2", &["-"], NoneDeclared),
             ("a b c", "", &["a", "b", "c"], FewestThatStay),
             ("a b c", "m1@a m2@b", &["c"], FewestThatStay),
-            // None stays: the fewest in all.
+            // No Machine stays, so the total number decides.
             ("a b c", "m1@a! m2@a! m3@b!", &["c"], FewestInAll),
             ("a b", "m1@a! m2@a! m3@b!", &["b"], FewestInAll),
             ("a b c", "m1@a! m2@b! m3@c!", &["a", "b", "c"], FewestThatStay),
             ("a b c", "m1@a! m2@b! m3@c! n1@a", &["b", "c"], FewestThatStay),
-            // One that is being deleted does not stay, yet counts in all.
+            // A Machine that is being deleted does not stay, but counts in the total.
             ("a b", "m1@ax m2@b", &["a"], FewestThatStay),
             ("a b", "m1@ax m2@bx m3@bx", &["a"], FewestInAll),
-            // Machines elsewhere, or nowhere, count for none.
+            // Machines in other failure domains, or in none, do not count.
             ("a b", "m1@z m2 m3@a", &["b"], FewestThatStay),
         ];
         for (domains, machines, expected, why) in cases {
-            let choice = domain_to_fill(&declared(domains), &replicas(machines));
+            let choice = domain_to_create_in(&declared(domains), &replicas(machines));
             assert_eq!(
                 (names(&choice).as_slice(), choice.why),
                 (*expected, *why),
@@ -350,22 +361,25 @@ mod tests {
             ("a b", "m1@a! m2@b! n1@b", &["b"], MostInAll),
             ("a b c", "m1@a! m2@b! n1@c", &["a", "b"], MostDeletable),
             ("a b", "m1@a! m2@b!", &["a", "b"], MostDeletable),
-            // What is not declared any more goes first, the oldest of it.
+            // Machines in undeclared failure domains are deleted first, the oldest of them first.
             ("a b", "m1@a! m2@a! m3@z! m4@y!", &["z"], NotDeclared),
             ("a b", "m1@a! m2!", &["-"], NotDeclared),
-            // Only of those that may go.
+            // Only Machines that may be deleted count.
             ("a b", "m1@a! m2@z", &["a"], MostDeletable),
         ];
         for (domains, machines, expected, why) in cases {
             let replicas = replicas(machines);
             let may_go: Vec<&Replica> = replicas.iter().filter(|replica| replica.is_outdated).collect();
-            let choice = domain_to_empty(&declared(domains), &may_go, &replicas).expect("one may go");
+            let choice = domain_to_delete_from(&declared(domains), &may_go, &replicas).expect("one may go");
             assert_eq!(
                 (names(&choice).as_slice(), choice.why),
                 (*expected, *why),
                 "{domains}: {machines}"
             );
         }
-        assert_eq!(domain_to_empty(&declared("a"), &[], &replicas("m1@a")), None);
+        assert_eq!(
+            domain_to_delete_from(&declared("a"), &[], &replicas("m1@a")),
+            None
+        );
     }
 }

@@ -363,7 +363,7 @@ mod tests {
         assert_steps(&[
             ("m1@a m2@b m3@c", 3, 1, &[]),
             ("", 3, 1, &["+a|b|c 0-0", "+a|b|c 0-0", "+a|b|c 0-1"]),
-            // From one member none may fail until the third is there.
+            // Starting with one member, no member may fail until the third has joined.
             ("m1@a", 3, 1, &["+b|c 0-0", "+b|c 0-1"]),
             ("m1@a m2@b m3@c", 5, 1, &["+a|b|c 0-1", "+a|b|c 1-2"]),
             ("m1@a m2@a m3@b", 5, 1, &["+c 0-1", "+b|c 1-2"]),
@@ -422,14 +422,14 @@ mod tests {
                 &["-m1|m2|m3 0-0", "-m1|m2|m3 0-0", "+a|b|c 0-0", "-m1|m2|m3 0-0"],
             ),
             ("m1@a!", 3, 1, &["+b|c 0-0", "+b|c 0-1", "+a 0-1", "-m1 1-1"]),
-            // The marked one goes first, up to date or not.
+            // The marked Machine is deleted first, whether or not it is up to date.
             (
                 "m1@a! m2@bd m3@c",
                 3,
                 0,
                 &["-m2 0-0", "+b 0-1", "-m1 0-0", "+a 0-1"],
             ),
-            // A failed outdated one goes first, at once where none is made before.
+            // A failed outdated Machine is deleted first, immediately if no Machine is created before.
             (
                 "m1@a! m2@b! m3@c!f",
                 3,
@@ -452,12 +452,12 @@ mod tests {
             ("m1@a m2@b m3@cp", 3, 1, &["?m3 0-1"]),
             ("m1@a m2@b m3@cl", 3, 1, &["?m3 0-1"]),
             ("m1@a m2@b m3@cx", 3, 1, &["?m3 0-0", "+c 0-1"]),
-            // Unhealthy, and nothing is asked: nothing to do.
+            // A Machine is unhealthy, but no change is pending, so there is nothing to do.
             ("m1@a m2@b m3@ce", 3, 1, &[]),
             ("m1@a! m2@b m3@ce", 3, 1, &["?m3 0-1", "+a 0-1", "-m1 1-1"]),
             ("m1@a! m2@b m3@ce", 3, 0, &["?m3 0-1", "-m1 0-0", "+a 0-1"]),
             ("m1@a m2@b m3@cu", 5, 1, &["?m3 1-1", "+a|b|c 0-1", "+a|b|c 1-2"]),
-            // What is wrong with the one that goes does not count.
+            // Problems of the Machine that is deleted do not count.
             (
                 "m1@a! m2@b! m3@z!",
                 3,
@@ -472,9 +472,9 @@ mod tests {
                 ],
             ),
             ("m1@a m2@b m3@zf", 1, 1, &["-m3 0-0", "-m1|m2 0-0"]),
-            // Held until the other member is healthy.
+            // The controller waits until the other member is healthy.
             ("m1@a m2@bx m3@ce", 3, 1, &["?m3 0-1", "?m2 0-0", "+b 0-1"]),
-            // Which goes is random, and the controller does not know who is silent.
+            // The controller chooses the Machine at random, and does not know which member does not respond.
             (
                 "m1@a m2@bs m3@c",
                 1,
@@ -485,7 +485,7 @@ mod tests {
             ("m1s m2 m3", 1, 1, &["-m1 0-0", "-m2 0-0"]),
             ("m1@a m2@bds m3@c", 1, 1, &["-m2 0-0", "-m1|m3 0-0"]),
             ("m1@a! m2@bs m3@c", 3, 1, &["?m2 0-1", "+a 0-1", "-m1 1-1"]),
-            // Deleted by hand, the second too.
+            // A user has deleted the Machines, the second one too.
             (
                 "m1@a m2@bx m3@cx",
                 3,
@@ -512,7 +512,7 @@ mod tests {
                 1,
                 &["-m4 0-0", "+a|c 0-1", "-m5 1-1", "+a|b|c 1-2"],
             ),
-            // Beside another that is unhealthy and awaits nothing.
+            // Another Machine is unhealthy, but does not await remediation.
             ("m1@ae m2@bre m3@c m4@a m5@b", 5, 1, &["-m2 0-0", "+b|c 0-1"]),
         ]);
     }
@@ -551,7 +551,7 @@ mod tests {
             // With too many retries, the minimum healthy period ends in 55 and in 30 minutes.
             ("m1@a m2@b m3@cre", 5, 2, 3, waits(55, &replaced)),
             ("m1@a m2@b m3@cre", 30, 2, 3, waits(30, &replaced)),
-            // Both have passed.
+            // Both periods have passed.
             ("m1@a m2@b m3@cre", 60, 2, 3, replaced.map(str::to_owned).to_vec()),
             // The preflight checks of a scale up need a healthy m3, so the controller creates no Machine before.
             (
@@ -742,12 +742,12 @@ mod tests {
             ("m1 m2s m3", 3, None),
             ("m1 m2s m3 m4 m5", 3, None),
             ("m1 m2s m3 m4 m5", 7, None),
-            // The one that goes is the one that takes no part.
+            // The Machine that is deleted is the one without a member that votes.
             ("m1 m2ds m3", 1, None),
             // The controller waits for one of them, and not for the other.
             ("m1f m2s m3", 1, Some((2, 1))),
             ("m1 m2p m3s m4", 3, None),
-            // The first that goes is gone by then.
+            // The first Machine has been deleted by then.
             ("m1xs m2 m3 m4", 5, None),
             ("m1x m2s m3 m4", 5, Some((4, 2))),
         ] {

@@ -15,8 +15,9 @@ use crate::{
     snapshot::{EtcdMembers, Snapshot},
 };
 
-/// The Machine conditions that the controller checks, and whether each concerns a stacked etcd. The
-/// controller first remediates the Machine that fails the earliest of them.
+/// The Machine conditions that the controller checks, and whether each condition concerns a stacked etcd. If
+/// several Machines have failed, the controller first remediates the Machine whose failed condition comes
+/// first in this list.
 const COMPONENT_CONDITIONS: &[(&str, bool)] = &[
     (ETCD_MEMBER_HEALTHY, true),
     (ETCD_POD_HEALTHY, true),

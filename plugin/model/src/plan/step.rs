@@ -302,7 +302,7 @@ fn create(
     if !state.is_safe(Change::Added) {
         return Err(stuck_members(state));
     }
-    let choice = selection::domain_to_fill(declared, &state.replicas);
+    let choice = selection::domain_to_create_in(declared, &state.replicas);
     let transitions = choice.domains.into_iter().map(|domain| {
         let name = format!("(new {})", state.created_count + 1);
         let mut after = state.clone();

@@ -119,7 +119,7 @@ impl EtcdMembers {
         members.find(|member| member.alarm.as_deref() == Some(NOSPACE))
     }
 
-    /// Whether no member belongs to a node, and every member in the list has started.
+    /// Whether every listed member has started, and none of them belongs to the node.
     pub fn lacks_member_on(&self, node: &str) -> bool {
         let Self::Read(members) = self else {
             return false;
@@ -414,7 +414,7 @@ mod tests {
         highest_unless_tied, preferred_cluster,
     };
 
-    /// The response of member `id`, which lists these members, by number, and this leader.
+    /// The response of member `id`, with this list of members, by number, and this leader.
     fn queried(
         id: u64,
         known: &[u64],
@@ -531,7 +531,7 @@ mod tests {
 
     #[test]
     fn one_that_nobody_could_ask_is_silent_where_that_counts() {
-        // The fourth is still listed, and its node is gone; the ninth is a learner.
+        // The fourth member is still listed, but its node no longer exists. The ninth member is a learner.
         let known = &[1, 2, 4, 9];
         let queried = vec![
             queried(1, known, Some(1), 7, &[]),
@@ -566,7 +566,7 @@ mod tests {
                 ),
                 "n1* n2! n3?",
             ),
-            // One that is cut off knows an old list.
+            // A member that is disconnected from the others has an old list.
             (
                 survey(
                     vec![
@@ -578,7 +578,7 @@ mod tests {
                 ),
                 "n2 n3* n9~",
             ),
-            // One that founded a cluster of its own is ahead in that.
+            // A member that was started as a new cluster has a higher term in that cluster.
             (
                 survey(
                     vec![

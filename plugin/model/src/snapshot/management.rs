@@ -13,7 +13,7 @@ use kcp_api::{
 };
 use kube::core::{Selector, SelectorExt as _};
 
-/// The deletion of a Machine. It has begun, and has not finished.
+/// The deletion of a Machine that has begun, but has not finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
     pub machine: String,

@@ -5,7 +5,7 @@
 //! - [`management`]: deletions and `MachineHealthChecks` in the management cluster
 //! - [`workload`]: nodes, static pods and add-ons of the workload cluster
 //! - [`etcd`]: the status of each etcd member, and which report counts if members contradict each other
-//! - [`drain`]: the pods of the nodes, and what decides how they are drained
+//! - [`drain`]: the pods of the nodes, and the objects that decide how the nodes are drained
 //! - [`change`]: a snapshot for a change, with the JSON of the object to change
 
 pub mod change;
@@ -33,7 +33,8 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub control_plane: KubeadmControlPlane,
-    /// The Cluster of the control plane. `NotYet` until Cluster API labels the control plane with its name.
+    /// The Cluster of the control plane. `NotYet` until Cluster API labels the control plane with the
+    /// Cluster's name.
     pub cluster: Reading<Cluster>,
     /// For each infrastructure template to which the spec or a planned spec refers, whether the template
     /// exists. The map has no entry for a template that was not read.
@@ -72,7 +73,7 @@ pub struct Snapshot {
     pub workload: Reading<Workload>,
     pub endpoint_certificate: Reading<EndpointCertificate>,
     pub etcd: Reading<EtcdSurvey>,
-    /// What decides how Cluster API drains the nodes. Only a change or a plan reads it.
+    /// The objects that decide how Cluster API drains the nodes. They are read only for a change or a plan.
     pub drain: Box<Reading<DrainObjects>>,
 }
 
@@ -110,7 +111,8 @@ impl From<KubeadmControlPlane> for Snapshot {
 }
 
 impl Snapshot {
-    /// Whether the control plane or its Cluster is paused, or the controller reports that one of them is.
+    /// Whether the control plane or its Cluster is paused, or the controller reports that one of them is
+    /// paused.
     pub fn is_paused(&self) -> bool {
         let control_plane = &self.control_plane;
         control_plane.is_paused() || control_plane.is_condition_true("Paused") || self.is_cluster_paused()
@@ -198,7 +200,8 @@ impl Snapshot {
         }
     }
 
-    /// Whether a condition of the Machine, or the pod on its node, says that its etcd member is unhealthy.
+    /// Whether a condition of the Machine, or the pod on its node, says that the Machine's etcd member is
+    /// unhealthy.
     pub fn is_etcd_reported_down(&self, machine: &Machine) -> bool {
         let pods = self
             .workload

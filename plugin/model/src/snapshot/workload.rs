@@ -60,7 +60,7 @@ pub struct EndpointCertificate {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
-    /// `spec.providerID`, which equals that of the node's Machine. None if unset.
+    /// `spec.providerID`, which equals `spec.providerID` of the node's Machine. None if unset.
     pub provider_id: Option<String>,
     /// The name of the Machine that Cluster API has recorded on the node. None if it has recorded none.
     pub machine: Option<String>,

@@ -136,7 +136,7 @@ pub fn restarted(spec: KubeadmControlPlaneSpec, now: Timestamp) -> KubeadmContro
     }
 }
 
-/// A template that infrastructure Machines are cloned from.
+/// A template from which infrastructure Machines are cloned.
 pub fn template(name: &str) -> Reference {
     Reference {
         group: "infrastructure.cluster.x-k8s.io".to_owned(),

@@ -94,7 +94,7 @@ pub struct OldWorker {
     pub api_server_version: String,
     /// The oldest minor version that the step supports, such as `v1.32`.
     pub oldest_supported: String,
-    /// The newest version that the worker may have before the step: that of the control plane.
+    /// The newest version that the worker may have before the step: the version of the control plane.
     pub newest_supported: String,
 }
 

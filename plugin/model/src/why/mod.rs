@@ -34,7 +34,8 @@ pub enum State {
     NothingToDo,
     /// A controller or another program acts, and has not taken longer than usual.
     Working,
-    /// No program solves the problem, or the program that does makes no progress. So a person must act.
+    /// No program solves the problem, or the program that should solve it makes no progress. So a person must
+    /// act.
     PersonNeeded,
     /// Something that the answer depends on could not be read.
     Unknown,
@@ -70,14 +71,15 @@ pub struct Cause {
     pub hint: Option<String>,
 }
 
-/// The checks whose infos describe a change as a whole. If the first cause is one of them, what blocks the
-/// next step of the plan is the cause instead.
+/// The checks whose infos describe a change as a whole. If the first cause is such an info, `why` names the
+/// blocker of the plan's next step instead.
 const WHOLE_CHANGES: [&str; 2] = ["machines-outdated", "replicas-differ"];
 
 /// The check that reports the deletion of the control plane.
 const DELETION: &str = "deleting";
 
-/// The Machine conditions whose times date a problem if its own check finds no time.
+/// The Machine conditions that show when a problem began, if the check that reports the problem finds no
+/// time.
 const DATING_CONDITIONS: [&str; 3] = ["EtcdMemberHealthy", "EtcdPodHealthy", "Ready"];
 
 /// Explains why nothing happens on a control plane, from the results of its checks.
@@ -135,7 +137,7 @@ impl Candidate<'_> {
     /// objects, because it accompanies every step of the controllers.
     fn is_effect_of(&self, other: &Candidate<'_>, whole: &str) -> bool {
         let is_about_whole = |finding: &Finding| finding.objects.iter().any(|object| object == whole);
-        // What repairs a problem does not cause it.
+        // The finding about a repair is not the cause of the problem.
         let is_repair = other.check.takes_over && other.finding.outcome == CheckOutcome::Info;
         self.check.causes().any(|id| id == other.check.id)
             && (!is_repair || self.finding.outcome == CheckOutcome::Info)
@@ -180,7 +182,8 @@ fn first_cause<'c, 'i>(candidates: &'c [Candidate<'i>], observed: &Snapshot) -> 
         causes.any(|cause| candidate.is_effect_of(cause, &whole))
     };
     let is_cause = |candidate: &&Candidate<'_>| !is_effect(candidate);
-    // The deletion of a control plane removes its Machines and etcd members on purpose. Only what delays it is a cause.
+    // The deletion of a control plane removes its Machines and etcd members on purpose. Only something that
+    // delays the deletion is a cause.
     let deletion = candidates.iter().find(|candidate| candidate.check.id == DELETION);
     if let Some(deletion) = deletion {
         let delays = |candidate: &&Candidate<'_>| deletion.is_effect_of(candidate, &whole);
@@ -250,7 +253,7 @@ impl Context<'_> {
         }
     }
 
-    /// Who replaces the Machine of a failure, and how. None if the replacement makes no progress.
+    /// Returns who replaces the failed Machine, and how. None if the replacement makes no progress.
     fn repair(self, first: &Candidate<'_>, candidates: &[Candidate<'_>]) -> Option<(Actor, String)> {
         let machine = machine_object(machine_of(self.observed, first.finding)?.name());
         let repair = candidates.iter().find(|other| {
@@ -266,8 +269,9 @@ impl Context<'_> {
         (state == State::Working).then(|| (actor, repair.finding.message.clone()))
     }
 
-    /// The explanation from the first blocker of the next step. None if a finding says more than that a
-    /// change is in progress. A Machine whose deletion has just begun has no finding.
+    /// Explains the first blocker of the next step. None if the first cause is more specific than "a change
+    /// is in progress". The blocker may have no finding: for example, no check reports a Machine whose
+    /// deletion has just begun.
     fn blocked_step(
         self,
         first: Option<&Candidate<'_>>,

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Describes an explanation: the state, who acts, because of what, since when, and what else was found.
+/// Describes an explanation: the state, who acts, why, since when, and what else was found.
 fn described(observed: &Snapshot) -> String {
     let explanation = explain(observed, &inspect(observed, now()), now());
     let state = format!("{:?}", explanation.state);
@@ -231,7 +231,7 @@ fn a_cause_stands_before_its_effects() {
     ]);
 }
 
-/// What repairs a Machine takes over from a person.
+/// If a controller replaces a Machine, no person has to act.
 #[test]
 fn a_remediation_answers_for_what_it_repairs() {
     let mut observed = observed();

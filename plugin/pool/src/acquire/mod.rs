@@ -168,8 +168,8 @@ async fn template(
     }
 }
 
-/// Applies the patches of the pool's `customizationRef`, which the pool uses for all of its clusters, to the
-/// install-config.
+/// Applies the patches of the pool's `customizationRef` to the install-config. The pool uses these patches
+/// for all of its clusters.
 async fn customized_install_config(
     store: &Store<'_>,
     pool: &ClusterPool,

@@ -171,7 +171,7 @@ mod tests {
     async fn a_wait_stops_only_between_two_attempts() {
         let mut attempts = 0;
         let attempt = async || {
-            // `stop` is ready long before the answer comes.
+            // `stop` is ready long before the response arrives.
             tokio::task::yield_now().await;
             attempts += 1;
             Ok(answer(exhausted()))

@@ -26,7 +26,8 @@ const INTENT_LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 /// The maximum number of attempts to add an intent to a pool that other clients change at the same time.
 const MAX_ATTEMPTS: u32 = 20;
 
-/// The base of the pause before the pool is read again. Each pause is longer by this time than the one before.
+/// The base of the pause before the pool is read again. Each pause is this much longer than the previous
+/// pause.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The clusters that are being created for a pool, each with the time until which it counts. An annotation that cannot be
@@ -146,7 +147,7 @@ mod tests {
         testing::objects::{NOW, cluster, pool_object, read},
     };
 
-    /// The intents after one more for `us`, or why there is none.
+    /// The intents after an intent for `us` was added, or why it was not added.
     fn after(intents: &str, clusters: &[Value], spec: &Value) -> String {
         let mut object = pool_object("pool", spec);
         object["metadata"]["annotations"] = json!({"kubectl-kcp.dev/creating": intents});

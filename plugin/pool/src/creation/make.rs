@@ -37,7 +37,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// lease right before it creates the ClusterDeployment.
 const MIN_REMAINING_TTL: Ttl = Ttl::For(Duration::from_secs(600));
 
-/// What prevents the creation of a cluster for a lease.
+/// An obstacle that prevents the creation of a cluster for a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CreationObstacle {
     PoolFull {
@@ -164,8 +164,8 @@ pub fn check_names(holder: Holder<'_>) -> Option<CreationObstacle> {
     })
 }
 
-/// Checks the namespace with the cluster's name. An existing namespace without the label of namespaces for leases is
-/// an obstacle.
+/// Checks the namespace with the cluster's name. A namespace that exists without the label for leases is an
+/// obstacle.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
@@ -179,9 +179,9 @@ pub async fn check_foreign_namespace(
     Ok(is_foreign.then_some(CreationObstacle::ForeignNamespace { name }))
 }
 
-/// Creates the cluster's missing objects and returns its ClusterDeployment, or what prevents the creation. Renews the lease
-/// right before it creates the ClusterDeployment. Updates objects that an earlier lease left behind, unless a cluster uses
-/// them.
+/// Creates the cluster's missing objects and returns its ClusterDeployment, or the obstacle to its creation.
+/// Renews the lease right before it creates the ClusterDeployment. Updates objects that an earlier lease left
+/// behind, unless a cluster uses them.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.

@@ -84,8 +84,8 @@ impl ClusterInputs<'_> {
                 "metadata": {
                     "name": name,
                     "namespace": name,
-                    "labels": self.with_pools("labels", self.labels()),
-                    "annotations": self.with_pools("annotations", self.annotations()),
+                    "labels": self.merge_with_pool("labels", self.labels()),
+                    "annotations": self.merge_with_pool("annotations", self.annotations()),
                     "finalizers": [finalizer::POOL_LEASE],
                 },
                 "spec": self.deployment_spec(&secret),
@@ -112,8 +112,9 @@ impl ClusterInputs<'_> {
         all.map(|(name, value)| (name.to_owned(), value.into())).collect()
     }
 
-    /// The labels or annotations (`field`) that the pool sets on its clusters, overridden by those of this program.
-    fn with_pools(&self, field: &str, ours: Map<String, Value>) -> Map<String, Value> {
+    /// The labels or annotations (`field`) that the pool sets on its clusters, merged with `ours`, which take
+    /// precedence.
+    fn merge_with_pool(&self, field: &str, ours: Map<String, Value>) -> Map<String, Value> {
         let mut all = match self.pool.whole_spec.get(field) {
             Some(Value::Object(pools)) => pools.clone(),
             _ => Map::new(),

@@ -179,7 +179,7 @@ mod tests {
         )
     }
 
-    /// Each was read with sigs.k8s.io/yaml v1.6.0.
+    /// Each value was read with sigs.k8s.io/yaml v1.6.0.
     #[test]
     fn plain_scalars_as_hive_reads_them() {
         for (scalar, expected) in [

@@ -251,7 +251,7 @@ mod tests {
         testing::objects::{cluster, pool, pool_object},
     };
 
-    /// Installed and claimed, installing, claimed and being deleted, ready.
+    /// Four clusters: installed and claimed, installing, claimed and being deleted, ready.
     fn clusters() -> Vec<Value> {
         let mut installed = cluster("a", "pool", None);
         installed["spec"]["installed"] = true.into();
@@ -388,7 +388,7 @@ mod tests {
         condition_patch_after_a_lease(pool, entries, &[])
     }
 
-    /// After a lease that found these entries broken.
+    /// The patch of the conditions after an attempt to lease that found these entries broken.
     fn condition_patch_after_a_lease(
         pool: &ClusterPool,
         entries: &[Entry],

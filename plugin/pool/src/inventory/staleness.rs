@@ -83,7 +83,7 @@ mod tests {
     use super::{PoolVersion, Staleness};
     use crate::testing::objects::{cluster, pool};
 
-    /// Of the pool below; Hive's own tests contain the same value.
+    /// The version of the pool below. Hive's own tests contain the same value.
     const VERSION: &str = "a6dcbd6776a3c92b";
 
     fn spec() -> Value {
@@ -142,7 +142,8 @@ mod tests {
         }
     }
 
-    /// Hive writes every version; other clients cannot write one that is unknown to them.
+    /// Hive annotates every cluster with a version. Other clients cannot write a version that they do not
+    /// know.
     #[test]
     fn if_the_version_is_unknown_only_hive_makes_unmarked_clusters_stale() {
         let by_hand = pool(&json!({"platform": {"vsphere": {"new": 1}}, "inventory": [{"name": "one"}]}));

@@ -1,9 +1,9 @@
 //! One attempt to lease an entry of an inventory for a holder.
 //!
-//! One write of an entry acquires a lease. If the holder already has a lease, it is written again before it is
-//! reported: this changes the entry's resourceVersion, so that the server refuses a release that another client
-//! decided before. After a lease has been written, the clusters are listed again. If another holder's cluster uses
-//! the entry by then, the lease is given to that holder.
+//! One write of an entry acquires a lease. If the holder already has a lease, this module writes the lease
+//! again before it reports the lease. The write changes the entry's resourceVersion, so that the server
+//! rejects a release by a client that read the entry earlier. After a lease has been written, the clusters
+//! are listed again. If another holder's cluster uses the entry by then, the lease is given to that holder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,7 +96,7 @@ pub struct LeasedEntry {
     pub record: LeaseRecord,
     /// Whether the holder already held the entry before the request.
     pub was_already_held: bool,
-    /// The install-config after the entry's patches; `None` if the request had no install-config.
+    /// The install-config with the entry's patches applied; `None` if the request had no install-config.
     pub patched_install_config: Option<PatchedInstallConfig>,
     /// Entries that were skipped, because their patches cannot be applied to the install-config.
     pub patch_problems: PatchProblems,
@@ -105,7 +105,7 @@ pub struct LeasedEntry {
 pub type PatchProblems = BTreeMap<String, PatchProblem>;
 
 impl AttemptOutcome {
-    /// The names of entries whose patches Hive cannot apply either.
+    /// The names of the entries whose patches neither this program nor Hive can apply.
     pub fn broken_entries(&self) -> BTreeSet<&str> {
         let is_broken = |why: &PatchProblem| matches!(why, PatchProblem::Broken(_));
         let is_unusable_by_patch = |availability: &Availability| match availability {
@@ -310,8 +310,8 @@ fn has_record(entry: Option<&Entry>, record: &LeaseRecord) -> bool {
     })
 }
 
-/// Applies the entry's patches to the request's install-config, if there is one. Patches that Hive cannot apply either are
-/// reported in the entry's status.
+/// Applies the entry's patches to the request's install-config, if there is one. If Hive cannot apply the
+/// patches either, writes this problem to the entry's status.
 async fn apply_patches(
     store: &impl LeaseStore,
     entry: &Entry,

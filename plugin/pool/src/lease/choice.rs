@@ -278,11 +278,11 @@ impl<'l> Inventory<'l> {
         named.filter_map(|slot| transition(slot.entry?)).collect()
     }
 
-    /// The order in which free entries are tried. Entries without a lease come before entries whose lease has ended.
-    /// Entries whose last use succeeded, and unused ones, come before entries whose last use failed. Among these, the
-    /// entry that was unused for the longest time comes first. Entries that are still equal have a different order
-    /// for each holder, so that not all holders try the same entry first. Unlike Hive's order, which has cycles with
-    /// three failed entries, this is a total order.
+    /// The order in which free entries are tried. Entries without a lease come before entries whose lease has
+    /// ended. Entries that were never used, or whose last use succeeded, come before entries whose last use
+    /// failed. Among these, the entry that was unused for the longest time comes first. Entries that are
+    /// still equal have a different order for each holder, so that not all holders try the same entry first.
+    /// Unlike Hive's order, which has cycles with three failed entries, this is a total order.
     fn order(&self, a: &Entry, b: &Entry, holder: Holder<'_>) -> Ordering {
         let key = |entry: &Entry| {
             let is_taken = entry.reservation() != Reservation::Free;

@@ -311,7 +311,7 @@ mod tests {
         }
     }
 
-    /// Keeps a lease of 15 minutes. Returns why it is lost, and after how many seconds.
+    /// Renews a lease of 15 minutes until it is lost. Returns why, and after how many seconds.
     fn kept(fake: &Fake) -> (LossReason, u64) {
         let kept = RenewedLease {
             store: fake,

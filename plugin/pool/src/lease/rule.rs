@@ -58,8 +58,8 @@ impl Rule {
         self.now.is_certain && end.is_some_and(|end| self.now.earliest >= end)
     }
 
-    /// Whether an entry is held by this lease, which has not ended, while the cluster of another holder uses it. No check
-    /// can tell which of the two holders is right.
+    /// Whether this lease holds the entry and has not ended, although the cluster of another holder uses the
+    /// entry. No check can tell which of the two holders is right.
     pub fn is_contested(&self, record: &LeaseRecord, seen: Usage<'_>) -> bool {
         let is_others = matches!(seen, Usage::Used(cluster) if !belongs_to_lease(cluster, record));
         is_others && record.state == State::Held && !self.has_ended(record.deadline)

@@ -103,13 +103,13 @@ fn refers_to_lease(cluster: &ClusterDeployment, record: &LeaseRecord) -> bool {
     has_id || (cluster.spec.cluster_pool_ref.is_none() && record.cluster.as_ref().is_some_and(is_at))
 }
 
-/// Whether the cluster, which uses the lease's entry, is the one that the lease is for. If not, another holder's cluster
-/// uses the entry.
+/// Whether a cluster that uses the lease's entry is the cluster for which the entry was leased. If not,
+/// another holder's cluster uses the entry.
 pub fn belongs_to_lease(cluster: &ClusterDeployment, record: &LeaseRecord) -> bool {
     cluster.name() == record.holder || refers_to_lease(cluster, record)
 }
 
-/// Whether the cluster is the one that the holder's lease is for.
+/// Whether the cluster is the one for which the holder leased an entry.
 pub fn belongs_to_holder(cluster: &ClusterDeployment, namespace: &str, holder: Holder<'_>) -> bool {
     let is_of_pool =
         cluster.spec.cluster_pool_ref.is_none() || cluster.belongs_to_pool(namespace, holder.pool);

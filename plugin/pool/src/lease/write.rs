@@ -1,6 +1,7 @@
-//! Writes an entry's status, and repeats the write until its result is certain. After a lost response, the server may still
-//! store the write, as long as the entry has the resourceVersion that the write requires. A client that leased another
-//! entry instead could then hold two. So the same write is sent again; the server stores it at most once.
+//! Writes an entry's status, and repeats the write until its result is certain. After a lost response, the
+//! server may still store the write, as long as the entry has the resourceVersion that the write requires. A
+//! client that gave up and leased another entry could then hold two entries. So this module sends the same
+//! write again; the server stores it at most once.
 
 use std::time::Duration;
 

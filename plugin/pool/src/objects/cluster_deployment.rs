@@ -1,4 +1,4 @@
-//! Reads from ClusterDeployments what leases depend on: their pool and their deletion. No I/O.
+//! Reads the facts about ClusterDeployments on which leases depend: the pool and the deletion. No I/O.
 
 use jiff::Timestamp;
 pub use kcp_api::ClusterDeployment;
@@ -42,7 +42,7 @@ pub trait Deletion: Object {
     }
 
     /// Whether the cluster is deprovisioned, and only this program's finalizer keeps the object.
-    fn waits_only_for_us(&self) -> bool {
+    fn is_kept_only_by_lease_finalizer(&self) -> bool {
         self.is_deleting() && matches!(self.finalizers(), [only] if only == finalizer::POOL_LEASE)
     }
 

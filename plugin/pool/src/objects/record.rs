@@ -46,8 +46,9 @@ pub struct LeaseRecord {
     pub holder: String,
     /// The random id of the lease. The next lease of the same holder has another id.
     pub id: String,
-    /// How many times the holder has confirmed the lease. Each confirmation changes the entry's resourceVersion, so
-    /// that the server refuses writes that other clients decided before.
+    /// How many times the holder has confirmed the lease. Each confirmation changes the entry's
+    /// resourceVersion, so that the server rejects the writes of clients that read the entry before the
+    /// confirmation.
     pub renewals: u32,
     pub acquired: Timestamp,
     /// When the lease ends; `None` if it never ends.

@@ -1,6 +1,6 @@
-//! Predicts what a change to a pool's spec does to its clusters and entries. No I/O. If Hive manages the pool, Hive
-//! replaces unclaimed clusters of another version or of a dropped entry, one at a time, and deletes unclaimed
-//! clusters if there are more than `size`. Claimed clusters stay.
+//! Predicts the effects of a change to a pool's spec on the pool's clusters and entries. No I/O. If Hive
+//! manages the pool, Hive replaces unclaimed clusters that have another version or whose entry was dropped,
+//! one at a time, and deletes unclaimed clusters if there are more than `size`. Claimed clusters stay.
 
 use std::fmt;
 
@@ -115,7 +115,7 @@ pub fn plan(snapshot: &Snapshot, after: &ClusterPool) -> PoolPlan {
     }
 }
 
-/// The number of unclaimed clusters above the pool's size, which Hive deletes.
+/// The number of unclaimed clusters that exceed the pool's size. Hive deletes this number of clusters.
 fn excess(pool: &ClusterPool, clusters: &[&ClusterDeployment]) -> usize {
     let capacity = Capacity::count(pool, clusters.iter().copied());
     capacity.unclaimed.saturating_sub(capacity.size)
@@ -271,7 +271,7 @@ fn problems(
     problems
 }
 
-/// What the change means for an entry.
+/// The effect of the change on an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryEffect {
     /// The added entry is free, so it can be leased.

@@ -1,4 +1,4 @@
-//! Plans of changes.
+//! Plans for changes to pools.
 
 use serde_json::json;
 
@@ -111,7 +111,7 @@ fn clusters_that_are_already_stale_are_no_effect() {
     assert_eq!(plan.stale_clusters, [stale("bern", StaleReason::Version)]);
 }
 
-/// Without Hive, a cluster has no version if the platform's is unknown.
+/// Without Hive, a cluster has no version if the platform has unknown fields.
 #[test]
 fn unmarked_clusters_become_stale_if_the_fields_of_their_version_change() {
     let vsphere = |datacenter: &str| {
@@ -132,7 +132,7 @@ fn unmarked_clusters_become_stale_if_the_fields_of_their_version_change() {
         stale("bern", StaleReason::Version),
     ];
     assert_eq!((moved.version.is_changed, moved.stale_clusters), (true, both));
-    // Of a new pool, nothing is known to be outdated.
+    // A new pool has no cluster that is known to be outdated.
     objects.pools.clear();
     assert_eq!(plan(&objects.snapshot(), &pool(&vsphere("b"))).stale_clusters, []);
 }

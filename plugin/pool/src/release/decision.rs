@@ -31,7 +31,7 @@ pub struct ReleaseRequest<'r> {
     pub id: Option<&'r str>,
     /// Whether to release an entry although a cluster uses it or may use it.
     pub force: bool,
-    /// Whether to release a ClusterClaim, which destroys its cluster.
+    /// Whether to release a ClusterClaim, although this destroys its cluster.
     pub delete_cluster: bool,
     pub hive: HiveMode,
 }
@@ -223,7 +223,8 @@ impl fmt::Display for ReleaseRefusal {
                     .map(|name| format!(" with customization {name}"));
                 write!(
                     f,
-                    "releasing ClusterClaim {claim} destroys {cluster}{}; to do so, add --delete-cluster",
+                    "releasing ClusterClaim {claim} destroys {cluster}{}; to release it anyway, add \
+                     --delete-cluster",
                     with.unwrap_or_default()
                 )
             }

@@ -12,7 +12,8 @@ pub struct UsingCluster {
     pub is_deleting: bool,
     /// The finalizers on the ClusterDeployment, without this program's.
     pub finalizers: Vec<String>,
-    /// Whether this program, not Hive, created the ClusterDeployment, which then has this program's finalizer.
+    /// Whether this program, not Hive, created the ClusterDeployment. If so, the ClusterDeployment has this
+    /// program's finalizer.
     pub is_created_by_plugin: bool,
 }
 
@@ -41,14 +42,14 @@ impl UsingCluster {
                 ""
             };
             return format!(
-                "ClusterDeployment {name} still uses {customization}; before you release {customization} again, \
-                 delete the ClusterDeployment: kubectl delete clusterdeployments.hive.openshift.io {name} \
-                 -n {namespace}{wait}"
+                "ClusterDeployment {name} still uses {customization}, so {customization} was not released; \
+                 delete the ClusterDeployment, and then run the command again: kubectl delete \
+                 clusterdeployments.hive.openshift.io {name} -n {namespace}{wait}"
             );
         }
         let finalizers = self.finalizers.join(", ");
         let what_then = if self.is_created_by_plugin {
-            "when other controllers have removed the finalizers, release the customization again".to_owned()
+            "run the command again once other controllers have removed the finalizers".to_owned()
         } else {
             format!(
                 "wait until the ClusterDeployment is deleted: kubectl wait --for=delete --timeout=1h \
@@ -89,18 +90,19 @@ mod tests {
         ours["metadata"]["finalizers"] = serde_json::json!(["kubectl-kcp.dev/pool-lease"]);
         assert_eq!(
             of(ours),
-            "ClusterDeployment us still uses a; before you release a again, delete the ClusterDeployment: \
-             kubectl delete clusterdeployments.hive.openshift.io us -n us --wait=false"
+            "ClusterDeployment us still uses a, so a was not released; delete the ClusterDeployment, and \
+             then run the command again: kubectl delete clusterdeployments.hive.openshift.io us -n us \
+             --wait=false"
         );
         assert_eq!(
             of(foreign.clone()),
-            "ClusterDeployment us still uses a; before you release a again, delete the ClusterDeployment: \
-             kubectl delete clusterdeployments.hive.openshift.io us -n us"
+            "ClusterDeployment us still uses a, so a was not released; delete the ClusterDeployment, and \
+             then run the command again: kubectl delete clusterdeployments.hive.openshift.io us -n us"
         );
         assert_eq!(
             of(deleted(foreign.clone(), &["f", "kubectl-kcp.dev/pool-lease"])),
-            "ClusterDeployment us uses a and is being deleted, with finalizers f; when other controllers \
-             have removed the finalizers, release the customization again"
+            "ClusterDeployment us uses a and is being deleted, with finalizers f; run the command again \
+             once other controllers have removed the finalizers"
         );
         assert_eq!(
             of(deleted(foreign, &["f"])),

@@ -34,7 +34,7 @@ const MAX_ROUNDS: usize = 8;
 /// The pause before the next attempt, after the response to a write is lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// What a release request has released, and what it has not.
+/// The result of a release request: what was released, and what was not.
 #[derive(Debug)]
 pub struct Release {
     /// The pool; `None` if the request named one customization instead.
@@ -42,7 +42,7 @@ pub struct Release {
     pub cluster_deployment: String,
     /// The names of the released customizations, sorted.
     pub customizations: Vec<String>,
-    /// The ClusterClaim that was deleted, and with it its cluster.
+    /// The ClusterClaim that was deleted together with its cluster.
     pub claim: Option<String>,
     pub refusal: Option<ReleaseRefusal>,
     /// Clusters that still use customizations that were released with `--force`.
@@ -65,7 +65,7 @@ pub struct ReleasedEntries {
     pub clusters: Option<Clusters>,
 }
 
-/// Releases what the request names: entries of the holder, or its ClusterClaim.
+/// Releases the holder's entries or the holder's ClusterClaim, as the request says.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.
@@ -217,8 +217,8 @@ pub async fn release_entries(
                     match store.write_status(&name, &entry.free(store.now().latest)).await? {
                         Written::Stored => customizations.push(name),
                         Written::Changed => settled = false,
-                        // The next read shows whether the write was stored. If it was not, the write is sent again, and the
-                        // server stores only one of both.
+                        // The next read shows whether the write was stored. If not, this loop sends the write
+                        // again. The server stores only one of the two writes.
                         Written::Unknown(_) => {
                             customizations.push(name);
                             settled = false;

@@ -84,7 +84,7 @@ fn keeps_an_entry_that_a_cluster_uses() {
     assert_eq!(fake.held_by("us"), ["b"]);
 }
 
-/// The account may not list clusters.
+/// The account is not allowed to list clusters.
 #[test]
 fn keeps_entries_if_clusters_cannot_be_listed() {
     let fake = held(&[]);

@@ -85,9 +85,9 @@ pub async fn apply(
     Ok(RepairOutcome::Contended)
 }
 
-/// Reads an entry and the clusters again, and returns whether the problem still exists. Repeats the reads until the entry
-/// does not change while the clusters are listed, because an entry and clusters of different times can contradict each
-/// other.
+/// Reads an entry and the clusters again, and returns whether the problem still exists. Repeats the reads
+/// until the entry stays unchanged while the clusters are listed, because an entry and a list that were read
+/// at different times can contradict each other.
 ///
 /// # Errors
 /// The API server cannot be reached, or refuses a request.

@@ -61,7 +61,7 @@ pub enum Cause {
     InUse { why: String },
 }
 
-/// In which way an entry's status is incomplete, or contradicts the clusters.
+/// How an entry's status is incomplete, or contradicts the clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusFault {
     /// The entry is reserved for a holder, but its status has no record of the lease.

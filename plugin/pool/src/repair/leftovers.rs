@@ -21,7 +21,7 @@ use crate::{
 /// The finding for a ClusterDeployment whose deletion waits only for this program's finalizer.
 pub(super) fn check_finalizer(cluster: &ClusterDeployment, options: &RepairOptions<'_>) -> Option<Finding> {
     let pool = cluster.pool()?;
-    (cluster.waits_only_for_us() && options.includes(Some(pool))).then(|| Finding {
+    (cluster.is_kept_only_by_lease_finalizer() && options.includes(Some(pool))).then(|| Finding {
         subject: FindingSubject::Cluster {
             namespace: cluster.namespace().to_owned(),
             name: cluster.name().to_owned(),

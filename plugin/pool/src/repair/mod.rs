@@ -53,7 +53,7 @@ const MAX_ATTEMPTS: usize = 5;
 /// The pause before the next attempt to delete the copy, after the response is lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// What to repair, the same for every namespace.
+/// A request for a repair, the same for every namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct RepairRequest<'r> {
     pub options: RepairOptions<'r>,
@@ -83,7 +83,7 @@ pub async fn list_namespaces(
     Ok(traces.namespaces())
 }
 
-/// What prevented a complete repair of one namespace.
+/// The reasons why the repair of one namespace is incomplete.
 #[derive(Debug, Default)]
 pub struct RepairGaps {
     pub refusal: Option<RepairRefusal>,

@@ -1,4 +1,4 @@
-//! What the user asks a repair of one namespace to do. No I/O.
+//! The options for the repair of one namespace. No I/O.
 
 use jiff::SignedDuration;
 use kcp_api::metadata::Object as _;

@@ -68,7 +68,7 @@ pub struct FindingResult {
     pub result: Option<Result<RepairOutcome, Error>>,
 }
 
-/// How many findings had which result.
+/// The number of findings with each result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FindingCounts {
     /// How many findings were repaired, or are no longer a problem.
@@ -102,7 +102,7 @@ impl FindingResult {
         })
     }
 
-    /// What prevents the missing cluster from being created again.
+    /// The obstacle that prevents the creation of the missing cluster.
     pub fn obstacle(&self) -> Option<&CreationObstacle> {
         match self.result.as_ref()? {
             Ok(RepairOutcome::Blocked(why)) => Some(why),

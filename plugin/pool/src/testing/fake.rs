@@ -25,19 +25,20 @@ use crate::{
 /// What happens to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Stored, and the answer is lost.
+    /// The write is stored, but the response is lost.
     AnswerLost,
     /// The request is lost.
     RequestLost,
-    /// The request is lost, and then another client is faster.
+    /// The request is lost, and then another client leases the entry first.
     RequestLostThenOvertaken,
-    /// Arrives after its answer was given up, just before this many further requests.
+    /// The write arrives after the client has stopped waiting for the response, just before this number of
+    /// further requests.
     ArrivesLate(usize),
-    /// Another client is faster: the entry is reserved for `them` just before.
+    /// Another client is faster: the entry is reserved for `them` just before the write.
     Overtaken,
-    /// Another client writes something else just before.
+    /// Another client writes other fields just before the write.
     Touched,
-    /// The entry is deleted just before.
+    /// The entry is deleted just before the write.
     Deleted,
     Forbidden,
 }
@@ -53,9 +54,9 @@ pub struct Fake {
     /// A cluster that is created right after the next write of a status.
     next_cluster: RefCell<Option<Value>>,
     are_clusters_forbidden: Cell<bool>,
-    /// Statuses that entries get at these times, counted from the first request.
+    /// Statuses that entries get at these times, measured from the first request.
     later: RefCell<Vec<(Duration, String, Value)>>,
-    /// From when until when no request is answered.
+    /// The period in which no request gets a response.
     outage: Cell<Option<(Duration, Duration)>>,
     begun: Cell<Option<tokio::time::Instant>>,
     /// The clock advances while a client pauses.
@@ -63,7 +64,7 @@ pub struct Fake {
     is_time_uncertain: Cell<bool>,
     /// The seed of the order of events among tasks.
     random: Cell<u64>,
-    /// Names, in the order of the writes.
+    /// The names of the written entries, in the order of the writes.
     pub writes: RefCell<Vec<String>>,
 }
 
@@ -72,12 +73,12 @@ pub struct Fake {
 struct Late {
     name: String,
     patch: Value,
-    /// How many requests are served before it.
+    /// How many requests are served before this write.
     before: usize,
 }
 
 impl Fake {
-    /// With free entries of these names.
+    /// Creates a server with free entries of these names.
     pub fn free(names: &[impl AsRef<str>]) -> Self {
         let fake = Self::default();
         for name in names {
@@ -86,14 +87,14 @@ impl Fake {
         fake
     }
 
-    /// The same, with an order of tasks that depends on the seed.
+    /// Like [`Self::free`], with an order of tasks that depends on the seed.
     pub fn shuffled(names: &[impl AsRef<str>], seed: u64) -> Self {
         let fake = Self::free(names);
         fake.random.set(seed.wrapping_mul(2).wrapping_add(1));
         fake
     }
 
-    /// What happens to the next writes, in order.
+    /// Sets what happens to the next writes, in order.
     pub fn with_faults(self, faults: &[Option<Fault>]) -> Self {
         self.faults.borrow_mut().extend(faults);
         self
@@ -161,24 +162,24 @@ impl Fake {
         self.are_clusters_forbidden.set(true);
     }
 
-    /// The dates of answers disagree.
+    /// Makes the dates of the responses disagree.
     pub fn disagree(&self) {
         self.is_time_uncertain.set(true);
     }
 
-    /// Time passes.
+    /// Advances the clock.
     pub fn pass(&self, time: Duration) {
         self.paused.set(self.paused.get() + time);
     }
 
-    /// An entry gets this status after so long.
+    /// Gives an entry this status after this time.
     pub fn after(&self, time: Duration, name: &str, status: &Value) {
         self.later
             .borrow_mut()
             .push((time, name.to_owned(), status.clone()));
     }
 
-    /// No request is answered between these times.
+    /// Leaves all requests between these times without a response.
     pub fn outage(&self, from: Duration, until: Duration) {
         self.outage.set(Some((from, until)));
     }
@@ -219,7 +220,7 @@ impl Fake {
         names.into_iter().filter(held).collect()
     }
 
-    /// All delayed writes arrive.
+    /// Makes all delayed writes arrive.
     pub fn settle(&self) {
         for Late { name, patch, .. } in self.late.take() {
             self.store(&name, &patch);

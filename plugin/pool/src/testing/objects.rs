@@ -119,7 +119,7 @@ pub fn leased(record: &LeaseRecord) -> Value {
     leased
 }
 
-/// The record of a lease whose cluster was found gone.
+/// The record of a lease whose cluster no longer exists, according to a check.
 pub fn gone(holder: &str, deadline: &str) -> LeaseRecord {
     LeaseRecord {
         state: State::ClusterGone,
@@ -127,7 +127,7 @@ pub fn gone(holder: &str, deadline: &str) -> LeaseRecord {
     }
 }
 
-/// The record of a lease whose cluster, with this uid, was seen.
+/// The record of a lease for which a check has found a cluster with this uid.
 pub fn in_use(holder: &str, deadline: &str, uid: &str) -> LeaseRecord {
     LeaseRecord {
         state: State::InUse { uid: uid.to_owned() },
@@ -135,13 +135,13 @@ pub fn in_use(holder: &str, deadline: &str, uid: &str) -> LeaseRecord {
     }
 }
 
-/// The same entry with another name.
+/// The object with another name.
 pub fn named(name: &str, mut object: Value) -> Value {
     object["metadata"]["name"] = name.into();
     object
 }
 
-/// The same cluster, deleted, with these finalizers left.
+/// The cluster after its deletion was requested, with these remaining finalizers.
 pub fn deleted(mut cluster: Value, finalizers: &[&str]) -> Value {
     cluster["metadata"]["deletionTimestamp"] = LONG_AGO.into();
     cluster["metadata"]["finalizers"] = json!(finalizers);

@@ -1,4 +1,4 @@
-//! Changes of a pool.
+//! Changes to a pool.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use crate::{
     testing::objects::{Objects, cluster, entry, named, pool, pool_object},
 };
 
-/// Of the pool below; Hive's own tests contain the same value.
+/// The version of the pool below. Hive's own tests contain the same value.
 pub const VERSION: &str = "a6dcbd6776a3c92b";
 
-/// The spec before.
+/// The spec before the change.
 pub fn spec(names: &[&str]) -> Value {
     let inventory: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
     json!({
@@ -64,7 +64,7 @@ fn with(mut spec: Value, field: &str, value: Value) -> Value {
     spec
 }
 
-/// One of each sort, by name.
+/// One example of each kind, by name.
 pub fn plans() -> Vec<(&'static str, PoolPlan)> {
     let all = ["one", "two", "three", "four"];
     let by_hand = |mut objects: Objects| {

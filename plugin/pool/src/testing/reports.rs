@@ -21,7 +21,7 @@ use crate::{
 /// Tomorrow.
 const LATER: &str = "2026-11-22T05:00:00Z";
 
-/// Every cause once.
+/// Objects with one problem of each cause.
 pub fn all_causes() -> Objects {
     let inventory: Vec<_> = ["host-1", "host-2"].map(|name| json!({ "name": name })).into();
     let mut newer = named("newer", leased(&lease("lima", Some(LATER))));
@@ -63,7 +63,7 @@ pub fn all_causes() -> Objects {
     }
 }
 
-/// What is wrong beside Hive.
+/// Problems in pools that Hive manages.
 fn beside_hive() -> Objects {
     let inventory = |names: &[&str]| {
         let names: Vec<_> = names.iter().map(|name| json!({ "name": name })).collect();
@@ -90,7 +90,7 @@ fn beside_hive() -> Objects {
     objects
 }
 
-/// Missing clusters.
+/// Leases whose clusters are missing.
 fn missing_clusters() -> Objects {
     let names = ["host-1", "host-2"];
     let inventory: Vec<_> = names.map(|name| json!({ "name": name })).into();
@@ -104,7 +104,7 @@ fn missing_clusters() -> Objects {
     }
 }
 
-/// Named with --force, and in use.
+/// A report about an entry that the user named with `--force`, although a cluster uses it.
 fn named_and_kept() -> RepairReport {
     let held = Objects::entry(leased(&lease("us", Some(LATER))));
     let options = RepairOptions {
@@ -146,7 +146,7 @@ fn report_of(objects: &Objects, is_applied: bool, options: &RepairOptions<'_>) -
     }
 }
 
-/// One of each sort, by name.
+/// One report of each kind, by name.
 pub fn reports() -> Vec<(&'static str, RepairReport)> {
     let mut applied = report(&all_causes(), true);
     let mut results = [

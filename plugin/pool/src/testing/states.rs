@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// Of the busy pool below; Hive's own tests contain the same value.
+/// The version of the busy pool below. Hive's own tests contain the same value.
 const VERSION: &str = "a6dcbd6776a3c92b";
 
 fn made_from(version: &str, mut cluster: Value, installed: bool) -> Value {
@@ -21,7 +21,7 @@ fn made_from(version: &str, mut cluster: Value, installed: bool) -> Value {
     cluster
 }
 
-/// Something of everything.
+/// A pool with entries, clusters and claims in many states.
 pub fn busy() -> Objects {
     let inventory: Vec<_> = ["host-1", "host-2", "host-3", "host-4", "host-5"]
         .map(|name| json!({ "name": name }))
@@ -104,7 +104,7 @@ pub fn claims() -> Vec<Value> {
     ]
 }
 
-/// One of each sort, by name.
+/// One example of each kind, by name.
 pub fn states() -> Vec<(&'static str, PoolState)> {
     let mut quiet = Objects::entry(entry("True", None));
     quiet.pools[0]["metadata"]["finalizers"] = json!(["hive.openshift.io/clusters"]);

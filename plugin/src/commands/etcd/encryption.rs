@@ -56,7 +56,8 @@ pub(crate) enum SnapshotWriter<W: Write> {
 }
 
 impl<W: Write> SnapshotWriter<W> {
-    /// Encrypts what is written for the owners of the public keys, if there are any.
+    /// Encrypts the data so that only the owners of the public keys can decrypt it. Without public keys,
+    /// writes the data unencrypted.
     ///
     /// # Errors
     /// The header cannot be written.
@@ -119,7 +120,7 @@ mod tests {
         Ok(recipients.map(|recipient| recipient.to_string()).collect())
     }
 
-    /// From age's documentation.
+    /// The public key in age's documentation.
     const PUBLIC_KEY: &str = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p";
 
     #[test]

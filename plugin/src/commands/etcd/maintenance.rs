@@ -1,4 +1,4 @@
-//! What the commands that maintain etcd members share: arguments, reads, the confirmation, and the Event.
+//! The parts that the commands for etcd maintenance share: arguments, reads, the confirmation, and the Event.
 
 use std::time::Duration;
 

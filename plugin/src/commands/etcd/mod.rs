@@ -1,8 +1,8 @@
 //! `kubectl kcp etcd`: works on the etcd members of a control plane.
 //!
 //! - [`snapshot`]: saves a snapshot of etcd's data with [`save`]; [`snapshot_first`] does so before a change
-//! - [`defrag`], [`compact`], [`disarm`], [`move_leader`]: maintain the members. [`maintenance`] is what they share,
-//!   [`report`] prints their results
+//! - [`defrag`], [`compact`], [`disarm`], [`move_leader`]: maintain the members. [`maintenance`] has the
+//!   parts that they share; [`report`] prints their results
 
 pub mod compact;
 pub mod defrag;

@@ -42,9 +42,9 @@ pub(crate) struct SaveRequest<'r> {
     pub(crate) file: &'r Path,
     /// The member that sends the snapshot; `None` for a follower.
     pub(crate) member: Option<&'r str>,
-    /// The public keys that the snapshot is encrypted for. Empty: it is not encrypted.
+    /// The public keys for which the snapshot is encrypted. If empty, the snapshot is not encrypted.
     pub(crate) recipients: &'r [Recipient],
-    /// Whether the control plane records the snapshot.
+    /// Whether to record the snapshot on the control plane.
     pub(crate) is_recorded: bool,
     /// The time limit for finding a member and connecting to it.
     pub(crate) timeout: Duration,

@@ -6,8 +6,8 @@
 //! - [`generate`]: prints a configuration that protects the controllers
 //! - [`status`]: what runs in a workload cluster now
 //! - [`rbac`]: permissions for the migration lock
-//! - [`start`], [`upgrade`], [`finish`], [`rollback`]: the steps of a migration; [`step`],
-//!   [`static_pod`]: what they share
+//! - [`start`], [`upgrade`], [`finish`], [`rollback`]: the steps of a migration; [`step`], [`static_pod`]:
+//!   the parts that they share
 //! - [`input`]: reads manifests of control planes and controller managers; [`parse`]: parses flags
 
 mod arguments;

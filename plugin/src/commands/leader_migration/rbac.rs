@@ -109,13 +109,16 @@ async fn in_cluster(arguments: &RbacArguments, name: &str, session: &Session) ->
     let permissions = if arguments.dry_run.is_some() {
         found
     } else {
-        take_effect(&cluster, arguments).await?
+        wait_until_granted(&cluster, arguments).await?
     };
     Ok(Outcome { permissions, granted })
 }
 
 /// Reviews the permissions until all of them are granted, or until the time limit has passed.
-async fn take_effect(cluster: &Connection, arguments: &RbacArguments) -> Result<Vec<Permission>, Error> {
+async fn wait_until_granted(
+    cluster: &Connection,
+    arguments: &RbacArguments,
+) -> Result<Vec<Permission>, Error> {
     let end = Instant::now() + EFFECT_LIMIT;
     loop {
         let found = review(cluster, arguments).await?;

@@ -33,7 +33,7 @@ use crate::{
     wait::{Wait, deadline},
 };
 
-/// The namespace of what kubeadm installs.
+/// The namespace in which kubeadm creates its objects.
 const KUBE_SYSTEM: &str = "kube-system";
 
 /// The time between two reads of `--wait`, after the rollout.
@@ -45,7 +45,7 @@ pub(super) struct Step<'s> {
     /// The verb for error messages, before the name of the control plane.
     pub(super) infinitive: &'static str,
     pub(super) not_done: &'s str,
-    /// Who needs the migration lock.
+    /// The identities that need the migration lock.
     pub(super) identities: Vec<Identity>,
     /// The name of the migration lock; `None` for the name in the control plane's configuration.
     pub(super) leader_name: Option<&'s str>,
@@ -164,8 +164,8 @@ impl Step<'_> {
         }
     }
 
-    /// Deletes the Leases that the migration left behind, if the step has taken effect: if `verdict` is
-    /// [`Verdict::Met`].
+    /// Deletes the Leases that the migration left behind. Does nothing unless `verdict` is [`Verdict::Met`],
+    /// because the step has not taken effect then.
     async fn delete_leases(
         &self,
         verdict: Verdict,

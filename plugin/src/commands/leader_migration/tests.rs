@@ -52,7 +52,7 @@ fn check(replicas: i64, now: (u64, &str), then: (u64, &str), cloud: Option<&str>
     }
 }
 
-/// Upgrades, and whether they have a problem.
+/// Upgrades, and whether each has a problem.
 fn checks() -> Vec<(&'static str, CheckedUpgrade, bool)> {
     const NO_IPAM: &str = "--controllers=*,-node-ipam-controller";
     /// The cloud provider of GCP has Node IPAM.

@@ -31,7 +31,7 @@ pub(super) async fn connect(session: &Session) -> Result<Connection, Error> {
     Connection::open(&flags, session.request_log()).await
 }
 
-/// Reads all objects that admission rules check or read, from one namespace or from all.
+/// Reads, from one namespace or from all namespaces, every object that admission rules check or read.
 ///
 /// # Errors
 /// An object of a served kind cannot be read. A report without that kind would be incomplete, because its objects may

@@ -73,8 +73,9 @@ impl RelatedKind {
 }
 
 impl RelatedObjects {
-    /// Adds an object for rules to read; if it has no namespace, it gets `namespace`. Skips objects that cannot be decoded,
-    /// which are reported when they are checked, and objects without a name, to which no object can refer.
+    /// Adds an object for rules to read. An object without a namespace gets `namespace`. Skips objects that
+    /// cannot be decoded, which are reported when they are checked, and objects without a name, to which no
+    /// object can refer.
     pub(super) fn add(&mut self, object: &Object, namespace: &str) {
         fn read<T: DeserializeOwned>(object: &Object, into: &mut Vec<T>) {
             into.extend(serde_json::from_str::<T>(&object.text));
@@ -354,7 +355,7 @@ mod tests {
         ]);
         let view = related_objects.view(EVERYTHING, REVIEWED);
         assert_eq!(names(&view), Some(vec!["owned", "labelled"]));
-        // As the server: what does not say its Cluster has none yet.
+        // As in the server, a control plane that does not name its Cluster has no Cluster yet.
         let nobody = ReviewedObject {
             cluster: None,
             ..REVIEWED

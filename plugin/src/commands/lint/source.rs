@@ -116,7 +116,7 @@ mod tests {
         symlink("deep", root.join("folder.yaml")).unwrap();
         symlink("a.yaml", root.join("linked.yaml")).unwrap();
         symlink("nowhere", root.join("lost.yaml")).unwrap();
-        // One that leads nowhere is left to say so when it is read.
+        // A broken link is included, so that reading it reports an error.
         let expected = ["a.yaml", "linked.yaml", "lost.yaml"].map(|name| root.join(name));
         for recursive in [false, true] {
             assert_eq!(files(root, recursive).unwrap(), expected);

@@ -1,4 +1,4 @@
-//! Decides from an object's kind and fields whether admission rules check it or read it.
+//! Decides whether admission rules check or read an object, from the object's kind and fields.
 
 use serde_json::Value;
 

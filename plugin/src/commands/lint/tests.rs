@@ -45,7 +45,7 @@ fn document(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// The screen and the verdict for a sample of the design documents, the folder's name left out.
+/// The output and the verdict for a sample of the design documents, without the name of the folder.
 fn screen(name: &str) -> (String, Verdict) {
     let report = lint(vec![document(name)]);
     let mut text = String::new();
@@ -117,7 +117,7 @@ fn the_patches_of_the_pool_document() {
     insta::assert_snapshot!(text);
 }
 
-/// `component: *` is an alias without a name to YAML.
+/// In YAML, `component: *` is an alias without a name.
 #[test]
 fn the_configuration_of_the_leader_migration_document() {
     let (text, verdict) = screen("leader-migration.yaml");
@@ -219,11 +219,11 @@ fn with_a_missing_file_the_verdict_is_undecided() {
     );
 }
 
-/// The faults that the mutating webhook repairs.
+/// The faults that the mutating webhook corrects.
 const COMPLETED_BY_DEFAULTS: [&str; 2] = ["version-without-v", "replicas-dropped"];
 
-/// On each example of each rule `lint` says exactly what admission says of the write: what the validating webhook says
-/// of the object that the mutating one has completed.
+/// For each example of each rule, `lint` reports exactly what admission reports: what the validating webhook
+/// says about the object after the mutating webhook has set its defaults.
 #[test]
 fn lint_and_admission_report_the_same_findings() {
     let mut judged = 0;
@@ -236,7 +236,7 @@ fn lint_and_admission_report_the_same_findings() {
         if !is_manifest || base == Base::Cluster || configured || written_by_somebody {
             continue;
         }
-        // Two files say nothing of the other objects of a cluster.
+        // The two files do not contain the other objects of a cluster.
         let case = &Case {
             view: View::default,
             ..*case
@@ -265,7 +265,7 @@ fn lint_update(old: Option<&Value>, new: &Value) -> LintReport {
     input.check(&Configuration::default(), NOW.parse().unwrap())
 }
 
-/// Rules and fields, in the report's order.
+/// The rules and fields of the findings, in the order of the report.
 fn found(report: &LintReport) -> Vec<(String, String)> {
     let json: Value = serde_json::from_str(&printer::json(report).unwrap()).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -405,7 +405,7 @@ fn reports_an_override_without_effect() {
     insta::assert_snapshot!(plain(&report.text(Layout::default())));
 }
 
-/// The shape that the first proposal gives a control plane.
+/// The fields that a control plane has in the first proposal.
 #[test]
 fn the_fields_of_the_first_version_are_judged() {
     let report = lint_yaml(
@@ -433,7 +433,8 @@ fn cluster_objects(objects: impl IntoIterator<Item = (Subject, Value)>) -> LintR
     input.check(&Configuration::default(), NOW.parse().unwrap())
 }
 
-/// What an object is now, not what a write of it would set off, and not what cannot be changed any more.
+/// `lint` checks the current state of an object, not the effects of a write, and not fields that can no
+/// longer be changed.
 fn objects_in_a_cluster() -> LintReport {
     let mut even = control_plane(4);
     even["metadata"]["namespace"] = json!("prod");

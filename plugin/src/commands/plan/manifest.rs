@@ -332,7 +332,7 @@ items:
             },
         });
         assert_eq!(manifest.patch(FILE, &current).expect("of it"), expected);
-        // What nobody has applied stays.
+        // Fields that no client has applied stay.
         assert_eq!(
             manifest.patch(FILE, &json!({"metadata": {}})).expect("of it"),
             json!({"metadata": {}, "spec": manifest_spec()})

@@ -6,7 +6,7 @@
 //!
 //! - [`list`]: the next step of several control planes
 //! - [`manifest`]: the change in a file
-//! - [`template`]: what a new infrastructure template changes
+//! - [`template`]: the changes in a new infrastructure template
 
 pub mod document;
 pub mod manifest;

@@ -8,8 +8,9 @@ use kcp_control_plane::{
 };
 use serde_json::Value;
 
-/// Adds to the plan which fields the new infrastructure template changes, and whether that template exists. `in_file` is
-/// the template that the manifest contains. Returns a warning if the changes are unknown, or if there are none.
+/// Adds to the plan the fields that the new infrastructure template changes, and whether that template
+/// exists. `in_file` is the template that the manifest contains. Returns a warning if the changes are
+/// unknown, or if there are none.
 pub(super) async fn compare(
     reads: &Reads<'_>,
     observed: &mut Snapshot,

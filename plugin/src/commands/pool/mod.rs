@@ -61,9 +61,9 @@ pub enum PoolCommand {
     Renew(RenewArguments),
     /// Release the leases or the claim of a cluster
     ///
-    /// Exits with 0 if the cluster holds nothing. Exits with 1 while a cluster deployment uses the customization, or
-    /// if you are not allowed to list cluster deployments, so that this is unknown. The command does not change the
-    /// leases of other clusters.
+    /// Exits with 0 if the cluster holds nothing. Exits with 1 while a cluster deployment uses the
+    /// customization, or if you are not allowed to list cluster deployments, because the command then cannot
+    /// check this. The command does not change the leases of other clusters.
     Release(ReleaseArguments),
     /// List the entries of pools: free, held, expired, cordoned
     List(ListArguments),
@@ -216,8 +216,8 @@ impl Progress for WaitProgress<'_> {
     }
 }
 
-/// Turns the error of a lease into one whose chain ends with the API server's error, because hints belong to the last
-/// error.
+/// Converts a lease error into an error chain that ends with the API server's error, because hints belong to
+/// the last error.
 fn reported(error: LeaseError) -> anyhow::Error {
     let message = error.to_string();
     match error {
@@ -228,7 +228,7 @@ fn reported(error: LeaseError) -> anyhow::Error {
     }
 }
 
-/// Turns the error of a claim into one that says what happened to the claim.
+/// Converts a claim error into an error that says what happened to the claim.
 fn claim_failed(error: ClaimError) -> anyhow::Error {
     let message = error.to_string();
     match error {

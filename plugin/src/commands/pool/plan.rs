@@ -77,7 +77,7 @@ impl Report for model::PoolPlan {
     }
 }
 
-/// What a change to a pool does to its clusters and entries.
+/// The effects of a change to a pool on the pool's clusters and entries.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -126,9 +126,10 @@ struct EntryDocument {
     name: String,
     /// Whether the change adds the entry or drops it. One of: added, dropped.
     change: &'static str,
-    /// What the change means for the entry. One of: free, missing, shared, unused, cluster-stale, cluster-claimed, held.
+    /// The effect of the change on the entry. One of: free, missing, shared, unused, cluster-stale,
+    /// cluster-claimed, held.
     effect: &'static str,
-    /// What the change means for the entry, in one sentence.
+    /// The effect of the change on the entry, in one sentence.
     message: String,
 }
 

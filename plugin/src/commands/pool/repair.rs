@@ -260,7 +260,7 @@ mod tests {
         for (name, report) in reports() {
             let expected = match name {
                 "nothing" => Verdict::Met,
-                // One of its writes is forbidden, or a whole namespace is.
+                // Either a single write is forbidden, or all requests to a namespace are.
                 "what came of it" | "one namespace failed" => Verdict::Undecided,
                 _ => Verdict::Negative,
             };

@@ -1,4 +1,4 @@
-//! Leases and releases with different rights on the API server.
+//! Leases and releases by users with different permissions.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ use crate::commands::pool::{
 
 const PATH: &str = "/apis/hive.openshift.io/v1";
 
-/// A pool `p` with one entry `a`, and the answer to a list of all ClusterDeployments.
+/// A pool `p` with one entry `a`, and the response to a list of all ClusterDeployments.
 fn connection(entry_status: &Value, deployments: &(u16, Value)) -> Connection {
     let entry = json!({"metadata": {"name": "a", "resourceVersion": "1"}, "status": entry_status});
     let deployments = deployments.clone();
@@ -131,7 +131,7 @@ fn a_lease_depends_on_the_listed_clusters() {
     assert_eq!(used["entries"][0]["state"], "referenced");
 }
 
-/// The release of `a`, which `us` holds, with this answer to a list of ClusterDeployments.
+/// The release of `a`, which `us` holds, with this response to a list of ClusterDeployments.
 fn release(deployments: &(u16, Value)) -> Value {
     release_by(deployments, false)
 }
@@ -169,8 +169,8 @@ fn a_customization_that_a_cluster_uses_is_not_released() {
     for (metadata, message, left) in [
         (
             alive,
-            "ClusterDeployment us still uses a; before you release a again, delete the ClusterDeployment: \
-             kubectl delete clusterdeployments.hive.openshift.io us -n n",
+            "ClusterDeployment us still uses a, so a was not released; delete the ClusterDeployment, and \
+             then run the command again: kubectl delete clusterdeployments.hive.openshift.io us -n n",
             "ClusterDeployment us in namespace n still uses a; others can lease a once the \
              ClusterDeployment no longer exists",
         ),
@@ -183,15 +183,15 @@ fn a_customization_that_a_cluster_uses_is_not_released() {
         ),
         (
             json!({"name": "them", "namespace": "t"}),
-            "ClusterDeployment them still uses a; before you release a again, delete the ClusterDeployment: \
-             kubectl delete clusterdeployments.hive.openshift.io them -n t",
+            "ClusterDeployment them still uses a, so a was not released; delete the ClusterDeployment, and \
+             then run the command again: kubectl delete clusterdeployments.hive.openshift.io them -n t",
             "ClusterDeployment them in namespace t still uses a; others can lease a once the \
              ClusterDeployment no longer exists",
         ),
         (
             ours,
-            "ClusterDeployment us uses a and is being deleted, with finalizers example.com/dns; when other \
-             controllers have removed the finalizers, release the customization again",
+            "ClusterDeployment us uses a and is being deleted, with finalizers example.com/dns; run the \
+             command again once other controllers have removed the finalizers",
             "ClusterDeployment us in namespace n is being deleted, but still uses a; others can lease a \
              once the ClusterDeployment no longer exists",
         ),
@@ -225,7 +225,7 @@ fn a_customization_that_no_cluster_uses_is_released() {
     }
 }
 
-/// An account that may not list clusters freed an entry in use, and leased it again.
+/// An account that is not allowed to list clusters once freed an entry in use, and leased it again.
 #[test]
 fn only_force_releases_a_customization_that_a_cluster_may_use() {
     let refused = release(&forbidden());

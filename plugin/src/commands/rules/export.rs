@@ -36,7 +36,7 @@ mod tests {
 
     use super::admission_policies;
 
-    /// A policy and its binding, and what stands before all of them.
+    /// A policy and its binding, and the comment at the top of the output.
     #[test]
     fn lists_omitted_rules_and_exports_the_policy_of_scales() {
         let text = admission_policies(&Configuration::default()).unwrap();

@@ -121,7 +121,8 @@ struct MachineStatus {
     up_to_date: Option<bool>,
     /// Why the Machine is outdated, if it is.
     outdated_because: Vec<Described<Reason>>,
-    /// What could not be read to decide whether the Machine is outdated. Such a Machine counts as up to date.
+    /// The facts that could not be read, so that it is unknown whether the Machine is outdated. Such a
+    /// Machine counts as up to date.
     gaps: Vec<Described<Gap>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     certificates_expire: Option<Timestamp>,

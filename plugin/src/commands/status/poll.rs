@@ -132,8 +132,8 @@ pub(super) async fn poll_contexts(
     }
 }
 
-/// Reads the control planes of all namespaces until the time `end`, and checks them by their conditions. Of each, only the
-/// row of the table stays in memory.
+/// Reads the control planes of all namespaces until the time `end`, and checks them by their conditions. Of
+/// each control plane, only the row of the table stays in memory.
 ///
 /// # Errors
 /// The control planes cannot be listed.
@@ -168,7 +168,7 @@ fn inspect_snapshot(observed: Snapshot, now: Timestamp) -> Inspected {
     }
 }
 
-/// Reads a control plane by its own name or by that of its Cluster.
+/// Reads a control plane by its own name or by the name of its Cluster.
 ///
 /// # Errors
 /// The control plane does not exist or cannot be read.
@@ -189,7 +189,7 @@ pub(in crate::commands) async fn read_one(
     reads::observe(reader, namespace, name, excluded, end).await
 }
 
-/// Reads the workload cluster and etcd of a control plane in a list.
+/// For one control plane of a list: reads its workload cluster and its etcd.
 async fn read_all_sources(
     reader: &Reader<'_>,
     listed: &Snapshot,
@@ -262,7 +262,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_millis(400);
 
-    /// A server that has been asked too late has no answer in time.
+    /// The delay of a response. A request that is sent too late gets no response in time.
     const ANSWERS_AFTER: Duration = Duration::from_millis(20);
 
     fn control_plane(name: &str) -> Value {
@@ -270,9 +270,9 @@ mod tests {
             "metadata": {"name": name, "namespace": "d"}, "spec": {"replicas": 3, "version": "v1.34.1"}})
     }
 
-    /// On a server that lists them all, and gives by name the last one alone.
+    /// A server that lists all control planes, but returns only the last one by its name.
     fn connection() -> Connection {
-        Connection::canned_later(|_, path| {
+        Connection::canned_async(|_, path| {
             let last = format!("/kubeadmcontrolplanes/cp-{}", CONTROL_PLANES - 1);
             let hangs = path.contains("/kubeadmcontrolplanes/") && !path.ends_with(&last);
             let names = (0..CONTROL_PLANES).map(|number| format!("cp-{number}"));
@@ -448,7 +448,7 @@ mod tests {
             async |number| {
                 under_way.set(under_way.get() + 1);
                 most.set(most.get().max(under_way.get()));
-                // The later ones end first.
+                // The later reads end first.
                 for _ in *number..numbers.len() {
                     tokio::task::yield_now().await;
                 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::commands::status::{
     document::{ControlPlaneStatus, ControlPlaneStatusList},
-    screen::{Layout, ListRow, Screen, list, one},
+    screen::{Layout, ListRow, Screen, control_plane_screen, list},
 };
 use crate::{document::resource_name, fleet::UnreadContext, output::Report, verdict::Verdict};
 use kcp_control_plane::{inspection::Inspection, snapshot::Snapshot};
@@ -58,7 +58,9 @@ impl Subject {
     /// The screen for one control plane, or a table for several.
     pub fn screen(&self, now: Timestamp, layout: Layout) -> Screen {
         match self {
-            Self::One(inspected) => one(&inspected.observed, &inspected.inspection, now, layout),
+            Self::One(inspected) => {
+                control_plane_screen(&inspected.observed, &inspected.inspection, now, layout)
+            }
             Self::Several { namespace, .. } => {
                 let inspected = self.inspected().iter();
                 let rows = inspected

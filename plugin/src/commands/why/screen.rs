@@ -122,7 +122,7 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
         (State::Working, Some(actor)) => format!("{} acts next: {cause}", actor.name()),
         (State::PersonNeeded, Some(Actor::Person)) => format!("A person must act: {cause}"),
         (State::PersonNeeded, Some(Actor::Admission)) => {
-            format!("Admission denies what the controller writes, so a person must act: {cause}")
+            format!("Admission denies the controller's writes, so a person must act: {cause}")
         }
         (State::PersonNeeded, Some(actor)) => {
             format!(
@@ -130,7 +130,9 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
                 actor.name()
             )
         }
-        _ => format!("Could not read what the answer depends on: {cause}"),
+        _ => {
+            format!("The answer is unknown, because something that it depends on could not be read: {cause}")
+        }
     }
 }
 

@@ -158,7 +158,7 @@ mod tests {
     #[serde(rename_all = "camelCase")]
     enum Outcome {
         Stdout(String),
-        /// The last part of the message: the words before it differ.
+        /// The last part of the message, because the words before it differ.
         Error(String),
     }
 
@@ -178,7 +178,7 @@ mod tests {
         for Answer { format, outcome } in answers.answers {
             match (printed(&format, &answers.document), outcome) {
                 (Ok(ours), Outcome::Stdout(theirs)) => assert_eq!(ours, theirs, "{format}"),
-                // Theirs names types of Go.
+                // kubectl's message contains Go types.
                 (Err(ours), Outcome::Error(theirs)) if theirs.contains("is not array or slice") => {
                     assert!(ours.contains("is not an array"), "{format}: {ours}");
                 }

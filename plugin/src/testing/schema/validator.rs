@@ -1,12 +1,12 @@
-//! A document held against a JSON schema. The integration tests hold real documents against the schemas with this file.
+//! Validates a document against a JSON schema. The integration tests validate real documents with this file.
 //!
-//! Weighed (2026-11): the crate jsonschema validates all of JSON Schema and brings some forty crates, big numbers and
-//! URI parsing among them, without default features. Our schemas need a dozen keywords: [`faults`] knows those, and
-//! takes any other for a fault.
+//! Alternative considered (2026-11): the crate jsonschema validates all of JSON Schema, but even without
+//! default features it brings about forty crates, such as big numbers and URI parsing. Our schemas need a
+//! dozen keywords. [`faults`] supports these, and reports any other keyword as a fault.
 
 use serde_json::{Map, Value};
 
-/// What about a document is not as a schema says, each with its path.
+/// The differences between a document and its schema, each with its path.
 pub(crate) fn faults(schema: &Value, document: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     Validator { root: schema }.value("", schema, document, true, &mut faults);
@@ -18,7 +18,8 @@ struct Validator<'s> {
 }
 
 impl Validator<'_> {
-    /// `is_whole` is whether the schema is all there is to say of the value, and not a part flattened into another.
+    /// `is_whole` says whether the schema describes the whole value, and not only a part that is flattened
+    /// into another schema.
     fn value(&self, path: &str, schema: &Value, value: &Value, is_whole: bool, faults: &mut Vec<String>) {
         let Value::Object(keywords) = schema else {
             if *schema != Value::Bool(true) {
@@ -82,7 +83,7 @@ impl Validator<'_> {
                     self.value(&format!("{path}/{index}"), schema, item, true, faults);
                 }
             }
-            // Of a map: an object with declared properties has none besides.
+            // This is the schema of a map. An object with declared properties has no other properties.
             ("additionalProperties", schema) => {
                 for (name, value) in value.as_object().into_iter().flatten() {
                     self.value(&format!("{path}/{name}"), schema, value, true, faults);
@@ -120,7 +121,7 @@ fn is_of_type(expected: &Value, value: &Value) -> bool {
     }
 }
 
-/// Names of all properties that a schema declares, in itself and in what is flattened into it.
+/// The names of all properties that a schema declares, including those of schemas that are flattened into it.
 fn declared<'s>(root: &'s Value, schema: &'s Value, names: &mut Vec<&'s String>) {
     if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
         declared(root, resolve(root, reference), names);

@@ -117,7 +117,8 @@ impl Flags {
             .filter(|name| !name.is_empty())
     }
 
-    /// These flags with one more item in `--controllers`, whose default is `*`.
+    /// Returns these flags with `item` added to `--controllers`. If `--controllers` is not set, the list
+    /// begins with its default, `*`.
     #[must_use]
     pub(super) fn with_controller(mut self, item: &str) -> Self {
         let value = match self.get("controllers") {

@@ -31,8 +31,8 @@ pub struct Gap {
 /// to 1.2.
 const LONGEST_RETRY: f64 = 2.2;
 
-/// The time that a controller manager needs, after it has taken the lock, for discovery and informers before
-/// its controllers work. Measured on kube-controller-manager 1.36 and a cloud-controller-manager.
+/// How long a controller manager needs for discovery and informers after it has taken the lock, until its
+/// controllers work. Measured on kube-controller-manager 1.36 and a cloud-controller-manager.
 const START: Duration = Duration::from_secs(2);
 
 impl Timing {
@@ -47,7 +47,7 @@ impl Timing {
 }
 
 /// The gap until a candidate holds all locks of a holder that stops. `locks` is 1 if the candidate already
-/// waits for that lock. It is 2 if the candidate takes first the main lock and then the migration lock: it
+/// waits for that lock. It is 2 if the candidate first takes the main lock and then the migration lock: it
 /// starts to wait for the second lock only when it holds the first one, and then waits for the whole duration
 /// again.
 pub fn gap(holder: Timing, candidate: Timing, locks: u32) -> Gap {

@@ -76,7 +76,8 @@ fn migration(configuration: &LeaderMigrationConfiguration) -> Migration {
 /// `kubeadmConfigSpec`. `None` if the `spec` enables no migration, or if the configuration is unknown. A
 /// `KubeadmConfig` has no Kubernetes version, so the controllers of the default configuration are unknown.
 pub fn migration_of_kubeadm_config(spec: &RawValue) -> Option<Migration> {
-    // A version whose controller managers ignore unknown fields, as those may run on this Machine.
+    // Use a version whose controller managers ignore unknown fields, because such a controller manager may
+    // run on this Machine.
     const LENIENT: u64 = 31;
     let object = format!(
         r#"{{"apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","kind":"KubeadmControlPlane","metadata":{{}},"spec":{{"kubeadmConfigSpec":{}}}}}"#,

@@ -141,9 +141,9 @@ fn field(
     }
 }
 
-/// What an update does to controllers with the same owners and verdict, and the severest action on it. `None`
-/// for problems that exist before the update, and for a kube-controller-manager that exits at startup, which
-/// other rules report.
+/// The harm that an update does to controllers with the same owners and verdict, and the severest action on
+/// this harm. `None` for problems that exist before the update, and for a kube-controller-manager that exits
+/// at startup, which other rules report.
 fn harm(rows: &[Row], pair: &ControllerManagerChange, known: Cloud) -> Option<(String, Action)> {
     let row = rows.first()?;
     let names: Vec<&str> = rows.iter().map(|row| row.controller.canonical).collect();

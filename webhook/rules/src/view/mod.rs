@@ -55,8 +55,8 @@ impl<T> Part<T> {
     }
 }
 
-/// The other objects that rules read: for a `KubeadmControlPlane` those of its Cluster, for a pool those in its
-/// namespace.
+/// The other objects that rules read: for a `KubeadmControlPlane`, the objects of its Cluster; for a pool,
+/// the objects in its namespace.
 #[derive(Debug, Default)]
 pub struct View {
     /// The Machines of the control plane.
@@ -75,7 +75,7 @@ pub struct View {
     /// The names of the customizations in the namespace.
     pub customizations: Part<Vec<String>>,
     /// The `ClusterDeployment`s in all namespaces that belong to the pool or use the customization. For the
-    /// review of a `ClusterDeployment`, only the ones that use the same customization.
+    /// review of a `ClusterDeployment`, only the `ClusterDeployment`s that use the same customization.
     pub cluster_deployments: Part<Vec<ClusterDeployment>>,
     /// The status of the customization to which the reviewed `ClusterDeployment` refers; `None` if the customization
     /// has no status or does not exist.

@@ -104,7 +104,7 @@ async fn an_override_can_require_the_verb_override() {
         (
             Some(false),
             Some(
-                "the override has no effect: the user needs permission for the verb override on this \
+                "the override has no effect: the user needs permission for the verb \"override\" on this \
                 object",
             ),
         ),

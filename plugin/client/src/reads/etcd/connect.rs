@@ -42,7 +42,7 @@ pub struct MemberConnection {
 }
 
 impl MemberConnection {
-    /// Connects until `end` at the latest. `call` is the time limit of each call, and of each part of a snapshot.
+    /// Connects. Gives up at `end`. `call` is the time limit of each call, and of each part of a snapshot.
     ///
     /// # Errors
     /// A Secret cannot be read, or the member cannot be reached.
@@ -141,7 +141,7 @@ impl MemberConnection {
         self.described(self.connection.move_leader(to)).await
     }
 
-    /// Reads when a key was written last. None if the key does not exist.
+    /// Reads the revision at which a key was last written. None if the key does not exist.
     ///
     /// # Errors
     /// The member does not respond, or refuses the call.

@@ -53,7 +53,7 @@ pub fn pod_name(node: &str) -> String {
     format!("etcd-{node}")
 }
 
-/// Returns one query for each endpoint of an external etcd, which is given as `https://host:port`.
+/// Returns one query for each endpoint of an external etcd. Each endpoint has the form `https://host:port`.
 pub fn external_queries(endpoints: &[String]) -> Vec<MemberQuery> {
     endpoints
         .iter()

@@ -73,7 +73,8 @@ pub async fn read_leader_migration(
             .map(|(role, lock)| read_lock(&cluster, role, lock)),
     )
     .await;
-    // Without them, only what an earlier migration left behind is missing.
+    // If these Leases cannot be read, the report only misses the Leases that an earlier migration left
+    // behind.
     let others = Box::pin(
         cluster
             .objects

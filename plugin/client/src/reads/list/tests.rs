@@ -1,4 +1,4 @@
-//! A few control planes, and a server that answers each path as told.
+//! Tests with a few control planes and a server with a fixed response for each path.
 
 use std::{
     collections::BTreeMap,
@@ -374,7 +374,7 @@ fn each_control_plane_gets_its_own() {
         let flag = NO_NAME_ARGUMENT;
         assert_eq!(management.secrets, Reading::Excluded { flag });
         assert_eq!(management.failed_reads, []);
-        // Nothing of it but what decides about new Machines.
+        // Only the fields that decide about new Machines are kept.
         assert_eq!(
             management.control_plane.spec.kubeadm_config_spec.fields,
             json!({"clusterConfiguration": {"certificateValidityPeriodDays": 3650}})

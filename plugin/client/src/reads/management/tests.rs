@@ -1,4 +1,4 @@
-//! One control plane, and a server that answers each path as told.
+//! Tests with one control plane and a server with a fixed response for each path.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use kcp_control_plane::snapshot::{Deletion, Failure, Forbidden, HealthCheck, Rea
 
 const LIMIT: ReadLimit = ReadLimit::per_read(Duration::from_secs(10));
 
-/// Runs on a server that forbids each path with such a part.
+/// Runs `read` on a server that responds with 403 to each path that contains this text.
 fn served<T>(forbidden: &'static str, read: impl AsyncFnOnce(&Reader<'_>) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {

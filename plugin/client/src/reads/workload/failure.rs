@@ -22,7 +22,7 @@ impl FailureContext {
         }
     }
 
-    /// Describes an error with which every read of the workload cluster fails.
+    /// Describes an error that makes every read of the workload cluster fail.
     pub fn describe_all(&self, error: &Error) -> Failure {
         self.describe(&format!("Secret/{}", self.kubeconfig), error)
     }

@@ -25,7 +25,7 @@ fn preflight(change: impl Fn(&mut Snapshot)) -> Preflight {
     inspect(&observed, now()).preflight
 }
 
-/// `yes`, or `no` or `unknown` and what keeps it: `check: object object`.
+/// `yes`; or `no` or `unknown` with what blocks the change, as `check: object object`.
 fn reported(permission: &Permission) -> Vec<String> {
     let allowed = match permission.allowed {
         Some(true) => "yes",
@@ -44,7 +44,7 @@ fn reported(permission: &Permission) -> Vec<String> {
     [allowed.to_owned()].into_iter().chain(blockers).collect()
 }
 
-/// Up, down, rollout, and remediation of each Machine.
+/// The permissions for scale up, scale down, rollout, and the remediation of each Machine.
 fn all(preflight: &Preflight) -> Vec<Vec<String>> {
     let Preflight {
         scale_up,
@@ -111,7 +111,7 @@ fn with_two_of_three_members_killed_nothing_may_be_done() {
         let reported = reported(permission);
         assert_eq!(reported[..2], ["no", lost]);
     }
-    // Of two reasons the controller tells the first.
+    // If there are two reasons, the controller reports the first.
     let first = ["components-unhealthy", "etcd-no-quorum", "etcd-no-quorum"];
     for (remediation, check) in preflight.remediation.iter().zip(first) {
         assert_eq!(
@@ -123,7 +123,7 @@ fn with_two_of_three_members_killed_nothing_may_be_done() {
     }
 }
 
-/// Without quorum the API server forwards to no member.
+/// Without quorum, the API server forwards connections to no member.
 #[test]
 fn with_two_of_three_members_killed_and_none_reached_nothing_may_be_done() {
     let preflight = preflight(|o| {
@@ -193,7 +193,8 @@ type Case = (
     &'static [&'static str],
 );
 
-/// Name, what is so, and then: scale up, scale down, remediation of `m2`.
+/// The name of the case, the change to the snapshot, and the permissions for scale up, scale down, and
+/// remediation of `m2`.
 const CASES: &[Case] = &[
     (
         "paused",
@@ -356,7 +357,7 @@ const CASES: &[Case] = &[
         },
         &["yes"],
         &["yes"],
-        // Cluster API v1.14 knows no members then, and never replaces one.
+        // In this case, Cluster API v1.14 reads no members, and never replaces a Machine.
         &["no", "etcd-no-quorum: KubeadmControlPlane/c1-cp"],
     ),
 ];
@@ -426,7 +427,7 @@ fn nothing_is_removed_while_members_contradict_each_other() {
     }
 }
 
-/// Whether the verbs take the first step of a scale to this number of Machines.
+/// Whether `scale` to this number of Machines would be written.
 fn is_permitted_by_the_verbs(observed: &Snapshot, replicas: i64) -> bool {
     let desired = Desired {
         spec: KubeadmControlPlaneSpec {
@@ -441,7 +442,8 @@ fn is_permitted_by_the_verbs(observed: &Snapshot, replicas: i64) -> bool {
 #[test]
 fn a_scale_down_is_allowed_exactly_if_the_verb_allows_it() {
     type Case = (&'static str, fn(&mut Snapshot), bool);
-    /// The Machine is the oldest in the failure domain with the most Machines, so it goes first.
+    /// Makes the Machine the oldest in the failure domain with the most Machines, so that it is deleted
+    /// first.
     fn goes_first(o: &mut Snapshot, number: usize) {
         for machine in &mut o.machines {
             machine.spec.failure_domain = None;

@@ -39,7 +39,7 @@ fn down() -> Health {
     Health::Down("connection refused".to_owned())
 }
 
-/// A controller manager in the Pod `kcm` or `ccm`. The file is that of its leader migration configuration.
+/// A controller manager in the Pod `kcm` or `ccm`, with the file of its leader migration configuration.
 fn manager(component: Component, minor: u64, flags: &str, file: &str, health: Health) -> ObservedManager {
     let mut command = format!("--allocate-node-cidrs {flags}");
     if component == Cloud && !flags.contains("--controllers") {
@@ -75,7 +75,7 @@ fn cloud(flags: &str, health: Health) -> ObservedManager {
     manager(Cloud, 36, flags, &configuration(IPAM, "*"), health)
 }
 
-/// A Lease with this holder that was renewed so many seconds ago.
+/// A Lease with this holder that was renewed this number of seconds ago.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "a Lease may not exist, and every case needs the same type"
@@ -347,8 +347,8 @@ fn a_source_that_was_not_read_never_leads_to_success() {
         ),
         (
             with(|observed| observed.locks.last_mut().unwrap().lease = Ok(lease("stranger_3", 1))),
-            "ccm runs the controller, but the holder of Lease m is stranger_3, which does not hold the main \
-             lock of ccm",
+            "ccm runs the controller, but Lease m seems to be held by another process: its holder \
+             stranger_3 is not the holder of ccm's main lock",
         ),
         (
             // The field manager that wrote the holder contradicts the holder's identity.
@@ -358,8 +358,8 @@ fn a_source_that_was_not_read_never_leads_to_success() {
                     lease.as_mut().unwrap().writer = Some(writer.to_owned());
                 }
             }),
-            "ccm runs the controller, but the holder of Lease m is cloud_2, which does not hold the main \
-             lock of ccm",
+            "ccm runs the controller, but Lease m seems to be held by another process: its holder cloud_2 \
+             is not the holder of ccm's main lock",
         ),
     ] {
         let decision = node_ipam(&observed);

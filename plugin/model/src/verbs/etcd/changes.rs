@@ -134,7 +134,7 @@ mod tests {
             &'static [&'static str],
             &'static [&'static str],
         );
-        // What refuses, and what still refuses while the control plane is paused.
+        // The reasons to refuse, and the reasons that remain while the control plane is paused.
         let cases: &[Case] = &[
             ("none", |_| {}, &[], &[]),
             (

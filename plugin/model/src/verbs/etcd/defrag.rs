@@ -128,12 +128,12 @@ impl Defragmentation {
     }
 
     /// The name of the member that is not complete yet.
-    pub fn current(&self) -> Option<&str> {
+    pub fn member_in_progress(&self) -> Option<&str> {
         self.in_progress.as_ref().map(|member| member.name.as_str())
     }
 
-    /// Why the member that was defragmented last has not caught up yet. If it has, the member becomes
-    /// complete.
+    /// Why the member that was defragmented last has not caught up yet. If the member has caught up, marks it
+    /// as complete.
     fn why_to_wait(&mut self, cluster: &EtcdCluster<'_>) -> Option<String> {
         let InProgress {
             id,
@@ -226,14 +226,15 @@ mod tests {
         let mut next =
             |observed: &Snapshot| shown(defragmentation.next(observed, now())).expect("not refused");
         assert_eq!(next(&observed), "node-m2", "node-m1 leads");
-        // The others have gone on.
+        // The other members have applied more entries.
         observed.status(1).raft_index += 10;
         observed.status(2).db_size = 51 * MEBIBYTE;
         assert_eq!(
             next(&observed),
             "wait: etcd member node-m2 has applied raft index 1000000 of 1000010"
         );
-        // It has caught up with the index that was the newest then, although there is a newer one now.
+        // The member has caught up with the index that was the newest after its defragmentation, although
+        // there is a newer index now.
         observed.status(1).raft_index += 10;
         observed.status(2).raft_applied_index += 10;
         assert_eq!(next(&observed), "node-m3");
@@ -262,7 +263,7 @@ mod tests {
             [9, 0, 0]
         );
         assert_eq!(defragmentation.completed_members, complete);
-        assert_eq!(defragmentation.current(), None);
+        assert_eq!(defragmentation.member_in_progress(), None);
     }
 
     #[test]

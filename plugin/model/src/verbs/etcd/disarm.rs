@@ -141,7 +141,7 @@ impl Space {
     }
 }
 
-/// The quota in the spec of the control plane, which is a map in v1beta1 and a list in v1beta2.
+/// The quota in the spec of the control plane. The flags of etcd are a map in v1beta1 and a list in v1beta2.
 fn desired_quota(observed: &Snapshot) -> Option<u64> {
     const NAME: &str = "quota-backend-bytes";
     let config = &observed.control_plane.spec.kubeadm_config_spec.fields;
@@ -185,7 +185,7 @@ mod tests {
     /// Why no alarm is disarmed, and what to do.
     type WhyAndRemedies = (Vec<String>, Vec<String>);
 
-    /// The members whose alarms are disarmed, or why none is and what to do.
+    /// The members whose alarms are disarmed, or why no alarm is disarmed and what to do.
     fn decided(observed: &Snapshot) -> Result<Option<Vec<String>>, WhyAndRemedies> {
         match decide(observed) {
             Ok(disarmament) => Ok(disarmament.map(|disarmament| {

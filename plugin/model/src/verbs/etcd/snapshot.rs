@@ -1,4 +1,5 @@
-//! The decision of `etcd snapshot`: which member sends the snapshot, and how the control plane records it.
+//! The decision of `etcd snapshot`: which member sends the snapshot, and the record of it on the control
+//! plane.
 
 use std::cmp::Reverse;
 
@@ -22,7 +23,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotSource {
     pub member: QueriedMember,
-    /// What the user should know about the snapshot of this member, one line each.
+    /// Warnings about a snapshot of this member, one line each.
     pub warnings: Vec<String>,
 }
 
@@ -213,7 +214,7 @@ fn with_choice(why: &str, survey: &EtcdSurvey) -> Refusal {
         .collect();
     if !names.is_empty() {
         refusal.remedies.push(format!(
-            "to take a snapshot of one member, which may lack the latest writes, set --member to {}",
+            "to take a snapshot that may lack the latest writes, set --member to {}",
             names.join(" or ")
         ));
     }
@@ -297,8 +298,7 @@ mod tests {
             selected(&observed, None),
             Err(vec![
                 "no responding etcd member has a leader".to_owned(),
-                "to take a snapshot of one member, which may lack the latest writes, set --member to node-m1"
-                    .to_owned()
+                "to take a snapshot that may lack the latest writes, set --member to node-m1".to_owned()
             ])
         );
         assert_eq!(

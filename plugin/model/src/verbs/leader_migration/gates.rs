@@ -7,8 +7,8 @@ use crate::{
     snapshot::change::ChangeSnapshot,
 };
 
-/// Why it is not certain that every kube-controller-manager migrates with the Lease, one line for each
-/// reason. `holders` are the components that may hold the Lease.
+/// Why it is not certain that every kube-controller-manager uses the Lease as its migration lock, one line
+/// for each reason. `holders` are the components that may hold the Lease.
 pub(super) fn why_not_started(
     snapshot: &ChangeSnapshot,
     observed: &ObservedManagers,
@@ -48,9 +48,9 @@ pub(super) fn why_not_stopped(snapshot: &ChangeSnapshot, observed: &ObservedMana
 }
 
 /// Why an earlier migration has not ended, one line for each reason: the control plane does not use leader
-/// migration, but a controller manager that started earlier still uses a Lease. With a different Lease, a
-/// controller could run twice. With the same Lease, kube-controller-manager could not acquire it, and no
-/// program would run the controllers.
+/// migration, but a controller manager that started earlier still uses a Lease. If the new migration used a
+/// different Lease, a controller could run twice. If it used the same Lease, kube-controller-manager could
+/// not acquire the Lease, and no program would run the controllers.
 pub(super) fn why_not_settled(observed: &ObservedManagers) -> Vec<String> {
     let used = observed.managers().iter().filter_map(|manager| {
         let lock = manager.settings.manager.as_ref().ok()?.migration_lock()?;
@@ -73,7 +73,8 @@ pub(super) fn why_not_settled(observed: &ObservedManagers) -> Vec<String> {
     reasons
 }
 
-/// The reasons of all kube-controller-managers. Adds a reason if there is not one for each Machine.
+/// Returns the reason that `why` gives for each kube-controller-manager, if any. Adds a reason if the number
+/// of kube-controller-managers differs from the number of Machines.
 fn each_kube(
     snapshot: &ChangeSnapshot,
     observed: &ObservedManagers,

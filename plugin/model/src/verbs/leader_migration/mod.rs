@@ -119,7 +119,8 @@ fn nothing_to_migrate(kube: &Manager) -> Option<String> {
     })
 }
 
-/// What to do if kube-controller-manager cannot migrate: stop its controllers first, then start the new owner.
+/// What to do if kube-controller-manager does not support leader migration: first stop its controllers, then
+/// start cloud-controller-manager with these controllers.
 fn stop_then_start(snapshot: &ChangeSnapshot, kube: &Manager, why: String) -> Decision {
     if let Some(nothing) = nothing_to_migrate(kube) {
         return Decision::Unchanged(nothing);
@@ -143,9 +144,10 @@ fn stop_then_start(snapshot: &ChangeSnapshot, kube: &Manager, why: String) -> De
                 control_plane(snapshot)
             ),
             format!(
-                "then start cloud-controller-manager with {names}; from the end of the rollout until it \
-                 acquires its main lock, no controller manager runs {names}; it acquires the lock at \
-                 startup, or {:.0} to {:.0} s later if an earlier holder did not release the Lease",
+                "then start cloud-controller-manager with {names}; no controller manager runs {names} from \
+                 the end of the rollout until cloud-controller-manager acquires its main lock; \
+                 cloud-controller-manager acquires its main lock at startup, or {:.0} to {:.0} s later if \
+                 an earlier holder did not release the Lease",
                 min.as_secs_f64(),
                 max.as_secs_f64()
             ),

@@ -14,7 +14,7 @@ use crate::snapshot::change::ChangeSnapshot;
 pub enum Phase {
     /// The control plane does not use leader migration: before the first step, or after the last one.
     Off,
-    /// kube-controller-manager migrates.
+    /// kube-controller-manager uses leader migration.
     Enabled,
     /// The upgrade has begun, and not every Machine has the new version.
     Upgrading,

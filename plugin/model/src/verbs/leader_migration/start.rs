@@ -35,8 +35,8 @@ pub struct StartOptions<'s> {
 }
 
 /// Decides whether to install the leader migration configuration. After the installation, the decision is
-/// `Unchanged` only if every kube-controller-manager uses the configuration: one that does not would run the
-/// controllers a second time during the upgrade.
+/// `Unchanged` only if every kube-controller-manager uses the configuration. A kube-controller-manager that
+/// does not use it would run the controllers a second time during the upgrade.
 pub fn decide(
     snapshot: &ChangeSnapshot,
     options: StartOptions<'_>,
@@ -122,7 +122,7 @@ fn unsettled(snapshot: &ChangeSnapshot, phase: Phase, options: StartOptions<'_>)
             let version = snapshot.control_plane().spec.version();
             Some(refused_with(
                 vec![format!(
-                    "the leader migration of the upgrade to {version} is not finished"
+                    "the leader migration for the upgrade to {version} is not finished"
                 )],
                 vec![format!(
                     "finish it with: kubectl kcp leader-migration finish {name}"

@@ -1,4 +1,4 @@
-//! What `start` decides, for control planes and for what their controller managers report.
+//! What `start` decides about control planes, depending on the reports of their controller managers.
 
 use kcp_rules::view::View;
 
@@ -174,7 +174,7 @@ fn start_refuses_until_the_migration_before_it_is_finished() {
     snapshot.json = object;
     assert_eq!(
         why(decision(&snapshot, &observed(handed_over(), None), &[])),
-        ["the leader migration of the upgrade to v1.35.4 is not finished"]
+        ["the leader migration for the upgrade to v1.35.4 is not finished"]
     );
 }
 

@@ -1,4 +1,4 @@
-//! Control planes, and what their controller managers report, for the tests of the steps.
+//! Control planes and the reports of their controller managers, for the tests of the steps.
 
 use std::time::Duration;
 

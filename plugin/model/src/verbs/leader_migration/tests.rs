@@ -34,7 +34,7 @@ const CONFIGURATION: &str = "{apiVersion: controllermanager.config.k8s.io/v1, ki
 enum Verb {
     Start,
     Upgrade,
-    /// With the manifest of a static Pod.
+    /// `upgrade` with the manifest of a static Pod.
     UpgradeWith,
     Finish,
     FinishWith,
@@ -137,7 +137,8 @@ fn upgrading() -> ChangeSnapshot {
     take(before, &written)
 }
 
-/// After the handover: this cloud-controller-manager runs beside kube-controller-managers that gave up.
+/// After the handover: this cloud-controller-manager runs, and the kube-controller-managers no longer run the
+/// migrated controllers.
 fn taken_over(flags: &str) -> ObservedManagers {
     let mut managers = handed_over();
     managers.push(cloud("c1", flags));
@@ -394,9 +395,10 @@ fn versions_that_cannot_migrate_name_what_to_stop_and_start() {
              *,bootstrapsigner,tokencleaner,-node-ipam-controller in \
              spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs, and wait for the \
              rollout: kubectl kcp rollout status example -n default",
-            "then start cloud-controller-manager with node-ipam-controller; from the end of the rollout \
-             until it acquires its main lock, no controller manager runs node-ipam-controller; it acquires \
-             the lock at startup, or 13 to 21 s later if an earlier holder did not release the Lease",
+            "then start cloud-controller-manager with node-ipam-controller; no controller manager runs \
+             node-ipam-controller from the end of the rollout until cloud-controller-manager acquires its \
+             main lock; cloud-controller-manager acquires its main lock at startup, or 13 to 21 s later if \
+             an earlier holder did not release the Lease",
         ]
     );
 }

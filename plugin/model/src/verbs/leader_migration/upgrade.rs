@@ -65,7 +65,7 @@ pub fn decide(
         Phase::Settling if is_current => Decision::Unchanged(format!("every Machine has {version}")),
         Phase::Upgrading | Phase::Settling => refused_with(
             vec![format!(
-                "the leader migration of the upgrade to {current} is not finished"
+                "the leader migration for the upgrade to {current} is not finished"
             )],
             vec![format!(
                 "finish it with: kubectl kcp leader-migration finish {}",
@@ -75,7 +75,7 @@ pub fn decide(
     })
 }
 
-/// The control plane does not use leader migration.
+/// Decides about a control plane that does not use leader migration.
 fn off(snapshot: &ChangeSnapshot, kube: &Manager) -> Decision {
     if let Some(nothing) = nothing_to_migrate(kube) {
         return Decision::Unchanged(nothing);

@@ -60,8 +60,8 @@ fn clear_preference(machine: &MachineSnapshot, field_manager: &str) -> Decision 
         event: ChangeEvent {
             reason: "MachineNotPreferredForDeletion",
             action: "PreferMachineDeletion",
-            note_verb: "preference for deletion removed",
-            detail: format!("for Machine {}", machine.object.name()),
+            note_verb: "annotation delete-machine removed",
+            detail: format!("from Machine {}", machine.object.name()),
         },
     })
 }
@@ -90,8 +90,8 @@ fn set_preference(machine: &MachineSnapshot, field_manager: &str, now: Timestamp
         event: ChangeEvent {
             reason: "MachinePreferredForDeletion",
             action: "PreferMachineDeletion",
-            note_verb: "preference for deletion set",
-            detail: format!("for Machine {name}"),
+            note_verb: "annotation delete-machine set",
+            detail: format!("on Machine {name}"),
         },
     })
 }
@@ -217,7 +217,7 @@ mod tests {
         const FIRST: &str = "the controller deletes the Machine first";
         let cases: &[Case] = &[
             ("alone", |_| {}, &[NEXT, FIRST]),
-            // The older of two, in no failure domain.
+            // The older of two Machines without a failure domain.
             (
                 "an older one is marked",
                 |machine| mark_other(machine, 1),
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(proposal.write, ObjectWrite::patch(patch(json!(""))));
         assert_eq!(
             proposal.event.note("alice"),
-            "preference for deletion set by alice for Machine m2"
+            "annotation delete-machine set by alice on Machine m2"
         );
         let mut machine = snapshot("m2");
         mark(&mut machine);
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(proposal.consequences, Vec::<String>::new());
         assert_eq!(
             proposal.event.note("alice"),
-            "preference for deletion removed by alice for Machine m2"
+            "annotation delete-machine removed by alice from Machine m2"
         );
     }
 

@@ -248,7 +248,8 @@ mod tests {
         decide(machine, force, "kubectl-kcp", now())
     }
 
-    /// A refusal; one that `--force` does not override names `machine replace` if that would be allowed.
+    /// A refusal. If `--force` does not override it and `machine replace` would be allowed, the refusal names
+    /// that command.
     fn refused(machine: &MachineSnapshot, by: RefusedBy, why: &[&str]) -> Decision {
         let why = why.iter().map(ToString::to_string).collect();
         let mut refusal = Refusal::new(by, why);

@@ -67,7 +67,7 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
         // `fatal_loss` checks the quorum after the deletion.
         QuorumGuard::Blocked(_) | QuorumGuard::AtRisk { .. } => {
             let is_lasting = |blocker: &Blocker| matches!(blocker, Blocker::NoTemplate { .. });
-            let blockers = replaceability.blockers_besides(name).into_iter();
+            let blockers = replaceability.blockers_without_own_deletion(name).into_iter();
             let (missing, others): (Vec<_>, Vec<_>) = blockers.partition(is_lasting);
             lasting.extend(missing.iter().map(Blocker::message));
             temporary = messages_of(&others);
@@ -91,10 +91,7 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
     }
     warnings.extend(leader_warning(machine.observed(), name));
     warnings.extend(machine.object.machine.foreign_deletion_hooks().map(|hook| {
-        format!(
-            "the deletion waits until another program removes its deletion hook from the Machine, the \
-             annotation {hook}"
-        )
+        format!("the deletion waits until another program removes its deletion hook, annotation {hook}")
     }));
     let consequences = consequences(plan);
     Decision::Write(Proposal {
@@ -126,8 +123,8 @@ pub fn refuse_if_changed(decision: Decision, confirmed: Option<&Proposal>) -> De
     }
 }
 
-/// Adds what prevents the drain of the Machine, and what the drain deletes. The pods of a node change all the
-/// time, so the user does not confirm them.
+/// Adds the pods that block the drain of the Machine, and the pods and data that the drain deletes. The pods
+/// of a node change all the time, so the user does not confirm them.
 pub fn add_drain_warnings(mut decision: Decision, machine: &MachineSnapshot) -> Decision {
     if let Decision::Write(proposal) = &mut decision {
         let deleted = DeletedMachines::one(machine.object.name());
@@ -443,8 +440,7 @@ mod tests {
             annotate(&mut held.object.machine.metadata, hook, "");
         }
         let expected = format!(
-            "the deletion waits until another program removes its deletion hook from the Machine, the \
-             annotation {}",
+            "the deletion waits until another program removes its deletion hook, annotation {}",
             hooks[0]
         );
         assert_eq!(written(&held, false).0, [expected]);
@@ -500,7 +496,7 @@ mod tests {
                 FRAGILE
             ]
         );
-        // One too many.
+        // The other Machine has one retry too many.
         machine
             .control_plane_snapshot
             .observed
@@ -547,7 +543,7 @@ mod tests {
                 "could not read the etcd members: no member could be queried; using the Machines' conditions instead"
             ]
         );
-        // A control plane without quorum by its conditions is refused all the same.
+        // If the conditions show that quorum is lost, the command still refuses.
         fail(&mut machine, 2, "EtcdPodHealthy", "crashed");
         assert!(matches!(decide(&machine, accepted, now()), Decision::Refused(_)));
     }

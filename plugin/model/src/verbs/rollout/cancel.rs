@@ -295,7 +295,7 @@ mod tests {
         ] {
             assert_eq!(of(&rollout_at(minutes)), expected, "{minutes}");
         }
-        // Its time came between reading and deciding.
+        // The rollout's time passed between the read and the decision.
         let mut unread = rollout_at(0);
         unread.are_machines_read = false;
         unread.observed.machines.clear();
@@ -345,7 +345,7 @@ mod tests {
                 assert!(matches!(unchanged, Decision::Unchanged(_)), "{unchanged:?}");
             }
             let mut planned = rollout_at(-60);
-            // That the controller could not take a step now is no reason to refuse.
+            // The command does not refuse if the controller could not take a step now.
             fail(&mut planned, 2, "EtcdPodHealthy", "crashed");
             let Proposal {
                 write,

@@ -69,7 +69,7 @@ fn a_path_has_one_version_for_each_minor() {
             &["v1.36.3", "v1.35.6"],
             &["v1.35.6", "v1.36.3", "v1.37.1"],
         ),
-        // What the control plane has passed is ignored, in whichever patch version it passed it.
+        // Minor versions that the control plane has passed are ignored, whichever patch version it had.
         ("v1.35.6", "v1.37.1", &all, &["v1.36.3", "v1.37.1"]),
         ("v1.35.1", "v1.37.1", &all, &["v1.36.3", "v1.37.1"]),
         ("v1.36.9", "v1.37.1", &all, &["v1.37.1"]),

@@ -1,4 +1,4 @@
-//! Tables of patches and the exact install-configs that come of them.
+//! Tables of patches, and the exact install-configs that result from them.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn config() -> InstallConfig {
     InstallConfig::parse(INSTALL_CONFIG.as_bytes(), "f").unwrap()
 }
 
-/// The whole document, or why not.
+/// The whole patched document, or why a patch cannot be applied.
 fn apply(patches: &Value) -> Result<Value, PatchProblem> {
     patch_install_config(&config(), &json!({ "installConfigPatches": patches }))
         .map(|patched| patched.install_config.value().clone())
@@ -97,7 +97,7 @@ fn patches_are_applied_in_order() {
     assert_eq!(apply(&patches).unwrap(), expected);
 }
 
-/// The example of the design document, letter by letter.
+/// The example in the design document, without changes.
 #[test]
 fn the_example_of_the_design_document_names_the_cluster_foo() {
     let spec = json!({"installConfigPatches": [{"op": "replace", "path": "metadata/name", "value": "foo"}]});
@@ -166,7 +166,7 @@ fn rejects_patches_that_neither_the_rfc_nor_hive_applies() {
     }
 }
 
-/// Each was put to gopkg.in/evanphx/json-patch.v4 v4.13.0, which applies it.
+/// Each patch was tested with gopkg.in/evanphx/json-patch.v4 v4.13.0, which applies it.
 #[test]
 fn reports_patches_that_only_hive_applies() {
     const ABSENT: &str = "the field does not exist, and Hive would add it; to add the field, use op add";
@@ -229,7 +229,7 @@ fn reports_patches_that_only_hive_applies() {
     }
 }
 
-/// The same library refuses these. The RFC would take some of them.
+/// The same library rejects these patches. RFC 6902 allows some of them.
 #[test]
 fn rejects_patches_that_hive_refuses() {
     for (patch, why) in [
@@ -303,7 +303,7 @@ fn rejects_patches_that_leave_no_mapping() {
     );
 }
 
-/// Hive would not get past the second.
+/// Hive would stop at the second patch.
 #[test]
 fn a_broken_patch_is_reported_before_one_that_only_hive_applies() {
     let patches = json!([

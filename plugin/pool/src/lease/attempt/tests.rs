@@ -1,4 +1,4 @@
-//! Leases under contention, faults, and clusters that come and go.
+//! Leases under contention, with faults, and with clusters that are created and deleted.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn outcome(fake: &Fake) -> AttemptOutcome {
     run(leased_by(fake, &NAMES, "us", |_| {})).unwrap().outcome
 }
 
-/// The entry that `us` gets, and whether it had it.
+/// The entry that `us` gets, and whether `us` already held it.
 fn taken(fake: &Fake) -> (String, bool) {
     match outcome(fake) {
         AttemptOutcome::Leased(leased) => {
@@ -111,7 +111,7 @@ fn an_ended_lease_of_the_same_holder_gets_a_new_id() {
     let record = fake.record("a");
     assert_ne!(record.id, "k4x7", "what still runs under the old id has lost it");
     assert_eq!(record.deadline.unwrap().to_string(), "2026-11-22T05:00:00Z");
-    // The cluster lives: the lease has not ended.
+    // The cluster exists, so the lease has not ended.
     fake.put("a", &leased(&in_use("us", LONG_AGO, "u"))["status"]);
     taken(&fake);
     assert_eq!(fake.record("a").id, "k4x7");
@@ -199,7 +199,7 @@ fn an_ended_lease_is_replaced_and_others_are_updated() {
     let fake = Fake::free(&["a"]);
     fake.put("a", &leased(&gone("them", LONG_AGO))["status"]);
     assert_eq!(taken(&fake), ("a".to_owned(), false));
-    // It may have had a cluster: the first look frees nothing.
+    // The lease may have had a cluster, so the first check frees nothing.
     let fake = Fake::free(&["a"]);
     fake.put("a", &leased(&lease("them", Some(LONG_AGO)))["status"]);
     assert!(matches!(outcome(&fake), AttemptOutcome::Exhausted(_)));
@@ -242,7 +242,7 @@ fn no_lease_is_replaced_if_the_time_or_the_clusters_are_uncertain() {
     fake.forbid_clusters();
     assert!(matches!(outcome(&fake), AttemptOutcome::Exhausted(_)));
     assert!(fake.writes.borrow().is_empty());
-    // What was never used is leased.
+    // The entry that was never used is leased.
     let fake = Fake::free(&["a"]);
     fake.forbid_clusters();
     assert_eq!(taken(&fake), ("a".to_owned(), false));
@@ -265,13 +265,14 @@ fn a_cluster_that_appears_during_an_attempt_gets_the_entry() {
         ("them", "in-use")
     );
     assert_eq!(fake.status("a")["clusterPoolRef"]["name"], "other");
-    // One's own may.
+    // The holder's own cluster may use the entry.
     let fake = Fake::free(&["a"]);
     fake.put_cluster_after_write(cluster("us", "pool", Some("a")));
     assert_eq!(taken(&fake), ("a".to_owned(), false));
 }
 
-/// The entry lost its status to a restore, and was leased again by a client that did not know the cluster yet.
+/// A restore removed the entry's status, and a client that did not know the cluster yet leased the entry
+/// again.
 #[test]
 fn a_lease_is_not_confirmed_while_another_holders_cluster_uses_the_entry() {
     let fake = Fake::free(&["a"]);
@@ -342,7 +343,7 @@ fn an_entry_that_another_client_leases_after_the_list_is_skipped_without_a_write
     assert_eq!(*fake.writes.borrow(), [second]);
 }
 
-/// A release that was decided before a lease was confirmed cannot be stored after it.
+/// A release that was decided before a lease was confirmed cannot be stored after the confirmation.
 #[test]
 fn the_server_refuses_a_release_decided_before_a_confirmation() {
     use crate::objects::entry::EntryStatus as _;

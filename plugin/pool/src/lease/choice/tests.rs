@@ -15,8 +15,8 @@ use crate::{
 
 const LATER: &str = "2026-11-22T05:00:00Z";
 
-/// What `us` gets of an inventory that lists `a`, `b` and `c`: `held a`, `free b a`, `bound to a (why)`, or the state of
-/// each entry.
+/// What `us` gets from an inventory that lists `a`, `b` and `c`: `held a`, `free b a`, `bound to a (why)`, or
+/// the state of each entry.
 fn choice(entries: &[Value], clusters: &[Value]) -> String {
     let entries: Vec<Entry> = entries.iter().map(read).collect();
     let clusters = Clusters::All(ClusterDeployments::new("d", clusters.iter().map(read).collect()));

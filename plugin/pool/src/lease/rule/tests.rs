@@ -1,4 +1,4 @@
-//! Every state and every look, and random lives of a lease.
+//! Checks of a lease in every state, and random histories of a lease.
 
 use jiff::{SignedDuration, Timestamp};
 use kcp_api::metadata::Object as _;
@@ -22,7 +22,7 @@ fn time(text: &str) -> Timestamp {
     format!("2026-11-21T{text}Z").parse().unwrap()
 }
 
-/// The server's time is known to a second.
+/// A rule at this time. The server's time is known to within one second.
 fn rule(now: &str) -> Rule {
     let earliest = time(now);
     Rule {
@@ -84,7 +84,7 @@ fn every_state_and_every_check() {
     let (used, other) = (Usage::Used(&one), Usage::Used(&two));
     let held = || State::Held;
     let gone = || State::ClusterGone;
-    // The deadline is 05:00:00; it has passed for others at 05:00:05.
+    // The deadline is 05:00:00. For other clients, it has passed at 05:00:05.
     for (state, has_cluster, seen, now, expected) in [
         (held(), true, used, "04:00:00", "in-use one 05:00:00"),
         (held(), true, used, "06:00:00", "in-use one 05:00:00"),
@@ -160,7 +160,7 @@ fn a_lease_without_a_deadline_never_ends() {
     );
 }
 
-/// The dates of two answers disagree.
+/// The dates of two responses disagree.
 #[test]
 fn no_lease_ends_if_the_time_is_uncertain() {
     let mut rule = rule("23:00:00");
@@ -200,12 +200,12 @@ fn a_reservation_without_a_record_gets_the_grace_period() {
     assert_eq!(adopted(rome, Usage::Unknown), None);
 }
 
-/// What happens in a life: time passes, and then someone looks.
+/// An event in the history of a lease: time passes, and then a client checks the lease.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
-    /// Seconds since the moment before.
+    /// The seconds since the previous event.
     passed: i64,
-    /// Whether a cluster uses the entry; none if nobody can know.
+    /// Whether a cluster uses the entry; none if the clusters could not be listed.
     cluster: Option<bool>,
 }
 
@@ -216,8 +216,8 @@ fn moments() -> impl Strategy<Value = Vec<Moment>> {
 }
 
 proptest! {
-    /// An entry is freed only after its deadline, and not before the grace period has passed since a look found that
-    /// no cluster uses it, with no cluster seen in between.
+    /// An entry is freed only after its deadline, and only after the grace period has passed since a check
+    /// found that no cluster uses it. No check in between may have found a cluster.
     #[test]
     fn an_entry_stays_reserved_for_a_recreated_cluster(
         moments in moments(), ttl in 1_i64..2_000, has_cluster in any::<bool>(),

@@ -1,4 +1,4 @@
-//! Each fault, and what repairs it.
+//! Each problem, and its remedy.
 
 use kcp_client::ServerTime;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ fn described(finding: &Finding) -> String {
     format!("{} {}{record}", finding.cause.as_str(), finding.remedy.as_str())
 }
 
-/// What is wrong with entry `a`, if anything.
+/// The problem of entry `a`, if it has one.
 fn wrong(objects: &Objects, forced: &[String]) -> Vec<String> {
     findings(&objects.snapshot(), &options(forced))
         .iter()
@@ -83,7 +83,7 @@ fn each_fault_and_its_remedy() {
             None,
         ),
         ("gone, reserved", alone(leased(&gone("us", LATER))), None),
-        // A cluster of this name in another pool proves nothing (fault 2).
+        // A cluster with this name in another pool does not use the entry (fault 2).
         (
             "a namesake in another pool",
             alone(held(LATER)).cluster(cluster("us", "other", Some("b"))),
@@ -99,7 +99,7 @@ fn each_fault_and_its_remedy() {
             alone(leased(&without_cluster)),
             Some("ended free"),
         ),
-        // Held ten minutes, and deleted to be installed again (fault 1).
+        // The lease is ten minutes old, and the cluster was deleted to be installed again (fault 1).
         (
             "ended, first look",
             alone(held(LONG_AGO)),

@@ -22,8 +22,8 @@ impl Observation for Status {
                 title(after.verdict())
             ));
         }
-        lines.extend(new(&before.controllers(), after.controllers()));
-        lines.extend(new(&before.leases(), after.leases()));
+        lines.extend(changed_lines(&before.controllers(), after.controllers()));
+        lines.extend(changed_lines(&before.leases(), after.leases()));
         lines
     }
 
@@ -32,8 +32,9 @@ impl Observation for Status {
     }
 }
 
-/// Keeps the lines in `after` that differ from the same subject's line in `before`.
-fn new(before: &[(String, String)], after: Vec<(String, String)>) -> Vec<String> {
+/// Returns the lines in `after` that are new, or that differ from the line about the same subject in
+/// `before`.
+fn changed_lines(before: &[(String, String)], after: Vec<(String, String)>) -> Vec<String> {
     let changed = after.into_iter().filter(|line| !before.contains(line));
     changed.map(|(_, line)| line).collect()
 }

@@ -110,7 +110,7 @@ fn protected() -> Status {
     migrated(2, &["node-ipam-controller"])
 }
 
-/// After `finish`, the migration Lease is left.
+/// After `finish`, the migration Lease still exists.
 fn finished() -> Status {
     let mut observed = migrated(3600, &["node-ipam-controller"]).observed;
     if let Some(lock) = observed.locks.last_mut() {

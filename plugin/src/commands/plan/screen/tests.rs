@@ -46,7 +46,7 @@ fn plan_for(observed: &Snapshot, spec: KubeadmControlPlaneSpec, changes: &[(&str
     )
 }
 
-/// Members of etcd for some nodes.
+/// The etcd members on these nodes.
 fn members(names: &[&str]) -> EtcdMembers {
     let members = names.iter().map(|name| EtcdMember {
         name: (*name).to_owned(),
@@ -55,7 +55,7 @@ fn members(names: &[&str]) -> EtcdMembers {
     EtcdMembers::Read(members.collect())
 }
 
-/// Three Machines go to another version.
+/// Three Machines are upgraded to another version.
 pub(crate) fn version_change() -> Plan {
     let mut observed = observed();
     observed.etcd_members = members(&["node-m1", "node-m2", "node-m3"]);
@@ -63,7 +63,7 @@ pub(crate) fn version_change() -> Plan {
     plan_for(&observed, desired, &[("spec.version", Effect::Rollout)])
 }
 
-/// A rollout under way whose first new Machine is unhealthy.
+/// A rollout in progress whose first new Machine is unhealthy.
 pub(crate) fn blocked() -> Plan {
     let mut observed = observed();
     for machine in &mut observed.machines {
@@ -79,7 +79,7 @@ pub(crate) fn blocked() -> Plan {
     plan_for(&observed, spec(), &[])
 }
 
-/// Two of three members are gone.
+/// Two of three members do not respond.
 pub(crate) fn no_plan() -> Plan {
     let mut observed = observed();
     for machine in &mut observed.machines[1..] {
@@ -100,7 +100,7 @@ fn a_change_of_version() {
     insta::assert_snapshot!(plain(&screen(&version_change())));
 }
 
-/// The same change where an extension is registered for in-place updates.
+/// The same change, with an extension that is registered for in-place updates.
 pub(crate) fn in_place() -> Plan {
     let mut observed = observed();
     observed.in_place_handlers = Reading::Read(vec!["can-update.in-place".to_owned()]);
@@ -177,7 +177,7 @@ fn a_change_in_place() {
     insta::assert_snapshot!(plain(&screen(&plan_for(&observed(), spec(), &changes))));
 }
 
-/// An etcd elsewhere, no failure domains, and all that there is to know.
+/// An external etcd, no failure domains, and every part of the screen.
 #[test]
 fn a_plan_with_every_remark() {
     let mut observed = observed();

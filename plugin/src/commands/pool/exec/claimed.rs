@@ -51,8 +51,8 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
             limit: arguments.wait.unwrap_or(WaitLimit::Unlimited),
         },
         keep_failed_claim: false,
-        // Refuse a claim that already exists, because it may be another process's, and this process deletes the claim when
-        // the command ends.
+        // Refuse a claim that already exists, because another process may use it, and this process deletes
+        // the claim when the command ends.
         must_be_new: true,
         lifetime: arguments.claim.lifetime.as_deref(),
         subjects: &arguments.claim.subject,

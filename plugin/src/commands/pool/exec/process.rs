@@ -233,7 +233,7 @@ mod tests {
 
     use super::{Process, code, ignored_signals, is_in};
 
-    /// In the format of `waitpid`: the code in the second byte, a signal in the first.
+    /// Exit statuses in the format of `waitpid`: the code is in the second byte, a signal in the first.
     #[test]
     fn exit_codes_are_those_of_a_shell() {
         for (raw, expected) in [(0, 0), (7 << 8, 7), (255 << 8, 255), (9, 137), (15, 143)] {

@@ -63,8 +63,8 @@ pub(crate) struct PoolLease {
     /// The customization's patches for the manifests that the installer writes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     installer_manifest_patches: Vec<Value>,
-    /// Warnings, one sentence each: checks that failed, entries that were skipped, and patches whose text Hive does not
-    /// take literally.
+    /// Warnings, one sentence each: checks that failed, entries that were skipped, and patches that Hive
+    /// reads differently.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }

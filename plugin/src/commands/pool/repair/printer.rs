@@ -76,7 +76,7 @@ struct LeaseProblemDocument {
     /// contended (conflicts with other clients), blocked, failed; absent if the remedy was not applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<&'static str>,
-    /// Why the remedy failed, or what prevents it.
+    /// Why the remedy failed or cannot be applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }

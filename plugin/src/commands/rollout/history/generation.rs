@@ -33,7 +33,8 @@ pub struct Generation {
     pub template: Option<Reference>,
     /// Why the Machines are outdated; empty if they are up to date.
     pub reasons: Vec<Reason>,
-    /// What could not be read to decide whether the Machines are up to date. Such Machines count as up to date.
+    /// The facts that could not be read, so that it is unknown whether the Machines are up to date. Such
+    /// Machines count as up to date.
     pub gaps: Vec<Gap>,
     /// The Machines of this generation, oldest first.
     pub members: Vec<Member>,
@@ -73,8 +74,8 @@ impl Generation {
         }
     }
 
-    /// Whether both generations are the same. It is enough to compare the reasons, because a different version or
-    /// template is one of them.
+    /// Whether both generations are the same. It is enough to compare the reasons, because they include a
+    /// different version or template.
     fn is_like(&self, other: &Self) -> bool {
         self.reasons == other.reasons && self.gaps == other.gaps
     }

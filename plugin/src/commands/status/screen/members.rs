@@ -166,8 +166,8 @@ fn listed_members(survey: &EtcdSurvey) -> Vec<&Member> {
     known
 }
 
-/// The listed members that were not queried. Empty if etcd is external, because any of its listed members may be a
-/// queried one that did not respond.
+/// The listed members that were not queried. Empty if etcd is external, because each listed member may be an
+/// endpoint that was queried and did not respond.
 fn unqueried_members(survey: &EtcdSurvey) -> Vec<&Member> {
     if !survey.stacked {
         return Vec::new();

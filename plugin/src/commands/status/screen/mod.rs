@@ -69,7 +69,12 @@ impl Part {
 const OMITTED_ON_LOW_TERMINALS: &[Part] =
     &[Part::Certificates, Part::Preflight, Part::Machines, Part::Members];
 
-pub fn one(observed: &Snapshot, inspection: &Inspection, now: Timestamp, layout: Layout) -> Screen {
+pub fn control_plane_screen(
+    observed: &Snapshot,
+    inspection: &Inspection,
+    now: Timestamp,
+    layout: Layout,
+) -> Screen {
     let parts = [
         (Part::Summary, summary::summary(observed, inspection, now, layout)),
         (Part::Findings, findings::findings(inspection, layout)),

@@ -1,4 +1,4 @@
-//! Prints the table of changes: whether the controller allows each one now, and what blocks it.
+//! Prints the table of changes: whether the controller allows each change now, and what blocks the change.
 
 use crate::commands::status::screen::{
     Layout, style_of_no,
@@ -110,7 +110,8 @@ fn remediations(inspection: &Inspection) -> Vec<PreflightRow> {
     of_machines("remediation", inspection.preflight.remediation.iter(), inspection)
 }
 
-/// The rows about `machine replace`, for the Machines for which its result differs from that of a remediation.
+/// The rows about `machine replace`, for each Machine whose replacement and remediation have different
+/// results.
 fn replacements(inspection: &Inspection) -> Vec<PreflightRow> {
     let preflight = &inspection.preflight;
     let differs = |one: &&Remediation| {

@@ -23,7 +23,8 @@ pub(super) fn names_control_plane(objects: &[String]) -> bool {
     objects.iter().any(|object| object.starts_with(CONTROL_PLANE))
 }
 
-/// The objects to name in a finding: only its subject or the control plane, if there is one, otherwise all objects.
+/// The objects to name in a finding: the control plane if it is among the objects, or else the subject of the
+/// finding, or else all objects.
 pub(in crate::commands) fn subjects(objects: &[String]) -> Vec<&str> {
     let whole = objects.iter().find(|object| object.starts_with(CONTROL_PLANE));
     match whole.map(String::as_str).or_else(|| subject(objects)) {

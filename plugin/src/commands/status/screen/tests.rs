@@ -6,14 +6,16 @@ use kcp_control_plane::{
     testing::objects::{minutes_ago, now},
 };
 
-use crate::commands::status::screen::{Layout, ListRow, Screen, changes::changes, list, one};
+use crate::commands::status::screen::{
+    Layout, ListRow, Screen, changes::changes, control_plane_screen, list,
+};
 use crate::{
     commands::status::screen::example::{self, Example},
     terminal::{plain, width::width},
 };
 
 fn screen(example: &Example, width: Option<usize>, is_wide: bool) -> Screen {
-    one(
+    control_plane_screen(
         &example.observed,
         &example.inspection,
         now(),
@@ -25,7 +27,7 @@ fn screen(example: &Example, width: Option<usize>, is_wide: bool) -> Screen {
     )
 }
 
-/// Styles made visible: what a snapshot shows must be plain to read.
+/// Replaces escape sequences with visible text, so that snapshots are readable.
 fn visible(text: &str) -> String {
     text.replace('\u{1b}', "␛")
 }
@@ -36,7 +38,7 @@ fn every_screen() {
         let text = screen(&example, Some(80), false).text();
         insta::assert_snapshot!(format!("{name}_80"), plain(&text));
     }
-    // Names in full, and one screen with its colours.
+    // Screens with full names, and one screen with its colours.
     let text = screen(&example::long_names(), Some(120), false).text();
     insta::assert_snapshot!("long_names_120", plain(&text));
     let text = screen(&example::member_dead(), Some(80), false).text();
@@ -96,7 +98,7 @@ fn a_terminal_need_not_wrap() {
         for columns in [80, 100, 120] {
             let text = plain(&screen(&example, Some(columns), false).text());
             for line in text.lines() {
-                // A command or a long name to paste stays whole.
+                // Commands and long names are not broken, so that users can paste them.
                 let is_whole = line.trim_start().starts_with("kubectl ")
                     || line.split(' ').any(|word| width(word) > columns / 2);
                 assert!(width(line) <= columns || is_whole, "{name} {columns}: {line}");

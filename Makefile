@@ -51,6 +51,18 @@ test-migration: ## test leader migration on kube-controller-manager 1.30, 1.35 a
 	MIGRATION_ROUNDS=$(ROUNDS) INSTA_UPDATE=no cargo test --workspace --all-features --locked --test integration -- \
 		--ignored --nocapture leader_migration
 
+# The tests on real machines, which `make test` leaves out, because they need root and Debian packages. Two at a time, because a
+# control plane needs half a gigabyte.
+.PHONY: test-machines
+test-machines: PART ?= short
+test-machines: ## test on real machines (systemd, containerd, kubelet, kubeadm), for a minute with PART=short; needs root
+	@case "$(PART)" in short) ;; *) echo "error: PART is short" >&2; exit 2;; esac
+	@tests/real-machines
+	@tests/envtest/machines > /dev/null
+	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
+	RUST_TEST_THREADS=2 INSTA_UPDATE=no cargo test --workspace --all-features --locked --test integration -- \
+		--ignored real_machines::$(PART)::
+
 .PHONY: unit
 unit: ## run the tests that need neither assets nor network
 	INSTA_UPDATE=no cargo test --workspace --all-features --exclude kcp-tests

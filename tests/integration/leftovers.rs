@@ -24,7 +24,7 @@ fn killed_demo_leaves_no_process() {
         let mut demo = Command::new(env!("CARGO_BIN_EXE_demo"));
         let (mut demo, line) = start(demo.arg("--api-server-only"), &id).await.unwrap();
         assert!(line.starts_with("export KUBECONFIG="), "{line}");
-        assert!(marked(&id).await.unwrap().contains("kube-apiserver"));
+        assert!(left_of(&id).await.unwrap().contains("kube-apiserver"));
         demo.kill().await.unwrap();
         gone(&id).await.unwrap();
     });
@@ -37,7 +37,7 @@ fn killed_supervisor_ends_its_program() {
         let mut supervise = Command::new(env!("CARGO_BIN_EXE_supervise"));
         let supervise = supervise.args(["--", "sh", "-c", "echo started; exec sleep 600"]);
         let (mut killed, _) = start(supervise, &id).await.unwrap();
-        assert!(marked(&id).await.unwrap().contains("sleep 600"));
+        assert!(left_of(&id).await.unwrap().contains("sleep 600"));
         killed.kill().await.unwrap();
         gone(&id).await.unwrap();
     });
@@ -52,7 +52,7 @@ fn closed_pipe_ends_the_whole_group() {
         let (mut asker, _) = start(supervise.args(["--", "sh", "-c", script]), &id)
             .await
             .unwrap();
-        assert!(marked(&id).await.unwrap().contains("sleep 600"));
+        assert!(left_of(&id).await.unwrap().contains("sleep 600"));
         drop(asker.stdin.take());
         gone(&id).await.unwrap();
         assert_eq!(asker.wait().await.unwrap().code(), Some(128 + 9));
@@ -71,7 +71,7 @@ fn supervise_forwards_the_exit_code() {
 }
 
 /// Starts a command with `id` in its environment, and waits for its first line.
-async fn start(command: &mut Command, id: &str) -> Result<(Child, String)> {
+pub(crate) async fn start(command: &mut Command, id: &str) -> Result<(Child, String)> {
     let command = command
         .env(MARKER, id)
         .stdin(Stdio::piped())
@@ -87,20 +87,20 @@ async fn start(command: &mut Command, id: &str) -> Result<(Child, String)> {
     Ok((child, line))
 }
 
-async fn gone(id: &str) -> Result<()> {
-    wait::until_within("no process carries the id", LIMIT, || async {
-        let left = marked(id).await?;
+pub(crate) async fn gone(id: &str) -> Result<()> {
+    wait::until_within("nothing is left of the run", LIMIT, || async {
+        let left = left_of(id).await?;
         if left.is_empty() {
             Ok(())
         } else {
-            bail!("still running:\n{left}")
+            bail!("still there:\n{left}")
         }
     })
     .await
 }
 
-/// The processes that `tests/leftovers` lists. Its exit code must match.
-async fn marked(id: &str) -> Result<String> {
+/// What `tests/leftovers` lists. Its exit code must match.
+pub(crate) async fn left_of(id: &str) -> Result<String> {
     let script: &Path = &products::workspace().join("tests/leftovers");
     let output = Command::new(script)
         .arg(id)

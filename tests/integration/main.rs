@@ -41,6 +41,7 @@ mod pool_repair;
 mod pool_status;
 mod pools;
 mod predictions;
+mod real_machines;
 mod reasons;
 mod remediation;
 mod replacements;

@@ -85,8 +85,13 @@ pub(crate) fn with_pools(test: impl AsyncFnOnce(&PoolServer)) {
 
 /// Runs a test that starts its own programs and no management cluster.
 pub(crate) fn with_run(test: impl AsyncFnOnce(&Arc<Run>)) {
+    RUNTIME.block_on(test(run()));
+}
+
+/// The run, for a test that has a runtime of its own.
+pub(crate) fn run() -> &'static Arc<Run> {
     match &*RUN {
-        Ok(run) => RUNTIME.block_on(test(run)),
+        Ok(run) => run,
         Err(error) => panic!("the run did not begin: {error}"),
     }
 }

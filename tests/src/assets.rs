@@ -14,6 +14,9 @@ const KUBERNETES: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
 /// Builds kube-controller-manager of the minor versions that `assets` does not build.
 const OTHER_MANAGERS: &str = "tests/envtest/managers";
 
+/// Builds what real machines run.
+const MACHINES: &str = "tests/envtest/machines";
+
 const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// The minor version of the Kubernetes programs in the folder.
@@ -74,11 +77,93 @@ impl Assets {
     }
 }
 
+/// The container images that a real machine has.
+#[derive(Debug, Clone, Copy)]
+pub enum Images {
+    /// What a control plane needs. Nodes become ready without more.
+    ControlPlane,
+    /// kube-proxy and `CoreDNS` too, which take minutes to build once.
+    All,
+}
+
+/// The programs and container images of real machines.
+#[derive(Debug, Clone)]
+pub struct MachineAssets {
+    folder: PathBuf,
+    version: String,
+    sandbox_image: String,
+}
+
+impl MachineAssets {
+    /// Finds the programs and images. Builds them first if this machine has not done so yet.
+    pub fn locate(images: Images) -> Result<Self> {
+        let folder = match images {
+            Images::ControlPlane => printed_by(MACHINES)?,
+            Images::All => printed_with(MACHINES, &["all"])?,
+        };
+        let kubeadm = folder.join("usr/local/bin/kubeadm");
+        let version = output_of(&kubeadm, &["version", "--output=short"])?;
+        let images = output_of(
+            &kubeadm,
+            &["config", "images", "list", "--kubernetes-version", &version],
+        )?;
+        let sandbox_image = images.lines().find(|image| image.contains("/pause:"));
+        Ok(Self {
+            sandbox_image: sandbox_image
+                .context("kubeadm lists no image of a pod's sandbox")?
+                .to_owned(),
+            folder,
+            version,
+        })
+    }
+
+    /// What is in the `/usr` of machines and not in the host's.
+    pub fn usr(&self) -> PathBuf {
+        self.folder.join("usr")
+    }
+
+    /// The folder of a containerd that has unpacked all images. Only copies of it may be used.
+    pub fn containerd(&self) -> PathBuf {
+        self.folder.join("containerd")
+    }
+
+    /// The version of Kubernetes, with `v`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The name of the image of a pod's sandbox.
+    pub fn sandbox_image(&self) -> &str {
+        &self.sandbox_image
+    }
+}
+
+fn output_of(program: &Path, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.with_context(|| format!("running {}", program.display()))?;
+    ensure!(
+        output.status.success(),
+        "{} {}: {}",
+        program.display(),
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8(output.stdout)
+        .context("reading its output")?
+        .trim()
+        .to_owned())
+}
+
 /// The folder that a script of the workspace prints when it is complete.
 fn printed_by(script: &str) -> Result<PathBuf> {
+    printed_with(script, &[])
+}
+
+fn printed_with(script: &str, arguments: &[&str]) -> Result<PathBuf> {
     let script = products::workspace().join(script);
     // A build takes minutes and must not look like a hang, so its progress is printed to our standard error.
     let output = Command::new(&script)
+        .args(arguments)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()

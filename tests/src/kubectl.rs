@@ -140,13 +140,8 @@ impl Kubectl {
         program: &Path,
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<CommandOutput> {
-        let (command, mut child) = self.start([output(), output()], program, arguments)?;
-        // The pipe stays open until the command ends. A timeout closes it, and that ends the command.
-        let lifeline = child.stdin.take();
-        let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await;
-        drop(lifeline);
-        let output = output.with_context(|| format!("{command} did not end in {} s", LIMIT.as_secs()))?;
-        CommandOutput::new(command, output?)
+        let (command, child) = self.start([output(), output()], program, arguments)?;
+        CommandOutput::of(command, child).await
     }
 
     /// Runs a command that must succeed.
@@ -208,6 +203,16 @@ impl RunningCommand {
 }
 
 impl CommandOutput {
+    /// Waits until a child of [`supervised`] ends, with any exit code. `command` names it in messages.
+    pub(crate) async fn of(command: String, mut child: Child) -> Result<Self> {
+        // The pipe stays open until the command ends. A timeout closes it, and that ends the command.
+        let lifeline = child.stdin.take();
+        let output = tokio::time::timeout(LIMIT, child.wait_with_output()).await;
+        drop(lifeline);
+        let output = output.with_context(|| format!("{command} did not end in {} s", LIMIT.as_secs()))?;
+        Self::new(command, output?)
+    }
+
     fn new(command: String, output: Output) -> Result<Self> {
         let code = output
             .status

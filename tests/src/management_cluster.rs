@@ -13,6 +13,7 @@ use crate::cluster_api_alone::ClusterApiAlone;
 use crate::controller_manager::{ControllerManagers, Server};
 use crate::kubectl::Kubectl;
 use crate::machines::Machines;
+use crate::machines::real::Site;
 use crate::process::Process;
 use crate::products;
 use crate::run::Run;
@@ -31,6 +32,15 @@ pub struct ManagementCluster {
 impl ManagementCluster {
     /// Starts everything except Cluster API's controllers.
     pub async fn start(run: &Arc<Run>) -> Result<Self> {
+        Self::start_with(run, None).await
+    }
+
+    /// Starts it in the network of a site, where the machines of its clusters are real.
+    pub async fn start_at(site: &Arc<Site>) -> Result<Self> {
+        Self::start_with(site.run(), Some(site)).await
+    }
+
+    async fn start_with(run: &Arc<Run>, site: Option<&Arc<Site>>) -> Result<Self> {
         // Fail early: nothing else should start for a program that is out of date.
         products::under_test("kcp-webhook")?;
         products::under_test("kubectl-kcp")?;
@@ -39,7 +49,7 @@ impl ManagementCluster {
         let cluster = ClusterApiAlone::start(run, &assets, &etcd, "management", &[]).await?;
         let admission = cluster.install_ours().await?;
         let controllers = Arc::new(Controllers::new(run, &assets, cluster.api()));
-        let machines = Machines::start(run, &assets, cluster.client(), &controllers)?;
+        let machines = Machines::start(run, &assets, cluster.client(), &controllers, site)?;
         Ok(Self {
             run: run.clone(),
             assets,

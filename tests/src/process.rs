@@ -27,7 +27,15 @@ const TAIL_LINES: usize = 15;
 ///
 /// Keep its standard input open: closing it ends the program.
 pub fn supervised(run: &Run, program: &Path) -> Result<Command> {
+    supervised_with_cleanup(run, program, &[])
+}
+
+/// [`supervised`], but `cleanup`, a command, runs when the program has ended, however that happened.
+fn supervised_with_cleanup(run: &Run, program: &Path, cleanup: &[&OsStr]) -> Result<Command> {
     let mut command = Command::new(products::folder()?.join("supervise"));
+    if !cleanup.is_empty() {
+        command.arg("--finally").args(cleanup);
+    }
     command
         .arg("--")
         .arg(program)
@@ -67,10 +75,27 @@ impl Process {
         A: AsRef<OsStr>,
         V: AsRef<OsStr>,
     {
+        Self::start_with_cleanup(run, name, program, arguments, environment, &[])
+    }
+
+    /// [`Self::start`], but `cleanup`, a command, runs when the program has ended, also if this process was killed. The
+    /// program has not ended before its cleanup.
+    pub(crate) fn start_with_cleanup<A, V>(
+        run: &Arc<Run>,
+        name: &str,
+        program: &Path,
+        arguments: impl IntoIterator<Item = A>,
+        environment: &[(&str, V)],
+        cleanup: &[&OsStr],
+    ) -> Result<Self>
+    where
+        A: AsRef<OsStr>,
+        V: AsRef<OsStr>,
+    {
         let log = run.logs().join(format!("{name}.log"));
         let output = File::options().append(true).create(true).open(&log);
         let output = output.with_context(|| format!("opening {}", log.display()))?;
-        let mut supervisor = supervised(run, program)?
+        let mut supervisor = supervised_with_cleanup(run, program, cleanup)?
             .args(arguments)
             .env(
                 GARBAGE.0,

@@ -11,6 +11,7 @@ use std::{env, io, mem, process};
 use anyhow::{Context as _, Result, ensure};
 use tokio::process::Child;
 
+use crate::machines::real;
 use crate::wait;
 
 /// Set in the environment of every process of a run. `tests/leftovers ID` searches for it.
@@ -161,6 +162,10 @@ pub fn folder_of(id: &str) -> PathBuf {
     env::temp_dir().join(format!("{PREFIX}{id}"))
 }
 
+fn id_of(folder: &Path) -> Option<&str> {
+    folder.file_name()?.to_str()?.strip_prefix(PREFIX)
+}
+
 /// The folders of all runs.
 pub fn folders() -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(env::temp_dir())?.flatten();
@@ -191,6 +196,9 @@ fn remove_ended_runs() {
         .filter_map(|folder| Some((fs::metadata(&folder).ok()?.modified().ok()?, folder)))
         .collect();
     ended.sort();
+    for id in ended.iter().filter_map(|(_, folder)| id_of(folder)) {
+        real::remove_of_run(id);
+    }
     let surplus = ended.len().saturating_sub(KEPT);
     for (_, folder) in ended.into_iter().take(surplus) {
         let _ = fs::remove_dir_all(folder);

@@ -1,4 +1,5 @@
-//! `supervise -- PROGRAM [ARGUMENT...]` runs a program that ends with its caller at the latest.
+//! `supervise [--finally COMMAND [ARGUMENT...]] -- PROGRAM [ARGUMENT...]` runs a program that ends with its caller at the
+//! latest, and then COMMAND, which removes what does not end with the program.
 //!
 //! Its standard input is a pipe from the caller. When the pipe closes, because the caller closed it or died of any
 //! cause (kill -9 included), `supervise` ends the program's process group: TERM, a second, KILL. A line on the pipe
@@ -35,6 +36,8 @@ const GRACE: Duration = Duration::from_secs(1);
 /// The argument with which `supervise` runs itself between fork and exec.
 const EXEC: &str = "--exec-as-child-of";
 
+const FINALLY: &str = "--finally";
+
 fn main() -> ExitCode {
     match run() {
         Ok(code) => ExitCode::from(code),
@@ -49,9 +52,26 @@ fn run() -> Result<u8> {
     let mut arguments = env::args_os().skip(1);
     match arguments.next() {
         Some(flag) if flag == "--" => supervise(arguments.collect()),
+        Some(flag) if flag == FINALLY => {
+            let cleanup: Vec<_> = arguments.by_ref().take_while(|word| word != "--").collect();
+            let code = supervise(arguments.collect())?;
+            clean_up(&cleanup)?;
+            Ok(code)
+        }
         Some(flag) if flag == EXEC => become_program(arguments),
-        _ => bail!("usage: supervise -- PROGRAM [ARGUMENT...]"),
+        _ => bail!("usage: supervise [--finally COMMAND [ARGUMENT...]] -- PROGRAM [ARGUMENT...]"),
     }
+}
+
+fn clean_up(command: &[OsString]) -> Result<()> {
+    let (program, arguments) = command.split_first().context("no cleanup named")?;
+    let status = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("starting {}", program.display()))?;
+    ensure!(status.success(), "{}: {status}", program.display());
+    Ok(())
 }
 
 /// Replaces this process by the program, which the kernel kills when the supervisor dies.

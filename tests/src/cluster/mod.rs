@@ -10,6 +10,7 @@ use kube::core::ApiResource;
 use kube::{Client, Error};
 use serde_json::{Value, json};
 
+use crate::machines::real;
 use crate::resources::{self, CLUSTER_GROUP, CONTROL_PLANE_GROUP, INFRASTRUCTURE_GROUP};
 use crate::wait;
 
@@ -23,6 +24,8 @@ pub struct Cluster {
     name: String,
     /// The spec of its machines, see `machines`.
     machine: Value,
+    /// The `kubeadmConfigSpec` of its control plane.
+    kubeadm: Value,
 }
 
 impl Cluster {
@@ -50,6 +53,7 @@ impl Cluster {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             machine: json!({}),
+            kubeadm: on_stand_ins(),
         };
         cluster.create_infrastructure().await?;
         Ok(cluster)
@@ -70,6 +74,7 @@ impl Cluster {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             machine: json!({"controllerManager": true}),
+            kubeadm: on_stand_ins(),
         };
         cluster.create_infrastructure().await?;
         let mut control_plane = cluster.control_plane(replicas, version);
@@ -78,6 +83,30 @@ impl Cluster {
             configuration.insert("controllerManager".to_owned(), component.clone());
         }
         create(&cluster.control_planes(), control_plane).await?;
+        Ok(cluster)
+    }
+
+    /// Creates a cluster with a control plane on real machines.
+    pub async fn create_on_real_machines(
+        client: &Client,
+        namespace: &str,
+        name: &str,
+        replicas: u32,
+        version: &str,
+    ) -> Result<Self> {
+        let cluster = Self {
+            client: client.clone(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            machine: json!({}),
+            kubeadm: real::kubeadm_config(&format!("stand-in:///{namespace}")),
+        };
+        cluster.create_infrastructure().await?;
+        create(
+            &cluster.control_planes(),
+            cluster.control_plane(replicas, version),
+        )
+        .await?;
         Ok(cluster)
     }
 
@@ -282,7 +311,7 @@ impl Cluster {
                 "replicas": replicas,
                 "version": version,
                 "machineTemplate": {"spec": {"infrastructureRef": template}},
-                "kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"certSANs": ["127.0.0.1"]}}},
+                "kubeadmConfigSpec": self.kubeadm,
             },
         })
     }
@@ -306,6 +335,11 @@ impl Cluster {
             },
         })
     }
+}
+
+/// Clients reach the only API server of stand-ins at the loopback address.
+fn on_stand_ins() -> Value {
+    json!({"clusterConfiguration": {"apiServer": {"certSANs": ["127.0.0.1"]}}})
 }
 
 async fn create(api: &Api<DynamicObject>, object: Value) -> Result<()> {

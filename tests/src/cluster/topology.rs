@@ -22,6 +22,7 @@ impl Cluster {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             machine: json!({}),
+            kubeadm: super::on_stand_ins(),
         };
         let of = |resource| Api::namespaced_with(client.clone(), namespace, &resource);
         create(

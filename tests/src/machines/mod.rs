@@ -19,6 +19,7 @@ mod member;
 mod node;
 mod peer_network;
 mod provider;
+pub mod real;
 mod static_pod;
 mod teardown;
 mod workload_cluster;
@@ -33,6 +34,7 @@ use tokio::task::JoinHandle;
 
 pub use self::controller_managers::MachineFlags;
 use self::provider::Provider;
+use self::real::{Fleet, Site};
 pub use self::workload_cluster::WorkloadCluster;
 use crate::assets::Assets;
 pub use crate::audit::PodCidrWrite;
@@ -44,21 +46,25 @@ pub(crate) type Clusters = Arc<Mutex<HashMap<(String, String), Arc<WorkloadClust
 /// The running provider. Dropping it stops the provider, but not the machines.
 pub struct Machines {
     clusters: Clusters,
+    fleet: Option<Arc<Fleet>>,
     task: JoinHandle<()>,
 }
 
 impl Machines {
-    /// Starts to reconcile all stand-in objects that `client` can read.
+    /// Starts to reconcile all stand-in objects that `client` can read. At a site, their machines are real.
     pub fn start(
         run: &Arc<Run>,
         assets: &Assets,
         client: &Client,
         controllers: &Arc<Controllers>,
+        site: Option<&Arc<Site>>,
     ) -> Result<Self> {
         let clusters = Clusters::default();
-        let provider = Provider::new(run, assets, client, controllers, &clusters)?;
+        let fleet = site.map(|site| Arc::new(Fleet::new(site)));
+        let provider = Provider::new(run, assets, client, controllers, &clusters, fleet.clone())?;
         Ok(Self {
             clusters,
+            fleet,
             task: tokio::spawn(Arc::new(provider).run()),
         })
     }
@@ -67,7 +73,12 @@ impl Machines {
         self.clusters.clone()
     }
 
-    /// The workload cluster of a `Cluster`.
+    /// The real machines of a site.
+    pub fn fleet(&self) -> Result<&Arc<Fleet>> {
+        self.fleet.as_ref().context("these machines are stand-ins")
+    }
+
+    /// The workload cluster of a `Cluster` on stand-ins.
     pub async fn cluster(&self, namespace: &str, name: &str) -> Result<Arc<WorkloadCluster>> {
         let clusters = self.clusters.lock().await;
         let cluster = clusters.get(&(namespace.to_owned(), name.to_owned()));

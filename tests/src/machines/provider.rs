@@ -14,6 +14,8 @@ use tokio::task::JoinSet;
 
 use super::boot::NewMachine;
 use super::bootstrap_data::BootstrapData;
+use super::real::Fleet;
+use super::workload_cluster::LOOPBACK;
 use super::{Clusters, WorkloadCluster};
 use crate::assets::Assets;
 use crate::cluster_api::Controllers;
@@ -31,6 +33,8 @@ pub(super) struct Provider {
     client: Client,
     controllers: Arc<Controllers>,
     clusters: Clusters,
+    /// Real machines instead of stand-ins.
+    fleet: Option<Arc<Fleet>>,
     /// The uids of machines that were booted, and of those that are ending.
     booted: Mutex<HashSet<String>>,
     ending: Mutex<HashSet<String>>,
@@ -44,6 +48,7 @@ impl Provider {
         client: &Client,
         controllers: &Arc<Controllers>,
         clusters: &Clusters,
+        fleet: Option<Arc<Fleet>>,
     ) -> Result<Self> {
         Ok(Self {
             run: run.clone(),
@@ -51,6 +56,7 @@ impl Provider {
             client: client.clone(),
             controllers: controllers.clone(),
             clusters: clusters.clone(),
+            fleet,
             booted: Mutex::default(),
             ending: Mutex::default(),
             log: run.log("machines")?,
@@ -96,8 +102,14 @@ impl Provider {
             if object.data.pointer("/status/initialization/provisioned") == Some(&json!(true)) {
                 continue;
             }
-            let workload = self.workload_cluster(&namespace, &cluster).await?;
-            let endpoint = json!({"host": "127.0.0.1", "port": workload.api_port});
+            let (host, port) = match &self.fleet {
+                Some(fleet) => fleet.endpoint(),
+                None => (
+                    LOOPBACK.to_string(),
+                    self.workload_cluster(&namespace, &cluster).await?.api_port,
+                ),
+            };
+            let endpoint = json!({"host": host, "port": port});
             let api = self.api(&namespace, &resources::stand_in_clusters());
             merge(&api, &name, &json!({"spec": {"controlPlaneEndpoint": endpoint}})).await?;
             merge_status(
@@ -193,7 +205,6 @@ impl Provider {
 
     async fn try_boot(&self, object: &DynamicObject, machine: &DynamicObject, secret: &str) -> Result<()> {
         let (namespace, name) = key(object);
-        let cluster = self.cluster_of(object).await?;
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
         let data = secrets
             .get(secret)
@@ -203,29 +214,51 @@ impl Provider {
         let data = data
             .and_then(|mut data| data.remove("value"))
             .context("the bootstrap data is empty")?;
-        let data =
-            BootstrapData::parse(&String::from_utf8(data.0).context("the bootstrap data is not text")?)?;
-        let version = machine.data.pointer("/spec/version").and_then(Value::as_str);
+        let data = String::from_utf8(data.0).context("the bootstrap data is not text")?;
         let provider_id = format!("stand-in:///{namespace}/{name}");
+        let address = match &self.fleet {
+            Some(fleet) => fleet.boot(&name, &data).await?,
+            None => self.boot_stand_in(object, machine, &provider_id, &data).await?,
+        };
+        let api = self.api(&namespace, &resources::stand_in_machines());
+        merge(&api, &name, &json!({"spec": {"providerID": provider_id}})).await?;
+        let addresses = json!([{"type": "InternalIP", "address": address}]);
+        merge_status(&api, &name, &json!({"status": {"addresses": addresses}})).await
+    }
+
+    async fn boot_stand_in(
+        &self,
+        object: &DynamicObject,
+        machine: &DynamicObject,
+        provider_id: &str,
+        data: &str,
+    ) -> Result<String> {
+        let (namespace, name) = key(object);
+        let cluster = self.cluster_of(object).await?;
+        let data = BootstrapData::parse(data)?;
+        let version = machine.data.pointer("/spec/version").and_then(Value::as_str);
         let machine = NewMachine {
             namespace: &namespace,
             name: &name,
             version: version.context("the Machine has no version")?,
-            provider_id: &provider_id,
+            provider_id,
             has_controller_manager: object.data.pointer("/spec/controllerManager") == Some(&json!(true)),
         };
         let address = cluster.boot(&machine, &data, &self.controllers).await?;
-        let api = self.api(&namespace, &resources::stand_in_machines());
-        merge(&api, &name, &json!({"spec": {"providerID": provider_id}})).await?;
-        let addresses = json!([{"type": "InternalIP", "address": address.to_string()}]);
-        merge_status(&api, &name, &json!({"status": {"addresses": addresses}})).await
+        Ok(address.to_string())
     }
 
     async fn end(&self, object: &DynamicObject) {
         let (namespace, name) = key(object);
-        if let Ok(cluster) = self.cluster_of(object).await
-            && let Err(error) = self.try_end(object, &cluster).await
-        {
+        let ended = match &self.fleet {
+            Some(fleet) => fleet.end(&name).await,
+            None => match self.cluster_of(object).await {
+                Ok(cluster) => self.try_end(object, &cluster).await,
+                // Its machines have ended.
+                Err(_) => Ok(()),
+            },
+        };
+        if let Err(error) = ended {
             self.log.line(format!("{namespace}/{name}: {error:#}"));
         }
         let api = self.api(&namespace, &resources::stand_in_machines());

@@ -1,0 +1,61 @@
+//! The real machines of an infrastructure provider.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use tokio::sync::Mutex;
+
+use super::{Machine, Site};
+
+/// Machines that bootstrap data turns into nodes of one workload cluster, whose endpoint is the site's load balancer.
+pub struct Fleet {
+    site: Arc<Site>,
+    machines: Mutex<BTreeMap<String, Arc<Machine>>>,
+}
+
+impl Fleet {
+    pub(crate) fn new(site: &Arc<Site>) -> Self {
+        Self {
+            site: site.clone(),
+            machines: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn endpoint(&self) -> (String, u16) {
+        self.site.endpoint()
+    }
+
+    /// Creates a machine and switches it on. Returns its address. cloud-init and kubeadm are still running then, as in a cloud.
+    pub(crate) async fn boot(&self, name: &str, data: &str) -> Result<String> {
+        let machine = self.site.machine(name)?;
+        machine.bootstrap_with(data)?;
+        self.machines
+            .lock()
+            .await
+            .insert(name.to_owned(), machine.clone());
+        machine.power_on().await?;
+        Ok(machine.address())
+    }
+
+    /// Switches a machine off and removes its disk.
+    pub(crate) async fn end(&self, name: &str) -> Result<()> {
+        let machine = self.machines.lock().await.remove(name);
+        match machine {
+            Some(machine) => machine.wipe().await,
+            None => Ok(()),
+        }
+    }
+
+    pub async fn machine(&self, name: &str) -> Result<Arc<Machine>> {
+        let machines = self.machines.lock().await;
+        machines
+            .get(name)
+            .cloned()
+            .with_context(|| format!("there is no machine {name}"))
+    }
+
+    pub async fn machines(&self) -> Vec<Arc<Machine>> {
+        self.machines.lock().await.values().cloned().collect()
+    }
+}

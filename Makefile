@@ -55,13 +55,13 @@ test-migration: ## test leader migration on kube-controller-manager 1.30, 1.35 a
 # control plane needs half a gigabyte.
 .PHONY: test-machines
 test-machines: PART ?= short
-test-machines: ## test on real machines (systemd, containerd, kubelet, kubeadm), for a minute with PART=short; needs root
-	@case "$(PART)" in short) ;; *) echo "error: PART is short" >&2; exit 2;; esac
+test-machines: ## test on real machines (systemd, containerd, kubelet, kubeadm), PART=short or PART=full; needs root
+	@case "$(PART)" in short|full) ;; *) echo "error: PART is short or full" >&2; exit 2;; esac
 	@tests/real-machines
-	@tests/envtest/machines > /dev/null
+	@tests/envtest/machines $(if $(filter full,$(PART)),all) > /dev/null
 	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
 	RUST_TEST_THREADS=2 INSTA_UPDATE=no cargo test --workspace --all-features --locked --test integration -- \
-		--ignored real_machines::$(PART)::
+		--ignored $(if $(filter full,$(PART)),--nocapture) real_machines::$(PART)::
 
 .PHONY: unit
 unit: ## run the tests that need neither assets nor network

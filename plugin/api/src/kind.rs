@@ -109,6 +109,7 @@ pub const CLUSTER_POOL: Kind = hive("ClusterPool", "clusterpools");
 pub const EVENT: Kind = kubernetes("events.k8s.io", "Event", "events");
 pub const LEASE: Kind = kubernetes("coordination.k8s.io", "Lease", "leases");
 pub const NAMESPACE: Kind = kubernetes("", "Namespace", "namespaces");
+pub const NODE: Kind = kubernetes("", "Node", "nodes");
 pub const SECRET: Kind = kubernetes("", "Secret", "secrets");
 /// The kind of a request that asks the API server which user it authenticated.
 pub const SELF_SUBJECT_REVIEW: Kind =

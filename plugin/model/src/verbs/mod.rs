@@ -3,6 +3,7 @@
 pub mod etcd;
 pub mod leader_migration;
 pub mod machine;
+pub mod node;
 pub mod rollout;
 pub mod scale;
 pub mod upgrade;

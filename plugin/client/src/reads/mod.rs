@@ -8,11 +8,13 @@
 //! - [`workload_and_etcd`]: reads the workload cluster ([`workload`]) and, through it, [`etcd`], with credentials
 //!   from Secrets ([`secret`])
 //! - [`drain`]: reads the objects that decide how nodes are drained
+//! - [`node`]: reads the Nodes of the cluster that the kubeconfig selects; [`node_removal`]: drains and removes them
 //! - [`time_limits`]: divides a command's time among its reads
 //! - [`failure`]: describes errors for a report
 
 pub mod certificates;
 pub mod change;
+pub mod cluster_info;
 pub mod controller_lease;
 pub mod drain;
 pub mod etcd;
@@ -23,6 +25,8 @@ pub mod leader_migration;
 pub mod list;
 pub mod machine;
 pub mod management;
+pub mod node;
+pub mod node_removal;
 pub mod observe;
 pub mod planned;
 pub mod rollout_events;

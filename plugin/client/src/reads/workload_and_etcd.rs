@@ -143,7 +143,7 @@ async fn external_etcd(secrets: &Secrets<'_>, endpoints: &[String]) -> Reading<E
     };
     let failures = etcd::FailureContext {
         stacked: false,
-        ca_secret: secrets.name("etcd"),
+        ca_source: format!("Secret {}", secrets.name("etcd")),
         server: String::new(),
     };
     let timeouts = time_limits::for_etcd(time_limits::remaining(secrets.end));
@@ -192,7 +192,7 @@ async fn workload_and_stacked_etcd(
             etcd::stacked_queries(&cluster.server.client, &machines, labelled.map(|node| node.name));
         let failures = etcd::FailureContext {
             stacked: true,
-            ca_secret: secrets.name("etcd"),
+            ca_source: format!("Secret {}", secrets.name("etcd")),
             server: cluster.server.url.clone(),
         };
         let timeouts = time_limits::for_etcd(time_limits::remaining(secrets.end));

@@ -10,6 +10,7 @@ use crate::{
         leader_migration::LeaderMigrationArguments,
         lint::LintArguments,
         machine::MachineArguments,
+        node::NodeArguments,
         plan::PlanArguments,
         pool::{PoolArguments, PoolCommand},
         rollout::RolloutArguments,
@@ -57,6 +58,8 @@ pub enum Command {
     Upgrade(UpgradeArguments),
     /// Replace or remediate one Machine of a control plane, or mark it to be deleted first
     Machine(MachineArguments),
+    /// Join hosts to the cluster that the kubeconfig selects, and remove or label its Nodes
+    Node(NodeArguments),
     /// Show when the certificates of control planes expire, and what renews them
     Certificates(CertificatesArguments),
     /// Save a snapshot of a control plane's etcd, or maintain its members

@@ -51,8 +51,8 @@ use arguments::invocation;
 use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
-    certificates, etcd, leader_migration, lint, machine, plan, pool, rollout, rules, scale, status, upgrade,
-    why,
+    certificates, etcd, leader_migration, lint, machine, node, plan, pool, rollout, rules, scale, status,
+    upgrade, why,
 };
 use session::Session;
 use terminal::Terminal;
@@ -155,6 +155,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Rollout(arguments) => Box::pin(rollout::run(arguments, session)).await,
         Command::Upgrade(arguments) => Box::pin(upgrade::run(arguments, session)).await,
         Command::Machine(arguments) => Box::pin(machine::run(arguments, session)).await,
+        Command::Node(arguments) => Box::pin(node::run(arguments, session)).await,
         Command::Certificates(arguments) => Box::pin(certificates::run(arguments, session)).await,
         Command::Etcd(arguments) => etcd::run(arguments, session).await,
         Command::LeaderMigration(arguments) => Box::pin(leader_migration::run(arguments, session)).await,

@@ -14,6 +14,6 @@ pub use kcp_client::parse_namespace;
 pub use kcp_control_plane::duration::{self, format_duration, parse_duration};
 pub use name::{
     ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster, parse_machine,
-    parse_object_name,
+    parse_node, parse_object_name,
 };
 pub use timeout::parse_timeout;

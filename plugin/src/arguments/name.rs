@@ -52,6 +52,14 @@ const MACHINE: NamedKind = NamedKind {
     names: ["machine", "machines", "ma"],
 };
 
+/// The kind Node, whose short name is `no`.
+const NODE: NamedKind = NamedKind {
+    title: "a Node",
+    spellings: "NAME or node/NAME",
+    group: "",
+    names: ["node", "nodes", "no"],
+};
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlPlaneName {
     Own(String),
@@ -117,6 +125,14 @@ pub fn parse_cluster_pool(text: &str) -> Result<String, String> {
 /// What is wrong, in one sentence.
 pub fn parse_machine(text: &str) -> Result<String, String> {
     MACHINE.parse(text)
+}
+
+/// Parses the name of a Node: `NAME`, `node/NAME` or `no/NAME`.
+///
+/// # Errors
+/// What is wrong, in one sentence.
+pub fn parse_node(text: &str) -> Result<String, String> {
+    NODE.parse(text)
 }
 
 /// Parses the name of any object: a DNS subdomain, as most kinds require.

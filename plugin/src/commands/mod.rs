@@ -5,6 +5,7 @@ pub mod etcd;
 pub mod leader_migration;
 pub mod lint;
 pub mod machine;
+pub mod node;
 pub mod plan;
 pub mod pool;
 pub mod rollout;

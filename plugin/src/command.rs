@@ -17,6 +17,7 @@ use crate::{
         scale::ScaleArguments,
         status::StatusArguments,
         upgrade::UpgradeArguments,
+        webhook::WebhookArguments,
         why::WhyArguments,
     },
 };
@@ -69,6 +70,8 @@ pub enum Command {
     Lint(LintArguments),
     /// List the admission rules, or explain one
     Rules(RulesArguments),
+    /// Show whether the API server calls kcp-webhook, and switch that off and on
+    Webhook(WebhookArguments),
     /// List the global flags of all commands
     Options,
 }

@@ -52,7 +52,7 @@ use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
     certificates, etcd, leader_migration, lint, machine, plan, pool, rollout, rules, scale, status, upgrade,
-    why,
+    webhook, why,
 };
 use session::Session;
 use terminal::Terminal;
@@ -161,6 +161,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Pool(arguments) => pool::run(arguments, session).await,
         Command::Lint(arguments) => lint::run(arguments, session).await,
         Command::Rules(arguments) => rules::run(&arguments, session),
+        Command::Webhook(arguments) => Box::pin(webhook::run(arguments, session)).await,
         Command::Options => {
             let written = session.terminal.print(&command::options());
             written.context("cannot write to stdout")?;

@@ -19,6 +19,7 @@
 //! - [`verbs`]: one decision for each command that writes
 //! - [`rollout_events`]: what Events say about a control plane and its deleted Machines
 //! - [`wait`]: whether a change is complete, and what is still missing
+//! - [`webhook`]: whether the API server calls kcp-webhook, and the patches that switch it off and on
 
 #![allow(
     missing_docs,
@@ -62,4 +63,5 @@ pub mod staleness;
 pub mod testing;
 pub mod verbs;
 pub mod wait;
+pub mod webhook;
 pub mod why;

@@ -12,4 +12,5 @@ pub mod rules;
 pub mod scale;
 pub mod status;
 pub mod upgrade;
+pub mod webhook;
 pub mod why;

@@ -8,6 +8,7 @@
 //! - [`workload_and_etcd`]: reads the workload cluster ([`workload`]) and, through it, [`etcd`], with credentials
 //!   from Secrets ([`secret`])
 //! - [`drain`]: reads the objects that decide how nodes are drained
+//! - [`webhook`]: reads the registration of kcp-webhook and its Pods
 //! - [`time_limits`]: divides a command's time among its reads
 //! - [`failure`]: describes errors for a report
 
@@ -29,6 +30,7 @@ pub mod rollout_events;
 pub mod secret;
 pub mod template;
 pub mod time_limits;
+pub mod webhook;
 pub mod workers;
 pub mod workload;
 pub mod workload_and_etcd;

@@ -84,7 +84,7 @@ soak: assets ## run RUNS randomized runs of pool lessees whose writes fail, from
 	$(target)/release/soak $(RUNS) $(SEED)
 
 .PHONY: load
-load: ## send 2,000 reviews/s for a minute, through a restart and new certificates, and check each answer
+load: assets ## send 2,000 reviews/s for two minutes, through a restart, new certificates and a new CA, and check each answer
 	cargo build --quiet --release --locked --package kcp-webhook --package kcp-tests --bin kcp-webhook --bin supervise --bin load
 	$(target)/release/load
 

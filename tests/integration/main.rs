@@ -22,6 +22,7 @@ mod faults;
 mod fleet;
 mod flows;
 mod hosts;
+mod installation;
 mod leader_migration;
 mod leftovers;
 mod lint;

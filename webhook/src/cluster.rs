@@ -92,22 +92,7 @@ impl ClusterReader {
         kubeconfig: Option<&Path>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, AccessError> {
-        let client = match kubeconfig {
-            Some(file) => {
-                let failed = |error: String| AccessError {
-                    file: file.display().to_string(),
-                    error,
-                };
-                let parsed = Kubeconfig::read_from(file).map_err(|error| failed(error.to_string()))?;
-                let config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default())
-                    .await
-                    .map_err(|error| failed(error.to_string()))?;
-                Some(client(config).map_err(|error| failed(error.to_string()))?)
-            }
-            None if env::var_os("KUBERNETES_SERVICE_HOST").is_some() => in_cluster(),
-            None => None,
-        };
-        Ok(Self::new(client, metrics))
+        Ok(Self::new(connect(kubeconfig).await?, metrics))
     }
 
     /// Whether there is an API server to read from.
@@ -172,6 +157,24 @@ impl ClusterReader {
     pub(crate) fn fill_caches(&self, objects: &[serde_json::Value]) {
         self.caches.fill(objects);
     }
+}
+
+/// Creates a client with `kubeconfig`, or else with the pod's service account. Returns `None` without either. Sends no
+/// request.
+pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Option<Client>, AccessError> {
+    let Some(file) = kubeconfig else {
+        let is_in_cluster = env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        return Ok(is_in_cluster.then(in_cluster).flatten());
+    };
+    let failed = |error: String| AccessError {
+        file: file.display().to_string(),
+        error,
+    };
+    let parsed = Kubeconfig::read_from(file).map_err(|error| failed(error.to_string()))?;
+    let config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default())
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    Ok(Some(client(config).map_err(|error| failed(error.to_string()))?))
 }
 
 fn client(mut config: Config) -> kube::Result<Client> {

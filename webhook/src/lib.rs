@@ -5,8 +5,10 @@
 //! All modules, in layers. Each module uses only modules below it in this list, which a test checks.
 //!
 //! - [`serve`]: starts the server, runs it, and shuts it down
+//! - [`manage`]: `kcp-webhook manage`, which creates the certificates and registers the webhook
 //! - [`offline`]: responds to reviews without sockets and without API access
 //! - [`certs`]: `kcp-webhook certs issue`
+//! - `authority`: creates certificate authorities and serving certificates
 //! - [`log`]: the log on stderr
 //! - [`arguments`]: command-line arguments
 //! - `probes`: serves the health port on a thread of its own
@@ -40,6 +42,7 @@
 
 mod admission;
 pub mod arguments;
+mod authority;
 mod body;
 mod buffers;
 pub mod certs;
@@ -54,6 +57,7 @@ mod hook;
 mod limits;
 mod listener;
 pub mod log;
+pub mod manage;
 mod metrics;
 pub mod offline;
 mod panics;

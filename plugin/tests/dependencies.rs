@@ -2,6 +2,7 @@
 
 #![allow(
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::panic,
     reason = "clippy knows tests by their attribute, and these helpers have none"
 )]

@@ -221,9 +221,19 @@ impl Connection {
         namespace: Option<&str>,
         selector: Option<&str>,
     ) -> Result<Vec<T>, Error> {
+        self.metadata_pages(resource, namespace, selector).all().await
+    }
+
+    /// Like [`Connection::pages`], but reads only metadata.
+    pub fn metadata_pages(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+    ) -> Pages<'_> {
         let mut pages = self.pages(resource, namespace, selector);
         pages.request = Request::list_metadata;
-        pages.all().await
+        pages
     }
 
     /// Like [`Connection::list`], but the caller reads one page after the other.

@@ -62,7 +62,8 @@ pub enum MachineCommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  kubectl kcp machine replace edge-9hng4 --wait")]
+  kubectl kcp machine replace edge-9hng4 --wait
+  kubectl kcp machine replace edge-9hng4 --dry-run client")]
 pub struct ReplaceArguments {
     #[command(flatten)]
     pub target: TargetArguments,
@@ -100,7 +101,8 @@ pub struct PreferDeleteArguments {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  kubectl kcp machine remediate edge-9hng4")]
+  kubectl kcp machine remediate edge-9hng4
+  kubectl kcp machine remediate edge-9hng4 --dry-run server")]
 pub struct RemediateArguments {
     #[command(flatten)]
     pub target: TargetArguments,

@@ -1,6 +1,7 @@
 //! The commands of `kubectl kcp`, one module each.
 
 pub mod certificates;
+pub mod completion;
 pub mod etcd;
 pub mod leader_migration;
 pub mod lint;
@@ -12,4 +13,5 @@ pub mod rules;
 pub mod scale;
 pub mod status;
 pub mod upgrade;
+pub mod version;
 pub mod why;

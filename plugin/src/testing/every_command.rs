@@ -58,6 +58,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("lint -f f", &["text", "github"]),
     ("rules", &["text"]),
     ("rules explain --all", &[]),
+    ("version", &[]),
 ];
 
 fn parse<'w>(line: &'w str, more: &[&'w str]) -> Result<Arguments, clap::Error> {

@@ -5,8 +5,10 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::{
     arguments::Global,
     commands::{
+        audit::AuditArguments,
         certificates::CertificatesArguments,
         etcd::EtcdArguments,
+        genesis::GenesisArguments,
         leader_migration::LeaderMigrationArguments,
         lint::LintArguments,
         machine::MachineArguments,
@@ -57,8 +59,12 @@ pub enum Command {
     Upgrade(UpgradeArguments),
     /// Replace or remediate one Machine of a control plane, or mark it to be deleted first
     Machine(MachineArguments),
+    /// Replace the first Machine of a control plane, after listing what only it has
+    Genesis(GenesisArguments),
     /// Show when the certificates of control planes expire, and what renews them
     Certificates(CertificatesArguments),
+    /// Check whether a cluster survives the loss of a Node, and comes back by itself after a power failure
+    Audit(AuditArguments),
     /// Save a snapshot of a control plane's etcd, or maintain its members
     Etcd(EtcdArguments),
     /// Check and prepare the handover of controllers between controller managers (KEP-2436)

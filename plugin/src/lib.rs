@@ -51,8 +51,8 @@ use arguments::invocation;
 use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
-    certificates, etcd, leader_migration, lint, machine, plan, pool, rollout, rules, scale, status, upgrade,
-    why,
+    audit, certificates, etcd, genesis, leader_migration, lint, machine, plan, pool, rollout, rules, scale,
+    status, upgrade, why,
 };
 use session::Session;
 use terminal::Terminal;
@@ -155,7 +155,9 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Rollout(arguments) => Box::pin(rollout::run(arguments, session)).await,
         Command::Upgrade(arguments) => Box::pin(upgrade::run(arguments, session)).await,
         Command::Machine(arguments) => Box::pin(machine::run(arguments, session)).await,
+        Command::Genesis(arguments) => Box::pin(genesis::run(arguments, session)).await,
         Command::Certificates(arguments) => Box::pin(certificates::run(arguments, session)).await,
+        Command::Audit(arguments) => Box::pin(audit::run(arguments, session)).await,
         Command::Etcd(arguments) => etcd::run(arguments, session).await,
         Command::LeaderMigration(arguments) => Box::pin(leader_migration::run(arguments, session)).await,
         Command::Pool(arguments) => pool::run(arguments, session).await,

@@ -4,6 +4,7 @@
 //! namespace.
 
 mod acknowledged_writes;
+mod audit;
 mod changes;
 mod cluster_rules;
 mod cluster_view;

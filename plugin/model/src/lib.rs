@@ -10,6 +10,7 @@
 //!   stuck
 //! - [`join_times`]: how long Machines took to join
 //! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
+//! - [`audit`]: the checks of `kubectl kcp audit resiliency`
 //! - [`drain`]: the pods that block the drain of a Machine's node, and the pods and data that the drain
 //!   deletes
 //! - [`checks`], [`inspection`]: the checks of `kubectl kcp status`, and the verdict on a control plane
@@ -40,6 +41,7 @@
     )
 )]
 
+pub mod audit;
 pub mod blocker;
 pub mod certificates;
 pub mod change;

@@ -153,7 +153,14 @@ pub async fn run(arguments: MachineArguments, session: &Session) -> anyhow::Resu
     }
 }
 
-async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> anyhow::Result<Verdict> {
+/// Replaces one Machine.
+///
+/// # Errors
+/// Same as [`run`].
+pub(crate) async fn replace_machine(
+    arguments: &ReplaceArguments,
+    engine: Engine<'_>,
+) -> anyhow::Result<Verdict> {
     let name = &arguments.target.name;
     let verb = Verb {
         name,

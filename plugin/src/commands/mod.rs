@@ -1,7 +1,9 @@
 //! The commands of `kubectl kcp`, one module each.
 
+pub mod audit;
 pub mod certificates;
 pub mod etcd;
+pub mod genesis;
 pub mod leader_migration;
 pub mod lint;
 pub mod machine;

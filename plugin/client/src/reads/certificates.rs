@@ -123,7 +123,7 @@ fn unread(why: &str) -> Validity {
 }
 
 /// The validity of the first certificate to expire in a PEM bundle.
-fn validity_of_bundle(pem: &[u8]) -> Validity {
+pub(super) fn validity_of_bundle(pem: &[u8]) -> Validity {
     let parsed: Option<Vec<(Timestamp, Timestamp)>> = CertificateDer::pem_slice_iter(pem)
         .map(|certificate| {
             let certificate = certificate.ok()?;

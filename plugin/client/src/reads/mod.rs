@@ -7,10 +7,13 @@
 //! - [`leader_migration`]: reads the controller managers of the workload cluster and their Leases
 //! - [`workload_and_etcd`]: reads the workload cluster ([`workload`]) and, through it, [`etcd`], with credentials
 //!   from Secrets ([`secret`])
+//! - [`audit`]: reads what the audit of a cluster checks
+//! - [`genesis`]: reads what only the Node of the first Machine has
 //! - [`drain`]: reads the objects that decide how nodes are drained
 //! - [`time_limits`]: divides a command's time among its reads
 //! - [`failure`]: describes errors for a report
 
+pub mod audit;
 pub mod certificates;
 pub mod change;
 pub mod controller_lease;
@@ -19,6 +22,7 @@ pub mod etcd;
 pub mod extensions;
 pub mod failed_writes;
 pub mod failure;
+pub mod genesis;
 pub mod leader_migration;
 pub mod list;
 pub mod machine;

@@ -1,6 +1,7 @@
 //! The decisions of the commands that write: one for each command.
 
 pub mod etcd;
+pub mod genesis;
 pub mod leader_migration;
 pub mod machine;
 pub mod rollout;

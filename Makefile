@@ -67,6 +67,10 @@ test-machines: ## test on real machines (systemd, containerd, kubelet, kubeadm),
 unit: ## run the tests that need neither assets nor network
 	INSTA_UPDATE=no cargo test --workspace --all-features --exclude kcp-tests
 
+.PHONY: monitoring
+monitoring: ## test the alert rules of manifests/monitoring with promtool
+	@tests/monitoring/promtool
+
 .PHONY: bench
 bench: assets ## measure a review, status -A, pool lease and etcd snapshot beside other programs; needs 6 GB of disk
 	cargo build --quiet --release --locked --package kcp-webhook --bins --examples

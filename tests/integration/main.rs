@@ -28,6 +28,7 @@ mod lint;
 mod load;
 mod machine_verbs;
 mod management_cluster;
+mod monitoring;
 mod objects;
 mod output;
 mod plugin;

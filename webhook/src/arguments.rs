@@ -83,6 +83,11 @@ pub struct ServeArguments {
     #[arg(long)]
     pub authorize_overrides: bool,
 
+    /// Record each denial as an Event on the object, except for dry runs, and the same denial at most once in ten minutes. The
+    /// server then needs the permission to create events, and the webhook configurations `sideEffects: NoneOnDryRun`.
+    #[arg(long)]
+    pub denial_events: bool,
+
     /// How long to keep serving after SIGTERM while /readyz fails, so that clients switch to another replica.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub shutdown_delay: Duration,

@@ -11,6 +11,7 @@
 //! - `live_reads`: reads from the API server until a deadline
 //! - `shared_reads`: shares one response between the reviews that read the same path
 //! - `versions`: remembers the API version in which to read each group
+//! - `registration`: checks whether the webhook configurations call this program
 //! - `kinds`: the watched kinds, and the cached part of each object
 //! - `cache`: the cached objects of one kind
 //! - `events`: decodes the lists and watch events that an API server sends
@@ -26,6 +27,7 @@ mod list;
 mod live_reads;
 mod pool_entries;
 mod read_error;
+mod registration;
 mod shared_reads;
 mod subject;
 mod versions;
@@ -40,9 +42,10 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use serde_json::Value;
 use thiserror::Error;
 
-use self::{kinds::Caches, live_reads::ApiServer, view::FilledView};
+use self::{kinds::Caches, live_reads::ApiServer, subject::is_path_segment, view::FilledView};
 use crate::{
     limits::LIVE_READ_TIMEOUT,
     metrics::{Metrics, PoolEntries, PoolName},
@@ -132,10 +135,21 @@ impl ClusterReader {
         Box::pin(reads.read_view(missing, subject, &self.caches, source)).await
     }
 
-    /// Watches all cached kinds, if there is access to the API server.
+    /// Creates an Event.
+    pub(crate) async fn create_event(&self, namespace: &str, event: &Value) -> Result<(), ReadError> {
+        if !is_path_segment(namespace) {
+            return Err(ReadError::BadName);
+        }
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+        let request = live_reads::post(&path, event)?;
+        self.start_reads().send(&path, request).await.map(drop)
+    }
+
+    /// Watches all cached kinds, and checks the registration, if there is access to the API server.
     pub(crate) fn watch(&self, tasks: &mut Tasks) {
         if self.has_access() {
             watch::spawn_all(&self.server, &self.caches, tasks);
+            registration::spawn(&self.server, tasks);
         }
     }
 

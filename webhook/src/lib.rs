@@ -18,6 +18,7 @@
 //! - `connection_slots`: the slots for open connections, and which connection is evicted for a new one
 //! - `panics`: catches panics
 //! - `admission`: decides on reviews
+//! - `denial_events`: records denials as Events
 //! - `response`: writes the response to a review
 //! - `review`: decodes an `AdmissionReview`, borrowing from the body
 //! - `cluster`: reads objects that a review does not contain, from caches and the API server
@@ -48,6 +49,7 @@ pub mod configuration;
 mod connection;
 mod connection_slots;
 mod decision;
+mod denial_events;
 mod handle;
 mod health;
 mod hook;

@@ -63,7 +63,7 @@ pub enum Command {
     Etcd(EtcdArguments),
     /// Check and prepare the handover of controllers between controller managers (KEP-2436)
     LeaderMigration(LeaderMigrationArguments),
-    /// Lease and release the customizations of a cluster pool
+    /// Lease and release the inventory entries of a Hive ClusterPool
     Pool(PoolArguments),
     /// Check manifests, or the objects of a cluster, against the admission rules
     Lint(LintArguments),

@@ -172,8 +172,18 @@ impl Bench<'_> {
 
     /// A command's reasons for each Machine.
     async fn told(&self, command: &str, key: &str) -> Result<Reasons> {
-        let look = ["kcp", command, NAME, "-n", NAMESPACE, "-o", "json"];
-        let ended = self.management.kubectl().run(look).await?;
+        // On a busy machine, a member may take longer to respond than the default allows.
+        let read = [
+            "kcp",
+            command,
+            NAME,
+            "-n",
+            NAMESPACE,
+            "-o",
+            "json",
+            "--timeout=60s",
+        ];
+        let ended = self.management.kubectl().run(read).await?;
         ensure!(ended.code <= 1 && ended.stderr.is_empty(), "{ended}");
         let document: Value = serde_json::from_str(&ended.stdout).with_context(|| ended.to_string())?;
         let machines = document.get("machines").and_then(Value::as_array);

@@ -63,7 +63,7 @@ pub type WorkloadAndEtcd = (
 /// The names of Machines, by the names of their nodes.
 pub type MachineByNode = BTreeMap<String, String>;
 
-/// Reads the workload cluster and etcd until `end` at the latest. A part that takes longer fails separately.
+/// Reads the workload cluster and etcd, and stops reading at `end`. A part that takes longer fails separately.
 /// Only the etcd query waits for `machines`, because the etcd members run on the Machines' nodes.
 pub async fn read_workload_and_etcd(
     management: &Connection,

@@ -55,17 +55,21 @@ test-migration: ## test leader migration on kube-controller-manager 1.30, 1.35 a
 # control plane needs half a gigabyte.
 .PHONY: test-machines
 test-machines: PART ?= short
-test-machines: ## test on real machines (systemd, containerd, kubelet, kubeadm), for a minute with PART=short; needs root
-	@case "$(PART)" in short) ;; *) echo "error: PART is short" >&2; exit 2;; esac
+test-machines: ## test on real machines (systemd, containerd, kubelet, kubeadm), PART=short or PART=full; needs root
+	@case "$(PART)" in short|full) ;; *) echo "error: PART is short or full" >&2; exit 2;; esac
 	@tests/real-machines
-	@tests/envtest/machines > /dev/null
+	@tests/envtest/machines $(if $(filter full,$(PART)),all) > /dev/null
 	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
 	RUST_TEST_THREADS=2 INSTA_UPDATE=no cargo test --workspace --all-features --locked --test integration -- \
-		--ignored real_machines::$(PART)::
+		--ignored $(if $(filter full,$(PART)),--nocapture) real_machines::$(PART)::
 
 .PHONY: unit
 unit: ## run the tests that need neither assets nor network
 	INSTA_UPDATE=no cargo test --workspace --all-features --exclude kcp-tests
+
+.PHONY: monitoring
+monitoring: ## test the alert rules of manifests/monitoring with promtool
+	@tests/monitoring/promtool
 
 .PHONY: bench
 bench: assets ## measure a review, status -A, pool lease and etcd snapshot beside other programs; needs 6 GB of disk
@@ -84,7 +88,7 @@ soak: assets ## run RUNS randomized runs of pool lessees whose writes fail, from
 	$(target)/release/soak $(RUNS) $(SEED)
 
 .PHONY: load
-load: ## send 2,000 reviews/s for a minute, through a restart and new certificates, and check each answer
+load: assets ## send 2,000 reviews/s for two minutes, through a restart, new certificates and a new CA, and check each answer
 	cargo build --quiet --release --locked --package kcp-webhook --package kcp-tests --bin kcp-webhook --bin supervise --bin load
 	$(target)/release/load
 

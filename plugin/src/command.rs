@@ -5,11 +5,15 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::{
     arguments::Global,
     commands::{
+        audit::AuditArguments,
         certificates::CertificatesArguments,
+        completion::CompletionArguments,
         etcd::EtcdArguments,
+        genesis::GenesisArguments,
         leader_migration::LeaderMigrationArguments,
         lint::LintArguments,
         machine::MachineArguments,
+        node::NodeArguments,
         plan::PlanArguments,
         pool::{PoolArguments, PoolCommand},
         rollout::RolloutArguments,
@@ -17,6 +21,8 @@ use crate::{
         scale::ScaleArguments,
         status::StatusArguments,
         upgrade::UpgradeArguments,
+        version::VersionArguments,
+        webhook::WebhookArguments,
         why::WhyArguments,
     },
 };
@@ -57,20 +63,32 @@ pub enum Command {
     Upgrade(UpgradeArguments),
     /// Replace or remediate one Machine of a control plane, or mark it to be deleted first
     Machine(MachineArguments),
+    /// Join hosts to the cluster that the kubeconfig selects, and remove or label its Nodes
+    Node(NodeArguments),
+    /// Replace the first Machine of a control plane, after listing what only it has
+    Genesis(GenesisArguments),
     /// Show when the certificates of control planes expire, and what renews them
     Certificates(CertificatesArguments),
+    /// Check whether a cluster survives the loss of a Node, and comes back by itself after a power failure
+    Audit(AuditArguments),
     /// Save a snapshot of a control plane's etcd, or maintain its members
     Etcd(EtcdArguments),
     /// Check and prepare the handover of controllers between controller managers (KEP-2436)
     LeaderMigration(LeaderMigrationArguments),
-    /// Lease and release the customizations of a cluster pool
+    /// Lease and release the inventory entries of a Hive ClusterPool
     Pool(PoolArguments),
     /// Check manifests, or the objects of a cluster, against the admission rules
     Lint(LintArguments),
     /// List the admission rules, or explain one
     Rules(RulesArguments),
+    /// Show whether the API server calls kcp-webhook, and switch that off and on
+    Webhook(WebhookArguments),
+    /// Print a completion script, or install the completion of `kubectl kcp`
+    Completion(CompletionArguments),
     /// List the global flags of all commands
     Options,
+    /// Show the versions of the plugin, the API server, Cluster API, Hive and the webhook
+    Version(VersionArguments),
 }
 
 /// The line at the end of each command's help, as in kubectl.
@@ -122,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_examples_that_parse() {
+    fn every_command_has_two_examples_that_parse() {
         fn check(command: &clap::Command, examples: &mut Vec<String>) {
             command.get_subcommands().for_each(|below| check(below, examples));
             let help = command
@@ -135,8 +153,14 @@ mod tests {
                 .map(|line| line.split('#').next().unwrap_or_default().to_owned());
             let before = examples.len();
             examples.extend(of_command);
-            let needs_some = !command.has_subcommands() && command.get_name() != "options";
-            assert!(!needs_some || examples.len() > before, "{}", command.get_name());
+            let needs_examples =
+                !command.has_subcommands() && !command.is_hide_set() && command.get_name() != "options";
+            let number = examples.len() - before;
+            assert!(
+                !needs_examples || number >= 2,
+                "{} has {number} examples, not two",
+                command.get_name()
+            );
         }
         let mut examples = Vec::new();
         check(&command(), &mut examples);

@@ -11,6 +11,7 @@
 //! - [`change`]: changes a control plane or a Machine
 //! - [`wait`]: waits until a change is complete; [`watch`]: polls for `-w`
 //! - [`commands`]: the commands
+//! - [`completion`]: completes command lines for kubectl
 //! - [`output`], [`printer`]: output formats, and printing of reports
 //! - [`document`]: shared parts of JSON documents
 //! - [`terminal`]: prints results and errors
@@ -31,6 +32,7 @@ pub mod arguments;
 pub mod change;
 pub mod command;
 pub mod commands;
+pub mod completion;
 pub mod configuration;
 pub mod document;
 pub mod file;
@@ -51,8 +53,8 @@ use arguments::invocation;
 use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
-    certificates, etcd, leader_migration, lint, machine, plan, pool, rollout, rules, scale, status, upgrade,
-    why,
+    audit, certificates, completion as completion_command, etcd, genesis, leader_migration, lint, machine,
+    node, plan, pool, rollout, rules, scale, status, upgrade, version, webhook, why,
 };
 use session::Session;
 use terminal::Terminal;
@@ -61,6 +63,9 @@ use verdict::Verdict;
 /// Parses the arguments, runs the command, and returns the exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
+    if invocation::is_completion(arguments.first().map(OsString::as_os_str)) {
+        return completion::main(command::command(), arguments.into_iter().skip(1));
+    }
     let command = command::command().bin_name(invocation::name(arguments.first().map(OsString::as_os_str)));
     let Arguments { global, command } = match parse(&command, &arguments) {
         Ok(parsed) => parsed,
@@ -155,12 +160,18 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Rollout(arguments) => Box::pin(rollout::run(arguments, session)).await,
         Command::Upgrade(arguments) => Box::pin(upgrade::run(arguments, session)).await,
         Command::Machine(arguments) => Box::pin(machine::run(arguments, session)).await,
+        Command::Node(arguments) => Box::pin(node::run(arguments, session)).await,
+        Command::Genesis(arguments) => Box::pin(genesis::run(arguments, session)).await,
         Command::Certificates(arguments) => Box::pin(certificates::run(arguments, session)).await,
+        Command::Audit(arguments) => Box::pin(audit::run(arguments, session)).await,
         Command::Etcd(arguments) => etcd::run(arguments, session).await,
         Command::LeaderMigration(arguments) => Box::pin(leader_migration::run(arguments, session)).await,
         Command::Pool(arguments) => pool::run(arguments, session).await,
         Command::Lint(arguments) => lint::run(arguments, session).await,
         Command::Rules(arguments) => rules::run(&arguments, session),
+        Command::Webhook(arguments) => Box::pin(webhook::run(arguments, session)).await,
+        Command::Completion(arguments) => completion_command::run(&arguments, command::command(), session),
+        Command::Version(arguments) => version::run(arguments, session).await,
         Command::Options => {
             let written = session.terminal.print(&command::options());
             written.context("cannot write to stdout")?;

@@ -4,9 +4,11 @@
 //! namespace.
 
 mod acknowledged_writes;
+mod audit;
 mod changes;
 mod cluster_rules;
 mod cluster_view;
+mod completion;
 mod configuration;
 mod control_plane_lists;
 mod controller_failures;
@@ -22,12 +24,15 @@ mod faults;
 mod fleet;
 mod flows;
 mod hosts;
+mod installation;
 mod leader_migration;
 mod leftovers;
 mod lint;
 mod load;
 mod machine_verbs;
 mod management_cluster;
+mod monitoring;
+mod node;
 mod objects;
 mod output;
 mod plugin;
@@ -59,4 +64,5 @@ mod stopped_controller;
 mod unobserved_changes;
 mod unreachable_mutation;
 mod upgrade_paths;
+mod version;
 mod why;

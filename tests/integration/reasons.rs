@@ -172,9 +172,14 @@ impl Bench<'_> {
 
     /// A command's reasons for each Machine.
     async fn told(&self, command: &str, key: &str) -> Result<Reasons> {
-        let look = ["kcp", command, NAME, "-n", NAMESPACE, "-o", "json"];
-        let ended = self.management.kubectl().run(look).await?;
-        ensure!(ended.code <= 1 && ended.stderr.is_empty(), "{ended}");
+        let read = ["kcp", command, NAME, "-n", NAMESPACE, "-o", "json"];
+        // On a busy machine, a member may respond too late, which is a warning on stderr.
+        let ended = wait::until("every source is read", || async {
+            let ended = self.management.kubectl().run(read).await?;
+            ensure!(ended.code <= 1 && ended.stderr.is_empty(), "{ended}");
+            Ok(ended)
+        })
+        .await?;
         let document: Value = serde_json::from_str(&ended.stdout).with_context(|| ended.to_string())?;
         let machines = document.get("machines").and_then(Value::as_array);
         machines

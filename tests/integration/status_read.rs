@@ -358,6 +358,12 @@ fn the_shipped_reader_role_can_be_applied() {
                 "-f",
                 &at("manifests/reader/workload-cluster.yaml"),
             ],
+            [
+                "apply",
+                "--dry-run=server",
+                "-f",
+                &at("manifests/reader/auditor.yaml"),
+            ],
         ] {
             kubectl.succeed(arguments).await.unwrap();
         }

@@ -27,6 +27,7 @@ pub mod kubeconfig;
 pub mod kubectl;
 pub mod load;
 pub mod machines;
+pub mod managed;
 pub mod management_cluster;
 pub mod manifests;
 pub mod named_fault;

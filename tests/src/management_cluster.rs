@@ -10,7 +10,7 @@ use crate::api_server::{ApiServer, Etcd, NO_ENVIRONMENT};
 use crate::assets::Assets;
 use crate::cluster_api::{self, Controllers, Scope};
 use crate::cluster_api_alone::ClusterApiAlone;
-use crate::controller_manager::{ControllerManagers, Server};
+use crate::controller_manager::ControllerManagers;
 use crate::kubectl::Kubectl;
 use crate::machines::Machines;
 use crate::machines::real::Site;
@@ -163,13 +163,7 @@ impl ManagementCluster {
 
     /// Controller managers for an API server. `name` names their files and logs.
     pub fn controller_managers(&self, api: &ApiServer, name: &str) -> Result<ControllerManagers> {
-        let server = Server {
-            url: api.url(),
-            folder: api.folder(),
-            authority: api.authority(),
-            administrator: api.administrator(),
-        };
-        ControllerManagers::new(&self.run, &self.assets, &server, name)
+        ControllerManagers::beside(&self.run, &self.assets, api, name)
     }
 
     /// Type-checks the `ValidatingAdmissionPolicy`s of an API server and writes the result to their status, until the

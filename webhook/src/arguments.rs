@@ -26,6 +26,8 @@ pub enum Command {
     /// Check a configuration file. Exit code 0: the file has no problem; 1: the file cannot be used, contains unknown
     /// rule ids, or has exemptions that have ended; 2: the file cannot be read.
     CheckConfiguration(CheckConfigurationArguments),
+    /// Create and renew the certificates of the webhook, and register it at the API server.
+    Manage(ManageArguments),
     /// Manage certificates for development.
     #[command(subcommand)]
     Certs(CertsCommand),
@@ -83,6 +85,11 @@ pub struct ServeArguments {
     #[arg(long)]
     pub authorize_overrides: bool,
 
+    /// Record each denial as an Event on the object, except for dry runs, and the same denial at most once in ten minutes. The
+    /// server then needs the permission to create events, and the webhook configurations `sideEffects: NoneOnDryRun`.
+    #[arg(long)]
+    pub denial_events: bool,
+
     /// How long to keep serving after SIGTERM while /readyz fails, so that clients switch to another replica.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub shutdown_delay: Duration,
@@ -90,6 +97,41 @@ pub struct ServeArguments {
     /// How long to wait for reviews in progress after the shutdown delay.
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration)]
     pub drain_timeout: Duration,
+
+    /// Format of the log on stderr.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+
+    /// Log level: error, warn, info, debug or trace. Can be set per module: `warn,kcp_webhook=debug`.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log_level: Targets,
+}
+
+/// `kcp-webhook manage`.
+///
+/// Runs beside the servers, in a Deployment of its own. Creates a CA and a serving certificate in Secrets, and renews
+/// both. Registers the webhook once it has passed a self-test through its Service, and updates the registration when the
+/// CA changes or a new version has other webhooks. Of several managers, one acts.
+#[derive(Clone, Debug, Args)]
+pub struct ManageArguments {
+    /// Namespace of the Service, the Pods and the Secrets.
+    #[arg(long, value_name = "NAME", default_value = "kcp-webhook-system")]
+    pub namespace: String,
+
+    /// Kubeconfig for the API server. Defaults to the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// How long the API servers trust a new CA before a Pod serves a certificate from it, and how long they still trust the
+    /// old one at least.
+    // API servers watch webhook configurations and usually see a change within a second. A kubelet refreshes a mounted Secret
+    // every one to two minutes: its `syncFrequency` of a minute, and the delay of its cache.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    pub ca_trust_delay: Duration,
+
+    /// How often to compare the certificates and the registration with what they should be.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub interval: Duration,
 
     /// Format of the log on stderr.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
@@ -126,7 +168,7 @@ pub enum CertsCommand {
 
 /// `kcp-webhook certs issue`: writes ca.crt, tls.crt and tls.key.
 ///
-/// For development only: in production, let cert-manager issue and renew certificates. The private key of the authority is
+/// For development only: in production, let cert-manager or `kcp-webhook manage` issue and renew certificates. The private key of the authority is
 /// discarded, so every new certificate comes with a new ca.crt, which must be set as caBundle in the webhook
 /// configurations.
 #[derive(Clone, Debug, Args)]

@@ -9,17 +9,13 @@ use std::{
     process,
 };
 
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, SanType,
-};
 use thiserror::Error;
 use time::{Duration, OffsetDateTime};
 
-use crate::arguments::IssueArguments;
-
-/// Certificates become valid this long before the current time, because the clocks of other hosts may be behind.
-const SKEW: Duration = Duration::hours(1);
+use crate::{
+    arguments::IssueArguments,
+    authority::{Authority, CertificateError, ServerNames},
+};
 
 /// Why certificates could not be issued.
 #[derive(Debug, Error)]
@@ -27,10 +23,8 @@ pub enum IssueError {
     /// A file exists, and `--force` is not set.
     #[error("{} already exists; use --force to overwrite it", .0.display())]
     Exists(PathBuf),
-    #[error("{name:?} is not a valid DNS name for a certificate: {error}")]
-    Name { name: String, error: rcgen::Error },
-    #[error("cannot create a certificate: {0}")]
-    Create(#[from] rcgen::Error),
+    #[error("{0}")]
+    Certificate(#[from] CertificateError),
     #[error("cannot write {}: {error}", path.display())]
     Write { path: PathBuf, error: io::Error },
 }
@@ -74,44 +68,15 @@ pub fn issue(arguments: &IssueArguments, out: &mut impl Write) -> Result<(), Iss
     Ok(())
 }
 
-fn create(dns_names: &[String], ips: &[IpAddr], days: u16) -> Result<IssuedFiles, IssueError> {
+fn create(dns_names: &[String], ips: &[IpAddr], days: u16) -> Result<IssuedFiles, CertificateError> {
     let now = OffsetDateTime::now_utc();
-    let dated = |mut params: CertificateParams, common_name: &str| {
-        params.not_before = now - SKEW;
-        params.not_after = now + Duration::days(days.into());
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, common_name);
-        params
-    };
-
-    let mut authority = dated(CertificateParams::default(), "kcp-webhook development CA");
-    authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    let authority_key = KeyPair::generate()?;
-    let authority_certificate = authority.self_signed(&authority_key)?;
-    let issuer = Issuer::new(authority, authority_key);
-
-    let mut params = dated(CertificateParams::default(), "kcp-webhook");
-    for name in dns_names {
-        let text = name.as_str().try_into().map_err(|error| IssueError::Name {
-            name: name.clone(),
-            error,
-        })?;
-        params.subject_alt_names.push(SanType::DnsName(text));
-    }
-    params
-        .subject_alt_names
-        .extend(ips.iter().copied().map(SanType::IpAddress));
-    params.is_ca = IsCa::ExplicitNoCa;
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    params.use_authority_key_identifier_extension = true;
-    let key = KeyPair::generate()?;
-    let certificate = params.signed_by(&key, &issuer)?;
+    let validity = Duration::days(days.into());
+    let authority = Authority::create("kcp-webhook development CA", now, validity)?;
+    let issued = authority.issue(ServerNames { dns_names, ips }, now, now + validity)?;
     Ok(IssuedFiles {
-        authority: authority_certificate.pem(),
-        certificate: certificate.pem(),
-        key: key.serialize_pem(),
+        authority: authority.certificate().to_owned(),
+        certificate: issued.certificate,
+        key: issued.key,
     })
 }
 

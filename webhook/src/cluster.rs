@@ -11,6 +11,7 @@
 //! - `live_reads`: reads from the API server until a deadline
 //! - `shared_reads`: shares one response between the reviews that read the same path
 //! - `versions`: remembers the API version in which to read each group
+//! - `registration`: checks whether the webhook configurations call this program
 //! - `kinds`: the watched kinds, and the cached part of each object
 //! - `cache`: the cached objects of one kind
 //! - `events`: decodes the lists and watch events that an API server sends
@@ -26,6 +27,7 @@ mod list;
 mod live_reads;
 mod pool_entries;
 mod read_error;
+mod registration;
 mod shared_reads;
 mod subject;
 mod versions;
@@ -40,9 +42,10 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use serde_json::Value;
 use thiserror::Error;
 
-use self::{kinds::Caches, live_reads::ApiServer, view::FilledView};
+use self::{kinds::Caches, live_reads::ApiServer, subject::is_path_segment, view::FilledView};
 use crate::{
     limits::LIVE_READ_TIMEOUT,
     metrics::{Metrics, PoolEntries, PoolName},
@@ -92,22 +95,7 @@ impl ClusterReader {
         kubeconfig: Option<&Path>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, AccessError> {
-        let client = match kubeconfig {
-            Some(file) => {
-                let failed = |error: String| AccessError {
-                    file: file.display().to_string(),
-                    error,
-                };
-                let parsed = Kubeconfig::read_from(file).map_err(|error| failed(error.to_string()))?;
-                let config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default())
-                    .await
-                    .map_err(|error| failed(error.to_string()))?;
-                Some(client(config).map_err(|error| failed(error.to_string()))?)
-            }
-            None if env::var_os("KUBERNETES_SERVICE_HOST").is_some() => in_cluster(),
-            None => None,
-        };
-        Ok(Self::new(client, metrics))
+        Ok(Self::new(connect(kubeconfig).await?, metrics))
     }
 
     /// Whether there is an API server to read from.
@@ -132,10 +120,21 @@ impl ClusterReader {
         Box::pin(reads.read_view(missing, subject, &self.caches, source)).await
     }
 
-    /// Watches all cached kinds, if there is access to the API server.
+    /// Creates an Event.
+    pub(crate) async fn create_event(&self, namespace: &str, event: &Value) -> Result<(), ReadError> {
+        if !is_path_segment(namespace) {
+            return Err(ReadError::BadName);
+        }
+        let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+        let request = live_reads::post(&path, event)?;
+        self.start_reads().send(&path, request).await.map(drop)
+    }
+
+    /// Watches all cached kinds, and checks the registration, if there is access to the API server.
     pub(crate) fn watch(&self, tasks: &mut Tasks) {
         if self.has_access() {
             watch::spawn_all(&self.server, &self.caches, tasks);
+            registration::spawn(&self.server, tasks);
         }
     }
 
@@ -172,6 +171,24 @@ impl ClusterReader {
     pub(crate) fn fill_caches(&self, objects: &[serde_json::Value]) {
         self.caches.fill(objects);
     }
+}
+
+/// Creates a client with `kubeconfig`, or else with the pod's service account. Returns `None` without either. Sends no
+/// request.
+pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<Option<Client>, AccessError> {
+    let Some(file) = kubeconfig else {
+        let is_in_cluster = env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+        return Ok(is_in_cluster.then(in_cluster).flatten());
+    };
+    let failed = |error: String| AccessError {
+        file: file.display().to_string(),
+        error,
+    };
+    let parsed = Kubeconfig::read_from(file).map_err(|error| failed(error.to_string()))?;
+    let config = Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default())
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    Ok(Some(client(config).map_err(|error| failed(error.to_string()))?))
 }
 
 fn client(mut config: Config) -> kube::Result<Client> {

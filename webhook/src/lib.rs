@@ -5,8 +5,10 @@
 //! All modules, in layers. Each module uses only modules below it in this list, which a test checks.
 //!
 //! - [`serve`]: starts the server, runs it, and shuts it down
+//! - [`manage`]: `kcp-webhook manage`, which creates the certificates and registers the webhook
 //! - [`offline`]: responds to reviews without sockets and without API access
 //! - [`certs`]: `kcp-webhook certs issue`
+//! - `authority`: creates certificate authorities and serving certificates
 //! - [`log`]: the log on stderr
 //! - [`arguments`]: command-line arguments
 //! - `probes`: serves the health port on a thread of its own
@@ -18,6 +20,7 @@
 //! - `connection_slots`: the slots for open connections, and which connection is evicted for a new one
 //! - `panics`: catches panics
 //! - `admission`: decides on reviews
+//! - `denial_events`: records denials as Events
 //! - `response`: writes the response to a review
 //! - `review`: decodes an `AdmissionReview`, borrowing from the body
 //! - `cluster`: reads objects that a review does not contain, from caches and the API server
@@ -40,6 +43,7 @@
 
 mod admission;
 pub mod arguments;
+mod authority;
 mod body;
 mod buffers;
 pub mod certs;
@@ -48,12 +52,14 @@ pub mod configuration;
 mod connection;
 mod connection_slots;
 mod decision;
+mod denial_events;
 mod handle;
 mod health;
 mod hook;
 mod limits;
 mod listener;
 pub mod log;
+pub mod manage;
 mod metrics;
 pub mod offline;
 mod panics;

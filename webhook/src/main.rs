@@ -9,7 +9,7 @@ use clap::Parser;
 use jiff::Timestamp;
 use kcp_webhook::{
     arguments::{Arguments, CertsCommand, Command},
-    certs, configuration, serve,
+    certs, configuration, manage, serve,
 };
 
 /// The exit code for invalid arguments, files or addresses.
@@ -18,6 +18,7 @@ const EXIT_FAILED: u8 = 2;
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments).map_err(|error| error.to_string()),
+        Command::Manage(arguments) => manage::run(&arguments).map_err(|error| error.to_string()),
         Command::CheckConfiguration(arguments) => {
             configuration::check(&arguments.file, Timestamp::now(), &mut io::stdout())
                 .map(|has_no_problems| {

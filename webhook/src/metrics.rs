@@ -6,6 +6,7 @@ mod requests;
 
 use std::{collections::BTreeMap, fmt};
 
+use jiff::Timestamp;
 use kcp_rules::{Action, topics};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
@@ -49,6 +50,16 @@ struct CacheLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HookLabels {
+    webhook: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReloadLabels {
     result: &'static str,
 }
@@ -56,6 +67,23 @@ struct ReloadLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct VersionLabels {
     version: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EventLabels {
+    result: &'static str,
+}
+
+/// What happened to a denial that `--denial-events` should record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventResult {
+    Recorded,
+    /// The same denial was recorded a short time ago.
+    Repeated,
+    /// The API server did not accept the Event.
+    Failed,
+    /// Too many denials were waiting.
+    Dropped,
 }
 
 /// Metrics of the connections to one listener.
@@ -76,7 +104,10 @@ pub(crate) struct Metrics {
     live_reads: Family<ReadLabels, Counter>,
     caches_synced: Family<CacheLabels, Gauge>,
     cached_objects: Family<CacheLabels, Gauge>,
+    cache_confirmed: Family<CacheLabels, Gauge>,
+    registered: Family<HookLabels, Gauge>,
     watch_restarts: Family<CacheLabels, Counter>,
+    denial_events: Family<EventLabels, Counter>,
     unregistered_versions: Family<VersionLabels, Gauge>,
     pool_entries: PoolGauges,
     pub(crate) connections: ConnectionMetrics,
@@ -100,7 +131,10 @@ impl Metrics {
             live_reads: Family::default(),
             caches_synced: Family::default(),
             cached_objects: Family::default(),
+            cache_confirmed: Family::default(),
+            registered: Family::default(),
             watch_restarts: Family::default(),
+            denial_events: Family::default(),
             unregistered_versions: Family::default(),
             pool_entries: PoolGauges::default(),
             connections: ConnectionMetrics::default(),
@@ -122,6 +156,17 @@ impl Metrics {
     fn register(&mut self) {
         let registry = &mut self.registry;
         self.requests.register(registry);
+        let build_info = Family::<BuildLabels, Gauge>::default();
+        build_info
+            .get_or_create(&BuildLabels {
+                version: env!("CARGO_PKG_VERSION"),
+            })
+            .set(1);
+        registry.register(
+            "kcp_webhook_build_info",
+            "1, with the version of kcp-webhook",
+            build_info,
+        );
         registry.register(
             "kcp_webhook_unregistered_version",
             "1 for each version of KubeadmControlPlanes that the API server serves but the webhook configurations do \
@@ -185,11 +230,31 @@ impl Metrics {
             self.cached_objects.clone(),
         );
         registry.register(
+            "kcp_webhook_cache_confirmed_timestamp_seconds",
+            "When the API server last confirmed that the cache of a kind is up to date, in seconds since 1970",
+            self.cache_confirmed.clone(),
+        );
+        registry.register(
+            "kcp_webhook_registered",
+            "1 if the API server's webhook configuration calls this webhook, 0 if it does not exist or has no CA",
+            self.registered.clone(),
+        );
+        registry.register(
             "kcp_webhook_cache_watch_restarts",
             "Restarts of a watch after the watch failed, or after the API server did not serve the kind",
             self.watch_restarts.clone(),
         );
+        registry.register(
+            "kcp_webhook_denial_events",
+            "Denials by whether they were recorded as an Event: recorded, repeated, failed or dropped",
+            self.denial_events.clone(),
+        );
         self.pool_entries.register(registry);
+        self.register_connections();
+    }
+
+    fn register_connections(&mut self) {
+        let registry = &mut self.registry;
         registry.register(
             "kcp_webhook_connections",
             "Open connections",
@@ -303,6 +368,31 @@ impl Metrics {
         let objects = i64::try_from(objects).unwrap_or(i64::MAX);
         self.cached_objects.get_or_create(&of).set(objects);
         drop(self.watch_restarts.get_or_create(&of));
+    }
+
+    pub(crate) fn confirm_cache(&self, kind: &'static str, now: Timestamp) {
+        self.cache_confirmed
+            .get_or_create(&CacheLabels { kind })
+            .set(now.as_second());
+    }
+
+    /// Sets whether the API server calls a webhook. `None` if it is unknown.
+    pub(crate) fn set_registered(&self, hook: Hook, registered: Option<bool>) {
+        let labels = HookLabels { webhook: hook.path() };
+        match registered {
+            Some(registered) => _ = self.registered.get_or_create(&labels).set(registered.into()),
+            None => _ = self.registered.remove(&labels),
+        }
+    }
+
+    pub(crate) fn count_denial_event(&self, result: EventResult) {
+        let result = match result {
+            EventResult::Recorded => "recorded",
+            EventResult::Repeated => "repeated",
+            EventResult::Failed => "failed",
+            EventResult::Dropped => "dropped",
+        };
+        self.denial_events.get_or_create(&EventLabels { result }).inc();
     }
 
     pub(crate) fn set_unregistered_versions(&self, versions: &[String]) {

@@ -43,6 +43,9 @@ pub(crate) struct Request<'a> {
     pub(crate) operation: Operation,
     #[serde(default)]
     pub(crate) user_info: UserInfo<'a>,
+    /// Whether the API server stores nothing, so that the review must have no side effects.
+    #[serde(default)]
+    pub(crate) dry_run: bool,
     #[serde(default)]
     pub(crate) options: Option<WriteOptions<'a>>,
     /// The new object; `None` for a deletion.
@@ -106,7 +109,7 @@ pub(crate) struct Resource<'a> {
     pub(crate) plural: Text<'a>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum Operation {
     Create,

@@ -19,6 +19,7 @@ use crate::{
     body::{self, BodyError, Pace},
     buffers::Buffers,
     decision::{Decision, RefusalKind, Verdict},
+    denial_events::DenialEvents,
     handle::{Client, Handle},
     hook::Hook,
     limits::{Limits, MAX_CAUSES, MAX_NAME_CHARS},
@@ -70,6 +71,8 @@ pub(crate) struct Router {
     limits: Limits,
     free_reviews: Semaphore,
     buffers: Arc<Buffers>,
+    /// `None` if denials are not recorded.
+    denial_events: Option<Arc<DenialEvents>>,
     phase: watch::Receiver<Phase>,
 }
 
@@ -100,9 +103,18 @@ impl Router {
             admissions,
             free_reviews: Semaphore::new(limits.reviews),
             buffers: Buffers::for_clients(&limits, metrics.evicted_bodies.clone()),
+            denial_events: None,
             metrics,
             limits,
             phase,
+        }
+    }
+
+    /// Records each denial as an Event.
+    pub(crate) fn with_denial_events(self, denial_events: Option<Arc<DenialEvents>>) -> Self {
+        Self {
+            denial_events,
+            ..self
         }
     }
 
@@ -185,6 +197,9 @@ impl Router {
                 let decision = admission.decide(hook, &request).await;
                 self.metrics.count_decision(hook, &decision);
                 log(hook, &request, &decision);
+                if let Some(events) = &self.denial_events {
+                    events.record(&request, &decision);
+                }
                 response::write(&request.uid, &decision)
             }
             Err(InvalidReview {

@@ -18,6 +18,7 @@ use crate::{
     arguments::ServeArguments,
     cluster::{AccessError, ClusterReader},
     configuration::{CurrentConfiguration, RELOAD_INTERVAL},
+    denial_events::DenialEvents,
     health::Health,
     limits::Limits,
     listener::{self, Listener, Transport},
@@ -115,6 +116,7 @@ struct ServerParts {
     overrides: Overrides,
     cluster: ClusterReader,
     configuration: Arc<CurrentConfiguration>,
+    denial_events: Option<Arc<DenialEvents>>,
     metrics: Arc<Metrics>,
     limits: Limits,
     shutdown_delay: Duration,
@@ -173,6 +175,8 @@ impl Server {
             tasks.repeat("configuration reload", RELOAD_INTERVAL, reload);
         }
         cluster.watch(&mut tasks);
+        let denial_events = (arguments.denial_events && cluster.has_access())
+            .then(|| Arc::new(DenialEvents::start(cluster.clone(), metrics.clone(), &mut tasks)));
         Ok(Self {
             secure,
             health,
@@ -187,6 +191,7 @@ impl Server {
                 },
                 cluster,
                 configuration,
+                denial_events,
                 metrics,
                 limits,
                 shutdown_delay: arguments.shutdown_delay,
@@ -278,7 +283,8 @@ impl ServerParts {
                 self.metrics.clone(),
                 self.limits.clone(),
                 phase.clone(),
-            ),
+            )
+            .with_denial_events(self.denial_events.clone()),
             limits: self.limits.clone(),
             metrics: self.metrics.connections.clone(),
             phase,

@@ -106,13 +106,28 @@ pub const CLUSTER_DEPLOYMENT_CUSTOMIZATION: Kind = hive(
 );
 pub const CLUSTER_POOL: Kind = hive("ClusterPool", "clusterpools");
 
+pub const DEPLOYMENT: Kind = kubernetes("apps", "Deployment", "deployments");
 pub const EVENT: Kind = kubernetes("events.k8s.io", "Event", "events");
 pub const LEASE: Kind = kubernetes("coordination.k8s.io", "Lease", "leases");
 pub const NAMESPACE: Kind = kubernetes("", "Namespace", "namespaces");
+pub const NODE: Kind = kubernetes("", "Node", "nodes");
+pub const POD: Kind = kubernetes("", "Pod", "pods");
 pub const SECRET: Kind = kubernetes("", "Secret", "secrets");
 /// The kind of a request that asks the API server which user it authenticated.
 pub const SELF_SUBJECT_REVIEW: Kind =
     kubernetes("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews");
+
+const ADMISSION_REGISTRATION: &str = "admissionregistration.k8s.io";
+pub const MUTATING_WEBHOOK_CONFIGURATION: Kind = kubernetes(
+    ADMISSION_REGISTRATION,
+    "MutatingWebhookConfiguration",
+    "mutatingwebhookconfigurations",
+);
+pub const VALIDATING_WEBHOOK_CONFIGURATION: Kind = kubernetes(
+    ADMISSION_REGISTRATION,
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+);
 
 #[cfg(test)]
 mod tests {

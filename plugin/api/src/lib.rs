@@ -6,7 +6,7 @@
 //! - Cluster API: [`control_plane`], [`machine`], [`cluster`], [`machine_health_check`], [`kubeadm_config`],
 //!   [`machine_deployment`], [`machine_drain_rule`], [`extension_config`]
 //! - Hive: [`hive`]
-//! - Kubernetes: [`secret`]. Nodes, Pods, Deployments and `DaemonSets` use `k8s_openapi` types, because their lists
+//! - Kubernetes: [`secret`], [`webhook_configuration`]. Nodes, Pods, Deployments and `DaemonSets` use `k8s_openapi` types, because their lists
 //!   are read page by page and need no compact type
 //! - [`metadata`], [`condition`], [`reference`], [`remediation`]: types shared by several kinds
 //! - [`decode`]: decodes objects and lists from JSON, with errors that name the object and the field
@@ -34,6 +34,7 @@ pub mod names;
 pub mod reference;
 pub mod remediation;
 pub mod secret;
+pub mod webhook_configuration;
 
 pub use cluster::Cluster;
 pub use condition::{Condition, ConditionStatus};
@@ -51,3 +52,4 @@ pub use metadata::{Object, PartialObjectMetadata};
 pub use reference::Reference;
 pub use remediation::Remediation;
 pub use secret::{CertificateSecret, Secret, SecretOwnership};
+pub use webhook_configuration::WebhookConfiguration;

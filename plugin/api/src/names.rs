@@ -87,6 +87,12 @@ pub mod annotation {
 
     /// On a Node: the name of its Machine.
     pub const NODE_MACHINE: &str = "cluster.x-k8s.io/machine";
+    /// On a Node of a Machine: the namespace of its Cluster, and of the Machine.
+    pub const NODE_CLUSTER_NAMESPACE: &str = "cluster.x-k8s.io/cluster-namespace";
+    /// On a Node of a Machine: the keys of the labels that Cluster API copied from the Machine, separated by commas.
+    pub const LABELS_FROM_MACHINE: &str = "cluster.x-k8s.io/labels-from-machine";
+    /// On a Node: the kind that owns its Machine, or `MachinePool`, whose Nodes may have no Machine.
+    pub const NODE_OWNER_KIND: &str = "cluster.x-k8s.io/owner-kind";
 
     /// On an object that was cloned from a template: the template's name.
     pub const CLONED_FROM_NAME: &str = "cluster.x-k8s.io/cloned-from-name";

@@ -49,6 +49,12 @@ impl Action {
         self
     }
 
+    /// Like [`Action::in_namespace`]. None is for a cluster-scoped kind.
+    pub fn within(mut self, namespace: Option<&str>) -> Self {
+        self.namespace = namespace.map(str::to_owned);
+        self
+    }
+
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self

@@ -230,6 +230,7 @@ fn config_from_service_account(flags: &ConnectionFlags) -> Result<Config, Error>
             if !flags.impersonate_groups.is_empty() {
                 config.auth_info.impersonate_groups = Some(flags.impersonate_groups.clone());
             }
+            config.auth_info.impersonate_user_extra = flags.extra();
             Ok(config)
         }
         Err(InClusterError::ReadEnvironmentVariable(_)) => Err(Error::NoKubeconfig {

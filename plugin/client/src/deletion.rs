@@ -17,7 +17,8 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct DeleteRequest<'d> {
     pub resource: &'d ApiResource,
-    pub namespace: &'d str,
+    /// The namespace of the object. None for a cluster-scoped kind.
+    pub namespace: Option<&'d str>,
     pub name: &'d str,
     /// The uid of the object to delete. If another object has the name by now, the server rejects the
     /// deletion (409).
@@ -54,11 +55,9 @@ impl Connection {
             name,
             ..
         } = *delete;
-        let action = Action::new("delete", resource)
-            .in_namespace(namespace)
-            .with_name(name);
+        let action = Action::new("delete", resource).within(namespace).with_name(name);
         check_safe_in_url(&action)?;
-        let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
+        let requests = Request::new(DynamicObject::url_path(resource, namespace));
         let request = requests.delete(name, &delete.parameters());
         let answer = self.call(&action, async {
             // The response is the object while it has finalizers, otherwise a Status.
@@ -83,7 +82,7 @@ mod tests {
     fn machine(resource: &ApiResource) -> DeleteRequest<'_> {
         DeleteRequest {
             resource,
-            namespace: "d",
+            namespace: Some("d"),
             name: "m1",
             uid: "u",
             resource_version: Some("7"),

@@ -87,7 +87,7 @@ impl ServedVersions {
     }
 
     /// The versions of an API group that the cluster serves, the preferred version first.
-    fn versions(&self, group: &str) -> Vec<&str> {
+    pub fn versions(&self, group: &str) -> Vec<&str> {
         let group = self.groups.iter().find(|other| other.name == group);
         let versions = group.into_iter().flat_map(|group| {
             // The versions are in order of preference, but the preferred version is a separate field.

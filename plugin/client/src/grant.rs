@@ -97,7 +97,7 @@ impl Grantor<'_> {
         let target = Target {
             connection: self.connection,
             resource,
-            namespace: self.namespace,
+            namespace: Some(self.namespace),
             name,
             field_manager: self.field_manager,
             verb: "extend",

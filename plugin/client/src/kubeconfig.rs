@@ -161,6 +161,12 @@ fn override_user(user: &mut AuthInfo, flags: &ConnectionFlags) {
         user.exec = None;
         user.auth_provider = None;
     }
+    if let Some(name) = &flags.username {
+        user.username = Some(name.clone());
+    }
+    if let Some(password) = &flags.password {
+        user.password = Some(password.expose().to_owned().into());
+    }
     if let Some(path) = &flags.client_certificate {
         user.client_certificate = Some(path.display().to_string());
         user.client_certificate_data = None;
@@ -177,6 +183,9 @@ fn override_user(user: &mut AuthInfo, flags: &ConnectionFlags) {
     }
     if !flags.impersonate_groups.is_empty() {
         user.impersonate_groups = Some(flags.impersonate_groups.clone());
+    }
+    if let Some(extra) = flags.extra() {
+        user.impersonate_user_extra = Some(extra);
     }
 }
 
@@ -318,6 +327,11 @@ users:
             token: Some("other".to_owned().into()),
             client_certificate: Some("/c".into()),
             impersonate: Some("bob".to_owned()),
+            impersonate_extra: [("a", "1"), ("a", "2")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .to_vec(),
+            username: Some("jane".to_owned()),
+            password: Some("sesame".to_owned().into()),
             ..ConnectionFlags::default()
         };
         let user = selected(&flags).expect("selected").auth_infos[0]
@@ -329,5 +343,11 @@ users:
         assert_eq!(user.client_certificate.as_deref(), Some("/c"));
         assert_eq!(user.client_certificate_data, None);
         assert_eq!(user.impersonate.as_deref(), Some("bob"));
+        let extra = user.impersonate_user_extra.expect("extra fields");
+        assert_eq!(extra.get("a"), Some(&vec!["1".to_owned(), "2".to_owned()]));
+        assert_eq!(
+            (user.username.as_deref(), user.password.is_some()),
+            (Some("jane"), true)
+        );
     }
 }

@@ -9,6 +9,7 @@
 
 mod action;
 mod api_error;
+pub mod bootstrap_token;
 #[cfg(any(test, feature = "testing"))]
 pub mod canned;
 pub mod clock;

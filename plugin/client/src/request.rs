@@ -22,7 +22,8 @@ const OBJECTS_PER_PAGE: u32 = 500;
 #[derive(Clone, Debug)]
 pub struct PatchRequest<'w> {
     pub resource: &'w ApiResource,
-    pub namespace: &'w str,
+    /// The namespace of the object. None for a cluster-scoped kind.
+    pub namespace: Option<&'w str>,
     pub name: &'w str,
     /// The subresource to patch. None for the object itself.
     pub subresource: Option<&'w str>,
@@ -124,11 +125,22 @@ impl Connection {
         namespace: &str,
         name: &str,
     ) -> Result<String, Error> {
-        let action = Action::new("get", resource)
-            .in_namespace(namespace)
-            .with_name(name);
+        self.get_text_in(resource, Some(namespace), name).await
+    }
+
+    /// Like [`Connection::get_text`]. `namespace` is none for a cluster-scoped kind.
+    ///
+    /// # Errors
+    /// Same as [`Connection::read`].
+    pub async fn get_text_in(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<String, Error> {
+        let action = Action::new("get", resource).within(namespace).with_name(name);
         check_safe_in_url(&action)?;
-        let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
+        let requests = Request::new(DynamicObject::url_path(resource, namespace));
         self.read(&action, || async {
             let request = requests
                 .get(name, &GetParams::default())
@@ -211,6 +223,20 @@ impl Connection {
         pages.all().await
     }
 
+    /// Lists the objects of all namespaces that match a field selector, page by page.
+    ///
+    /// # Errors
+    /// Same as [`Connection::read`].
+    pub async fn list_all_by_fields<T: DeserializeOwned>(
+        &self,
+        resource: &ApiResource,
+        selector: &str,
+    ) -> Result<Vec<T>, Error> {
+        let mut pages = self.pages(resource, None, None);
+        pages.parameters.field_selector = Some(selector.to_owned());
+        pages.all().await
+    }
+
     /// Like [`Connection::list`], but reads only metadata.
     ///
     /// # Errors
@@ -221,9 +247,19 @@ impl Connection {
         namespace: Option<&str>,
         selector: Option<&str>,
     ) -> Result<Vec<T>, Error> {
+        self.metadata_pages(resource, namespace, selector).all().await
+    }
+
+    /// Like [`Connection::pages`], but reads only metadata.
+    pub fn metadata_pages(
+        &self,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+    ) -> Pages<'_> {
         let mut pages = self.pages(resource, namespace, selector);
         pages.request = Request::list_metadata;
-        pages.all().await
+        pages
     }
 
     /// Like [`Connection::list`], but the caller reads one page after the other.
@@ -259,12 +295,10 @@ impl Connection {
             name,
             ..
         } = *write;
-        let mut action = Action::new("patch", resource)
-            .in_namespace(namespace)
-            .with_name(name);
+        let mut action = Action::new("patch", resource).within(namespace).with_name(name);
         check_safe_in_url(&action)?;
         let parameters = write.parameters();
-        let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
+        let requests = Request::new(DynamicObject::url_path(resource, namespace));
         let patch = Patch::Merge(write.patch);
         let request = match write.subresource {
             Some(subresource) => {
@@ -349,7 +383,7 @@ mod tests {
         let patch = json!({"spec": {"paused": true}});
         let write = PatchRequest {
             resource: &CLUSTER.api_resource("v1beta2"),
-            namespace: "d",
+            namespace: Some("d"),
             name: "c1",
             subresource: None,
             patch: &patch,

@@ -24,7 +24,8 @@ use crate::{
 pub struct Target<'t> {
     pub connection: &'t Connection,
     pub resource: &'t ApiResource,
-    pub namespace: &'t str,
+    /// The namespace of the object. None for a cluster-scoped kind.
+    pub namespace: Option<&'t str>,
     pub name: &'t str,
     pub field_manager: &'t str,
     /// The verb that error messages name, such as `scale`.
@@ -199,7 +200,7 @@ impl Target<'_> {
         };
         let now = match self
             .connection
-            .get_text(self.resource, self.namespace, self.name)
+            .get_text_in(self.resource, self.namespace, self.name)
             .await
         {
             Ok(now) => Some(now),
@@ -249,7 +250,7 @@ impl Target<'_> {
         metadata(object).map_err(|source| {
             Error::malformed(
                 crate::Action::new("get", self.resource)
-                    .in_namespace(self.namespace)
+                    .within(self.namespace)
                     .with_name(self.name),
                 source,
             )

@@ -6,6 +6,8 @@
 //! (`pkg/registry/core/pod/storage/eviction.go`). There is one difference: a pod of a `DaemonSet` that no
 //! longer exists counts as a pod of a `DaemonSet`, although Cluster API evicts it.
 
+pub mod node;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;

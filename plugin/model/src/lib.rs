@@ -10,6 +10,7 @@
 //!   stuck
 //! - [`join_times`]: how long Machines took to join
 //! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
+//! - [`audit`]: the checks of `kubectl kcp audit resiliency`
 //! - [`drain`]: the pods that block the drain of a Machine's node, and the pods and data that the drain
 //!   deletes
 //! - [`checks`], [`inspection`]: the checks of `kubectl kcp status`, and the verdict on a control plane
@@ -19,6 +20,7 @@
 //! - [`verbs`]: one decision for each command that writes
 //! - [`rollout_events`]: what Events say about a control plane and its deleted Machines
 //! - [`wait`]: whether a change is complete, and what is still missing
+//! - [`webhook`]: whether the API server calls kcp-webhook, and the patches that switch it off and on
 
 #![allow(
     missing_docs,
@@ -40,6 +42,7 @@
     )
 )]
 
+pub mod audit;
 pub mod blocker;
 pub mod certificates;
 pub mod change;
@@ -62,4 +65,5 @@ pub mod staleness;
 pub mod testing;
 pub mod verbs;
 pub mod wait;
+pub mod webhook;
 pub mod why;

@@ -7,6 +7,7 @@ use std::fmt;
 
 use kcp_api::{
     ClusterPool, Kind,
+    kind::DEPLOYMENT,
     metadata::{Object as _, PartialObjectMetadata},
     names::finalizer,
 };
@@ -19,14 +20,6 @@ const HIVE_CONFIG: Kind = Kind {
     plural: "hiveconfigs",
     versions: &["v1"],
     product: "Hive",
-};
-
-const DEPLOYMENT: Kind = Kind {
-    group: "apps",
-    kind: "Deployment",
-    plural: "deployments",
-    versions: &["v1"],
-    product: "Kubernetes",
 };
 
 /// The namespace and the name of the Deployment that runs Hive's controllers.

@@ -33,6 +33,7 @@ pub mod inventory;
 pub mod lease;
 pub mod objects;
 pub mod plan;
+pub mod record_versions;
 pub mod release;
 pub mod repair;
 pub mod snapshot;

@@ -385,7 +385,7 @@ impl Store<'_> {
     ) -> Result<Written, Error> {
         let write = PatchRequest {
             resource: &place.kind.api_resource("v1"),
-            namespace: place.namespace,
+            namespace: Some(place.namespace),
             name: place.name,
             subresource,
             patch,
@@ -407,7 +407,7 @@ impl Store<'_> {
     ) -> Result<Written, Error> {
         let delete = DeleteRequest {
             resource: &place.kind.api_resource("v1"),
-            namespace: place.namespace,
+            namespace: Some(place.namespace),
             name: place.name,
             uid,
             resource_version,

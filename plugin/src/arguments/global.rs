@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{ArgAction, Args, ValueEnum};
 use kcp_client::{ConnectionFlags, Token};
 
-use crate::arguments::parse_namespace;
+use crate::arguments::{KubectlOnly, parse_namespace};
 use kcp_control_plane::duration::parse_duration;
 
 /// The default of `--request-timeout`. kubectl sets no limit by default.
@@ -48,6 +48,11 @@ pub struct Global {
     #[arg(long = "as-uid", global = true, value_name = "UID", hide = true)]
     pub impersonate_uid: Option<String>,
 
+    /// Extra field of the user to impersonate; may be repeated
+    #[arg(long = "as-user-extra", global = true, value_name = "KEY=VALUE", value_parser = parse_user_extra,
+          action = ArgAction::Append, hide = true)]
+    pub impersonate_extra: Vec<(String, String)>,
+
     /// Address and port of the API server
     #[arg(short, long, global = true, value_name = "URL", hide = true)]
     pub server: Option<String>,
@@ -55,6 +60,14 @@ pub struct Global {
     /// Bearer token for the API server
     #[arg(long, global = true, value_name = "TOKEN", hide = true)]
     pub token: Option<Token>,
+
+    /// User name for basic authentication, which a proxy before the API server may ask for
+    #[arg(long, global = true, value_name = "NAME", hide = true)]
+    pub username: Option<String>,
+
+    /// Password for basic authentication
+    #[arg(long, global = true, value_name = "PASSWORD", hide = true)]
+    pub password: Option<Token>,
 
     /// How long one request may take, such as 30s or 2m; 0 for no limit [default: 30s]
     #[arg(long, global = true, value_name = "DURATION", value_parser = parse_duration, hide = true)]
@@ -105,6 +118,17 @@ pub struct Global {
         hide = true
     )]
     pub color: ColorWhen,
+
+    #[command(flatten)]
+    pub kubectl_only: KubectlOnly,
+}
+
+/// Parses a value of `--as-user-extra`.
+fn parse_user_extra(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE".to_owned()),
+    }
 }
 
 impl Global {
@@ -125,8 +149,11 @@ impl Global {
             impersonate: self.impersonate.clone(),
             impersonate_groups: self.impersonate_groups.clone(),
             impersonate_uid: self.impersonate_uid.clone(),
+            impersonate_extra: self.impersonate_extra.clone(),
             server: self.server.clone(),
             token: self.token.clone(),
+            username: self.username.clone(),
+            password: self.password.clone(),
             request_timeout: self.request_timeout(),
             certificate_authority: self.certificate_authority.clone(),
             client_certificate: self.client_certificate.clone(),
@@ -185,6 +212,10 @@ mod tests {
             "--as-group=g1",
             "--as-group=g2",
             "--as-uid=1",
+            "--as-user-extra=reason=a=b",
+            "--as-user-extra=reason=c",
+            "--username=u",
+            "--password=p",
             "-n=ns",
             "-s=https://s",
             "--token=t",
@@ -199,6 +230,9 @@ mod tests {
         let global = global(&flags);
         assert_eq!(global.namespace.as_deref(), Some("ns"));
         assert_eq!(global.impersonate_groups, ["g1", "g2"]);
+        let extra =
+            [("reason", "a=b"), ("reason", "c")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(global.impersonate_extra, extra);
         assert_eq!(global.insecure_skip_tls_verify, Some(true));
         assert_eq!(global.verbosity, 6);
         assert_eq!(global.request_timeout(), Some(Duration::from_secs(5)));
@@ -211,8 +245,30 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_never_shown() {
-        let shown = format!("{:?}", global(&["--token", "sesame"]));
+    fn a_flag_that_asks_for_what_the_plugin_cannot_do_is_rejected() {
+        for (flag, is_accepted) in [
+            ("--cache-dir=/tmp/cache", true),
+            ("--disable-compression", true),
+            ("--kuberc=off", true),
+            ("--log-flush-frequency=5s", true),
+            ("--vmodule=a=1", true),
+            ("--profile-output=p", true),
+            ("--profile=none", true),
+            ("--profile=cpu", false),
+            ("--match-server-version=false", true),
+            ("--match-server-version", false),
+            ("--warnings-as-errors=false", true),
+            ("--warnings-as-errors=true", false),
+            ("--as-user-extra=reason", false),
+        ] {
+            let parsed = Arguments::try_parse_from(["kubectl-kcp", "status", flag]);
+            assert_eq!(parsed.is_ok(), is_accepted, "{flag}");
+        }
+    }
+
+    #[test]
+    fn a_token_and_a_password_are_never_shown() {
+        let shown = format!("{:?}", global(&["--token", "sesame", "--password", "sesame"]));
         assert!(!shown.contains("sesame"), "{shown}");
     }
 }

@@ -5,6 +5,7 @@
 mod dry_run;
 pub mod global;
 pub mod invocation;
+mod kubectl_only;
 pub mod name;
 mod timeout;
 
@@ -12,8 +13,9 @@ pub use dry_run::DryRun;
 pub use global::Global;
 pub use kcp_client::parse_namespace;
 pub use kcp_control_plane::duration::{self, format_duration, parse_duration};
+pub use kubectl_only::KubectlOnly;
 pub use name::{
-    ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster, parse_machine,
-    parse_object_name,
+    ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster,
+    parse_customization, parse_machine, parse_node, parse_object_name,
 };
 pub use timeout::parse_timeout;

@@ -1,14 +1,19 @@
 //! Parses object names as kubectl does: `NAME` or `KIND/NAME`. Accepted names are safe in URLs.
 
+use kcp_api::{
+    Kind,
+    kind::{self, CLUSTER_DEPLOYMENT_CUSTOMIZATION, KUBEADM_CONTROL_PLANE},
+};
 use kcp_rules::syntax::is_dns1123_subdomain;
 
 /// A kind that the user may write before the slash of `KIND/NAME`.
-struct NamedKind {
+#[derive(Clone, Copy, Debug)]
+pub struct NamedKind {
     /// The kind with its article, for messages, such as `a control plane`.
     title: &'static str,
     /// The forms of a name that are accepted, for the error message.
     spellings: &'static str,
-    group: &'static str,
+    pub kind: Kind,
     /// The singular, the plural and the short name of the kind.
     names: [&'static str; 3],
 }
@@ -17,7 +22,7 @@ struct NamedKind {
 const CONTROL_PLANE: NamedKind = NamedKind {
     title: "a control plane",
     spellings: "NAME or kcp/NAME",
-    group: "controlplane.cluster.x-k8s.io",
+    kind: KUBEADM_CONTROL_PLANE,
     names: ["kubeadmcontrolplane", "kubeadmcontrolplanes", "kcp"],
 };
 
@@ -25,7 +30,7 @@ const CONTROL_PLANE: NamedKind = NamedKind {
 const CLUSTER_POOL: NamedKind = NamedKind {
     title: "a cluster pool",
     spellings: "NAME or clusterpool/NAME",
-    group: "hive.openshift.io",
+    kind: kind::CLUSTER_POOL,
     names: ["clusterpool", "clusterpools", "cp"],
 };
 
@@ -40,17 +45,40 @@ const CONTROL_PLANE_OR_CLUSTER: NamedKind = NamedKind {
 const CLUSTER: NamedKind = NamedKind {
     title: "a cluster",
     spellings: "NAME or cluster/NAME",
-    group: "cluster.x-k8s.io",
+    kind: kind::CLUSTER,
     names: ["cluster", "clusters", "cl"],
 };
 
 /// The kind Machine, whose short name is `ma`.
-const MACHINE: NamedKind = NamedKind {
+pub const MACHINE: NamedKind = NamedKind {
     title: "a Machine",
     spellings: "NAME or machine/NAME",
-    group: "cluster.x-k8s.io",
+    kind: kind::MACHINE,
     names: ["machine", "machines", "ma"],
 };
+
+/// The kind Node, whose short name is `no`.
+const NODE: NamedKind = NamedKind {
+    title: "a Node",
+    spellings: "NAME or node/NAME",
+    kind: kind::NODE,
+    names: ["node", "nodes", "no"],
+};
+
+/// The kind ClusterDeploymentCustomization, whose short name is `cdc`.
+const CUSTOMIZATION: NamedKind = NamedKind {
+    title: "a customization",
+    spellings: "NAME or cdc/NAME",
+    kind: CLUSTER_DEPLOYMENT_CUSTOMIZATION,
+    names: [
+        "clusterdeploymentcustomization",
+        "clusterdeploymentcustomizations",
+        "cdc",
+    ],
+};
+
+/// Every kind that an argument can name. If an argument accepts several, a name without a kind is of the first one.
+pub const KINDS: [&NamedKind; 5] = [&CONTROL_PLANE, &CLUSTER_POOL, &MACHINE, &CUSTOMIZATION, &CLUSTER];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlPlaneName {
@@ -73,10 +101,21 @@ impl NamedKind {
         ))
     }
 
-    fn is_named(&self, kind: &str) -> bool {
+    /// The kind without its article, such as `control plane`.
+    pub fn noun(&self) -> &'static str {
+        self.title.split_once(' ').map_or(self.title, |(_, noun)| noun)
+    }
+
+    pub const fn short_name(&self) -> &'static str {
+        let [_, _, short] = self.names;
+        short
+    }
+
+    /// Whether this is one of the kind's names, optionally with `.GROUP`.
+    pub fn is_named(&self, kind: &str) -> bool {
         let kind = kind.to_ascii_lowercase();
         let plain = kind
-            .strip_suffix(self.group)
+            .strip_suffix(self.kind.group)
             .and_then(|kind| kind.strip_suffix('.'))
             .unwrap_or(&kind);
         self.names.contains(&plain)
@@ -119,6 +158,23 @@ pub fn parse_machine(text: &str) -> Result<String, String> {
     MACHINE.parse(text)
 }
 
+/// Parses the name of a Node: `NAME`, `node/NAME` or `no/NAME`.
+///
+/// # Errors
+/// What is wrong, in one sentence.
+pub fn parse_node(text: &str) -> Result<String, String> {
+    NODE.parse(text)
+}
+
+/// Parses the name of a customization, an entry of a pool's inventory: `NAME`, `cdc/NAME` or
+/// `clusterdeploymentcustomization/NAME`, optionally with `.GROUP`.
+///
+/// # Errors
+/// What is wrong, in one sentence.
+pub fn parse_customization(text: &str) -> Result<String, String> {
+    CUSTOMIZATION.parse(text)
+}
+
 /// Parses the name of any object: a DNS subdomain, as most kinds require.
 ///
 /// # Errors
@@ -140,7 +196,7 @@ mod tests {
 
     use super::{
         ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster,
-        parse_machine,
+        parse_customization, parse_machine,
     };
 
     #[test]
@@ -162,6 +218,10 @@ mod tests {
             "clusterpools.hive.openshift.io/p.1",
         ] {
             assert_eq!(parse_cluster_pool(text).as_deref(), Ok("p.1"), "{text}");
+        }
+        // `-o name` prints the last form.
+        for text in ["a", "cdc/a", "clusterdeploymentcustomization.hive.openshift.io/a"] {
+            assert_eq!(parse_customization(text).as_deref(), Ok("a"), "{text}");
         }
         for text in ["m.1", "machine/m.1", "ma/m.1", "machines.cluster.x-k8s.io/m.1"] {
             assert_eq!(parse_machine(text).as_deref(), Ok("m.1"), "{text}");
@@ -194,6 +254,10 @@ mod tests {
         assert_eq!(
             parse_cluster_pool("cdc/p"),
             Err("cdc is not a cluster pool: write NAME or clusterpool/NAME".to_owned())
+        );
+        assert_eq!(
+            parse_customization("pod/a"),
+            Err("pod is not a customization: write NAME or cdc/NAME".to_owned())
         );
         assert_eq!(
             parse_machine("kcp/m"),

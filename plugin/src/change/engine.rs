@@ -241,7 +241,7 @@ impl Engine<'_> {
         let target = Target {
             connection: self.reader.connection,
             resource,
-            namespace,
+            namespace: Some(namespace),
             name: verb.name,
             field_manager: &self.arguments.field_manager,
             verb: verb.infinitive,

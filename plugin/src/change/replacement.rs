@@ -167,7 +167,7 @@ impl Engine<'_> {
         let connection = self.reader.connection;
         let write = PatchRequest {
             resource,
-            namespace: &connection.namespace,
+            namespace: Some(&connection.namespace),
             name,
             subresource: None,
             patch,

@@ -2,7 +2,7 @@
 //! object, or a [`ChangeRefused`].
 
 use anyhow::Context as _;
-use kcp_api::kind::KUBEADM_CONTROL_PLANE;
+use kcp_api::{KubeadmControlPlane, Object as _, kind::KUBEADM_CONTROL_PLANE};
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 use serde_json::Value;
@@ -193,6 +193,35 @@ impl Report for ChangeReport<'_> {
             None => vec![resource_name(self.changed.kind, self.verb.name)],
             Some(_) => Vec::new(),
         }
+    }
+}
+
+/// Why a command that does not write the control plane itself did nothing.
+pub(crate) struct RefusalReport<'r> {
+    pub(crate) control_plane: &'r KubeadmControlPlane,
+    /// The text after the control plane's name, such as `not compacted`.
+    pub(crate) not_done: &'r str,
+    pub(crate) refusal: &'r Refusal,
+}
+
+impl Report for RefusalReport<'_> {
+    fn table(&self, layout: Layout) -> String {
+        let heading = format!(
+            "kubeadmcontrolplane/{} {}: refused by {}\n",
+            escape(self.control_plane.name()),
+            self.not_done.style(BAD),
+            self.refusal.refused_by_text(false)
+        );
+        layout.append_paragraphs(heading, &self.refusal.why)
+    }
+
+    fn document(&self) -> impl Serialize {
+        let name = ObjectName::from(self.control_plane);
+        ChangeRefused::by_command(name, self.refusal)
+    }
+
+    fn names(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 

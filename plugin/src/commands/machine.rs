@@ -62,7 +62,8 @@ pub enum MachineCommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  kubectl kcp machine replace edge-9hng4 --wait")]
+  kubectl kcp machine replace edge-9hng4 --wait
+  kubectl kcp machine replace edge-9hng4 --dry-run client")]
 pub struct ReplaceArguments {
     #[command(flatten)]
     pub target: TargetArguments,
@@ -100,7 +101,8 @@ pub struct PreferDeleteArguments {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  kubectl kcp machine remediate edge-9hng4")]
+  kubectl kcp machine remediate edge-9hng4
+  kubectl kcp machine remediate edge-9hng4 --dry-run server")]
 pub struct RemediateArguments {
     #[command(flatten)]
     pub target: TargetArguments,
@@ -153,7 +155,14 @@ pub async fn run(arguments: MachineArguments, session: &Session) -> anyhow::Resu
     }
 }
 
-async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> anyhow::Result<Verdict> {
+/// Replaces one Machine.
+///
+/// # Errors
+/// Same as [`run`].
+pub(crate) async fn replace_machine(
+    arguments: &ReplaceArguments,
+    engine: Engine<'_>,
+) -> anyhow::Result<Verdict> {
     let name = &arguments.target.name;
     let verb = Verb {
         name,

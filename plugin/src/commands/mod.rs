@@ -1,10 +1,14 @@
 //! The commands of `kubectl kcp`, one module each.
 
+pub mod audit;
 pub mod certificates;
+pub mod completion;
 pub mod etcd;
+pub mod genesis;
 pub mod leader_migration;
 pub mod lint;
 pub mod machine;
+pub mod node;
 pub mod plan;
 pub mod pool;
 pub mod rollout;
@@ -12,4 +16,6 @@ pub mod rules;
 pub mod scale;
 pub mod status;
 pub mod upgrade;
+pub mod version;
+pub mod webhook;
 pub mod why;

@@ -41,6 +41,12 @@ pub enum CommandFormat {
     InstallConfig,
     /// The format `kubeconfig` of `pool lease --claim`: the kubeconfig of the claim's cluster.
     Kubeconfig,
+    /// The format `script` of `node join-script`.
+    Script,
+    /// The format `cloud-init` of `node join-script`: user data that runs the script.
+    CloudInit,
+    /// The format `ignition` of `node join-script`: a configuration that runs the script.
+    Ignition,
 }
 
 /// A value of `-o` with its help: the name of a format, or `jsonpath=TEMPLATE` if the format takes a template.
@@ -102,6 +108,12 @@ const KUBECONFIG: FormatWord = FormatWord::new(
     "With --claim: the cluster's kubeconfig, which contains credentials",
 );
 
+const JOIN_SCRIPT: [FormatWord; 3] = [
+    FormatWord::new("script", "The script (default), which contains a token"),
+    FormatWord::new("cloud-init", "User data for cloud-init that runs the script"),
+    FormatWord::new("ignition", "An Ignition configuration that runs the script"),
+];
+
 /// The output formats that a command accepts: those of all commands, and its own.
 #[derive(Clone, Copy, Debug)]
 pub struct OutputFormats {
@@ -118,6 +130,8 @@ impl OutputFormats {
     pub const LEASE: Self = Self {
         own: &[ENV, INSTALL_CONFIG, KUBECONFIG],
     };
+    /// The output formats that `node join-script` accepts.
+    pub const JOIN_SCRIPT: Self = Self { own: &JOIN_SCRIPT };
 
     fn words(self) -> impl Iterator<Item = FormatWord> {
         COMMON.iter().chain(self.own).copied()
@@ -155,6 +169,9 @@ impl OutputFormats {
             "env" => OutputFormat::Special(CommandFormat::Env),
             "install-config" => OutputFormat::Special(CommandFormat::InstallConfig),
             "kubeconfig" => OutputFormat::Special(CommandFormat::Kubeconfig),
+            "script" => OutputFormat::Special(CommandFormat::Script),
+            "cloud-init" => OutputFormat::Special(CommandFormat::CloudInit),
+            "ignition" => OutputFormat::Special(CommandFormat::Ignition),
             _ => OutputFormat::Table,
         })
     }

@@ -30,9 +30,18 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("upgrade edge --version v1.35.0", &[]),
     ("upgrade edge --to v1.36.0 --via v1.35.0", &[]),
     ("machine replace m", &[]),
+    ("genesis replace edge", &[]),
     ("machine prefer-delete m", &[]),
     ("machine remediate m", &[]),
+    ("node labels get", &[]),
+    ("node labels diff a b=c", &[]),
+    ("node labels set a b=c", &[]),
+    ("node labels ensure a b=c", &[]),
+    ("node join-script", &["script", "cloud-init", "ignition"]),
+    ("node token list", &[]),
+    ("node remove a", &[]),
     ("certificates", &[]),
+    ("audit resiliency edge", &[]),
     ("etcd snapshot edge --file f", &[]),
     ("etcd defrag edge", &[]),
     ("etcd compact edge", &[]),
@@ -58,6 +67,8 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("lint -f f", &["text", "github"]),
     ("rules", &["text"]),
     ("rules explain --all", &[]),
+    ("webhook status", &[]),
+    ("version", &[]),
 ];
 
 fn parse<'w>(line: &'w str, more: &[&'w str]) -> Result<Arguments, clap::Error> {

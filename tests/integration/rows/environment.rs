@@ -179,19 +179,19 @@ pub(super) async fn create_namespace(client: &Client, name: &str, judge: &str) -
 
 /// Our webhook configurations as they are shipped.
 async fn shipped_configurations(management: &ManagementCluster) -> Result<Vec<Value>> {
-    let base: PathBuf = products::workspace().join(Path::new("manifests/base"));
-    let base = management
+    let folder: PathBuf = products::workspace().join(Path::new("manifests/registration"));
+    let folder = management
         .kubectl()
-        .succeed(["kustomize", &base.display().to_string()])
+        .succeed(["kustomize", &folder.display().to_string()])
         .await?;
-    let mut objects = manifests::parse(&base.stdout)?;
+    let mut objects = manifests::parse(&folder.stdout)?;
     objects.retain(|object| {
         object["kind"]
             .as_str()
             .is_some_and(|kind| kind.ends_with("WebhookConfiguration"))
     });
     if objects.is_empty() {
-        bail!("manifests/base has no webhook configuration");
+        bail!("manifests/registration has no webhook configuration");
     }
     Ok(objects)
 }

@@ -9,9 +9,11 @@ use serde_json::Value;
 /// The server's container in the manifests.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Container {
+pub(crate) struct Container {
     args: Vec<String>,
+    #[serde(default)]
     ports: Vec<Port>,
+    #[serde(default)]
     volume_mounts: Vec<Mount>,
 }
 
@@ -31,14 +33,14 @@ struct Mount {
 
 /// The local ports of the server.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ports {
-    pub(super) secure: u16,
-    pub(super) health: u16,
+pub(crate) struct Ports {
+    pub(crate) secure: u16,
+    pub(crate) health: u16,
 }
 
 impl Container {
     /// The only container of the only Deployment in `objects`.
-    pub(super) fn of_deployment(objects: &[Value]) -> Result<Self> {
+    pub(crate) fn of_deployment(objects: &[Value]) -> Result<Self> {
         let mut deployments = objects
             .iter()
             .filter(|object| object.get("kind").is_some_and(|kind| kind == "Deployment"));
@@ -54,8 +56,13 @@ impl Container {
         Self::deserialize(container).context("reading the Deployment's container")
     }
 
+    /// Its arguments as shipped.
+    pub(crate) fn plain_arguments(&self) -> Vec<String> {
+        self.args.clone()
+    }
+
     /// Its arguments as shipped, except that ports are local and that volumes are at `volumes/NAME`.
-    pub(super) fn arguments(&self, volumes: &Path, ports: Ports) -> Result<Vec<String>> {
+    pub(crate) fn arguments(&self, volumes: &Path, ports: Ports) -> Result<Vec<String>> {
         let mut arguments = Vec::new();
         for argument in &self.args {
             arguments.push(match argument.split_once('=') {

@@ -4,7 +4,7 @@
 //! its ports are local. All other arguments are the Deployment's. It has the permissions of the shipped `ClusterRole`
 //! only.
 
-mod container;
+pub(crate) mod container;
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -52,17 +52,18 @@ impl Admission {
     pub async fn start(run: &Arc<Run>, api: &ApiServer, kubectl: &Kubectl) -> Result<Self> {
         let program = products::under_test("kcp-webhook")?;
         let folder = api.folder().join("kcp-webhook");
-        let base = products::workspace().join("manifests/base");
-        let base = kubectl
-            .succeed(["kustomize", &base.display().to_string()])
-            .await?;
-        let objects = manifests::parse(&base.stdout).context("parsing manifests/base")?;
-        let (configurations, others): (Vec<_>, Vec<_>) = objects
-            .into_iter()
-            .partition(|object| kind(object).ends_with("WebhookConfiguration"));
+        let others = kustomized(kubectl, "manifests/base").await?;
         ensure!(
-            !configurations.is_empty(),
-            "manifests/base has no webhook configuration"
+            !others
+                .iter()
+                .any(|object| kind(object).ends_with("WebhookConfiguration")),
+            "manifests/base alone must not make the API server call a server that is not ready"
+        );
+        let configurations = kustomized(kubectl, "manifests/registration").await?;
+        ensure!(
+            configurations.len() == PATHS.len(),
+            "manifests/registration has {} objects",
+            configurations.len()
         );
         let volumes = folder.join("volumes");
         fs::create_dir_all(volumes.join(CONFIGURATION_VOLUME))
@@ -155,14 +156,14 @@ async fn outside_a_pod(api: &ApiServer, folder: &Path, volumes: &Path) -> Result
     api.authority()
         .issue(&volumes.join(TLS_VOLUME), "tls", &subject)?;
     let kubeconfig = folder.join("kubeconfig");
-    api.write_token_kubeconfig(&kubeconfig, &token(api).await?)?;
+    api.write_token_kubeconfig(&kubeconfig, &token(api, SERVICE_ACCOUNT).await?)?;
     Ok([
         "--bind-address=127.0.0.1".to_owned(),
         format!("--kubeconfig={}", kubeconfig.display()),
     ])
 }
 
-async fn token(api: &ApiServer) -> Result<String> {
+pub(crate) async fn token(api: &ApiServer, account: &str) -> Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(api.client().clone(), NAMESPACE);
     let spec = TokenRequestSpec {
         expiration_seconds: Some(TOKEN_SECONDS),
@@ -173,15 +174,26 @@ async fn token(api: &ApiServer) -> Result<String> {
         ..TokenRequest::default()
     };
     let issued = accounts
-        .create_token_request(SERVICE_ACCOUNT, &PostParams::default(), &request)
+        .create_token_request(account, &PostParams::default(), &request)
         .await;
-    let status = issued.context("requesting a token for kcp-webhook")?.status;
+    let status = issued
+        .with_context(|| format!("requesting a token for {account}"))?
+        .status;
     status
         .and_then(|status| status.token)
         .context("the API server issued no token")
 }
 
-async fn apply(kubectl: &Kubectl, file: &Path, objects: &[Value]) -> Result<()> {
+/// The objects of a folder with a kustomization.
+pub(crate) async fn kustomized(kubectl: &Kubectl, folder: &str) -> Result<Vec<Value>> {
+    let path = products::workspace().join(folder);
+    let built = kubectl
+        .succeed(["kustomize", &path.display().to_string()])
+        .await?;
+    manifests::parse(&built.stdout).with_context(|| format!("parsing {folder}"))
+}
+
+pub(crate) async fn apply(kubectl: &Kubectl, file: &Path, objects: &[Value]) -> Result<()> {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     std::fs::write(file, serde_json::to_vec(&list)?)
         .with_context(|| format!("writing {}", file.display()))?;
@@ -191,6 +203,6 @@ async fn apply(kubectl: &Kubectl, file: &Path, objects: &[Value]) -> Result<()> 
     Ok(())
 }
 
-fn kind(object: &Value) -> &str {
+pub(crate) fn kind(object: &Value) -> &str {
     object.get("kind").and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! `load` sends 2,000 reviews per second for a minute to two servers with the shipped configuration, restarts one of
-//! them, replaces the certificates of both, and prints the result of each review. Exit code 1: a review was lost or
-//! answered wrongly.
+//! them, replaces the certificates and the CA of both, and prints the result of each review. Then it sends the same load
+//! while `kcp-webhook manage` replaces the CA. Exit code 1: a review was lost or answered wrongly.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 
@@ -16,22 +16,31 @@ use tokio::runtime::Runtime;
 const UNDECIDED: u8 = 2;
 
 fn main() -> ExitCode {
-    let report = match run() {
-        Ok(report) => report,
+    let reports = match run() {
+        Ok(reports) => reports,
         Err(error) => {
             eprintln!("error: {error:#}");
             return ExitCode::from(UNDECIDED);
         }
     };
-    print!("{report}");
-    if let Err(error) = report.nothing_lost_or_wrong() {
-        eprintln!("error: {error:#}");
-        return ExitCode::FAILURE;
+    let mut code = ExitCode::SUCCESS;
+    for (title, report) in [
+        "a CA that is replaced by hand",
+        "a CA that kcp-webhook manage replaces",
+    ]
+    .into_iter()
+    .zip(reports)
+    {
+        print!("{title}:\n{report}");
+        if let Err(error) = report.nothing_lost_or_wrong() {
+            eprintln!("error: {error:#}");
+            code = ExitCode::FAILURE;
+        }
     }
-    ExitCode::SUCCESS
+    code
 }
 
-fn run() -> Result<Report> {
+fn run() -> Result<[Report; 2]> {
     let plan = Plan {
         rate: 2000,
         duration: Duration::from_secs(60),
@@ -39,8 +48,14 @@ fn run() -> Result<Report> {
     };
     Runtime::new()?.block_on(async {
         let run = Run::begin()?;
-        let report = load::run(&run, &plan).await;
+        let reports = async {
+            Ok([
+                load::run(&run, &plan).await?,
+                load::run_managed(&run, &plan).await?,
+            ])
+        };
+        let reports = reports.await;
         run.ended().await?;
-        report
+        reports
     })
 }

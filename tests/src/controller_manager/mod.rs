@@ -16,7 +16,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 
 use crate::addresses::free_port;
-use crate::api_server::NO_ENVIRONMENT;
+use crate::api_server::{ApiServer, NO_ENVIRONMENT};
 use crate::assets::Assets;
 use crate::kubeconfig::{self, User};
 use crate::pki::{Authority, KeyPairFiles, Subject};
@@ -93,6 +93,17 @@ pub struct ControllerManagers {
 }
 
 impl ControllerManagers {
+    /// For an API server of a test. `name` names the folder and the logs.
+    pub fn beside(run: &Arc<Run>, assets: &Assets, api: &ApiServer, name: &str) -> Result<Self> {
+        let server = Server {
+            url: api.url(),
+            folder: api.folder(),
+            authority: api.authority(),
+            administrator: api.administrator(),
+        };
+        Self::new(run, assets, &server, name)
+    }
+
     /// Prepares a folder with certificates. `name` names the folder and the logs.
     pub(crate) fn new(run: &Arc<Run>, assets: &Assets, server: &Server<'_>, name: &str) -> Result<Self> {
         let folder = run.subfolder(&format!("controller-managers-{name}"))?;

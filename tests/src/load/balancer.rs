@@ -19,21 +19,21 @@ use tokio::time;
 /// endpoints at once.
 const PROBE: Duration = Duration::from_millis(200);
 
-pub(super) struct Backend {
-    pub(super) address: SocketAddr,
-    pub(super) health: Client,
-    pub(super) is_ready: Arc<AtomicBool>,
+pub(crate) struct Backend {
+    pub(crate) address: SocketAddr,
+    pub(crate) health: Client,
+    pub(crate) is_ready: Arc<AtomicBool>,
 }
 
 /// The balancer. Dropping it closes all its connections.
-pub(super) struct Balancer {
+pub(crate) struct Balancer {
     address: SocketAddr,
     _tasks: JoinSet<()>,
 }
 
 impl Balancer {
-    /// Starts with all servers ready.
-    pub(super) async fn start(backends: Vec<Backend>) -> Result<Self> {
+    /// Starts with the servers that are ready now.
+    pub(crate) async fn start(backends: Vec<Backend>) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.context("listening for the balancer")?;
         let address = listener.local_addr()?;
@@ -54,7 +54,7 @@ impl Balancer {
         })
     }
 
-    pub(super) const fn address(&self) -> SocketAddr {
+    pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 }

@@ -35,7 +35,7 @@ const TICK: Duration = Duration::from_millis(5);
 pub(super) struct Client(Arc<Shared>);
 
 struct Shared {
-    dialer: Dialer,
+    dialer: Mutex<Dialer>,
     reviews: Vec<Review>,
     idle: Mutex<Vec<Connection>>,
     places: Semaphore,
@@ -47,7 +47,7 @@ struct Shared {
 impl Client {
     pub(super) fn new(dialer: Dialer, reviews: Vec<Review>) -> Self {
         Self(Arc::new(Shared {
-            dialer,
+            dialer: Mutex::new(dialer),
             reviews,
             idle: Mutex::default(),
             places: Semaphore::new(IN_FLIGHT),
@@ -57,9 +57,23 @@ impl Client {
         }))
     }
 
+    /// Trusts these CAs from now on, as PEM. The API server uses new connections after a change of a caBundle, because its
+    /// clients are cached by their whole configuration (k8s.io/apiserver, pkg/util/webhook/client.go, `HookClient`).
+    pub(super) fn trust(&self, bundle: &str) -> Result<()> {
+        let mut dialer = self.0.dialer.lock().unwrap_or_else(PoisonError::into_inner);
+        *dialer = dialer.trusting(bundle)?;
+        self.0.idle().clear();
+        Ok(())
+    }
+
     /// Ends the load once its duration is over.
     pub(super) fn may_end(&self) {
         self.0.may_end.send_replace(true);
+    }
+
+    /// The number of reviews that have been sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.0.sent.load(Ordering::Relaxed)
     }
 
     /// Waits until this number of reviews has been sent.
@@ -156,7 +170,8 @@ impl Shared {
             *retries += 1;
         }
         self.dialed.fetch_add(1, Ordering::Relaxed);
-        self.dialer.dial().await
+        let dialer = self.dialer.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        dialer.dial().await
     }
 
     fn take(&self) -> Option<Connection> {

@@ -27,10 +27,12 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    /// `authority` is the only trusted CA certificate, as PEM.
-    pub(super) fn new(address: SocketAddr, host: &str, authority: &str) -> Result<Self> {
+    /// `bundle` has all trusted CA certificates, as PEM.
+    pub(super) fn new(address: SocketAddr, host: &str, bundle: &str) -> Result<Self> {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
+        for authority in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
+            roots.add(authority?)?;
+        }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
@@ -43,6 +45,11 @@ impl Dialer {
             name: ServerName::try_from(host.to_owned())?,
             connector: TlsConnector::from(Arc::new(config)),
         })
+    }
+
+    /// A dialer to the same server that trusts other CAs.
+    pub(super) fn trusting(&self, bundle: &str) -> Result<Self> {
+        Self::new(self.address, &self.name.to_str(), bundle)
     }
 
     pub(super) async fn dial(&self) -> Result<Connection> {

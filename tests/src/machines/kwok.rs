@@ -44,6 +44,8 @@ impl WorkloadCluster {
             format!("--kubeconfig={}", self.kubeconfig().display()),
             format!("--config={}", configuration.display()),
             "--manage-all-nodes".to_owned(),
+            // The kubelet's default. kwok renews the Leases four times in this time.
+            "--node-lease-duration-seconds=40".to_owned(),
             "--node-ip=127.0.0.1".to_owned(),
             format!("--node-port={port}"),
             format!("--server-address=127.0.0.1:{port}"),

@@ -92,12 +92,29 @@ pub(super) async fn create_control_plane(client: &Client, machine: &ControlPlane
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     for component in COMPONENTS {
         let flags = match component {
-            CONTROLLER_MANAGER => machine.controller_manager_flags.as_slice(),
-            _ => &[],
+            CONTROLLER_MANAGER => machine.controller_manager_flags.clone(),
+            _ => flags_of_kubeadm(component, machine),
         };
-        ensure_exists(&pods, mirror_pod(node, component, flags)).await?;
+        ensure_exists(&pods, mirror_pod(node, component, &flags)).await?;
     }
     Ok(())
+}
+
+/// Some of the flags that kubeadm writes into the manifests of a component.
+fn flags_of_kubeadm(component: &str, machine: &ControlPlaneNode<'_>) -> Vec<String> {
+    let ControlPlaneNode { node, address, .. } = machine;
+    match component {
+        "etcd" => vec![
+            format!("--name={}", node.name),
+            format!("--initial-cluster={}=https://{address}:2380", node.name),
+            format!("--listen-client-urls=https://127.0.0.1:{CLIENT_PORT}"),
+        ],
+        "kube-apiserver" => vec![
+            "--advertise-address=127.0.0.1".to_owned(),
+            format!("--etcd-servers=https://127.0.0.1:{CLIENT_PORT}"),
+        ],
+        _ => vec!["--leader-elect=true".to_owned()],
+    }
 }
 
 /// A port forward from a port of a pod to a local one.

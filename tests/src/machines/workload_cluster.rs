@@ -103,6 +103,11 @@ impl WorkloadCluster {
             .context("the workload cluster's first machine has not booted")
     }
 
+    /// A client certificate for etcd with its key, like those that kubeadm stores on each control plane host.
+    pub fn etcd_client_files(&self) -> Result<&KeyPairFiles> {
+        Ok(&self.certificates()?.etcd_client)
+    }
+
     /// A number that no machine has, and with it an address.
     pub(super) fn free_number(members: &BTreeMap<String, Member>) -> Result<u8> {
         let taken = |number| members.values().any(|member| member.number == number);

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 /// A review that the client sends, and how often it sends it.
 pub(crate) struct Body {
-    pub(crate) name: &'static str,
+    /// The operation, the size and the webhook.
+    pub(crate) name: String,
     /// The `AdmissionReview`.
     pub(crate) text: String,
     /// The HTTP request, head and body.
@@ -14,43 +15,58 @@ pub(crate) struct Body {
     pub(crate) reviews: usize,
 }
 
-pub(crate) fn all() -> [Body; 3] {
-    [create(), update_16k(), update_300k()]
+/// The two webhooks. The baselines serve every path alike.
+const HOOKS: [&str; 2] = ["mutate", "validate"];
+
+/// Each review to both webhooks.
+pub(crate) fn all() -> Vec<Body> {
+    HOOKS
+        .into_iter()
+        .flat_map(|hook| [create(hook), update_16k(hook), update_300k(hook)])
+        .collect()
 }
 
-/// A review of 2.5 KB: the creation of a control plane.
-pub(crate) fn create() -> Body {
-    let object = control_plane(0);
-    body("review-create-2k", 3000, &review("CREATE", &object, None))
+/// A review of 2.5 KB: the creation of a control plane, which omits every field with a default.
+pub(crate) fn create(hook: &str) -> Body {
+    let mut object = control_plane(0);
+    // The API server has set the defaults before it calls the validating webhook.
+    if hook == "mutate"
+        && let Some(spec) = object["spec"].as_object_mut()
+    {
+        for field in ["replicas", "rollout"] {
+            spec.remove(field);
+        }
+    }
+    body("create-2k", hook, 8_000, &review("CREATE", &object, None))
 }
 
 /// A review of 16 KB: an update of a control plane.
-pub(crate) fn update_16k() -> Body {
-    update("review-update-16k", 2000, 5_600)
+pub(crate) fn update_16k(hook: &str) -> Body {
+    update("update-16k", hook, 5_600, 5_600)
 }
 
 /// A review of 300 KB: an update of a control plane.
-fn update_300k() -> Body {
-    update("review-update-300k", 300, 147_000)
+fn update_300k(hook: &str) -> Body {
+    update("update-300k", hook, 800, 147_000)
 }
 
-fn update(name: &'static str, reviews: usize, file_bytes: usize) -> Body {
+fn update(name: &str, hook: &str, reviews: usize, file_bytes: usize) -> Body {
     let old = control_plane(file_bytes);
     let mut new = old.clone();
     new["spec"]["version"] = json!("v1.34.3");
-    body(name, reviews, &review("UPDATE", &new, Some(&old)))
+    body(name, hook, reviews, &review("UPDATE", &new, Some(&old)))
 }
 
-fn body(name: &'static str, reviews: usize, review: &Value) -> Body {
+fn body(name: &str, hook: &str, reviews: usize, review: &Value) -> Body {
     let text = review.to_string();
     let head = format!(
-        "POST /validate?timeout=5s HTTP/1.1\r\nhost: localhost\r\nuser-agent: kube-apiserver-admission\r\n\
+        "POST /{hook}?timeout=5s HTTP/1.1\r\nhost: localhost\r\nuser-agent: kube-apiserver-admission\r\n\
          accept: application/json, */*\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         text.len()
     );
     let request = [head.as_bytes(), text.as_bytes()].concat();
     Body {
-        name,
+        name: format!("{name}-{hook}"),
         text,
         request,
         reviews,

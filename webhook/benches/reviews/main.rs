@@ -1,10 +1,12 @@
 //! The cost of a review, compared with two minimal servers: `make bench`.
 //!
-//! Uses HTTP/1.1 with keep-alive over TLS 1.3, with server and client on one core each. The servers take turns, so that a
-//! change in the machine's speed does not affect the ratios.
+//! Uses HTTP/1.1 with keep-alive over TLS 1.3, with server and client on one core each. Eight connections saturate the server,
+//! so that the CPU time of a review contains no sleeping and waking up. The servers take turns, so that a change in the
+//! machine's speed does not affect the ratios.
 //!
 //! - [`bodies`]: the reviews
-//! - [`client`]: sends the reviews
+//! - [`client`]: a connection
+//! - [`load`]: several connections, as fast as they can or at a steady rate
 //! - [`certificates`]: the certificate of the servers
 //! - [`server`]: a server, and the resources that it used
 //! - [`figures`]: medians and quantiles
@@ -25,6 +27,7 @@ mod client;
 mod figures;
 mod instructions;
 mod limits;
+mod load;
 mod server;
 
 use std::{
@@ -44,22 +47,13 @@ use figures::{median, quantile};
 use server::{Program, Server};
 
 /// The number of turns of each server.
-const ROUNDS: usize = 5;
-
-/// Reviews at the start of a turn that are not measured.
-const WARM_UP: usize = 200;
+const ROUNDS: usize = 3;
 
 /// The number of measured starts of each server.
 const STARTS: usize = 20;
 
-/// One turn of one server.
-#[derive(Default)]
-struct Turn {
-    /// Microseconds of CPU time for each review.
-    cpu: f64,
-    /// Microseconds from the first byte sent to the last received.
-    latencies: Vec<f64>,
-}
+/// The rates at which latencies are measured, in reviews per second.
+const RATES: [u32; 2] = [1_000, 5_000];
 
 fn main() -> Result<()> {
     // Cargo also passes --list to benchmarks without a harness.
@@ -70,7 +64,10 @@ fn main() -> Result<()> {
     let certificates = Certificates::issue()?;
     let mut results = Vec::new();
     for body in bodies::all() {
-        results.push(measured(&body, &certificates)?);
+        results.push(saturated(&body, &certificates)?);
+    }
+    for rate in RATES {
+        results.push(steady(rate, &certificates)?);
     }
     results.push(start(&certificates)?);
     results.push(memory(&certificates)?);
@@ -87,29 +84,24 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn measured(body: &Body, certificates: &Certificates) -> Result<Value> {
-    let mut turns: BTreeMap<Program, Vec<Turn>> = BTreeMap::new();
-    let servers: Vec<_> = Program::ALL
-        .into_iter()
-        .map(|program| Server::start(program, certificates))
-        .collect::<Result<_>>()?;
+/// The CPU time of a review while all servers in turn are saturated.
+fn saturated(body: &Body, certificates: &Certificates) -> Result<Value> {
+    let servers = servers(certificates)?;
+    let mut cpu: BTreeMap<Program, Vec<f64>> = BTreeMap::new();
     for _ in 0..ROUNDS {
         for server in &servers {
-            turns
-                .entry(server.program())
-                .or_default()
-                .push(turn(server, body, certificates)?);
+            let spent = load::saturated(server, body, certificates)?;
+            cpu.entry(server.program()).or_default().push(spent);
         }
     }
-    let cpu = |program| -> Vec<f64> { turns[&program].iter().map(|turn| turn.cpu).collect() };
     let ratio = |to: Program| {
-        let pairs = cpu(Program::Ours).into_iter().zip(cpu(to));
+        let pairs = cpu[&Program::Ours].iter().zip(&cpu[&to]);
         median(&pairs.map(|(ours, theirs)| ours / theirs).collect::<Vec<_>>())
     };
     let mut figures = Map::from_iter([
         ("name".to_owned(), json!(body.name)),
         ("bytes".to_owned(), json!(body.text.len())),
-        ("cpu_us".to_owned(), rounded(median(&cpu(Program::Ours)))),
+        ("cpu_us".to_owned(), rounded(median(&cpu[&Program::Ours]))),
         (
             "cpu_ratio_to_constant".to_owned(),
             rounded(ratio(Program::ConstantAnswer)),
@@ -119,44 +111,46 @@ fn measured(body: &Body, certificates: &Certificates) -> Result<Value> {
             rounded(ratio(Program::SameDecode)),
         ),
     ]);
-    for (program, turns) in &turns {
-        let latencies: Vec<f64> = turns.iter().flat_map(|turn| &turn.latencies).copied().collect();
+    for (program, cpu) in &cpu {
         let counted = instructions::per_review(*program, body, certificates)?;
         figures.insert(
             program.key().to_owned(),
-            json!({
-                "cpu_us": rounded(median(&cpu(*program))),
-                "p50_us": rounded(quantile(&latencies, 0.5)),
-                "p99_us": rounded(quantile(&latencies, 0.99)),
-                "instructions": counted,
-            }),
+            json!({"cpu_us": rounded(median(cpu)), "instructions": counted}),
         );
     }
     Ok(Value::Object(figures))
 }
 
-fn turn(server: &Server, body: &Body, certificates: &Certificates) -> Result<Turn> {
-    let mut client = Client::connect(server.port(), certificates)?;
-    for _ in 0..WARM_UP {
-        client.send(body)?;
+/// The latency of a 16 KB update at a steady rate, in all rounds together.
+fn steady(rate: u32, certificates: &Certificates) -> Result<Value> {
+    let body = bodies::update_16k("validate");
+    let servers = servers(certificates)?;
+    let mut latencies: BTreeMap<Program, Vec<f64>> = BTreeMap::new();
+    for _ in 0..ROUNDS {
+        for server in &servers {
+            let measured = load::steady(server, &body, certificates, rate)?;
+            latencies.entry(server.program()).or_default().extend(measured);
+        }
     }
-    let before = server.cpu_time()?;
-    let mut latencies = Vec::with_capacity(body.reviews);
-    for _ in 0..body.reviews {
-        let sent = Instant::now();
-        client.send(body)?;
-        latencies.push(sent.elapsed().as_secs_f64() * 1e6);
-    }
-    let spent = server.cpu_time()?.saturating_sub(before);
-    Ok(Turn {
-        cpu: spent.as_secs_f64() * 1e6 / body.reviews as f64,
-        latencies,
+    of_each(&format!("steady-{rate}"), |program| {
+        let latencies = &latencies[&program];
+        Ok(json!({
+            "p50_us": rounded(quantile(latencies, 0.5)),
+            "p99_us": rounded(quantile(latencies, 0.99)),
+        }))
     })
+}
+
+fn servers(certificates: &Certificates) -> Result<Vec<Server>> {
+    Program::ALL
+        .into_iter()
+        .map(|program| Server::start(program, certificates))
+        .collect()
 }
 
 /// The time from starting a server to its first answer.
 fn start(certificates: &Certificates) -> Result<Value> {
-    let body = bodies::create();
+    let body = bodies::create("validate");
     of_each("start", |program| {
         let mut waits = Vec::new();
         for _ in 0..STARTS {
@@ -173,7 +167,7 @@ fn start(certificates: &Certificates) -> Result<Value> {
 
 /// The anonymous resident memory of each server: idle, and the peak under 16 KB reviews.
 fn memory(certificates: &Certificates) -> Result<Value> {
-    let body = bodies::update_16k();
+    let body = bodies::update_16k("validate");
     of_each("memory", |program| {
         let server = Server::start(program, certificates)?;
         let idle = server.anonymous_mib()?;

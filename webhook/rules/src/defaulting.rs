@@ -9,7 +9,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    api::{ClusterDeploymentCustomization, KubeadmControlPlane, Metadata, control_plane::Shape},
+    api::{
+        ClusterDeploymentCustomization, IntOrString, KubeadmControlPlane, Metadata, Text,
+        control_plane::Shape,
+    },
     change::{Change, Operation},
     syntax::parse_version,
     topics::customization,
@@ -67,19 +70,15 @@ pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> De
     }
     let mut operations = Vec::new();
     if change.new.spec.replicas.is_none() {
-        let replicas = change.old.and_then(|old| old.spec.replicas).unwrap_or(1);
         operations.push(PatchOperation::Add {
             path: "/spec/replicas".into(),
-            value: json!(replicas),
+            value: json!(default_replicas(change.old)),
         });
     }
-    if let Some(spec_version) = change.new.spec.version.as_deref()
-        && !spec_version.starts_with('v')
-        && parse_version(spec_version).is_ok()
-    {
+    if let Some(version) = version_with_v(change.new) {
         operations.push(PatchOperation::Replace {
             path: "/spec/version".into(),
-            value: json!(format!("v{spec_version}")),
+            value: json!(version),
         });
     }
     operations.extend(default_strategy(change.new));
@@ -87,6 +86,45 @@ pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> De
         operations,
         corrections: Vec::new(),
     }
+}
+
+/// Sets the values of [`default_control_plane`] in the decoded object. The result is the object that would be decoded from
+/// the patched text, which takes ten times as long to create.
+pub fn set_control_plane_defaults(new: &mut KubeadmControlPlane<'_>, old: Option<&KubeadmControlPlane<'_>>) {
+    if is_deletion(Operation::Update, old.map(|old| &old.metadata)) {
+        return;
+    }
+    new.spec.replicas.get_or_insert_with(|| default_replicas(old));
+    if let Some(version) = version_with_v(new) {
+        new.spec.version = Some(Text::from(version));
+    }
+    let strategy = match new.shape() {
+        Shape::V1Beta1 => &mut new.spec.rollout_strategy,
+        Shape::V1Beta2 => &mut new.spec.rollout.get_or_insert_default().strategy,
+    };
+    let strategy = strategy.get_or_insert_default();
+    if &**strategy.kind.get_or_insert_with(|| ROLLING_UPDATE.into()) == ROLLING_UPDATE {
+        let rolling_update = strategy.rolling_update.get_or_insert_default();
+        rolling_update
+            .max_surge
+            .get_or_insert(IntOrString::Int(DEFAULT_MAX_SURGE));
+    }
+}
+
+/// Cluster API supports no other rollout strategy. A rule denies any other type.
+const ROLLING_UPDATE: &str = "RollingUpdate";
+
+/// The default of Cluster API.
+const DEFAULT_MAX_SURGE: i64 = 1;
+
+fn default_replicas(old: Option<&KubeadmControlPlane<'_>>) -> i64 {
+    old.and_then(|old| old.spec.replicas).unwrap_or(1)
+}
+
+/// The version with the leading `v` that it lacks; `None` if it lacks none, or is no version.
+fn version_with_v(control_plane: &KubeadmControlPlane<'_>) -> Option<String> {
+    let version = control_plane.spec.version.as_deref()?;
+    (!version.starts_with('v') && parse_version(version).is_ok()).then(|| format!("v{version}"))
 }
 
 /// Whether the object is being deleted, according to the old object. Any client can set a deletionTimestamp
@@ -97,8 +135,8 @@ fn is_deletion(operation: Operation, old: Option<&Metadata<'_>>) -> bool {
 
 fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperation> {
     let add = |path: Cow<'static, str>, value| PatchOperation::Add { path, value };
-    let surge = json!({ "maxSurge": 1 });
-    let strategy = json!({ "type": "RollingUpdate", "rollingUpdate": surge });
+    let surge = json!({ "maxSurge": DEFAULT_MAX_SURGE });
+    let strategy = json!({ "type": ROLLING_UPDATE, "rollingUpdate": surge });
     let shape = control_plane.shape();
     let pointer = match shape {
         Shape::V1Beta1 => "/spec/rolloutStrategy",
@@ -112,18 +150,18 @@ fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperati
             _ => vec![add(pointer.into(), strategy)],
         };
     };
-    // A rule denies any other type.
-    if given.kind.as_deref().is_some_and(|kind| kind != "RollingUpdate") {
+    if given.kind.as_deref().is_some_and(|kind| kind != ROLLING_UPDATE) {
         return Vec::new();
     }
     let mut operations = Vec::new();
     if given.kind.is_none() {
-        operations.push(add(format!("{pointer}/type").into(), json!("RollingUpdate")));
+        operations.push(add(format!("{pointer}/type").into(), json!(ROLLING_UPDATE)));
     }
     match &given.rolling_update {
         None => operations.push(add(format!("{pointer}/rollingUpdate").into(), surge)),
         Some(given) if given.max_surge.is_none() => {
-            operations.push(add(format!("{pointer}/rollingUpdate/maxSurge").into(), json!(1)));
+            let path = format!("{pointer}/rollingUpdate/maxSurge");
+            operations.push(add(path.into(), json!(DEFAULT_MAX_SURGE)));
         }
         Some(_) => {}
     }

@@ -22,6 +22,7 @@
 //! - [`row`]: applies all rules to one case
 //! - [`admission_policy`]: the rules with CEL as `ValidatingAdmissionPolicy` objects
 //! - [`defaulting`]: default values as minimal JSON patches
+//! - [`registration`]: the webhook configurations, and how to switch them off and on
 
 #![allow(
     missing_docs,
@@ -47,6 +48,7 @@ pub mod leader_migration;
 pub mod overrides;
 pub mod pool_version;
 pub mod progress;
+pub mod registration;
 pub mod row;
 pub mod rule;
 pub mod syntax;

@@ -100,7 +100,7 @@ fn expressions_read_the_variables_of_their_scope() {
 #[test]
 fn exemptions_are_those_of_the_webhook_configuration() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../manifests/base/validatingwebhookconfiguration.yaml");
+        .join("../../manifests/registration/validatingwebhookconfiguration.yaml");
     let registration: Value = serde_saphyr::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let webhooks = registration["webhooks"].as_array().unwrap();
     let mut compared = 0;

@@ -13,7 +13,9 @@
 use kcp_rules::{
     Change,
     api::{ClusterDeploymentCustomization, KubeadmControlPlane, decode},
-    defaulting::{Defaulted, default_control_plane, default_customization},
+    defaulting::{
+        Defaulted, apply, default_control_plane, default_customization, set_control_plane_defaults,
+    },
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -23,14 +25,22 @@ fn control_plane(version: &str, spec: &Value) -> Value {
         "metadata": {"name": "example"}, "spec": spec})
 }
 
+/// The patch. Asserts that [`set_control_plane_defaults`] has the same effect.
 fn patch(old: Option<&Value>, new: &Value) -> Value {
-    let (new, old) = (new.to_string(), old.map(Value::to_string));
-    let new: KubeadmControlPlane = decode(&new).unwrap();
+    let (text, old) = (new.to_string(), old.map(Value::to_string));
+    let new: KubeadmControlPlane = decode(&text).unwrap();
     let old: Option<KubeadmControlPlane> = old.as_deref().map(|old| decode(old).unwrap());
     let change = old
         .as_ref()
         .map_or(Change::create(&new), |old| Change::update(old, &new));
-    serde_json::to_value(default_control_plane(&change).operations).unwrap()
+    let operations = default_control_plane(&change).operations;
+    let patched = apply(&text, &operations).unwrap();
+    let mut set = new.clone();
+    set_control_plane_defaults(&mut set, old.as_ref());
+    if !operations.is_empty() {
+        assert_eq!(set, decode(&patched).unwrap());
+    }
+    serde_json::to_value(operations).unwrap()
 }
 
 #[track_caller]

@@ -6,7 +6,7 @@ use kcp_rules::{
         ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, decode_part,
     },
-    defaulting::{Defaulted, default_control_plane, default_customization},
+    defaulting::{Defaulted, default_control_plane, default_customization, set_control_plane_defaults},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -59,6 +59,24 @@ pub(super) trait Defaulting<'a>: Kind<'a> {
     type WithLifetime<'b>: Defaulting<'b>;
 
     fn defaults(change: &Change<'_, Self>) -> Defaulted;
+
+    /// Sets the defaults in the decoded object. `false` if the object must be decoded from its patched text instead.
+    fn set_defaults(&mut self, _old: Option<&Self>) -> bool {
+        false
+    }
+}
+
+impl<'a> Defaulting<'a> for KubeadmControlPlane<'a> {
+    type WithLifetime<'b> = KubeadmControlPlane<'b>;
+
+    fn defaults(change: &Change<'_, Self>) -> Defaulted {
+        default_control_plane(change)
+    }
+
+    fn set_defaults(&mut self, old: Option<&Self>) -> bool {
+        set_control_plane_defaults(self, old);
+        true
+    }
 }
 
 macro_rules! defaulting {
@@ -73,7 +91,6 @@ macro_rules! defaulting {
     };
 }
 
-defaulting!(KubeadmControlPlane, default_control_plane);
 defaulting!(ClusterDeploymentCustomization, default_customization);
 defaulting!(KubeadmControlPlaneTemplate, no_defaults);
 defaulting!(ClusterPool, no_defaults);

@@ -116,7 +116,7 @@ pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &E
     };
     if request.operation == Operation::Create {
         return match decode_part::<T>(object) {
-            Ok(new) => judge_with_defaults(request, object, None, &Change::create(&new), evaluator),
+            Ok(new) => judge_with_defaults(request, object, new, None, evaluator),
             Err(error) => Mutation::Decided(undecodable::<T>(request, error)),
         };
     }
@@ -132,23 +132,22 @@ pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &E
     }
     T::decode_reusing(Some(&old), object).map_or_else(
         |_| Mutation::Decided(Decision::allowed()),
-        |new| {
-            let change = Change::update(&old, &new);
-            judge_with_defaults(request, object, Some(old_object), &change, evaluator)
-        },
+        |new| judge_with_defaults(request, object, new, Some((&old, old_object)), evaluator),
     )
 }
 
+/// `old` is the stored object of an update, and its JSON.
 fn judge_with_defaults<'a, T: Defaulting<'a>>(
     request: &Request<'a>,
     object: &RawValue,
-    old_object: Option<&RawValue>,
-    change: &Change<'_, T>,
+    mut new: T,
+    old: Option<(&T, &RawValue)>,
     evaluator: &Evaluator,
 ) -> Mutation {
-    let defaults = T::defaults(change);
-    let (judgement, name) = if defaults.operations.is_empty() {
-        judge_object(request, *change, evaluator)
+    let (old, old_object) = old.unzip();
+    let defaults = T::defaults(&change_of(&new, old));
+    let (judgement, name) = if defaults.operations.is_empty() || new.set_defaults(old) {
+        judge_object(request, change_of(&new, old), evaluator)
     } else {
         let judged = apply(object.get(), &defaults.operations)
             .and_then(|text| judge_text::<T::WithLifetime<'_>>(request, &text, old_object, evaluator));
@@ -166,6 +165,11 @@ fn judge_with_defaults<'a, T: Defaulting<'a>>(
     }
 }
 
+/// The update of `old`, or the creation if there is none.
+fn change_of<'c, T>(new: &'c T, old: Option<&'c T>) -> Change<'c, T> {
+    old.map_or(Change::create(new), |old| Change::update(old, new))
+}
+
 /// Decodes an object with its defaults, and evaluates the rules that need no other object. Returns `None` if the new or
 /// the stored object cannot be decoded.
 fn judge_text<'b, T: Kind<'b>>(
@@ -176,10 +180,7 @@ fn judge_text<'b, T: Kind<'b>>(
 ) -> Option<(Judgement, String)> {
     let new = decode::<T>(text).ok()?;
     let old = old_object.map(|old| decode_part::<T>(old)).transpose().ok()?;
-    let change = old
-        .as_ref()
-        .map_or(Change::create(&new), |old| Change::update(old, &new));
-    Some(judge_object(request, change, evaluator))
+    Some(judge_object(request, change_of(&new, old.as_ref()), evaluator))
 }
 
 /// Evaluates the rules that need no other object. Also returns the name of the object if the write is denied.

@@ -3,13 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use hyper::{Request, header};
-use kube::client::Body;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    live_reads::{LiveReads, Projection},
+    live_reads::{LiveReads, Projection, post},
     read_error::ReadError,
     subject::is_path_segment,
 };
@@ -58,12 +56,7 @@ impl LiveReads<'_> {
             "kind": "SubjectAccessReview",
             "spec": spec
         });
-        let request = Request::post(PATH)
-            .header(header::ACCEPT, Projection::Whole.accept_header())
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Body::from(review.to_string().into_bytes()))
-            .map_err(|error| ReadError::Failed(error.to_string()))?;
-        let answer = self.send(PATH, request).await?;
+        let answer = self.send(PATH, post(PATH, &review)?).await?;
         let review: SubjectAccessReview =
             serde_json::from_slice(answer.as_bytes()).map_err(|error| ReadError::from_json_error(&error))?;
         Ok(review.status.allowed)

@@ -12,7 +12,7 @@ use super::{
 /// The API versions that this program can decode, newest first.
 const SUPPORTED: [&str; 2] = ["v1beta2", "v1beta1"];
 
-/// The API versions of control planes that `manifests/base/*webhookconfiguration.yaml` lists.
+/// The API versions of control planes that `manifests/registration/*webhookconfiguration.yaml` lists.
 pub(crate) const REGISTERED: [&str; 2] = ["v1beta1", "v1beta2"];
 
 impl LiveReads<'_> {

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use hyper::{Request, header};
 use kube::{Client, client::Body};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::{self, Instant};
 
 use super::{
@@ -60,6 +61,15 @@ impl ApiServer {
             deadline: Instant::now() + limit,
         }
     }
+}
+
+/// A request that creates an object.
+pub(super) fn post(path: &str, object: &Value) -> Result<Request<Body>, ReadError> {
+    Request::post(path)
+        .header(header::ACCEPT, Projection::Whole.accept_header())
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(object.to_string().into_bytes()))
+        .map_err(|error| ReadError::Failed(error.to_string()))
 }
 
 /// Live reads that share a deadline, such as those of one review.

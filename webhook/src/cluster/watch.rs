@@ -9,6 +9,7 @@
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use hyper::{Request, StatusCode, header};
+use jiff::Timestamp;
 use kube::client::Body;
 use tokio::{
     sync::Mutex,
@@ -107,6 +108,7 @@ impl<T: Cached> Watch<T> {
             let plural = self.kind.plural;
             let retry = match stopped {
                 Stopped::NotServed => {
+                    self.confirm();
                     if self.cache.state().0 != CacheState::Absent {
                         self.cache.clear("");
                         self.set(CacheState::Absent);
@@ -199,6 +201,7 @@ impl<T: Cached> Watch<T> {
         }
         let since = Instant::now();
         loop {
+            self.confirm();
             let line = time::timeout(EVENT_TIMEOUT, lines.next())
                 .await
                 .map_err(|_| ReadError::Failed("the API server sent no watch event in time".to_owned()))??;
@@ -268,6 +271,13 @@ impl<T: Cached> Watch<T> {
 
     fn path(&self, version: &str) -> String {
         format!("/apis/{}/{version}/{}", self.kind.group, self.kind.plural)
+    }
+
+    /// Records that the API server has just confirmed that the cache is up to date.
+    fn confirm(&self) {
+        self.server
+            .metrics
+            .confirm_cache(self.kind.plural, Timestamp::now());
     }
 
     fn set(&self, state: CacheState) -> CacheState {

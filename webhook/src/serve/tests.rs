@@ -34,6 +34,7 @@ fn arguments(folder: &Path) -> ServeArguments {
         kubeconfig: None,
         configuration: None,
         authorize_overrides: false,
+        denial_events: false,
         shutdown_delay: Duration::ZERO,
         drain_timeout: DEADLINE,
         log_format: LogFormat::Text,

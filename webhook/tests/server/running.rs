@@ -68,6 +68,7 @@ pub(crate) fn arguments(certificates: &Certificates) -> ServeArguments {
         kubeconfig: None,
         configuration: None,
         authorize_overrides: false,
+        denial_events: false,
         shutdown_delay: Duration::ZERO,
         drain_timeout: DEADLINE,
         log_format: LogFormat::Text,

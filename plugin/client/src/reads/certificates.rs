@@ -123,8 +123,20 @@ fn unread(why: &str) -> Validity {
 }
 
 /// The validity of the first certificate to expire in a PEM bundle.
-fn validity_of_bundle(pem: &[u8]) -> Validity {
-    let parsed: Option<Vec<(Timestamp, Timestamp)>> = CertificateDer::pem_slice_iter(pem)
+pub(super) fn validity_of_bundle(pem: &[u8]) -> Validity {
+    match lifetimes(pem).map(|lifetimes| lifetimes.into_iter().min()) {
+        Some(Some((expires, issued))) => Validity::Certificate {
+            issued: Some(issued),
+            expires,
+        },
+        Some(None) => missing("the data contains no certificate in PEM format"),
+        None => unread("the certificate cannot be parsed"),
+    }
+}
+
+/// When each certificate of a PEM bundle expires, and when it was issued. None if one of them cannot be parsed.
+pub(super) fn lifetimes(pem: &[u8]) -> Option<Vec<(Timestamp, Timestamp)>> {
+    CertificateDer::pem_slice_iter(pem)
         .map(|certificate| {
             let certificate = certificate.ok()?;
             let (_, certificate) = X509Certificate::from_der(&certificate).ok()?;
@@ -135,15 +147,7 @@ fn validity_of_bundle(pem: &[u8]) -> Validity {
                 time(validity.not_before.timestamp()),
             ))
         })
-        .collect();
-    match parsed.map(|certificates| certificates.into_iter().min()) {
-        Some(Some((expires, issued))) => Validity::Certificate {
-            issued: Some(issued),
-            expires,
-        },
-        Some(None) => missing("the data contains no certificate in PEM format"),
-        None => unread("the certificate cannot be parsed"),
-    }
+        .collect()
 }
 
 /// A kubeconfig without the fields that may contain a private key, a token or a password.

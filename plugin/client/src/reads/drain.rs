@@ -17,7 +17,7 @@ use crate::{
     reads::{Target, failure, secret::Secrets, time_limits, workload::WorkloadCluster},
 };
 
-/// Reads the pods of these nodes, and the objects that decide how each pod is drained, until `end` at the latest.
+/// Reads the pods of these nodes, and the objects that decide how each pod is drained, and stops reading at `end`.
 pub async fn read_drain_objects(
     reader: &Reader<'_>,
     target: &Target,

@@ -179,7 +179,7 @@ mod tests {
         };
         let failures = FailureContext {
             stacked: false,
-            ca_secret: "edge-etcd".to_owned(),
+            ca_source: "Secret edge-etcd".to_owned(),
             server: String::new(),
         };
         let timeouts = time_limits::for_etcd(Duration::from_secs(10));

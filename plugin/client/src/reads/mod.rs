@@ -7,28 +7,40 @@
 //! - [`leader_migration`]: reads the controller managers of the workload cluster and their Leases
 //! - [`workload_and_etcd`]: reads the workload cluster ([`workload`]) and, through it, [`etcd`], with credentials
 //!   from Secrets ([`secret`])
+//! - [`audit`]: reads what the audit of a cluster checks
+//! - [`genesis`]: reads what only the Node of the first Machine has
 //! - [`drain`]: reads the objects that decide how nodes are drained
+//! - [`node`]: reads the Nodes of the cluster that the kubeconfig selects; [`node_removal`]: drains and removes them
+//! - [`webhook`]: reads the registration of kcp-webhook and its Pods
 //! - [`time_limits`]: divides a command's time among its reads
 //! - [`failure`]: describes errors for a report
 
+pub mod audit;
 pub mod certificates;
 pub mod change;
+pub mod cluster_info;
 pub mod controller_lease;
 pub mod drain;
 pub mod etcd;
 pub mod extensions;
 pub mod failed_writes;
 pub mod failure;
+pub mod genesis;
 pub mod leader_migration;
 pub mod list;
 pub mod machine;
 pub mod management;
+pub mod names;
+pub mod node;
+pub mod node_removal;
 pub mod observe;
 pub mod planned;
 pub mod rollout_events;
 pub mod secret;
 pub mod template;
 pub mod time_limits;
+pub mod versions;
+pub mod webhook;
 pub mod workers;
 pub mod workload;
 pub mod workload_and_etcd;

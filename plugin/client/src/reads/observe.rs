@@ -14,7 +14,7 @@ use crate::reads::{
 use crate::{Error, reader::Reader, reads::planned::Reads};
 use kcp_control_plane::snapshot::{Reading, Snapshot};
 
-/// Reads a control plane and all related facts, until `end` at the latest.
+/// Reads a control plane and all related facts, and stops reading at `end`.
 ///
 /// # Errors
 /// The control plane does not exist or cannot be read.

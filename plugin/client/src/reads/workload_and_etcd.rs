@@ -63,7 +63,7 @@ pub type WorkloadAndEtcd = (
 /// The names of Machines, by the names of their nodes.
 pub type MachineByNode = BTreeMap<String, String>;
 
-/// Reads the workload cluster and etcd until `end` at the latest. A part that takes longer fails separately.
+/// Reads the workload cluster and etcd, and stops reading at `end`. A part that takes longer fails separately.
 /// Only the etcd query waits for `machines`, because the etcd members run on the Machines' nodes.
 pub async fn read_workload_and_etcd(
     management: &Connection,
@@ -143,7 +143,7 @@ async fn external_etcd(secrets: &Secrets<'_>, endpoints: &[String]) -> Reading<E
     };
     let failures = etcd::FailureContext {
         stacked: false,
-        ca_secret: secrets.name("etcd"),
+        ca_source: format!("Secret {}", secrets.name("etcd")),
         server: String::new(),
     };
     let timeouts = time_limits::for_etcd(time_limits::remaining(secrets.end));
@@ -192,7 +192,7 @@ async fn workload_and_stacked_etcd(
             etcd::stacked_queries(&cluster.server.client, &machines, labelled.map(|node| node.name));
         let failures = etcd::FailureContext {
             stacked: true,
-            ca_secret: secrets.name("etcd"),
+            ca_source: format!("Secret {}", secrets.name("etcd")),
             server: cluster.server.url.clone(),
         };
         let timeouts = time_limits::for_etcd(time_limits::remaining(secrets.end));

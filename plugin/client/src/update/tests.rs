@@ -43,7 +43,7 @@ async fn scale(connection: &Connection) -> Result<Updated<Text, String>, Error> 
     let target = Target {
         connection,
         resource: &resource,
-        namespace: "d",
+        namespace: Some("d"),
         name: "example",
         field_manager: "kubectl-kcp",
         verb: "scale",

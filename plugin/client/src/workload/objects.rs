@@ -55,11 +55,29 @@ impl Objects {
     where
         K: Resource<DynamicType = ()> + ListableResource + DeserializeOwned + Clone + Debug,
     {
+        self.list_in_pages_of(OBJECTS_PER_PAGE, namespace, filter, keep)
+            .await
+    }
+
+    /// Like [`Objects::list`], but with another number of objects on each page, for objects that are large.
+    ///
+    /// # Errors
+    /// Same as [`Connection::read`].
+    pub async fn list_in_pages_of<K, T>(
+        &self,
+        page_size: u32,
+        namespace: Option<&str>,
+        filter: &ListParams,
+        keep: impl Fn(K) -> Option<T>,
+    ) -> Result<Vec<T>, Error>
+    where
+        K: Resource<DynamicType = ()> + ListableResource + DeserializeOwned + Clone + Debug,
+    {
         let mut action = Action::new("list", &ApiResource::erase::<K>(&()));
         action.namespace = namespace.map(str::to_owned);
         let requests = Request::new(K::url_path(&(), namespace));
         let consistent = async {
-            let mut parameters = filter.clone().limit(OBJECTS_PER_PAGE);
+            let mut parameters = filter.clone().limit(page_size);
             let mut kept = Vec::new();
             for _ in 0..MAX_PAGES {
                 let page: List<K> = self.page(&action, &requests, &parameters).await?;
@@ -73,7 +91,7 @@ impl Objects {
                 action: action.clone(),
                 cause: format!(
                     "the list has more than {} objects",
-                    MAX_PAGES * OBJECTS_PER_PAGE as usize
+                    MAX_PAGES * page_size as usize
                 ),
             })
         };

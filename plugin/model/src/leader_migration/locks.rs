@@ -314,7 +314,7 @@ mod tests {
                         controllerLeaders: []}";
             cloud(Settings {
                 source: SettingsSource::Configz,
-                manager: Ok(served::manager(Cloud, Some(36), flags, Some(file))),
+                described: Ok(served::manager(Cloud, Some(36), flags, Some(file))),
                 unverified_reason: None,
             })
         };

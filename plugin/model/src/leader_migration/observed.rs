@@ -47,8 +47,8 @@ pub enum Health {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub source: SettingsSource,
-    /// The controller manager with these settings, or why they are unknown.
-    pub manager: Result<Manager, String>,
+    /// The controller manager as its flags and configuration describe it, or why they are unknown.
+    pub described: Result<Manager, String>,
     /// Why no better source of the settings could be read. None for [`SettingsSource::Configz`].
     pub unverified_reason: Option<String>,
 }
@@ -110,7 +110,7 @@ impl ObservedManagers {
 impl ObservedManager {
     /// The controller manager with its settings. None if the settings are unknown.
     pub fn known_manager(&self) -> Option<&Manager> {
-        self.settings.manager.as_ref().ok()
+        self.settings.described.as_ref().ok()
     }
 
     pub fn assignment(&self, controller: &Controller) -> Option<Assignment> {
@@ -133,7 +133,7 @@ impl Settings {
     pub fn unknown(why: &str) -> Self {
         Self {
             source: SettingsSource::Pod,
-            manager: Err(why.to_owned()),
+            described: Err(why.to_owned()),
             unverified_reason: Some(why.to_owned()),
         }
     }

@@ -103,7 +103,7 @@ fn reason_with_runner(
     runner: &ObservedManager,
 ) -> Reason {
     let pod = runner.pod.clone();
-    let manager = match &runner.settings.manager {
+    let manager = match &runner.settings.described {
         Ok(manager) => manager,
         Err(why) => {
             return Reason::SettingsUnread {
@@ -200,7 +200,7 @@ fn other_without_lock(
     (runner, of_runner): (&ObservedManager, &Manager),
 ) -> Option<Result<String, Reason>> {
     let mut others = observed.managers().iter().filter(|other| other.pod != runner.pod);
-    others.find_map(|other| match &other.settings.manager {
+    others.find_map(|other| match &other.settings.described {
         Err(why) => Some(Err(Reason::SettingsUnread {
             pod: other.pod.clone(),
             why: why.clone(),
@@ -250,7 +250,7 @@ fn reason_without_runner(observed: &ObservedManagers, controller: &Controller) -
         return Reason::NotAssigned { pods: unassigned };
     }
     let unknown = managers.iter().find_map(|manager| {
-        let why = manager.settings.manager.as_ref().err()?;
+        let why = manager.settings.described.as_ref().err()?;
         Some(Reason::SettingsUnread {
             pod: manager.pod.clone(),
             why: why.clone(),

@@ -73,7 +73,7 @@ impl<T> Reading<T> {
         self.and_then(|part| Reading::Read(convert(part)))
     }
 
-    fn and_then<P>(self, convert: impl FnOnce(T) -> Reading<P>) -> Reading<P> {
+    pub fn and_then<P>(self, convert: impl FnOnce(T) -> Reading<P>) -> Reading<P> {
         match self {
             Self::Read(part) => convert(part),
             Self::Excluded { flag } => Reading::Excluded { flag },

@@ -1,8 +1,10 @@
 //! The decisions of the commands that write: one for each command.
 
 pub mod etcd;
+pub mod genesis;
 pub mod leader_migration;
 pub mod machine;
+pub mod node;
 pub mod rollout;
 pub mod scale;
 pub mod upgrade;

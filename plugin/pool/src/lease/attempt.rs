@@ -32,8 +32,8 @@ use crate::{
     },
 };
 
-/// How many times the entries are listed again because other clients leased all free entries first. In each round at
-/// least one client gets an entry, so the limit is reached only if entries are released as fast as they are leased.
+/// The maximum number of times the entries are listed again after other clients have leased every free entry first. In
+/// each round at least one client gets an entry, so the limit is reached only if entries are released as fast as they are leased.
 const MAX_ROUNDS: usize = 32;
 
 /// The holder, the pool, and the conditions of one attempt to lease an entry.
@@ -322,7 +322,7 @@ async fn apply_patches(
     };
     let outcome = patch_install_config(install_config, &entry.spec);
     if let Err(PatchProblem::Broken(why)) = &outcome
-        && !entry.has_broken_message(why)
+        && !entry.already_reports_broken(why)
     {
         // Ignore errors: the next client reports the same problem, unless the patches were corrected.
         store

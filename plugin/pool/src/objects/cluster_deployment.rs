@@ -20,7 +20,7 @@ pub enum DeletionState {
     Deprovisioned,
 }
 
-/// Reads how far the deletion of a ClusterDeployment is. This program's finalizer keeps a deleted ClusterDeployment
+/// Tells how far the deletion of a ClusterDeployment has progressed. This program's finalizer keeps a deleted ClusterDeployment
 /// until its lease is released.
 pub trait Deletion: Object {
     fn deletion_state(&self) -> DeletionState {

@@ -97,7 +97,7 @@ pub trait EntryStatus {
     fn succeeded(&self, now: Timestamp) -> Value;
 
     /// Whether `ApplySucceeded` already says that the patches are broken, with this message.
-    fn has_broken_message(&self, why: &str) -> bool;
+    fn already_reports_broken(&self, why: &str) -> bool;
 }
 
 impl EntryStatus for Entry {
@@ -195,7 +195,7 @@ impl EntryStatus for Entry {
         only_conditions(self, self.conditions().with_condition(condition, now))
     }
 
-    fn has_broken_message(&self, why: &str) -> bool {
+    fn already_reports_broken(&self, why: &str) -> bool {
         let conditions = self.conditions();
         conditions.reason(APPLY_SUCCEEDED) == Some(BROKEN_BY_SYNTAX)
             && conditions.message(APPLY_SUCCEEDED) == Some(within_limit(why))
@@ -401,6 +401,6 @@ mod tests {
                 .len(),
             32_768
         );
-        assert!(read(&broken).has_broken_message(&why) && !read(&broken).has_broken_message("x"));
+        assert!(read(&broken).already_reports_broken(&why) && !read(&broken).already_reports_broken("x"));
     }
 }

@@ -22,7 +22,8 @@ use crate::objects::ClusterName;
 /// The type of the condition whose message is the record of a lease.
 pub const CONDITION: &str = "kubectl-kcp.dev/Lease";
 
-const VERSION: &str = "v1";
+/// The version of the grammar.
+pub const VERSION: &str = "v1";
 
 /// The maximum length of the user's name in a record, in characters. A longer name is cut.
 const MAX_USER: usize = 200;

@@ -13,9 +13,10 @@ use kcp_control_plane::{
 use crate::{
     arguments::{parse_control_plane, parse_timeout},
     change::arguments::FIELD_MANAGER,
+    change::report::RefusalReport,
     commands::etcd::{
         EtcdMembers,
-        report::{MaintenanceReport, MaintenanceResult, RefusalReport},
+        report::{MaintenanceReport, MaintenanceResult},
     },
     output::{OutputArguments, Report, print},
     session::Session,
@@ -150,7 +151,7 @@ impl Maintenance<'_> {
         refusal: &Refusal,
     ) -> anyhow::Result<Verdict> {
         let report = RefusalReport {
-            observed,
+            control_plane: &observed.control_plane,
             not_done,
             refusal,
         };

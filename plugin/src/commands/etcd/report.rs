@@ -1,19 +1,14 @@
 //! The results of the commands that maintain etcd members: text, and `kubectl-kcp.dev/v1alpha1`.
 
 use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};
-use kcp_control_plane::{
-    change::decision::Refusal, snapshot::Snapshot, verbs::etcd::defrag::DefragmentedMember,
-};
-use owo_colors::OwoColorize as _;
+use kcp_control_plane::{snapshot::Snapshot, verbs::etcd::defrag::DefragmentedMember};
 use serde::Serialize;
 
 use crate::{
-    change::report::ChangeRefused,
     document::{API_VERSION, ObjectName, resource_name},
     output::Report,
     terminal::{
         escape,
-        style::BAD,
         table::{Layout, format_size},
     },
 };
@@ -164,43 +159,15 @@ impl Report for MaintenanceReport<'_> {
     }
 }
 
-/// Why a command did nothing.
-pub(super) struct RefusalReport<'r> {
-    pub(super) observed: &'r Snapshot,
-    /// The text after the control plane's name, such as `not compacted`.
-    pub(super) not_done: &'r str,
-    pub(super) refusal: &'r Refusal,
-}
-
-impl Report for RefusalReport<'_> {
-    fn table(&self, layout: Layout) -> String {
-        let heading = format!(
-            "kubeadmcontrolplane/{} {}: refused by {}\n",
-            escape(self.observed.control_plane.name()),
-            self.not_done.style(BAD),
-            self.refusal.refused_by_text(false)
-        );
-        layout.append_paragraphs(heading, &self.refusal.why)
-    }
-
-    fn document(&self) -> impl Serialize {
-        let name = ObjectName::from(&self.observed.control_plane);
-        ChangeRefused::by_command(name, self.refusal)
-    }
-
-    fn names(&self) -> Vec<String> {
-        Vec::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use kcp_control_plane::{
         change::decision::Refusal, testing::snapshot::observed, verbs::etcd::defrag::DefragmentedMember,
     };
 
-    use super::{MaintenanceDocument, MaintenanceReport, MaintenanceResult, RefusalReport};
+    use super::{MaintenanceDocument, MaintenanceReport, MaintenanceResult};
     use crate::{
+        change::report::RefusalReport,
         output::Report as _,
         terminal::{plain, table::Layout},
         testing::{assert_every_format, schema},
@@ -260,7 +227,7 @@ mod tests {
         let observed = observed();
         let refusal = Refusal::unconfirmed();
         let report = RefusalReport {
-            observed: &observed,
+            control_plane: &observed.control_plane,
             not_done: "not compacted",
             refusal: &refusal,
         };

@@ -124,7 +124,7 @@ struct SnapshotReport<'r> {
     observed: &'r Snapshot,
     /// The file with the snapshot; `None` if the snapshot went to stdout.
     file: Option<&'r Path>,
-    /// The age public keys for which the snapshot is encrypted. If empty, the snapshot is not encrypted.
+    /// The `age` public keys that the snapshot is encrypted to. If empty, the snapshot is not encrypted.
     recipients: Vec<String>,
     record: SnapshotRecord,
 }
@@ -178,7 +178,7 @@ pub(crate) struct SnapshotDocument<'r> {
     metadata: ObjectName,
     /// The file with the snapshot.
     file: Option<String>,
-    /// The age public keys for which the file is encrypted. If empty, the file is not encrypted.
+    /// The `age` public keys that the file is encrypted to. If empty, the file is not encrypted.
     age_recipients: &'r [String],
     snapshot: &'r SnapshotRecord,
 }

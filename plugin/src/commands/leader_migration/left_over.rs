@@ -59,7 +59,7 @@ async fn delete_one(cluster: &Connection, lock: &ObservedLock, mode: WriteMode) 
     tokio::time::sleep(lease.duration.unwrap_or(DURATION)).await;
     let delete = DeleteRequest {
         resource: &LEASE.api_resource("v1"),
-        namespace: &lock.lock.namespace,
+        namespace: Some(&lock.lock.namespace),
         name: &lock.lock.name,
         uid,
         resource_version: lease.resource_version.as_deref(),

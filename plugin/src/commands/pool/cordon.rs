@@ -8,12 +8,13 @@ use kcp_pool::{
     store::{LeaseStore as _, Store},
 };
 
-use crate::{arguments::parse_object_name, session::Session, verdict::Verdict};
+use crate::{arguments::parse_customization, session::Session, verdict::Verdict};
 
 /// Arguments of `pool cordon`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  kubectl kcp pool cordon host-a --reason maintenance")]
+  kubectl kcp pool cordon host-a --reason maintenance
+  kubectl kcp pool cordon cdc/host-a -n pools --reason repair")]
 pub struct CordonArguments {
     #[command(flatten)]
     pub change: CordonChange,
@@ -26,7 +27,8 @@ pub struct CordonArguments {
 /// Arguments of `pool uncordon`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  kubectl kcp pool uncordon host-a")]
+  kubectl kcp pool uncordon host-a
+  kubectl kcp pool uncordon cdc/host-a -n pools")]
 pub struct UncordonArguments {
     #[command(flatten)]
     pub change: CordonChange,
@@ -36,7 +38,7 @@ pub struct UncordonArguments {
 #[derive(Debug, Args)]
 pub struct CordonChange {
     /// Name of the customization, or cdc/NAME
-    #[arg(value_name = "ENTRY", value_parser = parse_entry)]
+    #[arg(value_name = "ENTRY", value_parser = parse_customization)]
     pub entry: String,
 
     /// Name under which the server records the change
@@ -46,10 +48,6 @@ pub struct CordonChange {
 
 /// The maximum length of the reason of a cordon, in characters.
 const MAX_REASON: usize = 400;
-
-fn parse_entry(text: &str) -> Result<String, String> {
-    parse_object_name(text.strip_prefix("cdc/").unwrap_or(text))
-}
 
 fn parse_reason(text: &str) -> Result<String, String> {
     match text.trim() {
@@ -118,14 +116,12 @@ pub(crate) async fn run(
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_entry, parse_reason};
+    use super::parse_reason;
 
     #[test]
     fn a_reason_is_a_short_text() {
         assert_eq!(parse_reason(" fan is broken "), Ok("fan is broken".to_owned()));
         assert!(parse_reason(" ").is_err());
         assert!(parse_reason(&"x".repeat(401)).is_err());
-        assert_eq!(parse_entry("cdc/a"), Ok("a".to_owned()));
-        assert!(parse_entry("pod/a").is_err());
     }
 }

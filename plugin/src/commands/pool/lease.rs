@@ -286,7 +286,10 @@ impl Report for PrintedLease<'_> {
                 Some(yaml.unwrap_or_else(|| Ok(String::new())).map_err(Into::into))
             }
             CommandFormat::Kubeconfig => Some(Ok(self.kubeconfig.clone().unwrap_or_default())),
-            CommandFormat::Github => None,
+            CommandFormat::Github
+            | CommandFormat::Script
+            | CommandFormat::CloudInit
+            | CommandFormat::Ignition => None,
         }
     }
 }

@@ -41,7 +41,7 @@ use renew::RenewArguments;
 use repair::RepairArguments;
 use status::PoolStatusArguments;
 
-/// Lease and release the customizations of a cluster pool.
+/// Lease and release the inventory entries of a Hive ClusterPool.
 #[derive(Debug, Args)]
 pub struct PoolArguments {
     #[command(subcommand)]
@@ -50,9 +50,10 @@ pub struct PoolArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
-    /// Lease a free customization of the pool's inventory for a cluster
+    /// Lease a free entry from the inventory of a Hive ClusterPool, for one cluster
     ///
-    /// A second request for the same cluster returns the same customization and the same lease id. By default, a lease
+    /// An entry is a ClusterDeploymentCustomization, such as one host. A second request for the same cluster returns the
+    /// same entry and the same lease id. By default, a lease
     /// ends after 24h; stderr says when. Exits with 1 if no customization is free: stderr and -o json say why.
     Lease(LeaseArguments),
     /// Extend a lease

@@ -29,7 +29,8 @@ use crate::{
 /// Arguments of `pool plan`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  kubectl kcp pool plan -f pool.yaml")]
+  kubectl kcp pool plan -f pool.yaml
+  kubectl kcp pool plan -f pool.yaml -o json")]
 pub struct PoolPlanArguments {
     /// File with the desired cluster pool; - means stdin
     #[arg(short, long, value_name = "FILE")]

@@ -18,7 +18,7 @@ use kcp_pool::{
 };
 
 use crate::{
-    arguments::{parse_cluster_pool, parse_duration, parse_object_name},
+    arguments::{parse_cluster_pool, parse_customization, parse_duration},
     commands::pool::{HiveArgument, InstallConfigSource},
     output::{OutputArguments, print},
     session::Session,
@@ -91,10 +91,6 @@ impl RepairArguments {
 }
 
 /// Parses the value of `--force`: `NAME`, or `cdc/NAME` as the output has it.
-fn parse_customization(text: &str) -> Result<String, String> {
-    parse_object_name(text.strip_prefix("cdc/").unwrap_or(text))
-}
-
 /// Runs `pool repair`.
 ///
 /// # Errors

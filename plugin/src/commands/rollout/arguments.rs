@@ -76,7 +76,8 @@ pub struct StartArguments {
 /// Arguments of `rollout cancel`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  kubectl kcp rollout cancel edge")]
+  kubectl kcp rollout cancel edge
+  kubectl kcp rollout cancel edge --running --dry-run client")]
 pub struct CancelArguments {
     /// Control plane whose rollout to cancel, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]

@@ -8,7 +8,12 @@ use crate::output::{OutputArguments, OutputFormats};
 
 /// List the admission rules, or explain one.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
+  kubectl kcp rules
+  kubectl kcp rules -o name"
+)]
 #[command(mut_arg("output", |output| output.value_parser(OutputFormats::RULES)))]
 pub struct RulesArguments {
     /// A subcommand; without one, the command lists the rules
@@ -31,10 +36,11 @@ pub enum RulesCommand {
 /// Arguments of `rules explain`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  kubectl kcp rules explain replicas-even")]
+  kubectl kcp rules explain replicas-even
+  kubectl kcp rules explain --all -o json")]
 pub struct ExplainArguments {
     /// The rule's id, which is at the end of each message
-    #[arg(value_name = "ID", required_unless_present = "all")]
+    #[arg(value_name = "RULE", required_unless_present = "all")]
     pub id: Option<String>,
 
     /// Explain every rule
@@ -62,6 +68,7 @@ pub struct ExportArguments {
 const EXPORT_HELP: &str = "\
 Examples:
   kubectl kcp rules export --format vap
+  kubectl kcp rules export --format vap --configuration configuration.yaml
 
 The policies are a second line of defense in addition to the webhook. They need Kubernetes 1.35 or newer. To install \
 them, pipe the output into: kubectl apply -f -

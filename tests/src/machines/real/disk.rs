@@ -70,6 +70,14 @@ ExecStart=
 ExecStart=/usr/local/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
 "#;
 
+/// The kubelet's flags for this host, where Kubernetes' packages have them, so that no configuration of kubeadm needs them:
+///
+/// - The host has cgroups of version 1.
+/// - Without `CAP_SYS_RESOURCE` no process can protect itself from the kernel's OOM killer.
+/// - A disk of the host that is almost full must not make Nodes unready, nor delete images, because there is no registry.
+const KUBELET_FLAGS: &str = "KUBELET_EXTRA_ARGS=--fail-cgroupv1=false --cgroup-driver=cgroupfs --oom-score-adj=0 \
+    --eviction-hard=imagefs.available<0%,nodefs.available<0%,nodefs.inodesFree<0% --image-gc-high-threshold=100\n";
+
 /// containerd's databases, which it changes in place.
 const DATABASES: [&str; 2] = [
     "io.containerd.metadata.v1.bolt/meta.db",
@@ -153,6 +161,7 @@ fn configure(etc: &Path, name: &str, number: u8, assets: &MachineAssets) -> Resu
         "systemd/system/kubelet.service.d/10-kubeadm.conf",
         KUBELET_OF_KUBEADM,
     )?;
+    write("default/kubelet", KUBELET_FLAGS)?;
     write("containerd/config.toml", &containerd(assets.sandbox_image()))?;
     write("cni/net.d/10-machine.conflist", &network(number))?;
     create_folder(&etc.join("kubernetes/manifests"))

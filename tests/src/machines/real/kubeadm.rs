@@ -219,15 +219,6 @@ fn configuration(first: &Machine) -> String {
             "controlPlaneEndpoint": format!("{host}:{port}"),
             "networking": {"podSubnet": "10.244.0.0/16", "serviceSubnet": "10.96.0.0/16"},
         }),
-        json!({
-            "apiVersion": "kubelet.config.k8s.io/v1beta1",
-            "kind": "KubeletConfiguration",
-            "cgroupDriver": "cgroupfs",
-            // The hosts of these tests have cgroups of version 1.
-            "failCgroupV1": false,
-            // Without CAP_SYS_RESOURCE no process can protect itself from the kernel's OOM killer.
-            "oomScoreAdj": 0,
-        }),
         kube_proxy(),
     ];
     documents.map(|document| document.to_string()).join("\n---\n")
@@ -237,21 +228,14 @@ fn configuration(first: &Machine) -> String {
 /// that the infrastructure provider gives to cloud-init.
 pub(crate) fn kubeadm_config(provider_id: &str) -> Value {
     let name = "{{ ds.meta_data.local_hostname }}";
-    let argument = |name: &str, value: &str| json!({"name": name, "value": value});
     let node = json!({"nodeRegistration": {
         "name": name,
         "criSocket": CONTAINER_RUNTIME,
         "ignorePreflightErrors": [IGNORED_CHECK],
         "imagePullPolicy": "Never",
-        // Cluster API has no field for the kubelet's configuration.
-        "kubeletExtraArgs": [
-            argument("provider-id", &format!("{provider_id}/{name}")),
-            argument("fail-cgroupv1", "false"),
-            argument("cgroup-driver", "cgroupfs"),
-            argument("oom-score-adj", "0"),
-        ],
+        "kubeletExtraArgs": [{"name": "provider-id", "value": format!("{provider_id}/{name}")}],
     }});
-    // Nor for that of kube-proxy.
+    // Cluster API has no field for the configuration of kube-proxy.
     let append = format!(
         "if grep -q '^kind: InitConfiguration' /run/kubeadm/kubeadm.yaml; then \
          printf '\\n---\\n%s\\n' '{}' >>/run/kubeadm/kubeadm.yaml; fi",

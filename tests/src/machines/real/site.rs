@@ -78,10 +78,11 @@ impl Site {
         let machine_assets = MachineAssets::locate(images)?;
         let folder = run.subfolder(&format!("site-{name}"))?;
         let ready = folder.join("switch");
+        // kube-apiserver does not start without a default route. This one leads nowhere.
         let script = format!(
             "set -eu; ip link set lo up; ip link add bridge type bridge; \
              ip address add {PREFIX}.{SWITCH}/24 dev bridge; ip address add {PREFIX}.{LOAD_BALANCER}/24 dev bridge; \
-             ip link set bridge up; touch {}; exec sleep infinity",
+             ip link set bridge up; ip route add default dev bridge; touch {}; exec sleep infinity",
             ready.display()
         );
         let mut switch = Process::start(

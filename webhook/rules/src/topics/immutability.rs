@@ -43,8 +43,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "kubeadm-section-removed",
         summary: "the cluster, init and join configurations must not be removed",
-        why: "Without one of these sections, kubeadm creates new Machines with its own defaults, so they differ \
-              from the existing Machines.",
+        why: "If one of these sections is missing, kubeadm uses its own defaults on new Machines, so the new \
+              Machines differ from the existing ones.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,

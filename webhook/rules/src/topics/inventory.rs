@@ -218,7 +218,7 @@ fn entry_name_unknown(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults)
             field: format!("{FIELD}[{index}].name").into(),
             reason: CauseReason::NotFound,
             value: Some(quote(&entry.name)),
-            detail: "no customization has this name, so no cluster can use it".into(),
+            detail: "no customization has this name, so no cluster can use this entry".into(),
             remedy: "create the customization, or correct the name".into(),
         });
     }

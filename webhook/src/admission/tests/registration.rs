@@ -1,4 +1,4 @@
-//! Compares the webhook configurations in `manifests/base` with the kinds that rules check, and with our timeouts.
+//! Compares the webhook configurations in `manifests/registration` with the kinds that rules check, and with our timeouts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,14 +33,14 @@ struct Entry {
 }
 
 fn manifest(name: &str) -> Value {
-    let path = format!("{}/../manifests/base/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../manifests/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
     serde_saphyr::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
 fn configuration(hook: Hook) -> Value {
     manifest(match hook {
-        Hook::Mutate => "mutatingwebhookconfiguration",
-        Hook::Validate => "validatingwebhookconfiguration",
+        Hook::Mutate => "registration/mutatingwebhookconfiguration",
+        Hook::Validate => "registration/validatingwebhookconfiguration",
     })
 }
 
@@ -252,7 +252,7 @@ fn is_called_before_cluster_apis_mutating_webhook() {
 
 #[test]
 fn the_deployment_lets_the_server_start_and_drain() {
-    let deployment = manifest("deployment");
+    let deployment = manifest("base/deployment");
     let pod = &deployment["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
     let arguments = container["args"].as_array().unwrap();
@@ -279,7 +279,10 @@ fn the_deployment_lets_the_server_start_and_drain() {
             ("health", u64::from(arguments.health_port))
         ]
     );
-    assert_eq!(manifest("service")["spec"]["ports"][0]["targetPort"], "webhook");
+    assert_eq!(
+        manifest("base/service")["spec"]["ports"][0]["targetPort"],
+        "webhook"
+    );
     let grace = Duration::from_secs(pod["terminationGracePeriodSeconds"].as_u64().unwrap());
     assert!(grace > arguments.shutdown_delay + arguments.drain_timeout);
     // tests/server/memory.rs measures that the server stays below it.

@@ -33,6 +33,15 @@ impl From<Failure> for MemberError {
     }
 }
 
+fn unknown_member(name: &str) -> Failure {
+    Failure {
+        object: object_name(name),
+        message: "the control plane has no etcd member with this name".to_owned(),
+        hint: None,
+        forbidden: None,
+    }
+}
+
 /// A connection to one etcd member of a control plane.
 #[derive(Debug)]
 pub struct MemberConnection {
@@ -63,7 +72,7 @@ impl MemberConnection {
         let access = Access::read(&secrets, is_stacked).await?;
         let mut failures = FailureContext {
             stacked: is_stacked,
-            ca_secret: secrets.name("etcd"),
+            ca_source: format!("Secret {}", secrets.name("etcd")),
             server: String::new(),
         };
         let queries = if let Some(endpoints) = &target.external_etcd {
@@ -75,12 +84,7 @@ impl MemberConnection {
         };
         let query = queries.into_iter().find(|query| query.name == member.name);
         let Some(query) = query else {
-            return Err(MemberError::from(Failure {
-                object: object_name(&member.name),
-                message: "the control plane has no etcd member with this name".to_owned(),
-                hint: None,
-                forbidden: None,
-            }));
+            return Err(MemberError::from(unknown_member(&member.name)));
         };
         let endpoint = query.endpoint?;
         let timeouts = Timeouts {
@@ -95,6 +99,45 @@ impl MemberConnection {
             }),
             Err(error) => Err(failures.describe(&member.name, error).into()),
         }
+    }
+
+    /// Connects to the member on a Node of a cluster without Cluster API, until `end` at the latest. `call` is the time limit
+    /// of each call.
+    ///
+    /// # Errors
+    /// The member cannot be reached.
+    pub async fn open_on_node(
+        cluster: &ManagementConnection,
+        access: &Access,
+        node: &str,
+        call: Duration,
+        end: Instant,
+    ) -> Result<Self, MemberError> {
+        let failures = FailureContext::with_files(&cluster.server);
+        let queries = stacked_queries(&cluster.client, &[].into(), [node.to_owned()]);
+        let timeouts = Timeouts {
+            call,
+            ..time_limits::for_etcd(time_limits::remaining(end))
+        };
+        let Some(query) = queries.into_iter().next() else {
+            return Err(MemberError::from(unknown_member(node)));
+        };
+        match Connection::open(&query.endpoint?, &access.tls, timeouts).await {
+            Ok(connection) => Ok(Self {
+                connection,
+                failures,
+                name: node.to_owned(),
+            }),
+            Err(error) => Err(failures.describe(node, error).into()),
+        }
+    }
+
+    /// Removes another member from etcd.
+    ///
+    /// # Errors
+    /// The member does not respond, or refuses the call.
+    pub async fn remove_member(&self, id: u64) -> Result<(), MemberError> {
+        self.described(self.connection.remove(id)).await
     }
 
     /// Starts a snapshot of the member's database.

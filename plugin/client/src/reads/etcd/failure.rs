@@ -16,13 +16,22 @@ use crate::{
 pub struct FailureContext {
     /// Whether the etcd members run as pods in the workload cluster.
     pub stacked: bool,
-    /// The name of the Secret with etcd's CA.
-    pub ca_secret: String,
+    /// Where etcd's CA comes from, such as `Secret edge-etcd`.
+    pub ca_source: String,
     /// The URL of the workload cluster's API server, which forwards ports. Empty for an external etcd.
     pub server: String,
 }
 
 impl FailureContext {
+    /// For stacked members whose credentials the user passes in files. `server` is the URL of the API server.
+    pub fn with_files(server: &str) -> Self {
+        Self {
+            stacked: true,
+            ca_source: "the file of --etcd-ca".to_owned(),
+            server: server.to_owned(),
+        }
+    }
+
     pub fn describe(&self, name: &str, error: Error) -> Failure {
         let hint = self.hint(name, &error);
         let without_port_forward = |message: &str| Failure {
@@ -101,13 +110,13 @@ impl FailureContext {
     }
 
     fn hint(&self, name: &str, error: &Error) -> Option<String> {
-        let authority = &self.ca_secret;
+        let authority = &self.ca_source;
         Some(match error {
             Error::Handshake(HandshakeError::UnknownIssuer) => {
-                format!("check that Secret {authority} belongs to this cluster")
+                format!("check that {authority} belongs to this cluster")
             }
             Error::Handshake(HandshakeError::ClientCertificate(_)) => {
-                format!("check that the etcd member trusts the CA in Secret {authority}")
+                format!("check that the etcd member trusts the CA in {authority}")
             }
             Error::Handshake(HandshakeError::Expired { .. }) => {
                 let how = "renew the certificate on the member's node";
@@ -168,7 +177,7 @@ mod tests {
     fn failures(stacked: bool) -> FailureContext {
         FailureContext {
             stacked,
-            ca_secret: "edge-etcd".to_owned(),
+            ca_source: "Secret edge-etcd".to_owned(),
             server: "https://s".to_owned(),
         }
     }

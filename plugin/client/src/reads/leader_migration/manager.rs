@@ -112,7 +112,7 @@ impl ManagerReader<'_> {
             Ok(manager) => {
                 return Settings {
                     source: SettingsSource::Configz,
-                    manager: Ok(manager),
+                    described: Ok(manager),
                     unverified_reason: None,
                 };
             }
@@ -154,7 +154,7 @@ impl ManagerReader<'_> {
         let (component, minor) = (described.pod.component, described.workload.minor());
         Settings {
             source,
-            manager: match file {
+            described: match file {
                 Ok(file) => Ok(served::manager(component, minor, flags, file.as_deref())),
                 Err(error) => Err(format!("{why}; {error}")),
             },

@@ -61,7 +61,7 @@ fn manager(component: Component, minor: u64, flags: &str, file: &str, health: He
         health,
         settings: Settings {
             source: SettingsSource::Configz,
-            manager: Ok(manager),
+            described: Ok(manager),
             unverified_reason: None,
         },
     }
@@ -322,11 +322,11 @@ fn a_source_that_was_not_read_never_leads_to_success() {
     });
     let mut no_settings = protected();
     manager(&mut no_settings, 1, |cloud| {
-        cloud.settings.manager = Err("forbidden".to_owned());
+        cloud.settings.described = Err("forbidden".to_owned());
     });
     let mut no_settings_of_other = protected();
     manager(&mut no_settings_of_other, 0, |kube| {
-        kube.settings.manager = Err("forbidden".to_owned());
+        kube.settings.described = Err("forbidden".to_owned());
     });
     let mut no_pods = protected();
     no_pods.managers = Err(failure());

@@ -53,7 +53,12 @@ impl<'s> EtcdCluster<'s> {
     /// # Errors
     /// etcd could not be queried, or its members are unknown.
     pub fn new(observed: &'s Snapshot) -> Result<Self, Refusal> {
-        let survey = require_survey(observed)?;
+        Self::from_survey(require_survey(observed)?)
+    }
+
+    /// # Errors
+    /// The members are unknown.
+    pub fn from_survey(survey: &'s EtcdSurvey) -> Result<Self, Refusal> {
         let membership = Membership::new(survey);
         if let Err(no_result) = membership.require_one_cluster() {
             return Err(refusal(no_result.reason().to_owned()));

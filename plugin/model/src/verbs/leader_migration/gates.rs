@@ -53,7 +53,7 @@ pub(super) fn why_not_stopped(snapshot: &ChangeSnapshot, observed: &ObservedMana
 /// not acquire the Lease, and no program would run the controllers.
 pub(super) fn why_not_settled(observed: &ObservedManagers) -> Vec<String> {
     let used = observed.managers().iter().filter_map(|manager| {
-        let lock = manager.settings.manager.as_ref().ok()?.migration_lock()?;
+        let lock = manager.settings.described.as_ref().ok()?.migration_lock()?;
         Some(format!(
             "{} still uses Lease {} as its migration lock",
             manager.pod, lock.name
@@ -115,7 +115,7 @@ pub(super) fn settings(manager: &ObservedManager) -> Result<&Manager, String> {
     if let Health::Down(why) | Health::Unread(why) = &manager.health {
         return Err(format!("{pod} does not report which controllers it runs: {why}"));
     }
-    match (&manager.settings.manager, &manager.settings.unverified_reason) {
+    match (&manager.settings.described, &manager.settings.unverified_reason) {
         (Ok(settings), None) => Ok(settings),
         (Err(why), _) | (Ok(_), Some(why)) => Err(format!("{pod} does not report its settings: {why}")),
     }

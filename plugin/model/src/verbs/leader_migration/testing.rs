@@ -63,7 +63,7 @@ pub(super) fn kube(pod: &str, flags: &str, leader: &str) -> ObservedManager {
         health: Health::Serves(["node-ipam-controller".to_owned()].into()),
         settings: Settings {
             source: SettingsSource::Configz,
-            manager: Ok(served::manager(Component::Kube, Some(35), flags, Some(&file))),
+            described: Ok(served::manager(Component::Kube, Some(35), flags, Some(&file))),
             unverified_reason: None,
         },
     }
@@ -138,13 +138,13 @@ pub(super) fn replace(mut snapshot: ChangeSnapshot, count: usize, version: &str)
 pub(super) fn cloud(pod: &str, flags: &str) -> ObservedManager {
     let flags = format!("--allocate-node-cidrs=true --controllers=*,node-ipam-controller {flags}");
     let of_kube = kube(pod, &flags, LEADER);
-    let settings = of_kube.settings.manager.expect("known settings");
+    let settings = of_kube.settings.described.expect("known settings");
     let file = settings.configuration.is_some().then(|| configuration(LEADER));
     ObservedManager {
         component: Component::Cloud,
         settings: Settings {
             source: SettingsSource::Configz,
-            manager: Ok(served::manager(
+            described: Ok(served::manager(
                 Component::Cloud,
                 Some(36),
                 settings.flags,

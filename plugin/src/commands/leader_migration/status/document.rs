@@ -199,7 +199,7 @@ impl<'s> ManagerDocument<'s> {
                     SettingsSource::Pod => "pod",
                 },
                 verified: settings.source.is_verified(),
-                reason: match &settings.manager {
+                reason: match &settings.described {
                     Ok(_) => settings.unverified_reason.as_deref(),
                     Err(why) => Some(why),
                 },

@@ -127,7 +127,7 @@ fn migration_lock(manager: &ObservedManager) -> String {
 
 fn source(manager: &ObservedManager) -> String {
     let source = manager.settings.source;
-    match (&manager.settings.manager, source.is_verified()) {
+    match (&manager.settings.described, source.is_verified()) {
         (Err(_), _) => "could not read".to_owned(),
         (Ok(_), true) => source.name().to_owned(),
         (Ok(_), false) => format!("{} (not verified)", source.name()),
@@ -199,7 +199,7 @@ fn not_verified(status: &Status, layout: Layout) -> String {
     let managers = status.observed.managers().iter();
     let lines = managers.filter_map(|manager| {
         let why = manager.settings.unverified_reason.as_ref()?;
-        Some(match &manager.settings.manager {
+        Some(match &manager.settings.described {
             Ok(_) => format!(
                 "{}: the settings are from {} ({why})",
                 manager.pod,

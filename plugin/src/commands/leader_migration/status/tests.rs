@@ -50,7 +50,7 @@ fn manager(component: Component, flags: &str, started: &[&str], source: Settings
         health: Health::Serves(started.iter().map(|name| (*name).to_owned()).collect()),
         settings: Settings {
             source,
-            manager: Ok(served::manager(
+            described: Ok(served::manager(
                 component,
                 Some(36),
                 Flags::from_command(flags.split(' ')),

@@ -151,8 +151,8 @@ fn of_machines<'i>(
     rows
 }
 
-/// The checks that block a change, grouped by object. A blocker has a message only if no finding has it, because the screen
-/// already shows the messages of findings.
+/// The checks that block a change, grouped by object. The message of a blocker is included only if its check has no finding
+/// about the same object: otherwise the screen already shows the finding.
 fn blocking_checks(blockers: &[BlockedBy], inspection: &Inspection) -> Vec<String> {
     let is_found = |blocker: &BlockedBy| {
         let checked = inspection

@@ -1,0 +1,334 @@
+//! Reads what `kubectl kcp audit resiliency` checks, in the workload cluster of a control plane, or in a kubeadm cluster that
+//! Cluster API did not create.
+//!
+//! - [`objects`]: extracts what the checks need from objects
+//! - [`services`]: reads what runs behind Services
+
+pub mod objects;
+pub mod services;
+
+use std::{collections::BTreeMap, time::Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::{
+        admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
+        coordination::v1::Lease,
+        core::v1::{self, ConfigMap, Namespace},
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    kube_aggregator::pkg::apis::apiregistration::v1::APIService,
+};
+use kcp_api::{Machine, Object as _, kind::MACHINE, names::label};
+use kcp_control_plane::{
+    audit::facts::{CertificateFacts, EtcdFacts, Facts, MachineNode, Node, Pod},
+    certificates::Certificates,
+    snapshot::{EndpointCertificate, EtcdMembers, Failure, Reading, Snapshot},
+};
+use kube::api::ListParams;
+use tokio::time::timeout;
+
+use crate::{
+    Action, Connection, Error, ReadLimit,
+    reader::Reader,
+    reads::{
+        Excluded,
+        certificates::read_certificates,
+        failure, limit_per_control_plane, observe,
+        secret::Secrets,
+        time_limits::{self, remaining},
+        workload::{KUBE_SYSTEM, WorkloadCluster, objects::lease},
+    },
+    workload::{Objects, ServingCertificate},
+};
+
+/// The namespace of the Leases of kubelets.
+const NODE_LEASES: &str = "kube-node-lease";
+
+/// What was read, and the time of the API server.
+#[derive(Clone, Debug)]
+pub struct AuditedCluster {
+    pub facts: Facts,
+    pub now: Timestamp,
+}
+
+type DescribeFailure<'s> = Box<dyn Fn(&str, &Error) -> Failure + 's>;
+
+/// A cluster whose objects are read, and how its errors are described.
+struct Source<'s> {
+    objects: Objects,
+    describe: DescribeFailure<'s>,
+}
+
+impl Source<'_> {
+    fn reading<T>(&self, object: &str, read: Result<T, Error>) -> Reading<T> {
+        match read {
+            Ok(part) => Reading::Read(part),
+            Err(error) => Reading::Failed((self.describe)(object, &error)),
+        }
+    }
+}
+
+/// Reads the workload cluster of a control plane, until `end` at the latest.
+///
+/// # Errors
+/// The control plane cannot be read.
+pub async fn read_workload_cluster(
+    reader: &Reader<'_>,
+    namespace: &str,
+    name: &str,
+    end: Instant,
+) -> Result<AuditedCluster, Error> {
+    // The certificates and the rest of the workload cluster are read afterwards, in the second half of the time.
+    let half = Instant::now() + remaining(end) / 2;
+    let observed = Box::pin(observe(reader, namespace, name, Excluded::default(), half)).await?;
+    let machines = Box::pin(read_machines(reader, &observed, end));
+    let limit = limit_per_control_plane(remaining(end));
+    let certificates = Box::pin(read_certificates(reader, &observed, limit));
+    let objects = Box::pin(read_objects_of_workload(reader.connection, &observed, end));
+    let (machines, certificates, (facts, now)) = tokio::join!(machines, certificates, objects);
+    let Certificates { certificates, .. } = certificates;
+    let members = observed.members();
+    let facts = Facts {
+        machines,
+        certificates: CertificateFacts {
+            endpoint: observed.endpoint_certificate,
+            managed: certificates,
+            is_managed: true,
+            ..facts.certificates
+        },
+        etcd: EtcdFacts {
+            survey: observed.etcd,
+            members,
+        },
+        ..facts
+    };
+    Ok(AuditedCluster { facts, now })
+}
+
+/// Reads the cluster of the connection, which has no management cluster, until `end` at the latest.
+pub async fn read_plain_cluster(connection: &Connection, end: Instant) -> AuditedCluster {
+    let limit = time_limits::for_workload(remaining(end));
+    let source = Source {
+        objects: Objects::new(connection.clone(), limit),
+        describe: Box::new(|object, error| failure::from_error(object.to_owned(), error)),
+    };
+    let (mut facts, endpoint) = tokio::join!(
+        Box::pin(read_objects(&source, &connection.server)),
+        Box::pin(read_endpoint_certificate(connection, limit))
+    );
+    facts.certificates.endpoint = endpoint;
+    AuditedCluster {
+        facts,
+        now: connection.now(),
+    }
+}
+
+async fn read_endpoint_certificate(
+    connection: &Connection,
+    limit: std::time::Duration,
+) -> Reading<EndpointCertificate> {
+    let server = connection.server.clone();
+    let failed = |message: String| {
+        Reading::Failed(Failure {
+            object: server.clone(),
+            message,
+            hint: None,
+            forbidden: None,
+        })
+    };
+    let Ok(url) = server.parse() else {
+        return failed("the URL of the API server is not valid".to_owned());
+    };
+    match timeout(limit, ServingCertificate::new(url).read_expiry()).await {
+        Ok(Ok(expires_at)) => Reading::Read(EndpointCertificate { server, expires_at }),
+        Ok(Err(error)) => failed(error.to_string()),
+        Err(_) => failed("the API server did not present its certificate within the time limit".to_owned()),
+    }
+}
+
+/// Reads all Machines of the control plane's Cluster, those of workers too.
+async fn read_machines(
+    reader: &Reader<'_>,
+    observed: &Snapshot,
+    end: Instant,
+) -> Reading<Option<Vec<MachineNode>>> {
+    let control_plane = &observed.control_plane;
+    let Some(cluster) = control_plane.cluster() else {
+        return Reading::NotYet;
+    };
+    let namespace = control_plane.namespace();
+    let selector = format!("{}={cluster}", label::CLUSTER_NAME);
+    let resource = &reader.machine_resource;
+    let action = Action::new("list", resource).in_namespace(namespace);
+    let list = reader
+        .connection
+        .list::<Machine>(resource, Some(namespace), Some(&selector));
+    let limit = ReadLimit::per_read(remaining(end));
+    let machines = match reader.connection.run_with_limit(limit, &action, list).await {
+        Ok(machines) => machines,
+        Err(error) => return Reading::Failed(failure::of_kind(&MACHINE, &error)),
+    };
+    let machines = machines.into_iter().map(|machine| MachineNode {
+        name: machine.name().to_owned(),
+        node: machine.node().map(str::to_owned),
+        provider_id: machine.spec.provider_id.clone(),
+    });
+    Reading::Read(Some(machines.collect()))
+}
+
+/// Reads the objects of the workload cluster, and its API server's time.
+async fn read_objects_of_workload(
+    management: &Connection,
+    observed: &Snapshot,
+    end: Instant,
+) -> (Facts, Timestamp) {
+    let control_plane = &observed.control_plane;
+    let cluster = control_plane
+        .cluster()
+        .filter(|_| control_plane.status.initialized);
+    let Some(cluster) = cluster else {
+        return (unread(None), management.now());
+    };
+    let secrets = Secrets {
+        management,
+        namespace: control_plane.namespace(),
+        cluster,
+        end,
+    };
+    let cluster = match WorkloadCluster::open(&secrets).await {
+        Ok(cluster) => cluster,
+        Err(failure) => return (unread(Some(&failure)), management.now()),
+    };
+    let source = Source {
+        objects: cluster.objects.clone(),
+        describe: Box::new(|object, error| cluster.failures.describe(object, error)),
+    };
+    let facts = read_objects(&source, &cluster.server.url).await;
+    let now = cluster.server.clock.now();
+    (facts, now.map_or_else(|| management.now(), |time| time.earliest))
+}
+
+/// The facts of a cluster of which nothing was read. Without a failure, the control plane is not initialized yet.
+fn unread(failure: Option<&Failure>) -> Facts {
+    fn of<T>(failure: Option<&Failure>) -> Reading<T> {
+        failure.map_or(Reading::NotYet, |failure| Reading::Failed(failure.clone()))
+    }
+    Facts {
+        server: String::new(),
+        nodes: of(failure),
+        node_leases: of(failure),
+        system_pods: of(failure),
+        kubeadm: of(failure),
+        machines: of(failure),
+        etcd: EtcdFacts {
+            survey: of(failure),
+            members: EtcdMembers::Unread,
+        },
+        certificates: CertificateFacts {
+            endpoint: of(failure),
+            managed: Vec::new(),
+            authorities: of(failure),
+            is_managed: false,
+        },
+        namespaces: of(failure),
+        webhooks: of(failure),
+        api_services: of(failure),
+        conversions: of(failure),
+        services: BTreeMap::new(),
+    }
+}
+
+/// Reads all objects at the same time, and then the Services that they name.
+async fn read_objects(source: &Source<'_>, server: &str) -> Facts {
+    let everything = ListParams::default();
+    let objects = &source.objects;
+    let (
+        nodes,
+        node_leases,
+        system_pods,
+        kubeadm,
+        authorities,
+        namespaces,
+        validating,
+        mutating,
+        api_services,
+        crds,
+    ) = tokio::join!(
+        Box::pin(objects.list(None, &everything, |node: v1::Node| Some(Node::from_object(node)))),
+        Box::pin(objects.list(Some(NODE_LEASES), &everything, |of: Lease| Some(lease(of)))),
+        Box::pin(objects.list(Some(KUBE_SYSTEM), &everything, |pod: v1::Pod| Some(
+            Pod::from_object(pod)
+        ))),
+        Box::pin(objects.get::<ConfigMap>(KUBE_SYSTEM, "kubeadm-config")),
+        Box::pin(objects.get::<ConfigMap>(KUBE_SYSTEM, "extension-apiserver-authentication")),
+        Box::pin(objects.list(None, &everything, |namespace: Namespace| {
+            let metadata = namespace.metadata;
+            Some((metadata.name?, metadata.labels.unwrap_or_default()))
+        })),
+        Box::pin(objects.list(
+            None,
+            &everything,
+            |configuration: ValidatingWebhookConfiguration| Some(objects::validating_webhooks(configuration))
+        )),
+        Box::pin(objects.list(
+            None,
+            &everything,
+            |configuration: MutatingWebhookConfiguration| Some(objects::mutating_webhooks(configuration))
+        )),
+        Box::pin(
+            objects.list(None, &everything, |service: APIService| objects::api_service(
+                service
+            ))
+        ),
+        // Definitions are large, because they contain schemas.
+        Box::pin(objects.list_in_pages_of(
+            DEFINITIONS_PER_PAGE,
+            None,
+            &everything,
+            |definition: CustomResourceDefinition| objects::conversion(definition)
+        )),
+    );
+    let webhooks = match (validating, mutating) {
+        (Ok(validating), Ok(mutating)) => {
+            Reading::Read(mutating.into_iter().chain(validating).flatten().collect())
+        }
+        (Err(error), _) => source.reading("ValidatingWebhookConfiguration", Err(error)),
+        (_, Err(error)) => source.reading("MutatingWebhookConfiguration", Err(error)),
+    };
+    let api_services = source.reading("APIService", api_services);
+    let conversions = source.reading("CustomResourceDefinition", crds);
+    let names = services::named(&webhooks, &api_services, &conversions);
+    let services = services::read(objects, source.describe.as_ref(), names).await;
+    Facts {
+        server: server.to_owned(),
+        nodes: source.reading("Node", nodes),
+        node_leases: source.reading("Lease", node_leases),
+        system_pods: source.reading("Pod", system_pods),
+        kubeadm: source
+            .reading("ConfigMap/kubeadm-config", kubeadm)
+            .and_then(objects::kubeadm_settings),
+        machines: Reading::Read(None),
+        etcd: EtcdFacts {
+            survey: Reading::NotYet,
+            members: EtcdMembers::Unread,
+        },
+        certificates: CertificateFacts {
+            endpoint: Reading::NotYet,
+            managed: Vec::new(),
+            authorities: source
+                .reading("ConfigMap/extension-apiserver-authentication", authorities)
+                .and_then(objects::authorities),
+            is_managed: false,
+        },
+        namespaces: source
+            .reading("Namespace", namespaces)
+            .map(|namespaces| namespaces.into_iter().collect()),
+        webhooks,
+        api_services,
+        conversions,
+        services,
+    }
+}
+
+const DEFINITIONS_PER_PAGE: u32 = 50;

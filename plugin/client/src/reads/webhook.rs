@@ -1,0 +1,252 @@
+//! Reads the webhook configurations of all programs, and the Pods of kcp-webhook.
+
+use k8s_openapi::api::core::v1::Pod;
+use kcp_api::{
+    Kind, Object as _, WebhookConfiguration,
+    kind::{MUTATING_WEBHOOK_CONFIGURATION, POD, VALIDATING_WEBHOOK_CONFIGURATION},
+    webhook_configuration::Webhook,
+};
+use kcp_control_plane::webhook::{
+    HookKind, Pods, Registered, Registration, Trust, WebhookState, order::other_webhooks,
+};
+use kcp_rules::registration::{CONFIGURATION, disabled_note, switch};
+use serde_json::Value;
+
+use crate::{Action, Connection, Error, ReadLimit, reads::certificates::lifetimes, reads::failure::one_line};
+
+/// The label of the Pods, which the Deployment and the Service in `manifests/base` select.
+const POD_SELECTOR: &str = "app.kubernetes.io/name=kcp-webhook";
+
+/// The kind of the configurations in the API.
+pub const fn resource_kind(kind: HookKind) -> &'static Kind {
+    match kind {
+        HookKind::Mutating => &MUTATING_WEBHOOK_CONFIGURATION,
+        HookKind::Validating => &VALIDATING_WEBHOOK_CONFIGURATION,
+    }
+}
+
+/// Reads the state of kcp-webhook. If the Pods cannot be read, the state says why.
+///
+/// # Errors
+/// The webhook configurations cannot be listed.
+pub async fn read_webhook(connection: &Connection, limit: ReadLimit) -> Result<WebhookState, Error> {
+    let (mutating, validating) = futures_util::future::try_join(
+        list(connection, HookKind::Mutating, limit),
+        list(connection, HookKind::Validating, limit),
+    )
+    .await?;
+    let registration = |kind, all: &[(Value, WebhookConfiguration)]| Registration {
+        kind,
+        registered: own(all).map(|(object, configuration)| registered(object, configuration)),
+    };
+    let others = |kind, all: &[(Value, WebhookConfiguration)]| {
+        let configurations: Vec<_> = all
+            .iter()
+            .map(|(_, configuration)| configuration.clone())
+            .collect();
+        own(all).map_or_else(Vec::new, |(_, own)| other_webhooks(kind, own, &configurations))
+    };
+    let namespace = [&mutating, &validating].into_iter().find_map(|all| {
+        let service = |webhook: &Webhook| Some(webhook.client_config.service.as_ref()?.namespace.clone());
+        own(all)?.1.webhooks.iter().find_map(service)
+    });
+    Ok(WebhookState {
+        registrations: [
+            registration(HookKind::Mutating, &mutating),
+            registration(HookKind::Validating, &validating),
+        ],
+        pods: match &namespace {
+            Some(namespace) => read_pods(connection, namespace, limit).await,
+            None => Pods::Unknown,
+        },
+        namespace,
+        others: [
+            others(HookKind::Mutating, &mutating),
+            others(HookKind::Validating, &validating),
+        ]
+        .concat(),
+    })
+}
+
+async fn list(
+    connection: &Connection,
+    kind: HookKind,
+    limit: ReadLimit,
+) -> Result<Vec<(Value, WebhookConfiguration)>, Error> {
+    let resource = resource_kind(kind).api_resource("v1");
+    let action = Action::new("list", &resource);
+    let listed: Vec<Value> = connection
+        .run_with_limit(limit, &action, connection.list(&resource, None, None))
+        .await?;
+    let decoded = listed.into_iter().map(|object| {
+        let configuration = serde_json::from_value(object.clone()).map_err(|error| Error::Other {
+            action: action.clone(),
+            cause: format!("a webhook configuration cannot be decoded: {error}"),
+        })?;
+        Ok((object, configuration))
+    });
+    decoded.collect()
+}
+
+fn own(all: &[(Value, WebhookConfiguration)]) -> Option<&(Value, WebhookConfiguration)> {
+    all.iter()
+        .find(|(_, configuration)| configuration.name() == CONFIGURATION)
+}
+
+fn registered(object: &Value, configuration: &WebhookConfiguration) -> Registered {
+    let webhooks = &configuration.webhooks;
+    let fails_closed = |webhook: &&Webhook| webhook.failure_policy.as_deref() != Some("Ignore");
+    Registered {
+        switch: switch(object),
+        disabled_note: disabled_note(object).map(str::to_owned),
+        entries: webhooks.len(),
+        fail_closed: webhooks.iter().filter(fails_closed).count(),
+        trust: trust(configuration),
+    }
+}
+
+fn trust(configuration: &WebhookConfiguration) -> Trust {
+    let bundles = || {
+        configuration
+            .webhooks
+            .iter()
+            .map(|webhook| webhook.client_config.ca_bundle.as_ref())
+    };
+    let Some(Some(first)) = bundles().next() else {
+        return Trust::NoBundle;
+    };
+    if bundles().any(|bundle| bundle.is_none_or(|bundle| bundle.0.is_empty())) {
+        return Trust::NoBundle;
+    }
+    if bundles().any(|bundle| bundle != Some(first)) {
+        return Trust::Differs;
+    }
+    match lifetimes(&first.0) {
+        Some(lifetimes) => match lifetimes.iter().map(|(expires, _)| *expires).max() {
+            Some(expires) => Trust::Until {
+                expires,
+                certificates: lifetimes.len(),
+            },
+            None => Trust::Unreadable,
+        },
+        None => Trust::Unreadable,
+    }
+}
+
+async fn read_pods(connection: &Connection, namespace: &str, limit: ReadLimit) -> Pods {
+    let resource = POD.api_resource("v1");
+    let action = Action::new("list", &resource).in_namespace(namespace);
+    let read = connection.list::<Pod>(&resource, Some(namespace), Some(POD_SELECTOR));
+    match connection.run_with_limit(limit, &action, read).await {
+        Ok(pods) => Pods::Read {
+            ready: pods.iter().filter(|pod| is_ready(pod)).count(),
+            total: pods.len(),
+        },
+        Err(error) => Pods::Unread(one_line(&error.to_string())),
+    }
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let conditions = status
+        .and_then(|status| status.conditions.as_deref())
+        .unwrap_or_default();
+    conditions
+        .iter()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kcp_rules::registration::Switch;
+    use serde_json::json;
+
+    use super::*;
+    use crate::canned::failure;
+
+    fn configuration(name: &str, webhooks: &Value) -> Value {
+        json!({"metadata": {"name": name}, "webhooks": webhooks})
+    }
+
+    fn entry(bundle: &Value, policy: &str) -> Value {
+        json!({
+            "name": "kubeadmcontrolplanes.example", "failurePolicy": policy,
+            "clientConfig": {"caBundle": bundle, "service": {"namespace": "kcp-webhook-system", "name": "kcp-webhook"}},
+            "rules": [{"apiGroups": ["controlplane.cluster.x-k8s.io"], "apiVersions": ["*"], "operations": ["UPDATE"],
+                "resources": ["kubeadmcontrolplanes"]}],
+        })
+    }
+
+    async fn read(own: Vec<Value>, pods: (u16, Value)) -> WebhookState {
+        let connection = Connection::canned(move |_, path| {
+            let path = path.split('?').next().unwrap_or_default();
+            match path {
+                _ if path.ends_with("/mutatingwebhookconfigurations") => (200, json!({"items": own})),
+                _ if path.ends_with("/validatingwebhookconfigurations") => (200, json!({"items": []})),
+                "/api/v1/namespaces/kcp-webhook-system/pods" => pods.clone(),
+                _ => panic!("{path}"),
+            }
+        });
+        let limit = ReadLimit::per_read(Duration::from_secs(10));
+        read_webhook(&connection, limit).await.expect("a state")
+    }
+
+    fn pod(ready: &str) -> Value {
+        json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}})
+    }
+
+    #[tokio::test]
+    async fn a_registered_webhook_is_read_with_its_pods() {
+        let own = configuration(
+            CONFIGURATION,
+            &json!([entry(&json!("bm8="), "Fail"), entry(&json!("bm8="), "Ignore")]),
+        );
+        let other = configuration("other", &json!([entry(&json!(null), "Fail")]));
+        let pods = (200, json!({"items": [pod("True"), pod("False")]}));
+        let state = read(vec![other, own], pods).await;
+        let [mutating, validating] = &state.registrations;
+        assert_eq!(
+            mutating.registered,
+            Some(Registered {
+                switch: Switch::On,
+                disabled_note: None,
+                entries: 2,
+                fail_closed: 1,
+                trust: Trust::Unreadable,
+            })
+        );
+        assert_eq!(validating.registered, None);
+        assert_eq!(state.pods, Pods::Read { ready: 1, total: 2 });
+        let others: Vec<_> = state
+            .others
+            .iter()
+            .map(|other| other.configuration.as_str())
+            .collect();
+        assert_eq!(others, ["other"]);
+    }
+
+    #[tokio::test]
+    async fn pods_that_cannot_be_read_have_a_reason() {
+        let own = configuration(CONFIGURATION, &json!([entry(&json!(null), "Fail")]));
+        let state = read(vec![own], failure(403, "Forbidden", "no")).await;
+        let Pods::Unread(why) = &state.pods else {
+            panic!("{:?}", state.pods)
+        };
+        assert!(
+            why.starts_with("cannot list pods in namespace \"kcp-webhook-system\": forbidden"),
+            "{why}"
+        );
+        assert_eq!(
+            state.registrations[0].registered.as_ref().map(|of| &of.trust),
+            Some(&Trust::NoBundle)
+        );
+    }
+
+    #[tokio::test]
+    async fn without_a_configuration_the_namespace_is_unknown() {
+        let state = read(Vec::new(), (200, json!({"items": []}))).await;
+        assert_eq!((state.namespace, state.pods), (None, Pods::Unknown));
+    }
+}

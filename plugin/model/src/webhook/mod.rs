@@ -1,0 +1,264 @@
+//! The registration of kcp-webhook at the API server: whether the API server calls it, until when it trusts its
+//! certificates, and which other webhooks review the same objects.
+//!
+//! - [`order`]: the other webhooks, in the order in which the API server calls them
+//! - [`switch`]: the patches that switch the webhook off and on
+
+pub mod order;
+pub mod switch;
+
+use jiff::Timestamp;
+use kcp_rules::registration::Switch;
+
+/// The two kinds of webhook configurations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookKind {
+    Mutating,
+    Validating,
+}
+
+impl HookKind {
+    pub const ALL: [Self; 2] = [Self::Mutating, Self::Validating];
+
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Mutating => "mutating",
+            Self::Validating => "validating",
+        }
+    }
+}
+
+/// One of the two webhook configurations of kcp-webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    pub kind: HookKind,
+    /// None if the configuration does not exist, so that the API server never calls the webhook.
+    pub registered: Option<Registered>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registered {
+    pub switch: Switch,
+    /// When and why the configuration was switched off.
+    pub disabled_note: Option<String>,
+    pub entries: usize,
+    /// The entries whose writes the API server refuses while the webhook does not respond.
+    pub fail_closed: usize,
+    pub trust: Trust,
+}
+
+/// Until when the API server trusts the CA certificates of a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// The expiry of the last CA certificate to expire. With several certificates, a new one replaces an old one.
+    Until {
+        expires: Timestamp,
+        certificates: usize,
+    },
+    /// An entry has no caBundle, so the API server trusts only the CA certificates of its host.
+    NoBundle,
+    Unreadable,
+    /// The entries have different caBundles.
+    Differs,
+}
+
+/// The Pods of kcp-webhook.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pods {
+    Read {
+        ready: usize,
+        total: usize,
+    },
+    /// Why the Pods could not be read.
+    Unread(String),
+    /// The configurations name no Service, so the namespace of the Pods is unknown.
+    Unknown,
+}
+
+/// The state of kcp-webhook as the API server sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookState {
+    pub registrations: [Registration; 2],
+    /// The namespace of the Service that the configurations name.
+    pub namespace: Option<String>,
+    pub pods: Pods,
+    pub others: Vec<order::OtherWebhook>,
+}
+
+impl WebhookState {
+    /// Why the webhook does not review all writes, or will soon refuse them; empty if it works as far as can be seen.
+    pub fn problems(&self, now: Timestamp) -> Vec<String> {
+        let mut problems: Vec<String> = self
+            .registrations
+            .iter()
+            .flat_map(|of| of.problems(now))
+            .collect();
+        match &self.pods {
+            Pods::Read { ready: 0, total } if self.is_called() => problems.push(format!(
+                "no Pod is ready ({total} exist): the API server refuses writes to control planes"
+            )),
+            Pods::Read { .. } | Pods::Unread(_) | Pods::Unknown => {}
+        }
+        problems
+    }
+
+    /// Whether the API server calls the webhook for any write.
+    pub fn is_called(&self) -> bool {
+        let registered = self.registrations.iter().filter_map(|of| of.registered.as_ref());
+        registered
+            .into_iter()
+            .any(|registered| matches!(registered.switch, Switch::On | Switch::Partial))
+    }
+}
+
+impl Registration {
+    fn problems(&self, now: Timestamp) -> Vec<String> {
+        let title = self.kind.title();
+        let Some(registered) = &self.registered else {
+            return vec![format!(
+                "the {title} configuration does not exist: the API server does not call this webhook"
+            )];
+        };
+        let mut problems = Vec::new();
+        match (registered.switch, &registered.disabled_note) {
+            (Switch::On, None) => {}
+            (Switch::On, Some(note)) => problems.push(format!(
+                "the {title} configuration says that it is disabled, but it is not ({note}): disable or enable it again"
+            )),
+            (Switch::Off, note) => problems.push(match note {
+                Some(note) => format!("the {title} configuration is disabled since {note}"),
+                None => format!("the {title} configuration is disabled"),
+            }),
+            (Switch::Partial, _) => problems.push(format!(
+                "the {title} configuration is disabled in part: disable or enable it again"
+            )),
+            (Switch::Empty, _) => problems.push(format!("the {title} configuration has no entries")),
+        }
+        let untrusted = match &registered.trust {
+            Trust::Until { expires, .. } if *expires <= now => {
+                Some(format!("the CA certificate expired at {expires}"))
+            }
+            Trust::Until { .. } => None,
+            Trust::NoBundle => Some("an entry has no caBundle".to_owned()),
+            Trust::Unreadable => Some("the caBundle contains no valid certificates".to_owned()),
+            Trust::Differs => Some("its entries have different caBundles".to_owned()),
+        };
+        problems.extend(untrusted.map(|why| format!("the {title} configuration: {why}")));
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-12-01T12:00:00Z".parse().expect("a time")
+    }
+
+    fn registered() -> Registered {
+        Registered {
+            switch: Switch::On,
+            disabled_note: None,
+            entries: 8,
+            fail_closed: 3,
+            trust: Trust::Until {
+                expires: "2027-12-01T12:00:00Z".parse().expect("a time"),
+                certificates: 1,
+            },
+        }
+    }
+
+    fn state(change: impl FnOnce(&mut WebhookState)) -> WebhookState {
+        let registration = |kind| Registration {
+            kind,
+            registered: Some(registered()),
+        };
+        let mut state = WebhookState {
+            registrations: HookKind::ALL.map(registration),
+            namespace: Some("kcp-webhook-system".to_owned()),
+            pods: Pods::Read { ready: 2, total: 2 },
+            others: Vec::new(),
+        };
+        change(&mut state);
+        state
+    }
+
+    fn with(change: impl FnOnce(&mut Registered)) -> WebhookState {
+        state(|state| {
+            if let Some(registered) = &mut state.registrations[1].registered {
+                change(registered);
+            }
+        })
+    }
+
+    #[test]
+    fn each_problem_is_named() {
+        let expired = "2026-12-01T12:00:00Z".parse().expect("a time");
+        for (name, state, expected) in [
+            ("works", state(|_| {}), &[][..]),
+            (
+                "pods unread",
+                state(|state| state.pods = Pods::Unread("forbidden".to_owned())),
+                &[],
+            ),
+            (
+                "one pod",
+                state(|state| state.pods = Pods::Read { ready: 1, total: 2 }),
+                &[],
+            ),
+            (
+                "no pod",
+                state(|state| state.pods = Pods::Read { ready: 0, total: 2 }),
+                &["no Pod is ready (2 exist): the API server refuses writes to control planes"],
+            ),
+            (
+                "absent",
+                state(|state| state.registrations[0].registered = None),
+                &["the mutating configuration does not exist: the API server does not call this webhook"],
+            ),
+            (
+                "disabled",
+                with(|registered| {
+                    registered.switch = Switch::Off;
+                    registered.disabled_note = Some("2026-12-01T11:00:00Z: upgrade".to_owned());
+                }),
+                &["the validating configuration is disabled since 2026-12-01T11:00:00Z: upgrade"],
+            ),
+            (
+                "disabled in part",
+                with(|registered| registered.switch = Switch::Partial),
+                &["the validating configuration is disabled in part: disable or enable it again"],
+            ),
+            (
+                "expired",
+                with(|registered| {
+                    registered.trust = Trust::Until {
+                        expires: expired,
+                        certificates: 1,
+                    }
+                }),
+                &["the validating configuration: the CA certificate expired at 2026-12-01T12:00:00Z"],
+            ),
+            (
+                "no bundle",
+                with(|registered| registered.trust = Trust::NoBundle),
+                &["the validating configuration: an entry has no caBundle"],
+            ),
+        ] {
+            assert_eq!(state.problems(now()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn without_ready_pods_a_webhook_that_is_off_refuses_nothing() {
+        let off = state(|state| {
+            state.pods = Pods::Read { ready: 0, total: 0 };
+            for registration in &mut state.registrations {
+                registration.registered = None;
+            }
+        });
+        assert!(!off.is_called());
+        assert_eq!(off.problems(now()).len(), 2, "{:?}", off.problems(now()));
+    }
+}

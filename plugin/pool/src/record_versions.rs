@@ -1,0 +1,35 @@
+//! Reads which versions of the grammar the lease records of a namespace have.
+
+use std::collections::BTreeSet;
+
+use kcp_api::{ClusterDeploymentCustomization, kind::CLUSTER_DEPLOYMENT_CUSTOMIZATION};
+use kcp_client::{Connection, Error, ServedVersions};
+
+use crate::objects::{
+    entry::{EntryStatus as _, Reservation},
+    record::{Unreadable, VERSION},
+};
+
+/// The versions of the lease records in the connection's namespace. Empty without leases.
+///
+/// # Errors
+/// The cluster does not serve customizations, does not respond, or refuses the request.
+pub async fn record_versions(
+    connection: &Connection,
+    served: &ServedVersions,
+) -> Result<BTreeSet<String>, Error> {
+    let resource = served.resource(&CLUSTER_DEPLOYMENT_CUSTOMIZATION)?;
+    let entries: Vec<ClusterDeploymentCustomization> = connection
+        .list(&resource, Some(&connection.namespace), None)
+        .await?;
+    let versions = entries.iter().filter_map(|entry| version(&entry.reservation()));
+    Ok(versions.collect())
+}
+
+fn version(reservation: &Reservation) -> Option<String> {
+    match reservation {
+        Reservation::Leased(_) => Some(VERSION.to_owned()),
+        Reservation::Unreadable(Unreadable::Version(version)) => Some(version.clone()),
+        Reservation::Free | Reservation::Unrecorded | Reservation::Unreadable(Unreadable::Malformed) => None,
+    }
+}

@@ -1,0 +1,123 @@
+//! `kubectl kcp audit resiliency`: whether a cluster survives the loss of a Node, and comes back after a power failure.
+
+mod arguments;
+mod document;
+mod screen;
+
+use std::time::{Duration, Instant};
+
+pub use arguments::{AuditArguments, AuditCommand, ResiliencyArguments};
+use kcp_client::{
+    Connection, Error,
+    reads::{
+        self,
+        audit::{AuditedCluster, read_plain_cluster, read_workload_cluster},
+    },
+};
+use kcp_control_plane::audit::{Assumptions, Audited, Outcome, audit};
+use serde::Serialize;
+
+use crate::{
+    arguments::ControlPlaneName,
+    output::{Report, print},
+    session::Session,
+    terminal::table::Layout,
+    verdict::Verdict,
+};
+
+/// The results of all checks of one cluster.
+pub(super) struct AuditReport {
+    /// The namespace and the name of the control plane. None for the cluster of the current context.
+    control_plane: Option<(String, String)>,
+    /// The URL of the API server. Empty if the cluster could not be read.
+    server: String,
+    power_off: Duration,
+    checks: Vec<Audited>,
+}
+
+/// Runs `audit`.
+///
+/// # Errors
+/// The control plane cannot be read, or the result cannot be printed.
+pub async fn run(arguments: AuditArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let AuditCommand::Resiliency(arguments) = arguments.command;
+    let end = Instant::now() + arguments.timeout;
+    let connection = session.connect_within(arguments.timeout).await?;
+    let (control_plane, cluster) = Box::pin(read(&connection, arguments.name.as_ref(), end)).await?;
+    let assumptions = Assumptions {
+        now: cluster.now,
+        power_off: arguments.power_off,
+    };
+    let report = AuditReport {
+        control_plane,
+        power_off: arguments.power_off,
+        checks: audit(&cluster.facts, assumptions),
+        server: cluster.facts.server,
+    };
+    print(&report, &arguments.output, &session.terminal)?;
+    Ok(report.verdict())
+}
+
+async fn read(
+    connection: &Connection,
+    name: Option<&ControlPlaneName>,
+    end: Instant,
+) -> Result<(Option<(String, String)>, AuditedCluster), Error> {
+    let remaining = || end.saturating_duration_since(Instant::now());
+    let Some(name) = name else {
+        return Ok((None, Box::pin(read_plain_cluster(connection, end)).await));
+    };
+    let reader = reads::discover(connection, reads::list_limit(remaining())).await?;
+    let namespace = &connection.namespace;
+    let name = match name {
+        ControlPlaneName::Own(name) => name.clone(),
+        ControlPlaneName::OfCluster(cluster) => {
+            let limit = reads::limit_per_control_plane(remaining());
+            reads::read_control_plane_name(&reader, namespace, cluster, limit).await?
+        }
+    };
+    let cluster = Box::pin(read_workload_cluster(&reader, namespace, &name, end)).await?;
+    Ok((Some((namespace.clone(), name)), cluster))
+}
+
+impl AuditReport {
+    fn count(&self, outcome: Outcome) -> usize {
+        self.checks
+            .iter()
+            .filter(|check| check.outcome == outcome)
+            .count()
+    }
+
+    /// One failed check is enough; an unknown one means that the audit does not pass either.
+    fn outcome(&self) -> Outcome {
+        let outcomes = self.checks.iter().map(|check| check.outcome);
+        outcomes.max().unwrap_or(Outcome::Unknown)
+    }
+
+    fn verdict(&self) -> Verdict {
+        match self.outcome() {
+            Outcome::Pass => Verdict::Met,
+            Outcome::Fail => Verdict::Negative,
+            Outcome::Unknown => Verdict::Undecided,
+        }
+    }
+}
+
+impl Report for AuditReport {
+    fn table(&self, layout: Layout) -> String {
+        screen::render(self, layout)
+    }
+
+    fn document(&self) -> impl Serialize {
+        document::AuditDocument::new(self)
+    }
+
+    /// The checks that do not pass.
+    fn names(&self) -> Vec<String> {
+        let checks = self.checks.iter().filter(|check| check.outcome != Outcome::Pass);
+        checks.map(|check| format!("check/{}", check.id)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

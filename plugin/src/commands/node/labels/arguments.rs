@@ -1,0 +1,265 @@
+//! Arguments of `kubectl kcp node labels`.
+
+use std::collections::BTreeMap;
+
+use anyhow::bail;
+use clap::{Args, Subcommand};
+use kcp_control_plane::verbs::node::labels::LabelEdit;
+use kcp_rules::syntax::{key_fault, label_value_fault};
+
+use crate::{arguments::parse_node, change::arguments::WriteArguments, output::OutputArguments};
+
+#[derive(Debug, Subcommand)]
+pub enum LabelsCommand {
+    /// Show the labels of Nodes, and which of them belong to Cluster API or the kubelet
+    Get(GetArguments),
+    /// Show what `set` would change; the exit code is 1 if a Node differs
+    Diff(DiffArguments),
+    /// Replace the labels of Nodes, except for those in the domains of Kubernetes that you do not name
+    Set(SetArguments),
+    /// Add or change labels of Nodes, and remove none
+    Ensure(ChangeArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp node labels get
+  kubectl kcp node labels get worker-1 -o json
+  kubectl kcp node labels get -l pool=batch")]
+pub struct GetArguments {
+    /// Nodes, as NAME or node/NAME [default: all]
+    #[arg(value_name = "NODE", value_parser = parse_node, conflicts_with = "selector")]
+    pub nodes: Vec<String>,
+
+    /// Show the Nodes that match this label selector
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp node labels diff worker-1 rack=r1 pool=batch
+  kubectl kcp node labels diff -l pool=batch rack=r1 pool=batch")]
+pub struct DiffArguments {
+    #[command(flatten)]
+    pub request: RequestArguments,
+
+    /// The output format. If it is set, messages go to stderr.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "`set` removes each label that you do not name, unless its key is in the domain kubernetes.io, \
+        k8s.io or x-k8s.io, or Cluster API copied it from a Machine. To remove a label in these domains, write KEY-.
+
+Examples:
+  kubectl kcp node labels set worker-1 rack=r1 pool=batch --yes
+  kubectl kcp node labels set worker-1 rack=r1 node-role.kubernetes.io/gateway- --yes
+  kubectl kcp node labels set -l rack=r1 rack=r1 pool=batch --dry-run=server"
+)]
+pub struct SetArguments {
+    #[command(flatten)]
+    pub change: ChangeArguments,
+
+    /// Remove labels without asking for confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp node labels ensure worker-1 worker-2 rack=r1
+  kubectl kcp node labels ensure -l pool=batch rack=r1 --dry-run=client")]
+pub struct ChangeArguments {
+    #[command(flatten)]
+    pub request: RequestArguments,
+
+    #[command(flatten)]
+    pub write: WriteArguments,
+}
+
+#[derive(Debug, Args)]
+pub struct RequestArguments {
+    /// Nodes, as NAME or node/NAME, and labels, as KEY=VALUE, or KEY- to remove one
+    #[arg(value_name = "NODE|KEY=VALUE|KEY-", value_parser = parse_word)]
+    pub words: Vec<Word>,
+
+    /// Change the Nodes that match this label selector
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+}
+
+/// A word of the command line: a Node or a label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    Node(String),
+    /// The key and the value. No value removes the label.
+    Label(String, Option<String>),
+}
+
+/// Which Nodes a command is about.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Selection {
+    All,
+    Named(Vec<String>),
+    Matching(String),
+}
+
+impl GetArguments {
+    pub(super) fn selection(&self) -> Selection {
+        match &self.selector {
+            Some(selector) => Selection::Matching(selector.clone()),
+            None if self.nodes.is_empty() => Selection::All,
+            None => Selection::Named(self.nodes.clone()),
+        }
+    }
+}
+
+impl RequestArguments {
+    /// The Nodes and the labels that the user names.
+    ///
+    /// # Errors
+    /// No Node is named, or a key is named twice, or `ensure` is to remove a label.
+    pub(super) fn parse(&self, replaces: bool) -> anyhow::Result<(Selection, LabelEdit)> {
+        let mut names: Vec<String> = Vec::new();
+        let mut labels = BTreeMap::new();
+        for word in &self.words {
+            match word {
+                Word::Node(name) if names.contains(name) => {}
+                Word::Node(name) => names.push(name.clone()),
+                Word::Label(key, None) if !replaces => {
+                    bail!("ensure removes no label: to remove {key}, use: kubectl kcp node labels set")
+                }
+                Word::Label(key, value) => {
+                    if labels.insert(key.clone(), value.clone()).is_some() {
+                        bail!("label {key} is named twice");
+                    }
+                }
+            }
+        }
+        if labels.is_empty() && !replaces {
+            bail!("no label is named: write KEY=VALUE");
+        }
+        let selection = match (&self.selector, names.is_empty()) {
+            (Some(selector), true) => Selection::Matching(selector.clone()),
+            (Some(_), false) => bail!("name Nodes or use a selector (-l), not both"),
+            (None, false) => Selection::Named(names),
+            (None, true) => bail!("no Node is named: write the name of a Node, or use a selector (-l)"),
+        };
+        Ok((selection, LabelEdit { labels, replaces }))
+    }
+}
+
+/// Parses a word. As in `kubectl label`, a word with `=` or with `-` at its end is a label; no name of a Node looks so.
+fn parse_word(text: &str) -> Result<Word, String> {
+    let (key, value) = match (text.split_once('='), text.strip_suffix('-')) {
+        (Some((key, value)), _) => (key, Some(value)),
+        (None, Some(key)) => (key, None),
+        (None, None) => return parse_node(text).map(Word::Node),
+    };
+    let fault = key_fault(key).or_else(|| value.and_then(label_value_fault));
+    match fault {
+        Some(fault) => Err(fault.to_owned()),
+        None => Ok(Word::Label(key.to_owned(), value.map(str::to_owned))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_control_plane::verbs::node::labels::LabelEdit;
+
+    use super::{RequestArguments, Selection, Word, parse_word};
+
+    #[test]
+    fn a_word_is_a_node_or_a_label() {
+        let label = |key: &str, value: Option<&str>| Word::Label(key.to_owned(), value.map(str::to_owned));
+        for (text, expected) in [
+            ("worker-1", Word::Node("worker-1".to_owned())),
+            ("node/worker-1", Word::Node("worker-1".to_owned())),
+            ("rack=r1", label("rack", Some("r1"))),
+            ("example.com/rack=", label("example.com/rack", Some(""))),
+            ("example.com/rack-", label("example.com/rack", None)),
+            ("a-=b-c", label("a-", Some("b-c"))),
+        ] {
+            match parse_word(text) {
+                Ok(word) => assert_eq!(word, expected, "{text}"),
+                // A key cannot end with a hyphen.
+                Err(_) => assert_eq!(text, "a-=b-c"),
+            }
+        }
+        for text in [
+            "",
+            "-",
+            "=a",
+            "pod/a",
+            "A",
+            "rack=a b",
+            "rack=$(id)",
+            "rack=a\n",
+            "rack='",
+            "; rm -",
+            "a=b=c",
+            "a,b-",
+        ] {
+            assert!(parse_word(text).is_err(), "{text:?}");
+        }
+    }
+
+    fn parse(
+        words: &[&str],
+        selector: Option<&str>,
+        replaces: bool,
+    ) -> Result<(Selection, LabelEdit), String> {
+        let words = words.iter().map(|word| parse_word(word).unwrap());
+        let request = RequestArguments {
+            words: words.collect(),
+            selector: selector.map(str::to_owned),
+        };
+        request.parse(replaces).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn nodes_and_labels_are_told_apart() {
+        let (selection, edit) = parse(&["b", "rack=r1", "a", "b", "old-"], None, true).unwrap();
+        assert_eq!(selection, Selection::Named(vec!["b".to_owned(), "a".to_owned()]));
+        let labels = [("rack", Some("r1")), ("old", None)];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.map(str::to_owned)));
+        assert_eq!((edit.labels, edit.replaces), (labels.into(), true));
+        let (selection, _) = parse(&[], Some("a=b"), true).unwrap();
+        assert_eq!(selection, Selection::Matching("a=b".to_owned()));
+    }
+
+    #[test]
+    fn an_incomplete_request_is_an_error() {
+        for (words, selector, replaces, expected) in [
+            (
+                &["rack=r1"][..],
+                None,
+                true,
+                "no Node is named: write the name of a Node, or use a selector (-l)",
+            ),
+            (
+                &["a"],
+                Some("b=c"),
+                true,
+                "name Nodes or use a selector (-l), not both",
+            ),
+            (&["a", "b=c", "b-"], None, true, "label b is named twice"),
+            (&["a"], None, false, "no label is named: write KEY=VALUE"),
+            (
+                &["a", "b-"],
+                None,
+                false,
+                "ensure removes no label: to remove b, use: kubectl kcp node labels set",
+            ),
+        ] {
+            assert_eq!(parse(words, selector, replaces).unwrap_err(), expected);
+        }
+    }
+}

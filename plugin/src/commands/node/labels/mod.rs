@@ -1,0 +1,249 @@
+//! `kubectl kcp node labels`: shows and changes the labels of Nodes.
+//!
+//! - [`arguments`]: Nodes and labels on one command line, as in `kubectl label`
+//! - [`report`]: the labels, and how they change, as text and JSON
+
+mod arguments;
+mod report;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use arguments::LabelsCommand;
+use arguments::{ChangeArguments, GetArguments, Selection};
+use kcp_api::kind::NODE;
+use kcp_client::{
+    Connection, Error,
+    reads::node::{list_nodes, read_node},
+    update::{Change, Target, Updated, WriteResult, update},
+};
+use kcp_control_plane::{
+    change::decision::ObjectWrite,
+    verbs::node::{
+        labelled_node::LabelledNode,
+        labels::{LabelDecision, LabelEdit, decide, label_patch, refuse_unconfirmed, removals},
+    },
+};
+use report::{ChangesReport, LabelsReport, NodeResult, Outcome};
+
+use crate::{
+    change::arguments::WriteArguments,
+    output::{OutputArguments, Report, print},
+    session::Session,
+    terminal::{Terminal, table::Layout},
+    verdict::Verdict,
+};
+
+/// Runs `node labels`.
+///
+/// # Errors
+/// A Node cannot be read or written, or the result cannot be printed.
+pub(super) async fn run(command: &LabelsCommand, session: &Session) -> anyhow::Result<Verdict> {
+    match command {
+        LabelsCommand::Get(arguments) => get(arguments, session).await,
+        LabelsCommand::Diff(arguments) => {
+            let (selection, edit) = arguments.request.parse(true)?;
+            let connection = session.connect().await?;
+            let nodes = read(&connection, &selection).await?;
+            let results = nodes.iter().map(|node| NodeResult {
+                name: node.name.clone(),
+                outcome: match decide(node, &edit) {
+                    LabelDecision::Unchanged => Outcome::Unchanged,
+                    LabelDecision::Refused(refusal) => Outcome::Refused(refusal.why),
+                    LabelDecision::Change(changes) => Outcome::Differs(changes),
+                },
+            });
+            finish(results.collect(), None, &arguments.output, session)
+        }
+        LabelsCommand::Set(arguments) => change(&arguments.change, true, arguments.yes, session).await,
+        LabelsCommand::Ensure(arguments) => change(arguments, false, true, session).await,
+    }
+}
+
+async fn get(arguments: &GetArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let connection = session.connect().await?;
+    let nodes = read(&connection, &arguments.selection()).await?;
+    print(&LabelsReport { nodes }, &arguments.output, &session.terminal)?;
+    Ok(Verdict::Met)
+}
+
+async fn read(connection: &Connection, selection: &Selection) -> Result<Vec<LabelledNode>, Error> {
+    match selection {
+        Selection::All => list_nodes(connection, None).await,
+        Selection::Matching(selector) => list_nodes(connection, Some(selector)).await,
+        Selection::Named(names) => {
+            let mut nodes = Vec::new();
+            for name in names {
+                nodes.push(read_node(connection, name).await?);
+            }
+            Ok(nodes)
+        }
+    }
+}
+
+/// Runs `set` or `ensure`. Writes nothing if one Node refuses the change.
+async fn change(
+    arguments: &ChangeArguments,
+    replaces: bool,
+    yes: bool,
+    session: &Session,
+) -> anyhow::Result<Verdict> {
+    let (selection, edit) = arguments.request.parse(replaces)?;
+    let connection = session.connect().await?;
+    let nodes = read(&connection, &selection).await?;
+    let decisions: Vec<(&LabelledNode, LabelDecision)> =
+        nodes.iter().map(|node| (node, decide(node, &edit))).collect();
+    let write = &arguments.write;
+    if decisions
+        .iter()
+        .any(|(_, decision)| matches!(decision, LabelDecision::Refused(_)))
+    {
+        let results = decisions.into_iter().map(|(node, decision)| NodeResult {
+            name: node.name.clone(),
+            outcome: match decision {
+                LabelDecision::Unchanged => Outcome::Unchanged,
+                LabelDecision::Refused(refusal) => Outcome::Refused(refusal.why),
+                LabelDecision::Change(_) => Outcome::NotWritten,
+            },
+        });
+        return finish(results.collect(), Some(write), &write.output, session);
+    }
+    let confirmed = removed_keys(&decisions);
+    if !yes && write.dry_run.is_none() && !confirmed.is_empty() {
+        match confirm(&confirmed, &connection, &session.terminal).await? {
+            Some(true) => {}
+            Some(false) => {
+                let results = nodes.iter().map(|node| NodeResult {
+                    name: node.name.clone(),
+                    outcome: Outcome::Refused(vec!["you did not confirm the change".to_owned()]),
+                });
+                return finish(results.collect(), Some(write), &write.output, session);
+            }
+            None => return Ok(Verdict::Undecided),
+        }
+    }
+    let confirmed = (!yes).then_some(&confirmed);
+    let mut results = Vec::new();
+    let mut nodes = nodes.into_iter();
+    let mut failure = None;
+    for node in nodes.by_ref() {
+        let name = node.name.clone();
+        match write_labels(&connection, write, node, &edit, confirmed).await {
+            Ok(outcome) => results.push(NodeResult { name, outcome }),
+            Err(error) => {
+                results.push(NodeResult {
+                    name,
+                    outcome: Outcome::Failed(error.to_string()),
+                });
+                failure = Some(error);
+                break;
+            }
+        }
+    }
+    results.extend(nodes.map(|node| NodeResult {
+        name: node.name,
+        outcome: Outcome::NotWritten,
+    }));
+    let verdict = finish(results, Some(write), &write.output, session)?;
+    failure.map_or(Ok(verdict), |error| Err(error.into()))
+}
+
+type Confirmed = BTreeMap<String, BTreeSet<String>>;
+
+/// The labels that the changes remove, by Node.
+fn removed_keys(decisions: &[(&LabelledNode, LabelDecision)]) -> Confirmed {
+    let of_node = decisions.iter().filter_map(|(node, decision)| {
+        let LabelDecision::Change(changes) = decision else {
+            return None;
+        };
+        let removed: BTreeSet<_> = removals(changes).map(str::to_owned).collect();
+        (!removed.is_empty()).then(|| (node.name.clone(), removed))
+    });
+    of_node.collect()
+}
+
+/// Shows the labels that would be removed, and asks the user to confirm. None without a terminal.
+async fn confirm(
+    removed: &Confirmed,
+    connection: &Connection,
+    terminal: &Terminal,
+) -> anyhow::Result<Option<bool>> {
+    for (node, keys) in removed {
+        let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+        terminal.note(&format!("this removes from node/{node}: {}", keys.join(", ")));
+    }
+    let question = format!("remove these labels in cluster {}?", connection.server);
+    terminal
+        .confirm_or_hint("remove labels", &question, "confirm with --yes")
+        .await
+}
+
+/// Writes the labels of one Node, unless the Node refuses the change by now.
+async fn write_labels(
+    connection: &Connection,
+    arguments: &WriteArguments,
+    node: LabelledNode,
+    edit: &LabelEdit,
+    confirmed: Option<&Confirmed>,
+) -> Result<Outcome, Error> {
+    let name = node.name.clone();
+    let unconfirmed = BTreeSet::new();
+    let target = Target {
+        connection,
+        resource: &NODE.api_resource("v1"),
+        namespace: None,
+        name: &name,
+        field_manager: &arguments.field_manager,
+        verb: "label",
+        mode: arguments.mode(),
+    };
+    let mut first = Some(node);
+    let read = async || match first.take() {
+        Some(node) => Ok(node),
+        None => read_node(connection, &name).await,
+    };
+    let decide = |node: &LabelledNode| -> Result<Change<LabelDecision>, Error> {
+        let decision = decide(node, edit);
+        let decision = match confirmed {
+            Some(confirmed) => refuse_unconfirmed(decision, confirmed.get(&name).unwrap_or(&unconfirmed)),
+            None => decision,
+        };
+        let write = match &decision {
+            LabelDecision::Change(changes) => Some(ObjectWrite::patch(label_patch(changes))),
+            LabelDecision::Unchanged | LabelDecision::Refused(_) => None,
+        };
+        Ok(Change { write, decision })
+    };
+    let Updated { decision, result, .. } = update(&target, read, decide).await?;
+    Ok(match (result, decision) {
+        (WriteResult::Rejected(why), _) => Outcome::Rejected(why),
+        (WriteResult::Conflict(fields), _) => Outcome::Conflict(fields),
+        (_, LabelDecision::Refused(refusal)) => Outcome::Refused(refusal.why),
+        (_, LabelDecision::Unchanged) => Outcome::Unchanged,
+        (_, LabelDecision::Change(changes)) => Outcome::Changed(changes),
+    })
+}
+
+/// Prints the results. `write` is none if the command only compares.
+fn finish(
+    results: Vec<NodeResult>,
+    write: Option<&WriteArguments>,
+    output: &OutputArguments,
+    session: &Session,
+) -> anyhow::Result<Verdict> {
+    let report = ChangesReport {
+        results,
+        dry_run: write.and_then(|write| write.dry_run),
+    };
+    if report.results.is_empty() {
+        session.terminal.note("no Node matches the selector");
+    }
+    if !output.is_text() {
+        let text = anstream::adapter::strip_str(&report.table(Layout::default())).to_string();
+        text.lines().for_each(|line| session.terminal.note(line));
+    }
+    print(&report, output, &session.terminal)?;
+    Ok(report.verdict())
+}
+
+#[cfg(test)]
+mod tests;

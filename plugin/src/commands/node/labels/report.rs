@@ -1,0 +1,301 @@
+//! The labels of Nodes, and how they change: text and JSON (`kubectl-kcp.dev/v1alpha1`).
+
+use std::collections::BTreeMap;
+
+use kcp_api::kind::NODE;
+use kcp_control_plane::verbs::node::{
+    label_owner::{is_protected, label_owner},
+    labelled_node::LabelledNode,
+    labels::LabelChanges,
+};
+use owo_colors::OwoColorize as _;
+use serde::Serialize;
+
+use crate::{
+    arguments::DryRun,
+    document::{API_VERSION, resource_name},
+    output::Report,
+    terminal::{
+        escape,
+        style::BAD,
+        table::{Cell, Column, Layout, Table},
+    },
+    verdict::Verdict,
+};
+
+/// The labels of Nodes, for `get`.
+pub(super) struct LabelsReport {
+    pub(super) nodes: Vec<LabelledNode>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "NodeLabelsList"))]
+#[serde(rename_all = "camelCase")]
+pub(super) struct LabelsDocument<'r> {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "NodeLabelsList")))]
+    kind: &'static str,
+    items: Vec<NodeLabels<'r>>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct NodeLabels<'r> {
+    metadata: NodeName<'r>,
+    labels: &'r BTreeMap<String, String>,
+    /// The keys that `node labels set` does not remove unless the user names them.
+    protected: Vec<&'r str>,
+    /// The labels that belong to Cluster API, the kubelet or a cloud controller manager.
+    owned: Vec<OwnedLabel<'r>>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct NodeName<'r> {
+    name: &'r str,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct OwnedLabel<'r> {
+    key: &'r str,
+    owner: String,
+    /// Why the label belongs to the owner, and where to set it instead.
+    place: String,
+}
+
+impl Report for LabelsReport {
+    fn table(&self, layout: Layout) -> String {
+        let mut table = Table::with_columns([
+            Column::new("NODE"),
+            Column::new("LABEL"),
+            Column::new("VALUE"),
+            Column::new("OWNER"),
+        ]);
+        for node in &self.nodes {
+            for (key, value) in &node.labels {
+                let owner = label_owner(node, key).map(|owner| owner.name).unwrap_or_default();
+                table.add_row([&node.name, key, value, &owner].map(Cell::from));
+            }
+        }
+        table.render(layout)
+    }
+
+    fn document(&self) -> impl Serialize {
+        let items = self.nodes.iter().map(|node| NodeLabels {
+            metadata: NodeName { name: &node.name },
+            labels: &node.labels,
+            protected: node
+                .labels
+                .keys()
+                .map(String::as_str)
+                .filter(|key| is_protected(key))
+                .collect(),
+            owned: node
+                .labels
+                .keys()
+                .filter_map(|key| {
+                    let owner = label_owner(node, key)?;
+                    Some(OwnedLabel {
+                        key,
+                        owner: owner.name,
+                        place: owner.place,
+                    })
+                })
+                .collect(),
+        });
+        LabelsDocument {
+            api_version: API_VERSION,
+            kind: "NodeLabelsList",
+            items: items.collect(),
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.nodes
+            .iter()
+            .map(|node| resource_name(&NODE, &node.name))
+            .collect()
+    }
+}
+
+/// What a command did to the labels of one Node, or would do.
+#[derive(Debug)]
+pub(super) struct NodeResult {
+    pub(super) name: String,
+    pub(super) outcome: Outcome,
+}
+
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Unchanged,
+    Changed(LabelChanges),
+    /// The result of `diff`.
+    Differs(LabelChanges),
+    /// Why the command does not change the labels, one line each.
+    Refused(Vec<String>),
+    /// Why the server rejected the write, one line each.
+    Rejected(Vec<String>),
+    /// The labels that another client changed first, one line each.
+    Conflict(Vec<String>),
+    Failed(String),
+    /// The command stopped before this Node.
+    NotWritten,
+}
+
+impl Outcome {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Unchanged => "unchanged",
+            Self::Changed(_) => "changed",
+            Self::Differs(_) => "differs",
+            Self::Refused(_) => "refused",
+            Self::Rejected(_) => "rejected",
+            Self::Conflict(_) => "conflict",
+            Self::Failed(_) => "failed",
+            Self::NotWritten => "notWritten",
+        }
+    }
+
+    fn reasons(&self) -> Vec<&str> {
+        match self {
+            Self::Refused(why) | Self::Rejected(why) | Self::Conflict(why) => {
+                why.iter().map(String::as_str).collect()
+            }
+            Self::Failed(why) => vec![why],
+            Self::Unchanged | Self::Changed(_) | Self::Differs(_) | Self::NotWritten => Vec::new(),
+        }
+    }
+
+    const fn changes(&self) -> Option<&LabelChanges> {
+        match self {
+            Self::Changed(changes) | Self::Differs(changes) => Some(changes),
+            _ => None,
+        }
+    }
+}
+
+/// The results for all Nodes of a command.
+pub(super) struct ChangesReport {
+    pub(super) results: Vec<NodeResult>,
+    pub(super) dry_run: Option<DryRun>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "NodeLabelChangesList"))]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ChangesDocument<'r> {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "NodeLabelChangesList")))]
+    kind: &'static str,
+    items: Vec<NodeLabelChanges<'r>>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct NodeLabelChanges<'r> {
+    metadata: NodeName<'r>,
+    /// `unchanged`, `changed`, `differs`, `refused`, `rejected`, `conflict`, `failed` or `notWritten`.
+    result: &'static str,
+    changes: Vec<LabelChangeDocument<'r>>,
+    /// Why the labels were not changed, one sentence each.
+    reasons: Vec<&'r str>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct LabelChangeDocument<'r> {
+    key: &'r str,
+    /// Null if the Node does not have the label.
+    before: Option<&'r str>,
+    /// Null if the label is removed.
+    after: Option<&'r str>,
+}
+
+impl ChangesReport {
+    pub(super) fn verdict(&self) -> Verdict {
+        let is_met = |result: &NodeResult| matches!(result.outcome, Outcome::Unchanged | Outcome::Changed(_));
+        if !self.results.is_empty() && self.results.iter().all(is_met) {
+            Verdict::Met
+        } else {
+            Verdict::Negative
+        }
+    }
+}
+
+impl Report for ChangesReport {
+    fn table(&self, layout: Layout) -> String {
+        let mut text = String::new();
+        for NodeResult { name, outcome } in &self.results {
+            let object = escape(&resource_name(&NODE, name)).into_owned();
+            let not_changed = "labels not changed".style(BAD);
+            let heading = match outcome {
+                Outcome::Unchanged => format!("{object} labels unchanged\n"),
+                Outcome::Changed(_) => format!("{object} labels changed{}\n", DryRun::suffix(self.dry_run)),
+                Outcome::Differs(_) => format!("{object} labels differ\n"),
+                Outcome::Refused(_) => format!("{object} {not_changed}: refused by kubectl kcp\n"),
+                Outcome::Rejected(_) => format!("{object} {not_changed}: refused by the server\n"),
+                Outcome::Conflict(_) => {
+                    format!("{object} {not_changed}: conflict: changed by another client\n")
+                }
+                Outcome::Failed(_) => format!("{object} {not_changed}: an error occurred\n"),
+                Outcome::NotWritten => {
+                    format!("{object} {not_changed}: the command stopped at another Node\n")
+                }
+            };
+            text += &heading;
+            for reason in outcome.reasons() {
+                text += &layout.wrap_paragraph(reason);
+            }
+            let lines = outcome.changes().into_iter().flat_map(diff_lines);
+            text.extend(lines.map(|line| format!("  {}\n", escape(&line))));
+        }
+        text
+    }
+
+    fn document(&self) -> impl Serialize {
+        let items = self
+            .results
+            .iter()
+            .map(|NodeResult { name, outcome }| NodeLabelChanges {
+                metadata: NodeName { name },
+                result: outcome.name(),
+                changes: outcome
+                    .changes()
+                    .into_iter()
+                    .flatten()
+                    .map(|(key, change)| LabelChangeDocument {
+                        key,
+                        before: change.before.as_deref(),
+                        after: change.after.as_deref(),
+                    })
+                    .collect(),
+                reasons: outcome.reasons(),
+            });
+        ChangesDocument {
+            api_version: API_VERSION,
+            kind: "NodeLabelChangesList",
+            items: items.collect(),
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let results = self.results.iter();
+        results.map(|result| resource_name(&NODE, &result.name)).collect()
+    }
+}
+
+/// The value before and after each change, as lines of a diff.
+fn diff_lines(changes: &LabelChanges) -> impl Iterator<Item = String> {
+    changes.iter().flat_map(|(key, change)| {
+        let line =
+            |sign, value: &Option<String>| value.as_ref().map(|value| format!("{sign} {key}: {value:?}"));
+        line('-', &change.before)
+            .into_iter()
+            .chain(line('+', &change.after))
+    })
+}

@@ -1,0 +1,44 @@
+#!/bin/bash
+# Removes Kubernetes from this host, after its Node was removed from the cluster.
+# Written by `kubectl kcp node remove`. It contains no secrets.
+set -euo pipefail
+
+node_name=@@
+
+say() { printf '%s\n' "$*" >&2; }
+fail() { say "error: $*"; exit 1; }
+
+[ "$(id -u)" -eq 0 ] || fail "run this script as root"
+name=$(uname -n | tr '[:upper:]' '[:lower:]')
+[ "$name" = "$node_name" ] || fail "this host is $name, but the script is for $node_name"
+
+# Stops the pods, and removes certificates, manifests, etcd's data and the kubelet's state. If the host has an etcd member that
+# is still in the cluster, it also removes the member.
+kubeadm reset --force >&2
+
+# kubeadm leaves the configuration and the state of network plugins.
+rm -rf /etc/cni/net.d /var/lib/cni
+
+# Rules of kube-proxy and of network plugins: kubeadm leaves them too.
+remove_rules() {
+  local save=$1-save restore=$1-restore
+  command -v "$save" >/dev/null && command -v "$restore" >/dev/null || return 0
+  "$save" | sed -E '/(KUBE|CNI)-/d' | "$restore"
+}
+for program in iptables ip6tables; do
+  remove_rules "$program" || say "warning: could not remove the rules of $program"
+done
+if command -v nft >/dev/null; then
+  for family in ip ip6; do
+    if nft list table "$family" kube-proxy >/dev/null 2>&1; then nft delete table "$family" kube-proxy; fi
+  done
+fi
+if command -v ipvsadm >/dev/null; then ipvsadm --clear; fi
+for interface in cni0 kube-ipvs0 flannel.1; do
+  if [ -e "/sys/class/net/$interface" ]; then ip link delete "$interface"; fi
+done
+
+# What kubectl kcp and kcp-webhook put on the host.
+rm -rf /etc/kubernetes/kcp-webhook /etc/kubectl-kcp
+
+say "Kubernetes is removed from $name"

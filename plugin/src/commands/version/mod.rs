@@ -1,0 +1,71 @@
+//! `kubectl kcp version`: shows the versions of the plugin and of the programs that it works with, and warns about combinations
+//! that are not supported.
+//!
+//! - [`component`]: what is known about each program
+//! - [`read`]: reads the versions
+//! - [`skew`]: decides which combinations to warn about
+//! - [`report`]: prints them
+
+mod component;
+mod read;
+mod report;
+mod skew;
+
+use anyhow::anyhow;
+use clap::Args;
+
+use crate::{
+    output::{OutputArguments, print},
+    session::Session,
+    verdict::Verdict,
+};
+use component::Component;
+use report::Versions;
+
+/// Arguments of `version`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The version of a program is the tag of its image. The command looks for each Deployment under the name and in \
+the namespace of the usual installation.
+
+Exit code 2 means that something could not be read; stderr says what and why. A warning does not change the exit code.
+
+Examples:
+  kubectl kcp version
+  kubectl kcp version --client -o json"
+)]
+pub struct VersionArguments {
+    /// Show only the version of the plugin, without a cluster
+    #[arg(long)]
+    pub client: bool,
+
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// Runs `version`.
+///
+/// # Errors
+/// The result cannot be printed.
+pub async fn run(arguments: VersionArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let mut components = vec![Component::plugin()];
+    if !arguments.client {
+        components.extend(read::read(session).await);
+    }
+    let versions = Versions {
+        warnings: skew::warnings(&components),
+        components,
+    };
+    let terminal = &session.terminal;
+    print(&versions, &arguments.output, terminal)?;
+    for warning in &versions.warnings {
+        terminal.warning(warning);
+    }
+    let mut verdict = Verdict::Met;
+    for failure in versions.failures() {
+        terminal.error(&anyhow!(failure), None);
+        verdict = Verdict::Undecided;
+    }
+    Ok(verdict)
+}

@@ -1,0 +1,166 @@
+//! Reads the versions of all programs in a cluster. What cannot be read does not hide the rest.
+
+use kcp_api::{
+    Kind,
+    kind::{CLUSTER, CLUSTER_POOL, KUBEADM_CONFIG, KUBEADM_CONTROL_PLANE},
+};
+use kcp_client::{
+    Connection, Error, ServedVersions,
+    reads::versions::{DeploymentName, api_server_version, image},
+};
+use kcp_pool::record_versions::record_versions;
+
+use super::component::{Component, Program, State, tag};
+use crate::session::Session;
+
+/// A program that runs as a Deployment, and the kind that it installs.
+struct Installed {
+    program: Program,
+    deployment: DeploymentName,
+    kind: Option<Kind>,
+}
+
+/// The Deployments as the release manifests of each project name them.
+const INSTALLED: [Installed; 5] = [
+    Installed {
+        program: Program::ClusterApi,
+        deployment: DeploymentName {
+            namespace: "capi-system",
+            name: "capi-controller-manager",
+        },
+        kind: Some(CLUSTER),
+    },
+    Installed {
+        program: Program::KubeadmBootstrap,
+        deployment: DeploymentName {
+            namespace: "capi-kubeadm-bootstrap-system",
+            name: "capi-kubeadm-bootstrap-controller-manager",
+        },
+        kind: Some(KUBEADM_CONFIG),
+    },
+    Installed {
+        program: Program::KubeadmControlPlane,
+        deployment: DeploymentName {
+            namespace: "capi-kubeadm-control-plane-system",
+            name: "capi-kubeadm-control-plane-controller-manager",
+        },
+        kind: Some(KUBEADM_CONTROL_PLANE),
+    },
+    Installed {
+        program: Program::Hive,
+        deployment: DeploymentName {
+            namespace: "hive",
+            name: "hive-controllers",
+        },
+        kind: Some(CLUSTER_POOL),
+    },
+    Installed {
+        program: Program::Webhook,
+        deployment: DeploymentName {
+            namespace: "kcp-webhook-system",
+            name: "kcp-webhook",
+        },
+        kind: None,
+    },
+];
+
+/// Everything but the plugin.
+pub(super) async fn read(session: &Session) -> Vec<Component> {
+    let connection = match session.connect().await {
+        Ok(connection) => connection,
+        Err(error) => return vec![Component::unread(Program::ApiServer, failure(&error))],
+    };
+    let api_server = match api_server_version(&connection).await {
+        Ok(version) => Component {
+            version: Some(version),
+            detail: Some(connection.server.clone()),
+            ..Component::new(Program::ApiServer, State::Read)
+        },
+        // Every other read would fail in the same way.
+        Err(error) if !matches!(error, Error::Forbidden { .. }) => {
+            return vec![Component::unread(Program::ApiServer, failure(&error))];
+        }
+        Err(error) => Component::unread(Program::ApiServer, failure(&error)),
+    };
+    let served = ServedVersions::discover(&connection).await;
+    let mut components = vec![api_server];
+    for installed in &INSTALLED {
+        components.push(installed.read(&connection, served.as_ref()).await);
+    }
+    components.extend(lease_records(&connection, served.as_ref()).await);
+    components
+}
+
+/// The error with its hint.
+fn failure(error: &Error) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error}; {hint}"),
+        None => error.to_string(),
+    }
+}
+
+impl Installed {
+    async fn read(&self, connection: &Connection, served: Result<&ServedVersions, &Error>) -> Component {
+        let api_versions = match (&self.kind, served) {
+            (None, _) => Vec::new(),
+            (Some(kind), Ok(served)) => {
+                let mut versions: Vec<String> = Vec::new();
+                // The preferred version occurs twice.
+                for version in served.versions(kind.group) {
+                    if !versions.iter().any(|known| known == version) {
+                        versions.push(version.to_owned());
+                    }
+                }
+                versions
+            }
+            (Some(_), Err(error)) => return Component::unread(self.program, failure(error)),
+        };
+        let component = |state| Component {
+            api_versions: api_versions.clone(),
+            ..Component::new(self.program, state)
+        };
+        let DeploymentName { namespace, name } = self.deployment;
+        match image(connection, self.deployment).await {
+            Ok(Some(image)) => Component {
+                version: tag(&image).map(str::to_owned),
+                detail: Some(match tag(&image) {
+                    Some(_) => format!("image of Deployment {namespace}/{name}"),
+                    None => format!("Deployment {namespace}/{name} has an image without a tag: {image}"),
+                }),
+                ..component(State::Read)
+            },
+            Ok(None) if api_versions.is_empty() => component(State::Absent),
+            Ok(None) => Component {
+                detail: Some(format!("there is no Deployment {namespace}/{name}")),
+                ..component(State::Read)
+            },
+            Err(error) => Component {
+                api_versions: api_versions.clone(),
+                ..Component::unread(self.program, failure(&error))
+            },
+        }
+    }
+}
+
+/// The versions of the lease records in the namespace. None without Hive's kinds.
+async fn lease_records(
+    connection: &Connection,
+    served: Result<&ServedVersions, &Error>,
+) -> Option<Component> {
+    let program = Program::LeaseRecords;
+    let versions = match record_versions(connection, served.ok()?).await {
+        Ok(versions) => versions,
+        Err(Error::NotServed { .. }) => return None,
+        Err(error) => return Some(Component::unread(program, failure(&error))),
+    };
+    let namespace = &connection.namespace;
+    Some(Component {
+        detail: Some(if versions.is_empty() {
+            format!("no leases in namespace {namespace}")
+        } else {
+            format!("in namespace {namespace}")
+        }),
+        api_versions: versions.into_iter().collect(),
+        ..Component::new(program, State::Read)
+    })
+}

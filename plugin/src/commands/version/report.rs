@@ -1,0 +1,140 @@
+//! Prints versions.
+
+use serde::Serialize;
+
+use super::component::{Component, State};
+use crate::{
+    document::API_VERSION,
+    output::Report,
+    terminal::table::{Cell, Layout, Table},
+};
+
+/// The versions of all programs, and warnings about their combination.
+#[derive(Debug)]
+pub(super) struct Versions {
+    pub(super) components: Vec<Component>,
+    pub(super) warnings: Vec<String>,
+}
+
+/// The versions of the plugin and of the programs that it works with.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "VersionReport"))]
+#[serde(rename_all = "camelCase")]
+struct VersionReport<'v> {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "VersionReport")))]
+    kind: &'static str,
+    components: &'v [Component],
+    /// Combinations of versions that are not supported.
+    warnings: &'v [String],
+}
+
+impl Versions {
+    /// What could not be read, and why.
+    pub(super) fn failures(&self) -> impl Iterator<Item = String> {
+        let unread = self
+            .components
+            .iter()
+            .filter(|component| component.state == State::Unread);
+        unread.map(|component| {
+            let why = component.detail.as_deref().unwrap_or_default();
+            format!(
+                "could not read the version of {}: {why}",
+                component.program.title()
+            )
+        })
+    }
+}
+
+impl Report for Versions {
+    fn table(&self, layout: Layout) -> String {
+        let mut table = Table::new(&["PROGRAM", "VERSION", "API VERSIONS", "FROM"]);
+        for component in &self.components {
+            let version = match (&component.version, component.state) {
+                (Some(version), _) => version.as_str(),
+                (None, State::Absent) => "not found",
+                (None, _) => "unknown",
+            };
+            let detail = match component.state {
+                State::Unread => None,
+                _ => component.detail.as_deref(),
+            };
+            table.add_row([
+                component.program.title().into(),
+                version.into(),
+                component.api_versions.join(",").into(),
+                Cell::from(detail.unwrap_or_default()).extend_to_line_end(),
+            ]);
+        }
+        table.render(layout)
+    }
+
+    fn document(&self) -> impl Serialize {
+        VersionReport {
+            api_version: API_VERSION,
+            kind: "VersionReport",
+            components: &self.components,
+            warnings: &self.warnings,
+        }
+    }
+
+    /// The names of the programs, without a kind, because they are not Kubernetes resources.
+    fn names(&self) -> Vec<String> {
+        let names = self.components.iter().map(|component| component.program.title());
+        names.map(str::to_owned).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Component, Report as _, State, VersionReport, Versions};
+    use crate::{
+        commands::version::component::Program,
+        terminal::{plain, table::Layout},
+        testing::{assert_every_format, schema},
+    };
+
+    fn versions() -> Versions {
+        let api_server = Component {
+            version: Some("v1.36.3".to_owned()),
+            ..Component::new(Program::ApiServer, State::Read)
+        };
+        let cluster_api = Component {
+            api_versions: vec!["v1beta2".to_owned(), "v1beta1".to_owned()],
+            ..Component::unread(Program::ClusterApi, "forbidden")
+        };
+        let mut plugin = Component::plugin();
+        plugin.detail = Some("linux/x86_64".to_owned());
+        plugin.version = Some("0.1.0".to_owned());
+        Versions {
+            components: vec![
+                plugin,
+                api_server,
+                cluster_api,
+                Component::new(Program::Webhook, State::Absent),
+            ],
+            warnings: vec!["the API server is old".to_owned()],
+        }
+    }
+
+    #[test]
+    fn the_document_matches_its_schema() {
+        assert_every_format(&versions());
+        schema::checked_in::<VersionReport<'_>>("versionreport.json");
+        let versions = versions();
+        schema::conforms(&VersionReport {
+            api_version: crate::document::API_VERSION,
+            kind: "VersionReport",
+            components: &versions.components,
+            warnings: &versions.warnings,
+        });
+    }
+
+    #[test]
+    fn a_program_that_was_not_read_is_unknown() {
+        insta::assert_snapshot!(plain(&versions().table(Layout::default())));
+        let failures: Vec<String> = versions().failures().collect();
+        assert_eq!(failures, ["Cluster API: could not read the version: forbidden"]);
+    }
+}

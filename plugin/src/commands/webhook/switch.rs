@@ -1,0 +1,212 @@
+//! `kubectl kcp webhook disable` and `enable`.
+
+use clap::Args;
+use kcp_client::{
+    Connection, Error,
+    reads::webhook::resource_kind,
+    update::{Change, ReadObject, Target, Updated, WriteMode, WriteResult, update},
+};
+use kcp_control_plane::{
+    change::decision::ObjectWrite,
+    webhook::{
+        HookKind,
+        switch::{disable as disable_patch, enable as enable_patch},
+    },
+};
+use kcp_rules::registration::CONFIGURATION;
+use serde_json::Value;
+
+use crate::{
+    arguments::DryRun, document::resource_name, session::Session, terminal::Terminal, verdict::Verdict,
+};
+
+/// The maximum length of a reason, in characters.
+const MAX_REASON: usize = 400;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The API server then admits every write without calling the webhook. An update that omits replicas can \
+        scale a control plane down to one Machine, so enable the webhook again soon. Nothing is deleted: the command adds \
+        a match condition that is never true to each entry of both configurations. `kcp-webhook manage` leaves a disabled \
+        configuration disabled, and cert-manager and `kcp-webhook manage` still renew its certificates.
+
+Examples:
+  kubectl kcp webhook disable --reason capi-upgrade"
+)]
+pub struct DisableArguments {
+    /// Reason to record in both configurations, which `webhook status` shows
+    #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
+    pub reason: String,
+
+    #[command(flatten)]
+    pub write: WriteArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Removes from both configurations what `webhook disable` added, and nothing else. The API server calls the \
+        webhook at once, so check first that its Pods are ready.
+
+Examples:
+  kubectl kcp webhook status
+  kubectl kcp webhook enable"
+)]
+pub struct EnableArguments {
+    #[command(flatten)]
+    pub write: WriteArguments,
+}
+
+/// The arguments that `webhook disable` and `webhook enable` share.
+#[derive(Debug, Args)]
+pub struct WriteArguments {
+    /// Check the change, but do not store it
+    #[arg(long, value_enum, value_name = "WHERE")]
+    pub dry_run: Option<DryRun>,
+
+    /// Name under which the server records the change
+    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
+    pub field_manager: String,
+}
+
+fn parse_reason(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("the reason must not be empty".to_owned()),
+        text if text.chars().count() > MAX_REASON => {
+            Err(format!("a reason must have at most {MAX_REASON} characters"))
+        }
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// What happened to one configuration.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Switched,
+    Unchanged,
+    /// The configuration does not exist.
+    Absent,
+    /// Why the configuration was not written.
+    Refused(Vec<String>),
+}
+
+/// Runs `webhook disable`.
+///
+/// # Errors
+/// A configuration cannot be read or written.
+pub(super) async fn disable(arguments: &DisableArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let connection = session.connect().await?;
+    let now = connection.now();
+    let patch = |configuration: &Value| disable_patch(configuration, &arguments.reason, now);
+    run(
+        &connection,
+        &arguments.write,
+        "disable",
+        &patch,
+        &session.terminal,
+    )
+    .await
+}
+
+/// Runs `webhook enable`.
+///
+/// # Errors
+/// A configuration cannot be read or written.
+pub(super) async fn enable(arguments: &EnableArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let connection = session.connect().await?;
+    run(
+        &connection,
+        &arguments.write,
+        "enable",
+        &enable_patch,
+        &session.terminal,
+    )
+    .await
+}
+
+async fn run(
+    connection: &Connection,
+    arguments: &WriteArguments,
+    verb: &'static str,
+    patch: &dyn Fn(&Value) -> Option<Value>,
+    terminal: &Terminal,
+) -> anyhow::Result<Verdict> {
+    let mut verdict = Verdict::Met;
+    for kind in HookKind::ALL {
+        let name = resource_name(resource_kind(kind), CONFIGURATION);
+        let suffix = DryRun::suffix(arguments.dry_run);
+        match switch(connection, arguments, kind, verb, patch).await? {
+            Outcome::Switched => terminal.print_line(&format!("{name} {verb}d{suffix}"))?,
+            Outcome::Unchanged => terminal.print_line(&format!("{name} unchanged{suffix}"))?,
+            Outcome::Absent if verb == "disable" => {
+                terminal.note(&format!(
+                    "{name} does not exist: the API server does not call this webhook"
+                ));
+            }
+            Outcome::Absent => {
+                terminal.note(&format!(
+                    "{name} does not exist: apply the manifests again to register it"
+                ));
+                verdict = Verdict::Negative;
+            }
+            Outcome::Refused(why) => {
+                terminal.note(&format!("{name} not {verb}d: {}", why.join("; ")));
+                verdict = Verdict::Negative;
+            }
+        }
+    }
+    Ok(verdict)
+}
+
+struct ConfigurationText(String);
+
+impl ReadObject for ConfigurationText {
+    fn object(&self) -> &str {
+        &self.0
+    }
+}
+
+async fn switch(
+    connection: &Connection,
+    arguments: &WriteArguments,
+    kind: HookKind,
+    verb: &'static str,
+    patch: &dyn Fn(&Value) -> Option<Value>,
+) -> Result<Outcome, Error> {
+    let resource = resource_kind(kind).api_resource("v1");
+    let target = Target {
+        connection,
+        resource: &resource,
+        namespace: None,
+        name: CONFIGURATION,
+        field_manager: &arguments.field_manager,
+        verb,
+        mode: match arguments.dry_run {
+            None => WriteMode::Store,
+            Some(DryRun::Server) => WriteMode::ServerDryRun,
+            Some(DryRun::Client) => WriteMode::ClientDryRun,
+        },
+    };
+    let read = async || {
+        let text = connection.get_text_in(&resource, None, CONFIGURATION).await;
+        text.map(ConfigurationText)
+    };
+    let decide = |text: &ConfigurationText| -> Result<Change<()>, Error> {
+        let configuration: Value = serde_json::from_str(&text.0).map_err(|error| Error::Other {
+            action: kcp_client::Action::new("get", &resource).with_name(CONFIGURATION),
+            cause: error.to_string(),
+        })?;
+        Ok(Change {
+            write: patch(&configuration).map(ObjectWrite::patch),
+            decision: (),
+        })
+    };
+    match update(&target, read, decide).await {
+        Ok(Updated { result, .. }) => Ok(match result {
+            WriteResult::Stored => Outcome::Switched,
+            WriteResult::NotWritten => Outcome::Unchanged,
+            WriteResult::Rejected(why) | WriteResult::Conflict(why) => Outcome::Refused(why),
+        }),
+        Err(Error::NotFound { .. }) => Ok(Outcome::Absent),
+        Err(error) => Err(error),
+    }
+}

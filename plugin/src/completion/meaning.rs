@@ -1,0 +1,150 @@
+//! Finds what the values of an argument mean.
+//!
+//! No table lists the arguments. The parser of an argument already knows which kinds of objects it names: that of a control
+//! plane accepts `kcp/x` and rejects `pod/x`. Some arguments are known by the value's name in their help, such as `VERSION`.
+
+use clap::{Arg, Command, ValueHint, builder::PossibleValue};
+
+use crate::arguments::name::{self, NamedKind};
+
+#[derive(Clone, Debug)]
+pub(super) enum Meaning {
+    /// One of a few words, which the parser of the argument lists.
+    Words(Vec<PossibleValue>),
+    /// The name of an object of one of these kinds, as `KIND/NAME`. A bare name is of the first kind.
+    Objects(Vec<&'static NamedKind>),
+    Namespace,
+    Context,
+    /// A cluster of the kubeconfig.
+    KubeconfigCluster,
+    /// A user of the kubeconfig.
+    KubeconfigUser,
+    /// A Kubernetes version.
+    Version,
+    /// The id of an admission rule.
+    Rule,
+    /// A file or a command. The shell completes them.
+    File,
+    Unknown,
+}
+
+impl Meaning {
+    pub(super) fn of(argument: &Arg) -> Self {
+        let words: Vec<PossibleValue> = argument
+            .get_possible_values()
+            .into_iter()
+            .filter(|value| !value.is_hide_set())
+            .collect();
+        if !words.is_empty() {
+            return Self::Words(words);
+        }
+        let kinds = named_kinds(argument);
+        if !kinds.is_empty() {
+            return Self::Objects(kinds);
+        }
+        match argument.get_id().as_str() {
+            "namespace" => return Self::Namespace,
+            "context" | "contexts" => return Self::Context,
+            "cluster" => return Self::KubeconfigCluster,
+            "user" => return Self::KubeconfigUser,
+            _ => {}
+        }
+        let names = argument.get_value_names().unwrap_or_default();
+        let value_name = names.first().map_or("", |name| name.as_str());
+        match value_name.trim_end_matches(",...") {
+            "VERSION" => Self::Version,
+            "RULE" => Self::Rule,
+            "MACHINE" => Self::Objects(vec![&name::MACHINE]),
+            _ if argument.is_last_set() || argument.get_value_hint() != ValueHint::Unknown => Self::File,
+            name if name.contains("FILE") => Self::File,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// The kinds that the parser of the argument accepts before a slash. None if it also accepts a kind that no command names:
+/// its value is then no name.
+fn named_kinds(argument: &Arg) -> Vec<&'static NamedKind> {
+    if accepts(argument, "no-such-kind/x") {
+        return Vec::new();
+    }
+    let kinds = name::KINDS.into_iter();
+    kinds
+        .filter(|kind| accepts(argument, &format!("{}/x", kind.short_name())))
+        .collect()
+}
+
+/// Whether the parser of the argument accepts this value.
+fn accepts(argument: &Arg, value: &str) -> bool {
+    let parser = argument.get_value_parser().clone();
+    let only = Arg::new("value").value_parser(parser).num_args(1);
+    let command = Command::new("value").no_binary_name(true).arg(only);
+    command.try_get_matches_from([value]).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Meaning, PossibleValue};
+    use crate::command::command;
+
+    fn meaning(path: &str, id: &str) -> String {
+        let mut command = command();
+        command.build();
+        let below = path.split(' ').filter(|name| !name.is_empty());
+        let command = below.fold(&command, |command, name| {
+            command.find_subcommand(name).expect("a subcommand")
+        });
+        let argument = command.get_arguments().find(|argument| argument.get_id() == id);
+        match Meaning::of(argument.expect("an argument")) {
+            Meaning::Words(words) => words
+                .iter()
+                .map(PossibleValue::get_name)
+                .collect::<Vec<_>>()
+                .join("|"),
+            Meaning::Objects(kinds) => kinds
+                .iter()
+                .map(|kind| kind.short_name())
+                .collect::<Vec<_>>()
+                .join(" "),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_argument_means_what_its_parser_accepts() {
+        for (path, id, expected) in [
+            ("status", "name", "kcp cl"),
+            ("scale", "name", "kcp"),
+            ("rollout start", "name", "kcp"),
+            ("machine replace", "name", "ma"),
+            ("pool status", "pool", "cp"),
+            ("pool release", "target", "cp cdc"),
+            ("pool cordon", "entry", "cdc"),
+            ("pool repair", "force", "cdc"),
+            ("pool lease", "cluster_deployment", "Unknown"),
+            ("etcd move-leader", "to", "ma"),
+            ("", "namespace", "Namespace"),
+            ("", "context", "Context"),
+            ("status", "contexts", "Context"),
+            ("", "cluster", "KubeconfigCluster"),
+            ("", "user", "KubeconfigUser"),
+            ("", "kubeconfig", "File"),
+            ("", "impersonate", "Unknown"),
+            ("", "color", "auto|always|never"),
+            ("lint", "files", "File"),
+            ("pool exec", "command", "File"),
+            ("pool lease", "install_config", "File"),
+            ("upgrade", "version", "Version"),
+            ("upgrade", "via", "Version"),
+            ("leader-migration check", "to", "Version"),
+            ("leader-migration check", "ccm", "File"),
+            ("leader-migration status", "ccm_namespace", "Unknown"),
+            ("rules explain", "id", "Rule"),
+            ("scale", "dry_run", "client|server"),
+            ("scale", "replicas", "Unknown"),
+            ("pool lease", "ttl", "Unknown"),
+        ] {
+            assert_eq!(meaning(path, id), expected, "{path} {id}");
+        }
+    }
+}

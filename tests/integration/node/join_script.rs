@@ -1,0 +1,480 @@
+//! Join scripts: the bootstrap token authenticates at a real API server, the real kube-controller-manager signs cluster-info
+//! with it, and bash runs the script with the real curl. kubeadm and the kubelet are stand-ins here.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kcp_tests::controller_manager::{ControllerManager, ControllerManagers, Identity, Locks, Program};
+use kcp_tests::kubectl::CommandOutput;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, from_value, json};
+
+use super::{BareCluster, HOSTILE, exists};
+use crate::shared::with_run;
+
+const HOST: &str = "worker-7";
+
+#[test]
+fn a_script_joins_until_its_token_expires_or_is_revoked() {
+    with_run(async |run| {
+        let flags = ["--enable-bootstrap-token-auth=true"];
+        let cluster = BareCluster::start(run, "node-join", &flags).await.unwrap();
+        joined(&cluster).await.unwrap();
+    });
+}
+
+async fn joined(cluster: &BareCluster) -> Result<()> {
+    create_cluster_info(cluster).await?;
+    let mut signer = start_signer(cluster).await?;
+    hostile_values_create_no_token(cluster).await?;
+    machines_are_refused(cluster).await?;
+
+    let (file, script) = written(cluster, "first.sh").await?;
+    let token = token_of(&script)?;
+    secrets_are_kept(cluster, &file, &token).await?;
+    authenticates(cluster, &token).await?;
+    the_hash_is_that_of_openssl(cluster, &script)?;
+
+    let host = StandInHost::new(cluster)?;
+    host.joins(&file, &token)?;
+    cluster.create_node(HOST, &json!({}), &json!({})).await?;
+    host.is_refused(&file, &format!("the cluster already has a Node {HOST}"))?;
+    let occupied = cluster.node(&["join-script", "--hostname", HOST]).await?;
+    ensure!(
+        occupied.code == 1
+            && occupied
+                .stderr
+                .contains(&format!("the cluster already has a Node {HOST}")),
+        "{occupied}"
+    );
+    cluster.nodes().delete(HOST, &DeleteParams::default()).await?;
+
+    expires(cluster, &host).await?;
+    is_revoked(cluster, &host, &file, &token).await?;
+
+    signer.kill().await?;
+    without_a_signature_no_token_is_left(cluster).await
+}
+
+/// Creates what `kubeadm init` creates for joins: cluster-info, and the permission to read Nodes.
+async fn create_cluster_info(cluster: &BareCluster) -> Result<()> {
+    let ca = fs::read(cluster.api.folder().join("ca.crt"))?;
+    let kubeconfig = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "", "cluster": {
+            "server": cluster.api.url(), "certificate-authority-data": STANDARD.encode(ca)}}],
+        "contexts": [],
+        "users": [],
+    });
+    let map = json!({"metadata": {"name": "cluster-info"}, "data": {"kubeconfig": kubeconfig.to_string()}});
+    cluster_info(cluster)
+        .create(&PostParams::default(), &from_value(map)?)
+        .await?;
+    let group = "--group=system:bootstrappers:kubeadm:default-node-token";
+    for command in [
+        "create clusterrole kubeadm:get-nodes --verb=get --resource=nodes",
+        &format!("create clusterrolebinding kubeadm:get-nodes --clusterrole=kubeadm:get-nodes {group}"),
+    ] {
+        cluster.kubectl.succeed(command.split(' ')).await?;
+    }
+    Ok(())
+}
+
+fn cluster_info(cluster: &BareCluster) -> Api<ConfigMap> {
+    Api::namespaced(cluster.api.client().clone(), "kube-public")
+}
+
+fn secrets(cluster: &BareCluster) -> Api<Secret> {
+    Api::namespaced(cluster.api.client().clone(), "kube-system")
+}
+
+async fn tokens(cluster: &BareCluster) -> Result<Vec<String>> {
+    let listed = secrets(cluster)
+        .list(&ListParams::default().fields("type=bootstrap.kubernetes.io/token"))
+        .await?;
+    Ok(listed
+        .items
+        .into_iter()
+        .filter_map(|secret| secret.metadata.name)
+        .collect())
+}
+
+/// Starts the real controllers that sign cluster-info and delete expired tokens.
+async fn start_signer(cluster: &BareCluster) -> Result<ControllerManager> {
+    let managers = ControllerManagers::beside(&cluster.run, &cluster.assets, &cluster.api, "join")?;
+    let locks = Locks::in_namespace(cluster.api.client(), "kube-system");
+    let mut flags = managers.flags(Program::Kube, Identity::Administrator, &locks);
+    flags.push("--controllers=bootstrap-signer-controller,token-cleaner-controller".to_owned());
+    managers.start(Program::Kube, "signer", &flags).await
+}
+
+/// Creates a script with every option, and returns its file and its text.
+async fn written(cluster: &BareCluster, name: &str) -> Result<(String, String)> {
+    let file = cluster.file(name);
+    let created = cluster.node(&join_script(cluster, &file)).await?;
+    ensure!(
+        created.code == 0 && created.stdout == format!("join script written to {file}\n"),
+        "{created}"
+    );
+    let script = fs::read_to_string(&file)?;
+    let (id, secret) = token_of(&script)?;
+    ensure!(
+        created.stderr.contains(&format!("token {id} expires at ")) && !created.stderr.contains(&secret),
+        "{created}"
+    );
+    Ok((file, script))
+}
+
+fn join_script(cluster: &BareCluster, file: &str) -> Vec<String> {
+    let socket = format!("unix://{}", cluster.file("runtime.sock"));
+    let words = [
+        "join-script",
+        "--hostname",
+        HOST,
+        "--labels",
+        "rack=r1,pool=batch",
+        "--taints",
+        "dedicated=batch:NoSchedule",
+        "--cri-socket",
+        &socket,
+        "--ignore-preflight-errors",
+        "Swap,Port-10250",
+        "--ready-timeout",
+        "1s",
+        "--timeout",
+        "10m",
+        "--output-file",
+        file,
+    ];
+    words.map(str::to_owned).to_vec()
+}
+
+/// The id and the secret part in a script.
+fn token_of(script: &str) -> Result<(String, String)> {
+    let value = |name: &str| {
+        let line = script
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}='")));
+        let value = line.and_then(|line| line.split('\'').next());
+        value
+            .map(str::to_owned)
+            .with_context(|| format!("the script has no {name}"))
+    };
+    Ok((value("token_id")?, value("token_secret")?))
+}
+
+async fn secrets_are_kept(cluster: &BareCluster, file: &str, (id, secret): &(String, String)) -> Result<()> {
+    let mode = fs::metadata(file)?.permissions().mode() & 0o777;
+    ensure!(mode == 0o600, "{file} has mode {mode:o}");
+    // The file is not replaced.
+    let again = cluster.node(&join_script(cluster, file)).await?;
+    ensure!(again.code == 2 && tokens(cluster).await?.len() == 1, "{again}");
+
+    let listed = cluster.node(&["token", "list", "-o", "json", "-v", "9"]).await?;
+    let document: Value = serde_json::from_str(&listed.stdout).with_context(|| format!("{listed}"))?;
+    ensure!(
+        document.pointer("/items/0/id") == Some(&json!(id))
+            && document.pointer("/items/0/usages") == Some(&json!(["authentication", "signing"]))
+            && document.pointer("/items/0/description")
+                == Some(&json!("for worker-7, by kubectl kcp node join-script")),
+        "{listed}"
+    );
+    ensure!(!format!("{listed}").contains(secret.as_str()), "{listed}");
+
+    let file = cluster.file("summary.sh");
+    let mut words = join_script(cluster, &file);
+    words.extend(["-o", "json", "-v", "9"].map(str::to_owned));
+    let summary = cluster.node(&words).await?;
+    let (id, secret) = token_of(&fs::read_to_string(&file)?)?;
+    let document: Value = serde_json::from_str(&summary.stdout).with_context(|| format!("{summary}"))?;
+    ensure!(
+        summary.code == 0
+            && document.pointer("/token/id") == Some(&json!(id))
+            && !format!("{summary}").contains(&secret),
+        "{summary}"
+    );
+    let revoked = cluster
+        .node(&["token", "revoke", &format!("{id}.{secret}")])
+        .await?;
+    ensure!(
+        revoked.code == 0 && revoked.stdout == format!("token {id} revoked\n"),
+        "{revoked}"
+    );
+    Ok(())
+}
+
+async fn who(cluster: &BareCluster, (id, secret): &(String, String)) -> Result<CommandOutput> {
+    let kubectl = cluster.kubectl_with_token(&format!("{id}.{secret}"))?;
+    kubectl.run(["auth", "whoami", "-o", "json"]).await
+}
+
+async fn authenticates(cluster: &BareCluster, token: &(String, String)) -> Result<()> {
+    let found = who(cluster, token).await?;
+    let review: Value = serde_json::from_str(&found.stdout).with_context(|| format!("{found}"))?;
+    let user = review.pointer("/status/userInfo");
+    let name = user.and_then(|user| user.get("username"));
+    let groups = user.and_then(|user| user.get("groups")).and_then(Value::as_array);
+    let is_bootstrapper = groups
+        .is_some_and(|groups| groups.contains(&json!("system:bootstrappers:kubeadm:default-node-token")));
+    ensure!(
+        name == Some(&json!(format!("system:bootstrap:{}", token.0))) && is_bootstrapper,
+        "{found}"
+    );
+    let signed = cluster_info(cluster).get("cluster-info").await?;
+    let key = format!("jws-kubeconfig-{}", token.0);
+    ensure!(
+        signed.data.is_some_and(|data| data.contains_key(&key)),
+        "not signed"
+    );
+    Ok(())
+}
+
+fn the_hash_is_that_of_openssl(cluster: &BareCluster, script: &str) -> Result<()> {
+    let ca = cluster.api.folder().join("ca.crt");
+    let pipeline = format!(
+        "openssl x509 -pubkey -noout -in {} | openssl pkey -pubin -outform der | sha256sum | cut -d' ' -f1",
+        ca.display()
+    );
+    let output = Command::new("bash")
+        .args(["-o", "pipefail", "-c", &pipeline])
+        .output()?;
+    ensure!(output.status.success(), "{output:?}");
+    let hash = format!("\"sha256:{}\"", String::from_utf8(output.stdout)?.trim());
+    ensure!(script.contains(&hash), "the script does not contain {hash}");
+    Ok(())
+}
+
+async fn hostile_values_create_no_token(cluster: &BareCluster) -> Result<()> {
+    for hostile in HOSTILE {
+        for (flag, value) in [
+            ("--hostname", hostile.to_owned()),
+            ("--labels", format!("a={hostile}")),
+            ("--taints", format!("a={hostile}:NoSchedule")),
+            ("--cri-socket", format!("unix:///run/{hostile}")),
+            ("--ignore-preflight-errors", hostile.to_owned()),
+            (
+                "--install",
+                format!("kubelet=https://a/{hostile},sha256={}", "0".repeat(64)),
+            ),
+        ] {
+            let refused = cluster.node(&["join-script", flag, &value]).await?;
+            ensure!(refused.code == 2 && refused.stdout.is_empty(), "{refused}");
+        }
+        let info = cluster_info(cluster);
+        let map = info.get("cluster-info").await?;
+        let kubeconfig = map.data.as_ref().and_then(|data| data.get("kubeconfig"));
+        let good = kubeconfig.context("no kubeconfig")?.clone();
+        let mut bad: Value = serde_json::from_str(&good)?;
+        let server = bad
+            .pointer_mut("/clusters/0/cluster/server")
+            .context("no server")?;
+        *server = json!(format!("{}{hostile}", cluster.api.url()));
+        set_kubeconfig(cluster, &bad.to_string()).await?;
+        let refused = cluster.node(&["join-script"]).await?;
+        set_kubeconfig(cluster, &good).await?;
+        ensure!(
+            refused.code == 2
+                && refused
+                    .stderr
+                    .contains("the server in its kubeconfig is not https://HOST:PORT"),
+            "{refused}"
+        );
+    }
+    let tokens = tokens(cluster).await?;
+    ensure!(tokens.is_empty(), "{tokens:?}");
+    Ok(())
+}
+
+async fn set_kubeconfig(cluster: &BareCluster, text: &str) -> Result<()> {
+    let patch = json!({"data": {"kubeconfig": text}});
+    let info = cluster_info(cluster);
+    info.patch("cluster-info", &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    Ok(())
+}
+
+/// A control plane of Cluster API must not get a member without a Machine. On another cluster, the command writes the script.
+async fn machines_are_refused(cluster: &BareCluster) -> Result<()> {
+    let key = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+    let key_file = cluster.file("certificate-key");
+    fs::write(&key_file, format!("{key}\n"))?;
+    let control_plane = json!({"node-role.kubernetes.io/control-plane": ""});
+    let of_machine =
+        json!({"cluster.x-k8s.io/machine": "edge-1", "cluster.x-k8s.io/cluster-namespace": "fleet"});
+    cluster.create_node("cp-1", &control_plane, &of_machine).await?;
+    let words = [
+        "join-script",
+        "--control-plane",
+        "--certificate-key-file",
+        &key_file,
+        "--timeout",
+        "10m",
+    ];
+    let refused = cluster.node(&words).await?;
+    ensure!(
+        refused.code == 1
+            && refused.stderr.contains("such as Machine fleet/edge-1")
+            && refused
+                .stderr
+                .contains("kubectl kcp scale NAME --replicas N -n fleet")
+            && tokens(cluster).await?.is_empty(),
+        "{refused}"
+    );
+    cluster.nodes().delete("cp-1", &DeleteParams::default()).await?;
+    let accepted = cluster.node(&words).await?;
+    ensure!(
+        accepted.code == 0 && accepted.stdout.contains(key) && !accepted.stderr.contains(key),
+        "{accepted}"
+    );
+    let (id, _) = token_of(&accepted.stdout)?;
+    cluster.node(&["token", "revoke", &id]).await?;
+    Ok(())
+}
+
+async fn expires(cluster: &BareCluster, host: &StandInHost) -> Result<()> {
+    let (file, script) = written(cluster, "expired.sh").await?;
+    let token = token_of(&script)?;
+    let past = json!({"stringData": {"expiration": "2020-01-01T00:00:00Z"}});
+    let name = format!("bootstrap-token-{}", token.0);
+    // The real token cleaner may delete the token at once.
+    secrets(cluster)
+        .patch(&name, &PatchParams::default(), &Patch::Merge(&past))
+        .await?;
+    kcp_tests::wait::until("the API server rejects the expired token", || async {
+        let found = who(cluster, &token).await?;
+        ensure!(found.code != 0, "{found}");
+        Ok(())
+    })
+    .await?;
+    host.is_refused(&file, "the API server rejects the token")
+}
+
+async fn is_revoked(
+    cluster: &BareCluster,
+    host: &StandInHost,
+    file: &str,
+    token: &(String, String),
+) -> Result<()> {
+    let revoked = cluster.node(&["token", "revoke", &token.0]).await?;
+    ensure!(revoked.code == 0, "{revoked}");
+    kcp_tests::wait::until("the API server rejects the revoked token", || async {
+        let found = who(cluster, token).await?;
+        ensure!(found.code != 0, "{found}");
+        Ok(())
+    })
+    .await?;
+    let again = cluster.node(&["token", "revoke", &token.0]).await?;
+    ensure!(
+        again.code == 1 && again.stdout == format!("token {} does not exist\n", token.0),
+        "{again}"
+    );
+    host.is_refused(file, "the API server rejects the token")
+}
+
+async fn without_a_signature_no_token_is_left(cluster: &BareCluster) -> Result<()> {
+    let file = cluster.file("unsigned.sh");
+    let words = ["join-script", "--timeout", "5s", "--output-file", &file];
+    let ended = cluster.node(&words).await?;
+    ensure!(
+        ended.code == 1
+            && ended
+                .stderr
+                .contains("did not sign ConfigMap kube-public/cluster-info")
+            && !exists(&file)
+            && tokens(cluster).await?.is_empty(),
+        "{ended}"
+    );
+    Ok(())
+}
+
+/// A host on which programs of the same names stand in for kubeadm and the kubelet. curl and bash are real.
+struct StandInHost {
+    programs: String,
+    joined: String,
+    folder: String,
+    _runtime: UnixListener,
+}
+
+impl StandInHost {
+    fn new(cluster: &BareCluster) -> Result<Self> {
+        let programs = cluster.file("programs");
+        fs::create_dir(&programs)?;
+        let joined = cluster.file("joined.json");
+        for (name, script) in [
+            // The tests need not run as root.
+            ("id", "echo 0".to_owned()),
+            ("uname", format!("echo {HOST}")),
+            ("kubelet", "echo Kubernetes v1.36.3".to_owned()),
+            (
+                "kubeadm",
+                format!(
+                    "case $1 in version) echo v1.36.3 ;; join) cat \"$3\" >{joined} ;; *) exit 1 ;; esac"
+                ),
+            ),
+        ] {
+            let path = format!("{programs}/{name}");
+            fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        }
+        let folder = cluster.file("host");
+        fs::create_dir(&folder)?;
+        Ok(Self {
+            programs,
+            joined,
+            folder,
+            _runtime: UnixListener::bind(cluster.file("runtime.sock"))?,
+        })
+    }
+
+    /// Runs a script, and returns whether it succeeded, and its messages.
+    fn run(&self, file: &str) -> Result<(bool, String)> {
+        let path = std::env::var("PATH")?;
+        let output = Command::new("bash")
+            .arg(file)
+            .env("PATH", format!("{}:{path}", self.programs))
+            .env("TMPDIR", &self.folder)
+            .output()?;
+        ensure!(output.stdout.is_empty(), "{output:?}");
+        let left = fs::read_dir(&self.folder)?.count();
+        ensure!(left == 0, "the script left {left} files");
+        Ok((output.status.success(), String::from_utf8(output.stderr)?))
+    }
+
+    /// kubeadm gets the configuration. The kubelet of the host never starts, so its Node does not become Ready.
+    fn joins(&self, file: &str, (id, secret): &(String, String)) -> Result<()> {
+        let (succeeded, messages) = self.run(file)?;
+        ensure!(
+            !succeeded
+                && messages.contains("node worker-7 has joined; waiting until it is Ready")
+                && messages.contains("error: node worker-7 has joined, but is not Ready after 1 seconds"),
+            "{messages}"
+        );
+        let configuration: Value = serde_json::from_str(&fs::read_to_string(&self.joined)?)?;
+        let discovery = configuration.pointer("/discovery/bootstrapToken/token");
+        let labels = configuration.pointer("/nodeRegistration/kubeletExtraArgs/0/value");
+        ensure!(
+            discovery == Some(&json!(format!("{id}.{secret}")))
+                && labels == Some(&json!("rack=r1,pool=batch")),
+            "{configuration}"
+        );
+        fs::remove_file(&self.joined)?;
+        Ok(())
+    }
+
+    fn is_refused(&self, file: &str, why: &str) -> Result<()> {
+        let (succeeded, messages) = self.run(file)?;
+        let is_said = messages.contains(why) && messages.ends_with("nothing was changed on this host\n");
+        if succeeded || !is_said || exists(&self.joined) {
+            bail!("{messages}");
+        }
+        Ok(())
+    }
+}

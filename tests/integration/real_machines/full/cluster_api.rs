@@ -1,0 +1,172 @@
+//! Three machines under Cluster API: created, observed through real kubelets, one of them lost and replaced.
+
+#![expect(clippy::print_stderr, reason = "the figures of a run belong in its output")]
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use kcp_tests::cluster::Cluster;
+use kcp_tests::kubectl::CommandOutput;
+use kcp_tests::machines::real::Images;
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::wait;
+use serde_json::Value;
+
+use crate::real_machines::on_machines;
+use crate::schema;
+
+const NAMESPACE: &str = "real";
+const NAME: &str = "edge";
+
+/// The version of the programs in the images of the machines.
+const VERSION: &str = "v1.36.3";
+
+#[test]
+#[ignore = "needs root: make test-machines PART=full"]
+fn cluster_api_runs_a_control_plane_on_real_machines() {
+    on_machines("cluster-api", Images::All, async |site| {
+        let management = ManagementCluster::start_at(site).await?;
+        management
+            .with_controllers(NAMESPACE, async || lives(&management).await)
+            .await
+    });
+}
+
+async fn lives(management: &ManagementCluster) -> Result<()> {
+    let mut clock = Clock::start();
+    let client = management.client();
+    let cluster = Cluster::create_on_real_machines(client, NAMESPACE, NAME, 3, VERSION).await?;
+    cluster.settled(3).await?;
+    clock.lap("three machines of Cluster API");
+    is_healthy(management, &cluster, 3).await?;
+    clock.lap("status reports them healthy");
+    report_memory(management).await?;
+
+    lost_machine_is_replaced(management, &cluster, &mut clock).await
+}
+
+/// The machine of the last voter that joined loses power for good.
+async fn lost_machine_is_replaced(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+    clock: &mut Clock,
+) -> Result<()> {
+    let machines = cluster.machines().await?;
+    let lost = machines.last().context("there is no Machine")?;
+    let fleet = management.machines().fleet()?;
+    fleet.machine(lost).await?.power_off().await?;
+    let voters = format!("fail etcd-voters-unhealthy KubeadmControlPlane/{NAME}, EtcdMember/{lost}");
+    let member = format!("fail etcd-members-unresponsive EtcdMember/{lost}, Machine/{lost}");
+    wait::until("status reports the loss", || async {
+        let (status, document) = status(management).await?;
+        let found = findings(&document);
+        ensure!(
+            status.code == 1 && found.contains(&voters) && found.contains(&member),
+            "{} {found:#?}",
+            status.code
+        );
+        Ok(())
+    })
+    .await?;
+    clock.lap("status reports a machine without power");
+    // The controller's last report on the others may be from the moment of the loss.
+    let expected = format!("machine/{lost} deleted; the controller creates a replacement\n");
+    wait::until("the lost Machine may be replaced", || async {
+        let replaced = kcp(management, &["machine", "replace", lost]).await?;
+        ensure!(
+            replaced.code == 0 && replaced.stdout.starts_with(&expected),
+            "{replaced}"
+        );
+        Ok(())
+    })
+    .await?;
+    wait::until("the lost Machine is gone", || async {
+        ensure!(fleet.machine(lost).await.is_err(), "its disk is still there");
+        cluster.is_settled(3).await?;
+        let machines = cluster.machines().await?;
+        ensure!(machines.len() == 3 && !machines.contains(lost), "{machines:?}");
+        Ok(())
+    })
+    .await?;
+    is_healthy(management, cluster, 3).await?;
+    clock.lap("a lost machine is replaced");
+    Ok(())
+}
+
+async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<CommandOutput> {
+    let command = ["kcp"].iter().chain(arguments).chain(&["-n", NAMESPACE]);
+    management.kubectl().run(command).await
+}
+
+async fn status(management: &ManagementCluster) -> Result<(CommandOutput, Value)> {
+    let status = kcp(management, &["status", NAME, "-o", "json"]).await?;
+    let document = serde_json::from_str(&status.stdout).with_context(|| status.to_string())?;
+    schema::holds("controlplanestatus.json", &document).with_context(|| status.to_string())?;
+    Ok((status, document))
+}
+
+/// `severity id object` of each finding.
+fn findings(document: &Value) -> Vec<String> {
+    let findings = document.pointer("/findings").and_then(Value::as_array);
+    let text = |finding: &Value, key: &str| {
+        finding
+            .get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let line = |finding| {
+        ["severity", "id", "object"]
+            .map(|key| text(finding, key))
+            .join(" ")
+    };
+    findings.into_iter().flatten().map(line).collect()
+}
+
+/// Waits until `status` has no finding, and every etcd member has answered it through a real kubelet.
+async fn is_healthy(management: &ManagementCluster, cluster: &Cluster, replicas: usize) -> Result<()> {
+    wait::until("status finds nothing", || async {
+        let (status, document) = status(management).await?;
+        let found = findings(&document);
+        ensure!(status.code == 0 && found.is_empty(), "{} {found:#?}", status.code);
+        let of_etcd = document.pointer("/etcd/members").and_then(Value::as_array);
+        let answered = of_etcd
+            .into_iter()
+            .flatten()
+            .filter(|member| member.get("status").is_some_and(Value::is_object));
+        let answered: BTreeSet<_> = answered
+            .filter_map(|member| member.get("name").and_then(Value::as_str))
+            .map(str::to_owned)
+            .collect();
+        let machines: BTreeSet<_> = cluster.machines().await?.into_iter().collect();
+        ensure!(
+            answered == machines && machines.len() == replicas,
+            "{answered:?} answered, of {machines:?}"
+        );
+        Ok(())
+    })
+    .await
+}
+
+async fn report_memory(management: &ManagementCluster) -> Result<()> {
+    for machine in management.machines().fleet()?.machines().await {
+        let megabytes = machine.memory()? / 1_000_000;
+        eprintln!("memory of {}: {megabytes} MB", machine.name());
+    }
+    Ok(())
+}
+
+/// Prints how long each part takes. No test asserts it.
+struct Clock(Instant);
+
+impl Clock {
+    fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    fn lap(&mut self, what: &str) {
+        eprintln!("{:>5} s  {what}", self.0.elapsed().as_secs());
+        self.0 = Instant::now();
+    }
+}

@@ -1,0 +1,88 @@
+//! `kcp-webhook manage`: creates and renews the certificates of the webhook, and registers it at the API server.
+//!
+//! Each pass reads everything, decides one step, and takes it. Every write is conditional on the resource version that was
+//! read, so a pass that ends at any point, or a second manager, does no harm: the next pass reads and decides again.
+//!
+//! - `passes`: one pass: reads, decides, writes
+//! - `objects`: reads and writes of the API server
+//! - `election`: one manager acts
+//! - `self_test`: tests the webhook through its Service
+//! - `tls_client`: connects to the webhook as the API server does
+//! - `registration`: the webhook configurations
+//! - `authorities`: the CAs in the Secret of the manager
+//! - `decision`: what to write next
+
+mod authorities;
+mod decision;
+mod election;
+mod objects;
+mod passes;
+mod registration;
+mod self_test;
+mod tls_client;
+
+use std::{env, io, process, process::ExitCode};
+
+use jiff::Timestamp;
+use kube::Api;
+use thiserror::Error;
+use tokio::{runtime, sync::watch};
+use tracing::info;
+
+use self::{election::Candidate, objects::Objects, passes::Manager};
+use crate::{
+    arguments::ManageArguments,
+    cluster::{self, AccessError},
+    log,
+    shutdown::Stop,
+};
+
+/// Why the manager cannot start.
+#[derive(Debug, Error)]
+pub enum ManageError {
+    #[error("{0}")]
+    Access(#[from] AccessError),
+    #[error("no API server: run kcp-webhook manage in a pod with a service account, or pass --kubeconfig")]
+    NoAccess,
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub fn run(arguments: &ManageArguments) -> Result<ExitCode, ManageError> {
+    log::init(arguments.log_format, &arguments.log_level);
+    // Install the default provider of the process, which the Kubernetes client uses.
+    _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut stop = Stop::on_signals()?;
+        let client = cluster::connect(arguments.kubeconfig.as_deref())
+            .await?
+            .ok_or(ManageError::NoAccess)?;
+        let leases = Api::namespaced(client.clone(), &arguments.namespace);
+        let identity = identity();
+        let (leads, is_leading) = watch::channel(false);
+        let manager = Manager::new(
+            Objects::new(client, &arguments.namespace),
+            arguments.ca_trust_delay,
+            arguments.interval,
+        );
+        info!(
+            namespace = arguments.namespace,
+            identity, "managing the certificates and the registration of kcp-webhook"
+        );
+        tokio::select! {
+            () = Candidate::new(leases.clone(), identity.clone()).run(leads) => {}
+            () = manager.run(is_leading) => {}
+            reason = stop.wait_for_request() => info!(reason, "the manager stops"),
+        }
+        election::release(&leases, &identity).await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// A name for this process: that of its Pod, and a part that differs after a restart.
+fn identity() -> String {
+    let host = env::var("HOSTNAME").unwrap_or_else(|_| "kcp-webhook".to_owned());
+    format!("{host}_{}_{}", process::id(), Timestamp::now().as_microsecond())
+}

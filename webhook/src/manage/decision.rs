@@ -1,0 +1,271 @@
+//! Decides what the manager writes next. Pure: everything that was read, and the time, are arguments.
+//!
+//! How a CA is replaced, one step at a time, so that no API server ever refuses a certificate that a Pod serves:
+//!
+//! 1. The next CA is stored beside the CA that signs.
+//! 2. Both webhook configurations get a caBundle with both.
+//! 3. After the trust delay, the next CA becomes the CA that signs, and the Secret of the Pods gets a certificate from it.
+//!    The CA that signed before stays in the caBundles as a retired CA.
+//! 4. When every Pod serves a certificate from the CA that signs, the retired CA is removed.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// The oldest Kubernetes on which the manifests work. In 1.31, `matchLabelKeys` of Pod affinity became enabled by default,
+/// and `unhealthyPodEvictionPolicy` stable; `matchConditions` of webhooks has been stable since 1.30. An older API server
+/// drops `matchLabelKeys`, and then an upgrade on two nodes waits forever.
+pub(crate) const OLDEST_SERVER: ServerVersion = ServerVersion { major: 1, minor: 31 };
+
+/// The version of an API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ServerVersion {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+}
+
+/// The validity of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lifetime {
+    pub(crate) from: Timestamp,
+    pub(crate) until: Timestamp,
+}
+
+/// What the manager has read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Observed {
+    pub(crate) server: ServerVersion,
+    /// Whether the `ClusterRole` exists that owns the webhook configurations. If it is gone, kcp-webhook is being
+    /// uninstalled.
+    pub(crate) has_owner: bool,
+    pub(crate) authorities: Authorities,
+    pub(crate) serving: Serving,
+    /// The mutating and the validating configuration.
+    pub(crate) registrations: [Registration; 2],
+    /// The certificates that Pods serve. Only read while a retired CA is trusted.
+    pub(crate) pods: Vec<PodCertificate>,
+}
+
+/// The CAs in the Secret of the manager. All of them belong in the caBundles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Authorities {
+    /// The CA that signs serving certificates.
+    pub(crate) signing: Option<Lifetime>,
+    /// The CA that will sign.
+    pub(crate) next: Option<Lifetime>,
+    /// Since when both configurations have had the next CA in their caBundles.
+    pub(crate) next_trusted_since: Option<Timestamp>,
+    /// CAs that no longer sign.
+    pub(crate) retired: Vec<Lifetime>,
+    /// When the CA that signs now began to sign.
+    pub(crate) signing_since: Option<Timestamp>,
+    /// Whether somebody asked for a new CA, with an annotation of the Secret.
+    pub(crate) rotation_requested: bool,
+}
+
+/// The certificate in the Secret of the Pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Serving {
+    /// There is no certificate, or no API server would accept it.
+    Unusable,
+    /// The CA that signs has issued it.
+    Signed(Lifetime),
+    /// Another trusted CA has issued it.
+    SignedByAnother,
+}
+
+/// A webhook configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Registration {
+    Absent,
+    /// It is as it should be, including the caBundle with all CAs.
+    Current,
+    /// It differs. `trusts_any` is false if no certificate in its caBundle is valid.
+    Outdated {
+        trusts_any: bool,
+    },
+    /// cert-manager's injector writes its caBundle.
+    Injected,
+}
+
+/// Which CA has issued the certificate that a Pod serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PodCertificate {
+    Signing,
+    Another,
+    /// The Pod does not respond.
+    Unknown,
+}
+
+/// What to write next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Create the first CA, which signs at once.
+    CreateAuthority,
+    /// Store the CAs that the configurations trust as retired, and create the first CA as the next one.
+    AdoptTrusted,
+    CreateNextAuthority,
+    /// Issue a serving certificate.
+    IssueCertificate,
+    /// Test the webhook through its Service, then write the configurations that differ.
+    Register,
+    /// Record that both configurations trust the next CA.
+    RecordTrust,
+    /// Forget that they did, because a configuration has been changed.
+    ForgetTrust,
+    /// Let the next CA sign.
+    Promote,
+    /// Remove the retired CAs.
+    RemoveRetired,
+    /// Nothing to write until then. `None`: until something changes.
+    Wait(Option<Timestamp>),
+    /// Certificates are up to date, but the configurations cannot be written.
+    Refuse(Refusal),
+}
+
+/// Why the manager does not register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    OldServer(ServerVersion),
+    NoOwner,
+    Injected,
+}
+
+/// Decides the next step.
+pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp) -> Step {
+    let delay = SignedDuration::try_from(trust_delay).unwrap_or(SignedDuration::MAX);
+    let authorities = &observed.authorities;
+    if let Some(step) = certificate_step(observed, now) {
+        return step;
+    }
+    let is_current = |registration: &Registration| *registration == Registration::Current;
+    let all_current = observed.registrations.iter().all(is_current);
+    if !all_current && authorities.next_trusted_since.is_some() {
+        return Step::ForgetTrust;
+    }
+    if !all_current {
+        return match refusal(observed) {
+            Some(refusal) => Step::Refuse(refusal),
+            None => Step::Register,
+        };
+    }
+    match (authorities.next, authorities.next_trusted_since) {
+        (None, _) => {}
+        (Some(_), None) => return Step::RecordTrust,
+        (Some(_), Some(since)) => {
+            let until = later(since, delay);
+            return if now >= until {
+                Step::Promote
+            } else {
+                Step::Wait(Some(until))
+            };
+        }
+    }
+    if !authorities.retired.is_empty() {
+        let until = later(authorities.signing_since.unwrap_or(now), delay);
+        let all_expired = authorities.retired.iter().all(|retired| retired.until <= now);
+        let all_signed = observed.pods.iter().all(|pod| *pod == PodCertificate::Signing);
+        // Without any Pod, one may be starting with the previous Secret.
+        return if all_expired || all_signed && !observed.pods.is_empty() && now >= until {
+            Step::RemoveRetired
+        } else {
+            Step::Wait((now < until).then_some(until))
+        };
+    }
+    let renewals = [
+        authorities.signing.map(renewal),
+        match observed.serving {
+            Serving::Signed(lifetime) => Some(renewal(lifetime)),
+            Serving::Unusable | Serving::SignedByAnother => None,
+        },
+    ];
+    Step::Wait(renewals.into_iter().flatten().min())
+}
+
+/// The next step for the CAs and the serving certificate that needs no registration.
+fn certificate_step(observed: &Observed, now: Timestamp) -> Option<Step> {
+    let authorities = &observed.authorities;
+    let Some(signing) = authorities.signing else {
+        if authorities.next.is_none() {
+            let trusts_any = |registration: &Registration| match registration {
+                Registration::Outdated { trusts_any } => *trusts_any,
+                Registration::Absent | Registration::Current | Registration::Injected => false,
+            };
+            return Some(if observed.registrations.iter().any(trusts_any) {
+                Step::AdoptTrusted
+            } else {
+                Step::CreateAuthority
+            });
+        }
+        // The adopted CAs have no keys. If the Secret has no certificate from them, a Pod that starts cannot serve.
+        let nothing_to_lose = authorities.retired.iter().all(|retired| retired.until <= now);
+        return (nothing_to_lose || observed.serving == Serving::Unusable).then_some(Step::Promote);
+    };
+    if signing.until <= now {
+        // No API server accepts what it signed.
+        return Some(match authorities.next {
+            Some(_) => Step::Promote,
+            None => Step::CreateNextAuthority,
+        });
+    }
+    match observed.serving {
+        Serving::Unusable | Serving::SignedByAnother => return Some(Step::IssueCertificate),
+        // A certificate ends with its CA at the latest, so a new one from the same CA may not last longer.
+        Serving::Signed(lifetime) if now >= renewal(lifetime) && lifetime.until < signing.until => {
+            return Some(Step::IssueCertificate);
+        }
+        Serving::Signed(_) => {}
+    }
+    let is_due = authorities.rotation_requested || now >= renewal(signing);
+    (authorities.next.is_none() && is_due).then_some(Step::CreateNextAuthority)
+}
+
+fn refusal(observed: &Observed) -> Option<Refusal> {
+    if observed.server < OLDEST_SERVER {
+        Some(Refusal::OldServer(observed.server))
+    } else if !observed.has_owner {
+        Some(Refusal::NoOwner)
+    } else if observed.registrations.contains(&Registration::Injected) {
+        Some(Refusal::Injected)
+    } else {
+        None
+    }
+}
+
+/// When to replace a certificate: after two thirds of its validity, as cert-manager does by default.
+fn renewal(lifetime: Lifetime) -> Timestamp {
+    let third = lifetime.until.duration_since(lifetime.from) / 3;
+    lifetime.until.checked_sub(third).unwrap_or(lifetime.until)
+}
+
+fn later(time: Timestamp, delay: SignedDuration) -> Timestamp {
+    time.checked_add(delay).unwrap_or(Timestamp::MAX)
+}
+
+impl std::fmt::Display for ServerVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::OldServer(version) => write!(
+                f,
+                "the API server has version {version}, and kcp-webhook needs {OLDEST_SERVER} or newer; upgrade Kubernetes"
+            ),
+            Self::NoOwner => f.write_str(
+                "the ClusterRole that owns the webhook configurations does not exist; apply manifests/managed again, or \
+                 delete the manager too",
+            ),
+            Self::Injected => f.write_str(
+                "cert-manager writes the caBundle of a webhook configuration; remove the annotation \
+                 cert-manager.io/inject-ca-from from it, or delete the manager",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

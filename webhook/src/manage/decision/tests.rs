@@ -1,0 +1,378 @@
+use super::*;
+
+const TRUST_DELAY: Duration = Duration::from_secs(5 * 60);
+
+fn day(days: i64) -> Timestamp {
+    let start: Timestamp = "2026-12-01T00:00:00Z".parse().unwrap();
+    start + SignedDuration::from_hours(24 * days)
+}
+
+fn minute(day_: i64, minutes: i64) -> Timestamp {
+    day(day_) + SignedDuration::from_mins(minutes)
+}
+
+const fn lifetime(from: Timestamp, until: Timestamp) -> Lifetime {
+    Lifetime { from, until }
+}
+
+/// Registered and in order since day 0: a CA of 360 days, and a certificate of 90.
+fn observed() -> Observed {
+    Observed {
+        server: ServerVersion { major: 1, minor: 36 },
+        has_owner: true,
+        authorities: Authorities {
+            signing: Some(lifetime(day(0), day(360))),
+            ..Authorities::default()
+        },
+        serving: Serving::Signed(lifetime(day(0), day(90))),
+        registrations: [Registration::Current; 2],
+        pods: Vec::new(),
+    }
+}
+
+const OUTDATED: Registration = Registration::Outdated { trusts_any: true };
+
+/// The name of a case, the time, what differs from [`observed`], and the step.
+type Case = (&'static str, Timestamp, fn(&mut Observed), Step);
+
+fn check(cases: &[Case]) {
+    for (name, now, change, expected) in cases {
+        let mut observed = observed();
+        change(&mut observed);
+        assert_eq!(decide(&observed, TRUST_DELAY, *now), *expected, "{name}");
+    }
+}
+
+#[test]
+fn installs_in_this_order() {
+    check(&[
+        (
+            "nothing exists",
+            day(0),
+            |observed| {
+                observed.authorities = Authorities::default();
+                observed.serving = Serving::Unusable;
+                observed.registrations = [Registration::Absent; 2];
+            },
+            Step::CreateAuthority,
+        ),
+        (
+            "a CA exists",
+            day(0),
+            |observed| {
+                observed.serving = Serving::Unusable;
+                observed.registrations = [Registration::Absent; 2];
+            },
+            Step::IssueCertificate,
+        ),
+        (
+            "a certificate exists",
+            day(0),
+            |observed| observed.registrations = [Registration::Absent; 2],
+            Step::Register,
+        ),
+        (
+            "one configuration exists",
+            day(0),
+            |observed| observed.registrations[1] = Registration::Absent,
+            Step::Register,
+        ),
+        (
+            "a new version has other entries",
+            day(0),
+            |observed| observed.registrations[0] = OUTDATED,
+            Step::Register,
+        ),
+        ("all is current", day(0), |_| {}, Step::Wait(Some(day(60)))),
+    ]);
+}
+
+#[test]
+fn does_not_register_where_it_must_not() {
+    check(&[
+        (
+            "an old server",
+            day(0),
+            |observed| {
+                observed.server.minor = 30;
+                observed.registrations = [Registration::Absent; 2];
+            },
+            Step::Refuse(Refusal::OldServer(ServerVersion { major: 1, minor: 30 })),
+        ),
+        (
+            "the oldest server",
+            day(0),
+            |observed| {
+                observed.server.minor = 31;
+                observed.registrations = [Registration::Absent; 2];
+            },
+            Step::Register,
+        ),
+        (
+            "being uninstalled",
+            day(0),
+            |observed| {
+                observed.has_owner = false;
+                observed.registrations = [Registration::Absent; 2];
+            },
+            Step::Refuse(Refusal::NoOwner),
+        ),
+        (
+            "cert-manager writes the caBundle",
+            day(0),
+            |observed| observed.registrations[0] = Registration::Injected,
+            Step::Refuse(Refusal::Injected),
+        ),
+        (
+            "a server is still given its certificate",
+            day(0),
+            |observed| {
+                observed.server.minor = 30;
+                observed.serving = Serving::Unusable;
+                observed.registrations = [Registration::Absent; 2];
+            },
+            Step::IssueCertificate,
+        ),
+    ]);
+    let refusal = Refusal::OldServer(ServerVersion { major: 1, minor: 30 });
+    assert_eq!(
+        refusal.to_string(),
+        "the API server has version 1.30, and kcp-webhook needs 1.31 or newer; upgrade Kubernetes"
+    );
+}
+
+#[test]
+fn renews_a_certificate_after_two_thirds_of_its_validity() {
+    check(&[
+        ("before", minute(59, 1439), |_| {}, Step::Wait(Some(day(60)))),
+        ("due", day(60), |_| {}, Step::IssueCertificate),
+        (
+            "a certificate that ends with its CA",
+            day(240) - SignedDuration::from_mins(1),
+            |observed| observed.serving = Serving::Signed(lifetime(day(1), day(360))),
+            Step::Wait(Some(day(240))),
+        ),
+        (
+            "of another CA",
+            day(0),
+            |observed| observed.serving = Serving::SignedByAnother,
+            Step::IssueCertificate,
+        ),
+    ]);
+}
+
+/// The next CA exists.
+fn begun(observed: &mut Observed) {
+    observed.serving = Serving::Signed(lifetime(day(230), day(320)));
+    observed.authorities.next = Some(lifetime(day(240), day(600)));
+}
+
+/// Both caBundles have it.
+fn trusted(observed: &mut Observed) {
+    begun(observed);
+    observed.authorities.next_trusted_since = Some(day(240));
+}
+
+/// It signs.
+fn promoted(observed: &mut Observed) {
+    observed.authorities.signing = Some(lifetime(day(240), day(600)));
+    observed.authorities.retired = vec![lifetime(day(0), day(360))];
+    observed.authorities.signing_since = Some(day(240));
+    observed.serving = Serving::Signed(lifetime(day(240), day(330)));
+}
+
+#[test]
+fn replaces_a_ca_in_this_order() {
+    check(&[
+        (
+            "due",
+            day(240),
+            |observed| observed.serving = Serving::Signed(lifetime(day(230), day(320))),
+            Step::CreateNextAuthority,
+        ),
+        (
+            "asked for",
+            day(1),
+            |observed| observed.authorities.rotation_requested = true,
+            Step::CreateNextAuthority,
+        ),
+        (
+            "the next CA is in no caBundle",
+            day(240),
+            |observed| {
+                begun(observed);
+                observed.registrations = [OUTDATED; 2];
+            },
+            Step::Register,
+        ),
+        (
+            "it is in one caBundle",
+            day(240),
+            |observed| {
+                begun(observed);
+                observed.registrations[1] = OUTDATED;
+            },
+            Step::Register,
+        ),
+        ("it is in both", day(240), begun, Step::RecordTrust),
+        (
+            "five minutes have not passed",
+            minute(240, 4),
+            trusted,
+            Step::Wait(Some(minute(240, 5))),
+        ),
+        ("five minutes have passed", minute(240, 5), trusted, Step::Promote),
+        (
+            "a caBundle has lost it",
+            minute(240, 5),
+            |observed| {
+                trusted(observed);
+                observed.registrations[0] = OUTDATED;
+            },
+            Step::ForgetTrust,
+        ),
+    ]);
+}
+
+#[test]
+fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
+    check(&[
+        (
+            "the Secret of the Pods has a certificate of the retired CA",
+            minute(240, 5),
+            |observed| {
+                promoted(observed);
+                observed.serving = Serving::SignedByAnother;
+            },
+            Step::IssueCertificate,
+        ),
+        (
+            "all Pods serve from the new CA at once",
+            minute(240, 4),
+            |observed| {
+                promoted(observed);
+                observed.pods = vec![PodCertificate::Signing; 2];
+            },
+            Step::Wait(Some(minute(240, 5))),
+        ),
+        (
+            "one Pod still serves from the retired CA",
+            minute(240, 60),
+            |observed| {
+                promoted(observed);
+                observed.pods = vec![PodCertificate::Signing, PodCertificate::Another];
+            },
+            Step::Wait(None),
+        ),
+        (
+            "one Pod does not respond",
+            minute(240, 60),
+            |observed| {
+                promoted(observed);
+                observed.pods = vec![PodCertificate::Signing, PodCertificate::Unknown];
+            },
+            Step::Wait(None),
+        ),
+        ("there is no Pod", minute(240, 60), promoted, Step::Wait(None)),
+        (
+            "all Pods serve from the new CA",
+            minute(240, 5),
+            |observed| {
+                promoted(observed);
+                observed.pods = vec![PodCertificate::Signing; 2];
+            },
+            Step::RemoveRetired,
+        ),
+        (
+            "the retired CA has expired",
+            day(360),
+            |observed| {
+                promoted(observed);
+                observed.serving = Serving::Signed(lifetime(day(330), day(420)));
+                observed.pods = vec![PodCertificate::Unknown];
+            },
+            Step::RemoveRetired,
+        ),
+    ]);
+}
+
+#[test]
+fn takes_over_from_certificates_of_others_without_a_gap() {
+    fn foreign(observed: &mut Observed) {
+        observed.authorities = Authorities::default();
+        observed.serving = Serving::Unusable;
+        observed.registrations = [OUTDATED; 2];
+    }
+    fn adopted(observed: &mut Observed) {
+        observed.authorities = Authorities {
+            next: Some(lifetime(day(1), day(361))),
+            retired: vec![lifetime(day(0), day(30))],
+            ..Authorities::default()
+        };
+        observed.serving = Serving::SignedByAnother;
+    }
+    check(&[
+        (
+            "the configurations trust another CA",
+            day(1),
+            foreign,
+            Step::AdoptTrusted,
+        ),
+        (
+            "they trust an expired CA",
+            day(1),
+            |observed| {
+                foreign(observed);
+                observed.registrations = [Registration::Outdated { trusts_any: false }; 2];
+            },
+            Step::CreateAuthority,
+        ),
+        (
+            "the new CA joins the caBundles",
+            day(1),
+            |observed| {
+                adopted(observed);
+                observed.registrations = [OUTDATED; 2];
+            },
+            Step::Register,
+        ),
+        (
+            "both configurations trust both",
+            day(1),
+            adopted,
+            Step::RecordTrust,
+        ),
+        ("the other CA has expired", day(30), adopted, Step::Promote),
+        (
+            "the Secret of the Pods was deleted",
+            day(1),
+            |observed| {
+                adopted(observed);
+                observed.serving = Serving::Unusable;
+            },
+            Step::Promote,
+        ),
+    ]);
+}
+
+#[test]
+fn recovers_after_years_without_power() {
+    check(&[
+        (
+            "the CA has expired",
+            day(400),
+            |observed| observed.serving = Serving::Unusable,
+            Step::CreateNextAuthority,
+        ),
+        (
+            "waiting would protect nobody",
+            day(400),
+            |observed| {
+                observed.serving = Serving::Unusable;
+                observed.authorities.next = Some(lifetime(day(400), day(760)));
+                observed.registrations = [OUTDATED; 2];
+            },
+            Step::Promote,
+        ),
+    ]);
+}

@@ -1,0 +1,389 @@
+//! Reads and writes the objects of the manager. Every call has a time limit, and every write is conditional on the resource
+//! version that was read.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::{
+    ByteString,
+    api::{
+        core::v1::{Pod, Secret, Service},
+        rbac::v1::ClusterRole,
+    },
+};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, PostParams},
+};
+use serde_json::Value;
+use thiserror::Error;
+use tokio::time;
+
+use super::{
+    decision::ServerVersion,
+    registration::{Kind, Owner},
+};
+use kcp_rules::registration::CONFIGURATION;
+
+/// The name of the Service, the `ClusterRole` and the value of the label of the Pods in `manifests/base`.
+const NAME: &str = "kcp-webhook";
+
+/// The name of the port in the Service and in the Pods.
+const PORT: &str = "webhook";
+
+/// The Secret with the CAs, which only the manager reads.
+const CA_SECRET: &str = "kcp-webhook-ca";
+
+/// The Secret that the Pods mount.
+pub(crate) const TLS_SECRET: &str = "kcp-webhook-tls";
+
+/// How long one request to the API server may take.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The name under which the API server records the fields that the manager writes.
+const FIELD_MANAGER: &str = "kcp-webhook-manage";
+
+/// Why an object could not be read or written.
+#[derive(Debug, Error)]
+pub(crate) enum ObjectError {
+    #[error("cannot {action}: {error}")]
+    Failed { action: String, error: String },
+    /// Another client has changed the object since it was read. The next pass reads it again.
+    #[error("cannot {action}: changed by another client")]
+    Conflict { action: String },
+    #[error("cannot {action}: no response within {LIMIT:?}")]
+    TooSlow { action: String },
+    #[error("Service {0} has no address and no port named {PORT}; apply the manifests again")]
+    NoAddress(String),
+    #[error("the API server reports the version {0:?}, which is not a number")]
+    Version(String),
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+pub(crate) struct Objects {
+    client: Client,
+    namespace: String,
+}
+
+impl Objects {
+    pub(crate) fn new(client: Client, namespace: &str) -> Self {
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The host name in certificates, as the API server derives it from the Service: k8s.io/apiserver,
+    /// pkg/util/webhook/client.go.
+    pub(crate) fn host(&self) -> String {
+        format!("{NAME}.{}.svc", self.namespace)
+    }
+
+    pub(crate) async fn server_version(&self) -> Result<ServerVersion, ObjectError> {
+        let info = call("get /version", self.client.apiserver_version()).await?;
+        parse_version(&info.major, &info.minor)
+    }
+
+    /// The `ClusterRole` that owns the configurations. None if it is gone or is being deleted.
+    pub(crate) async fn owner(&self) -> Result<Option<Owner>, ObjectError> {
+        let roles: Api<ClusterRole> = Api::all(self.client.clone());
+        let role = call("get the ClusterRole kcp-webhook", roles.get_opt(NAME)).await?;
+        let metadata = role.map(|role| role.metadata);
+        let metadata = metadata.filter(|metadata| metadata.deletion_timestamp.is_none());
+        Ok(metadata.and_then(|metadata| metadata.uid).map(|uid| Owner {
+            name: NAME.to_owned(),
+            uid,
+        }))
+    }
+
+    /// Where the API server reaches the Service: at its cluster IP, or at its external name, as k8s.io/apiserver,
+    /// pkg/util/proxy, `ResolveCluster`, finds it.
+    pub(crate) async fn service_address(&self) -> Result<Address, ObjectError> {
+        let services: Api<Service> = self.namespaced();
+        let service = call("get the Service kcp-webhook", services.get(NAME)).await?;
+        address(&service).ok_or_else(|| ObjectError::NoAddress(NAME.to_owned()))
+    }
+
+    pub(crate) async fn ca_secret(&self) -> Result<Option<Secret>, ObjectError> {
+        let secrets: Api<Secret> = self.namespaced();
+        call("get the Secret kcp-webhook-ca", secrets.get_opt(CA_SECRET)).await
+    }
+
+    pub(crate) async fn tls_secret(&self) -> Result<Option<Secret>, ObjectError> {
+        let secrets: Api<Secret> = self.namespaced();
+        call("get the Secret kcp-webhook-tls", secrets.get_opt(TLS_SECRET)).await
+    }
+
+    /// Writes the Secret with the CAs. `before` is the Secret that was read.
+    pub(crate) async fn write_ca_secret(
+        &self,
+        before: Option<&Secret>,
+        change: impl FnOnce(&mut Secret),
+    ) -> Result<(), ObjectError> {
+        self.write_secret(CA_SECRET, "Opaque", before, change).await
+    }
+
+    /// Writes the Secret that the Pods mount.
+    pub(crate) async fn write_tls_secret(
+        &self,
+        before: Option<&Secret>,
+        data: [(&str, &str); 3],
+    ) -> Result<(), ObjectError> {
+        self.write_secret(TLS_SECRET, "kubernetes.io/tls", before, |secret| {
+            let written: &mut BTreeMap<_, _> = secret.data.get_or_insert_default();
+            for (key, value) in data {
+                written.insert(key.to_owned(), ByteString(value.as_bytes().to_vec()));
+            }
+        })
+        .await
+    }
+
+    async fn write_secret(
+        &self,
+        name: &str,
+        kind: &str,
+        before: Option<&Secret>,
+        change: impl FnOnce(&mut Secret),
+    ) -> Result<(), ObjectError> {
+        let secrets: Api<Secret> = self.namespaced();
+        let mut secret = before.cloned().unwrap_or_else(|| Secret {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+            type_: Some(kind.to_owned()),
+            ..Secret::default()
+        });
+        change(&mut secret);
+        // The metadata has the resource version, which makes the API server reject the write after another change.
+        if before.is_some() {
+            let action = format!("update the Secret {name}");
+            call(&action, secrets.replace(name, &parameters(), &secret)).await?;
+        } else {
+            let action = format!("create the Secret {name}");
+            call(&action, secrets.create(&parameters(), &secret)).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn configuration(&self, kind: Kind) -> Result<Option<Value>, ObjectError> {
+        let action = format!("get the {} {CONFIGURATION}", kind.kind());
+        let found = call(&action, self.configurations(kind).get_opt(CONFIGURATION)).await?;
+        found.map(|object| to_value(&action, &object)).transpose()
+    }
+
+    pub(crate) async fn create_configuration(&self, kind: Kind, object: &Value) -> Result<(), ObjectError> {
+        let action = format!("create the {} {CONFIGURATION}", kind.kind());
+        let object = from_value(&action, object)?;
+        call(&action, self.configurations(kind).create(&parameters(), &object)).await?;
+        Ok(())
+    }
+
+    /// Replaces a configuration. `object` has the resource version that was read.
+    pub(crate) async fn replace_configuration(&self, kind: Kind, object: &Value) -> Result<(), ObjectError> {
+        let action = format!("update the {} {CONFIGURATION}", kind.kind());
+        let object = from_value(&action, object)?;
+        call(
+            &action,
+            self.configurations(kind)
+                .replace(CONFIGURATION, &parameters(), &object),
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// The Pods of the webhook that may serve: their names, and where they listen. None without an address.
+    pub(crate) async fn pods(&self) -> Result<Vec<(String, Option<Address>)>, ObjectError> {
+        let pods: Api<Pod> = self.namespaced();
+        let selected = ListParams::default().labels("app.kubernetes.io/name=kcp-webhook");
+        let listed = call("list pods", pods.list(&selected)).await?;
+        Ok(listed
+            .items
+            .iter()
+            .filter(|pod| may_serve(pod))
+            .map(pod_address)
+            .collect())
+    }
+
+    fn namespaced<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    fn configurations(&self, kind: Kind) -> Api<DynamicObject> {
+        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind.kind());
+        Api::all_with(
+            self.client.clone(),
+            &ApiResource::from_gvk_with_plural(&gvk, kind.plural()),
+        )
+    }
+}
+
+fn parameters() -> PostParams {
+    PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+async fn call<T>(action: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T, ObjectError> {
+    let action = action.to_owned();
+    match time::timeout(LIMIT, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(ObjectError::Conflict { action }),
+        Ok(Err(kube::Error::Api(status))) => Err(ObjectError::Failed {
+            action,
+            error: status.message.clone(),
+        }),
+        Ok(Err(error)) => Err(ObjectError::Failed {
+            action,
+            error: error.to_string(),
+        }),
+        Err(_) => Err(ObjectError::TooSlow { action }),
+    }
+}
+
+fn to_value(action: &str, object: &DynamicObject) -> Result<Value, ObjectError> {
+    serde_json::to_value(object).map_err(|error| ObjectError::Failed {
+        action: action.to_owned(),
+        error: error.to_string(),
+    })
+}
+
+fn from_value(action: &str, object: &Value) -> Result<DynamicObject, ObjectError> {
+    serde_json::from_value(object.clone()).map_err(|error| ObjectError::Failed {
+        action: action.to_owned(),
+        error: error.to_string(),
+    })
+}
+
+/// Some distributions append a character to the minor version, as in `31+`.
+fn parse_version(major: &str, minor: &str) -> Result<ServerVersion, ObjectError> {
+    let number = |text: &str| {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let digits = text.get(..end).unwrap_or_default();
+        digits
+            .parse()
+            .map_err(|_| ObjectError::Version(format!("{major}.{minor}")))
+    };
+    Ok(ServerVersion {
+        major: number(major)?,
+        minor: number(minor)?,
+    })
+}
+
+fn address(service: &Service) -> Option<Address> {
+    let spec = service.spec.as_ref()?;
+    let host = if spec.type_.as_deref() == Some("ExternalName") {
+        spec.external_name.clone()
+    } else {
+        spec.cluster_ip
+            .clone()
+            .filter(|ip| !ip.is_empty() && ip != "None")
+    };
+    let port = spec
+        .ports
+        .as_ref()?
+        .iter()
+        .find(|port| port.name.as_deref() == Some(PORT))?;
+    Some(Address {
+        host: host?,
+        port: u16::try_from(port.port).ok()?,
+    })
+}
+
+/// Whether a Pod serves, or will. A Pod without a node has mounted no Secret yet.
+fn may_serve(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let has_node = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
+    has_node && !matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+fn pod_address(pod: &Pod) -> (String, Option<Address>) {
+    let ip = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+    let port = ports.find(|port| port.name.as_deref() == Some(PORT));
+    let port = port.and_then(|port| u16::try_from(port.container_port).ok());
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    (name, ip.zip(port).map(|(host, port)| Address { host, port }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_service_is_reached_as_the_api_server_reaches_it() {
+        let ports = json!([{"name": "other", "port": 80}, {"name": "webhook", "port": 443}]);
+        let at = |host: &str| Some((host.to_owned(), 443));
+        for (spec, expected) in [
+            (
+                json!({"type": "ClusterIP", "clusterIP": "10.0.0.7", "ports": ports}),
+                at("10.0.0.7"),
+            ),
+            (json!({"clusterIP": "fd00::7", "ports": ports}), at("fd00::7")),
+            (
+                json!({"type": "ExternalName", "externalName": "host.example", "ports": ports}),
+                at("host.example"),
+            ),
+            (json!({"clusterIP": "None", "ports": ports}), None),
+            (json!({"clusterIP": "10.0.0.7", "ports": [{"port": 443}]}), None),
+        ] {
+            let service: Service = serde_json::from_value(json!({"spec": spec})).unwrap();
+            let found = address(&service).map(|address| (address.host, address.port));
+            assert_eq!(found, expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_version_is_read_with_and_without_a_suffix() {
+        let read = |major, minor| {
+            parse_version(major, minor)
+                .map(|version| version.to_string())
+                .ok()
+        };
+        assert_eq!(read("1", "31").as_deref(), Some("1.31"));
+        assert_eq!(read("1", "30+").as_deref(), Some("1.30"));
+        assert_eq!(read("", "31"), None);
+    }
+
+    #[test]
+    fn only_pods_that_may_serve_are_asked() {
+        let pod = |node: Option<&str>, phase: &str, ip: Option<&str>| -> Pod {
+            serde_json::from_value(json!({
+                "metadata": {"name": "p"},
+                "spec": {"nodeName": node, "containers": [{"name": "c", "ports": [
+                    {"name": "health", "containerPort": 8081}, {"name": "webhook", "containerPort": 9443}]}]},
+                "status": {"phase": phase, "podIP": ip},
+            }))
+            .unwrap()
+        };
+        for (pod, expected) in [
+            (
+                pod(Some("n"), "Running", Some("10.0.0.7")),
+                Some(Some("10.0.0.7")),
+            ),
+            (pod(Some("n"), "Pending", None), Some(None)),
+            (pod(None, "Pending", None), None),
+            (pod(Some("n"), "Failed", Some("10.0.0.7")), None),
+        ] {
+            let found = may_serve(&pod).then(|| pod_address(&pod).1.map(|address| address.host));
+            assert_eq!(found, expected.map(|ip| ip.map(str::to_owned)), "{pod:?}");
+        }
+    }
+}

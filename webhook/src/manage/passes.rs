@@ -1,0 +1,376 @@
+//! The passes of the manager: each reads everything, decides one step, and takes it.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::Value;
+use thiserror::Error;
+use tokio::{sync::watch, time};
+use tracing::{info, warn};
+
+use super::{
+    authorities::{
+        Authorities, CA_VALIDITY, CERTIFICATE_VALIDITY, CaCertificate, KeyedCa, SecretError, certificates,
+        offset_time,
+    },
+    decision::{Observed, PodCertificate, Refusal, Registration, Serving, Step, decide},
+    objects::{Address, ObjectError, Objects, TLS_SECRET},
+    registration::{Kind, Place, bundles, compare, merge},
+    self_test,
+    tls_client::{ProbeError, Trust},
+};
+use crate::authority::{CertificateError, ServerNames};
+
+/// The pause after a step. It bounds the load if another client reverts every write.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// Why a pass could not take its step. The next pass tries again.
+#[derive(Debug, Error)]
+enum PassError {
+    #[error("{0}")]
+    Object(#[from] ObjectError),
+    #[error("cannot use the Secret with the CAs: {0}")]
+    Secret(#[from] SecretError),
+    #[error("{0}")]
+    Certificate(#[from] CertificateError),
+    #[error("{0}")]
+    Template(String),
+    #[error("the webhook did not pass its self-test, so it is not registered: {0}")]
+    SelfTest(ProbeError),
+    #[error("{0}")]
+    Trust(#[from] ProbeError),
+}
+
+/// What to do after a pass.
+enum Next {
+    /// Another pass at once, because this one has changed something.
+    Continue,
+    /// Another pass at this time at the latest.
+    Wait(Option<Timestamp>),
+}
+
+pub(crate) struct Manager {
+    objects: Objects,
+    trust_delay: Duration,
+    interval: Duration,
+    /// The last problem in the log, which is not logged again while it lasts.
+    last_problem: Option<String>,
+}
+
+/// What one pass has read.
+struct Seen {
+    ca_secret: Option<Secret>,
+    tls_secret: Option<Secret>,
+    authorities: Authorities,
+    live: [Option<Value>; 2],
+    desired: [Value; 2],
+    service: Address,
+    observed: Observed,
+}
+
+impl Manager {
+    pub(crate) const fn new(objects: Objects, trust_delay: Duration, interval: Duration) -> Self {
+        Self {
+            objects,
+            trust_delay,
+            interval,
+            last_problem: None,
+        }
+    }
+
+    /// Takes one step after the other while this manager leads.
+    pub(crate) async fn run(mut self, mut leads: watch::Receiver<bool>) {
+        loop {
+            if leads.wait_for(|leads| *leads).await.is_err() {
+                return;
+            }
+            let until = match self.pass().await {
+                Ok(Next::Continue) => {
+                    time::sleep(PAUSE.min(self.interval)).await;
+                    continue;
+                }
+                Ok(Next::Wait(until)) => until,
+                Err(error) => {
+                    self.report(error.to_string());
+                    None
+                }
+            };
+            let left = until.map_or(self.interval, |until| {
+                Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default()
+            });
+            time::sleep(left.min(self.interval)).await;
+        }
+    }
+
+    fn report(&mut self, problem: String) {
+        if self.last_problem.as_ref() != Some(&problem) {
+            warn!("{problem}");
+            self.last_problem = Some(problem);
+        }
+    }
+
+    async fn pass(&mut self) -> Result<Next, PassError> {
+        let now = Timestamp::now();
+        let seen = self.read(now).await?;
+        let step = decide(&seen.observed, self.trust_delay, now);
+        match step {
+            Step::Wait(until) => {
+                self.last_problem = None;
+                Ok(Next::Wait(until))
+            }
+            Step::Refuse(refusal) => {
+                self.refuse(refusal);
+                Ok(Next::Wait(None))
+            }
+            _ => {
+                self.take(step, seen, now).await?;
+                self.last_problem = None;
+                Ok(Next::Continue)
+            }
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        self.report(format!("the webhook is not registered: {refusal}"));
+    }
+
+    async fn read(&self, now: Timestamp) -> Result<Seen, PassError> {
+        let objects = &self.objects;
+        let ca_secret = objects.ca_secret().await?;
+        let tls_secret = objects.tls_secret().await?;
+        let authorities = ca_secret
+            .as_ref()
+            .map(Authorities::read)
+            .transpose()?
+            .unwrap_or_default();
+        let service = objects.service_address().await?;
+        let owner = objects.owner().await?;
+        let live = [
+            objects.configuration(Kind::Mutating).await?,
+            objects.configuration(Kind::Validating).await?,
+        ];
+        let bundle = authorities.bundle();
+        let place = Place {
+            namespace: objects.namespace().to_owned(),
+            port: service.port.into(),
+        };
+        let desired = |kind: Kind| {
+            kind.desired(&place, &bundle, owner.as_ref())
+                .map_err(PassError::Template)
+        };
+        let desired = [desired(Kind::Mutating)?, desired(Kind::Validating)?];
+        let compared = |at: usize| match (live.get(at), desired.get(at)) {
+            (Some(live), Some(desired)) => compare(live.as_ref(), desired, now),
+            _ => Registration::Absent,
+        };
+        let observed = Observed {
+            server: objects.server_version().await?,
+            has_owner: owner.is_some(),
+            authorities: authorities.observed(),
+            serving: self.serving(tls_secret.as_ref(), &authorities, &live, now)?,
+            registrations: [compared(0), compared(1)],
+            pods: self.pod_certificates(&authorities).await?,
+        };
+        Ok(Seen {
+            ca_secret,
+            tls_secret,
+            authorities,
+            live,
+            desired,
+            service,
+            observed,
+        })
+    }
+
+    fn serving(
+        &self,
+        secret: Option<&Secret>,
+        authorities: &Authorities,
+        live: &[Option<Value>; 2],
+        now: Timestamp,
+    ) -> Result<Serving, PassError> {
+        let data = secret.and_then(|secret| secret.data.as_ref());
+        let value = |key: &str| {
+            data.and_then(|data| data.get(key))
+                .map(|value| value.0.as_slice())
+        };
+        let (Some(certificate), Some(key)) = (value("tls.crt"), value("tls.key")) else {
+            return Ok(Serving::Unusable);
+        };
+        let host = self.objects.host();
+        if let Some(signing) = &authorities.signing
+            && let Some(lifetime) = Trust::new(&signing.certificate.pem, &host)?.verify(certificate, key, now)
+        {
+            return Ok(Serving::Signed(lifetime));
+        }
+        let registered = live.iter().flatten().flat_map(bundles);
+        let registered = registered.filter_map(|bundle| certificates(&bundle)).flatten();
+        let others: String = registered
+            .map(|ca| ca.pem)
+            .chain([authorities.bundle()])
+            .collect();
+        let is_trusted = Trust::new(&others, &host)?
+            .verify(certificate, key, now)
+            .is_some();
+        Ok(if is_trusted {
+            Serving::SignedByAnother
+        } else {
+            Serving::Unusable
+        })
+    }
+
+    /// Finds out which CA has issued the certificate of each Pod, by a handshake that trusts only the CA that signs.
+    async fn pod_certificates(&self, authorities: &Authorities) -> Result<Vec<PodCertificate>, PassError> {
+        let (Some(signing), false) = (&authorities.signing, authorities.retired.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let trust = Trust::new(&signing.certificate.pem, &self.objects.host())?;
+        let pods = self.objects.pods().await?;
+        let asked = pods.iter().map(async |(_, address)| {
+            let Some(Address { host, port }) = address else {
+                return PodCertificate::Unknown;
+            };
+            match trust.connect(host, *port).await {
+                Ok(()) => PodCertificate::Signing,
+                Err(ProbeError::Untrusted(..)) => PodCertificate::Another,
+                Err(_) => PodCertificate::Unknown,
+            }
+        });
+        Ok(join_all(asked).await)
+    }
+
+    async fn take(&self, step: Step, seen: Seen, now: Timestamp) -> Result<(), PassError> {
+        let before = seen.ca_secret.as_ref();
+        let authorities = seen.authorities.clone();
+        match step {
+            Step::CreateAuthority => {
+                let signing = KeyedCa::create(now, CA_VALIDITY)?;
+                let authorities = Authorities {
+                    signing: Some(signing),
+                    ..authorities
+                };
+                self.write(before, &authorities).await?;
+                info!("created a CA");
+            }
+            Step::AdoptTrusted => {
+                let authorities = Authorities {
+                    retired: trusted(&seen.live, now),
+                    ..authorities.with_next(KeyedCa::create(now, CA_VALIDITY)?)
+                };
+                self.write(before, &authorities).await?;
+                info!("created a CA, which replaces the CAs that the webhook configurations trust");
+            }
+            Step::CreateNextAuthority => {
+                let authorities = authorities.with_next(KeyedCa::create(now, CA_VALIDITY)?);
+                self.write(before, &authorities).await?;
+                info!("created the next CA");
+            }
+            Step::RecordTrust | Step::ForgetTrust => {
+                let authorities = Authorities {
+                    next_trusted_since: (step == Step::RecordTrust).then_some(now),
+                    ..authorities
+                };
+                self.write(before, &authorities).await?;
+                if step == Step::RecordTrust {
+                    info!(delay = ?self.trust_delay, "both webhook configurations trust the next CA; it signs after the delay");
+                } else {
+                    info!("a webhook configuration has been changed; the delay of the next CA starts again");
+                }
+            }
+            Step::Promote => {
+                self.write(before, &authorities.promote(now)).await?;
+                info!("the next CA signs now");
+            }
+            Step::RemoveRetired => {
+                let authorities = Authorities {
+                    retired: Vec::new(),
+                    ..authorities
+                };
+                self.write(before, &authorities).await?;
+                info!("removed the retired CA: every Pod serves a certificate from the CA that signs");
+            }
+            Step::IssueCertificate => self.issue(&seen, now).await?,
+            Step::Register => self.register(&seen).await?,
+            Step::Wait(_) | Step::Refuse(_) => {}
+        }
+        Ok(())
+    }
+
+    async fn write(&self, before: Option<&Secret>, authorities: &Authorities) -> Result<(), PassError> {
+        let change = |secret: &mut Secret| authorities.write(secret);
+        Ok(self.objects.write_ca_secret(before, change).await?)
+    }
+
+    async fn issue(&self, seen: &Seen, now: Timestamp) -> Result<(), PassError> {
+        let Some(signing) = &seen.authorities.signing else {
+            return Ok(());
+        };
+        let host = self.objects.host();
+        let names = [host.clone(), format!("{host}.cluster.local")];
+        let names = ServerNames {
+            dns_names: &names,
+            ips: &[],
+        };
+        let validity = SignedDuration::try_from(CERTIFICATE_VALIDITY).unwrap_or(SignedDuration::MAX);
+        let until = now
+            .checked_add(validity)
+            .unwrap_or(Timestamp::MAX)
+            .min(signing.certificate.lifetime.until);
+        let issued = signing
+            .authority()?
+            .issue(names, offset_time(now), offset_time(until))?;
+        let bundle = seen.authorities.bundle();
+        let data = [
+            ("tls.crt", issued.certificate.as_str()),
+            ("tls.key", issued.key.as_str()),
+            ("ca.crt", bundle.as_str()),
+        ];
+        self.objects
+            .write_tls_secret(seen.tls_secret.as_ref(), data)
+            .await?;
+        info!(secret = TLS_SECRET, expires = %until, "issued a serving certificate");
+        Ok(())
+    }
+
+    async fn register(&self, seen: &Seen) -> Result<(), PassError> {
+        let trust = Trust::new(&seen.authorities.bundle(), &self.objects.host())?;
+        self_test::run(&trust, &seen.service.host, seen.service.port)
+            .await
+            .map_err(PassError::SelfTest)?;
+        let of_kinds = Kind::ALL.into_iter().zip(&seen.live).zip(&seen.desired);
+        for ((kind, live), desired) in of_kinds {
+            match live {
+                None => self.objects.create_configuration(kind, desired).await?,
+                Some(live) => {
+                    let merged = merge(live, desired);
+                    if merged == *live {
+                        continue;
+                    }
+                    self.objects.replace_configuration(kind, &merged).await?;
+                }
+            }
+            info!(
+                kind = kind.kind(),
+                "the webhook passed its self-test; wrote its configuration"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The CA certificates that the configurations trust and that have not expired.
+fn trusted(live: &[Option<Value>; 2], now: Timestamp) -> Vec<CaCertificate> {
+    let mut trusted: Vec<CaCertificate> = live
+        .iter()
+        .flatten()
+        .flat_map(bundles)
+        .filter_map(|bundle| certificates(&bundle))
+        .flatten()
+        .filter(|ca| ca.lifetime.until > now)
+        .collect();
+    trusted.sort_by(|a, b| a.pem.cmp(&b.pem));
+    trusted.dedup();
+    trusted
+}

@@ -1,0 +1,234 @@
+//! The two webhook configurations: what they should contain, and how that compares with what the API server has.
+//!
+//! Fields that the shipped configurations do not set stay as they are, such as an `objectSelector` that a user has added.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jiff::Timestamp;
+use kcp_rules::registration::{CONFIGURATION, disabled_entries, is_disabled};
+use serde_json::{Map, Value, json};
+
+use super::{authorities::certificates, decision::Registration};
+
+/// The annotation with which cert-manager's injector is told to write the caBundle of a configuration.
+const INJECTED: &str = "cert-manager.io/inject-ca-from";
+
+/// The namespace in the shipped manifests.
+const SHIPPED_NAMESPACE: &str = "kcp-webhook-system";
+
+/// One of the two kinds of webhook configurations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Mutating,
+    Validating,
+}
+
+/// What the configurations refer to.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) namespace: String,
+    /// The port of the Service.
+    pub(crate) port: i32,
+}
+
+/// The `ClusterRole` that owns the configurations, so that Kubernetes deletes them together with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 2] = [Self::Mutating, Self::Validating];
+
+    pub(crate) const fn kind(self) -> &'static str {
+        match self {
+            Self::Mutating => "MutatingWebhookConfiguration",
+            Self::Validating => "ValidatingWebhookConfiguration",
+        }
+    }
+
+    pub(crate) const fn plural(self) -> &'static str {
+        match self {
+            Self::Mutating => "mutatingwebhookconfigurations",
+            Self::Validating => "validatingwebhookconfigurations",
+        }
+    }
+
+    const fn manifest(self) -> &'static str {
+        match self {
+            Self::Mutating => {
+                include_str!("../../../manifests/registration/mutatingwebhookconfiguration.yaml")
+            }
+            Self::Validating => {
+                include_str!("../../../manifests/registration/validatingwebhookconfiguration.yaml")
+            }
+        }
+    }
+
+    /// The shipped configuration for this place, with a caBundle in PEM format.
+    pub(crate) fn desired(self, place: &Place, bundle: &str, owner: Option<&Owner>) -> Result<Value, String> {
+        let mut configuration: Value = serde_saphyr::from_str(self.manifest())
+            .map_err(|error| format!("the shipped {} cannot be read: {error}", self.kind()))?;
+        let bundle = STANDARD.encode(bundle);
+        for entry in configuration
+            .get_mut("webhooks")
+            .and_then(Value::as_array_mut)
+            .into_iter()
+            .flatten()
+        {
+            if let Some(client) = entry.get_mut("clientConfig").and_then(Value::as_object_mut) {
+                client.insert("caBundle".to_owned(), json!(bundle));
+                if let Some(service) = client.get_mut("service").and_then(Value::as_object_mut) {
+                    service.insert("namespace".to_owned(), json!(place.namespace));
+                    service.insert("port".to_owned(), json!(place.port));
+                }
+            }
+            let selected = entry.pointer_mut("/namespaceSelector/matchExpressions/0/values");
+            for namespace in selected.and_then(Value::as_array_mut).into_iter().flatten() {
+                if namespace == SHIPPED_NAMESPACE {
+                    *namespace = json!(place.namespace);
+                }
+            }
+        }
+        let mut metadata = json!({
+            "name": CONFIGURATION,
+            "labels": {"app.kubernetes.io/name": "kcp-webhook", "app.kubernetes.io/part-of": "kubectl-kcp"},
+        });
+        if let (Some(metadata), Some(owner)) = (metadata.as_object_mut(), owner) {
+            metadata.insert("ownerReferences".to_owned(), json!([owner.reference()]));
+        }
+        if let Some(configuration) = configuration.as_object_mut() {
+            configuration.insert("metadata".to_owned(), metadata);
+        }
+        Ok(configuration)
+    }
+}
+
+impl Owner {
+    // `blockOwnerDeletion` stays unset: setting it needs a permission on the finalizers of ClusterRoles where the admission
+    // plugin OwnerReferencesPermissionEnforcement is enabled.
+    fn reference(&self) -> Value {
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": self.name, "uid": self.uid})
+    }
+}
+
+/// Compares a configuration with the desired one.
+pub(crate) fn compare(live: Option<&Value>, desired: &Value, now: Timestamp) -> Registration {
+    let Some(live) = live else {
+        return Registration::Absent;
+    };
+    if live
+        .pointer("/metadata/annotations")
+        .is_some_and(|annotations| annotations.get(INJECTED).is_some())
+    {
+        return Registration::Injected;
+    }
+    if merge(live, desired) == *live {
+        return Registration::Current;
+    }
+    let bundles = bundles(live);
+    let is_valid = |bundle: &String| {
+        let certificates = certificates(bundle).unwrap_or_default();
+        certificates.iter().any(|ca| ca.lifetime.until > now)
+    };
+    Registration::Outdated {
+        trusts_any: bundles.iter().any(is_valid),
+    }
+}
+
+/// The different caBundles of a configuration, in PEM format.
+pub(crate) fn bundles(configuration: &Value) -> Vec<String> {
+    let entries = configuration.get("webhooks").and_then(Value::as_array);
+    let mut bundles: Vec<String> = entries
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.pointer("/clientConfig/caBundle")?.as_str())
+        .filter_map(|bundle| String::from_utf8(STANDARD.decode(bundle).ok()?).ok())
+        .collect();
+    bundles.sort();
+    bundles.dedup();
+    bundles
+}
+
+/// The live configuration with everything that is desired. A configuration that someone has disabled stays disabled.
+pub(crate) fn merge(live: &Value, desired: &Value) -> Value {
+    let mut desired = desired.clone();
+    if is_disabled(live)
+        && let Some(desired) = desired.as_object_mut()
+    {
+        let entries = disabled_entries(&Value::Object(desired.clone()));
+        desired.insert("webhooks".to_owned(), json!(entries));
+    }
+    let mut merged = live.clone();
+    let references = owner_references(live, &desired);
+    if let (Some(live), Some(desired)) = (merged.as_object_mut(), desired.as_object()) {
+        overlay(live, desired);
+        if let (Some(references), Some(metadata)) = (
+            references,
+            live.get_mut("metadata").and_then(Value::as_object_mut),
+        ) {
+            metadata.insert("ownerReferences".to_owned(), references);
+        }
+    }
+    merged
+}
+
+/// The owner references of the live object, with the desired one instead of others to a `ClusterRole` of that name. After a
+/// new installation, the old reference has a uid that no longer exists, and Kubernetes would delete the configuration.
+fn owner_references(live: &Value, desired: &Value) -> Option<Value> {
+    let own = desired.pointer("/metadata/ownerReferences/0")?;
+    let all = live
+        .pointer("/metadata/ownerReferences")
+        .and_then(Value::as_array);
+    let is_same = |reference: &Value| {
+        reference.get("kind") == own.get("kind") && reference.get("name") == own.get("name")
+    };
+    let mut references: Vec<Value> = all.into_iter().flatten().cloned().collect();
+    if references
+        .iter()
+        .any(|reference| is_same(reference) && reference.get("uid") == own.get("uid"))
+    {
+        references.retain(|reference| !is_same(reference) || reference.get("uid") == own.get("uid"));
+    } else {
+        references.retain(|reference| !is_same(reference));
+        references.push(own.clone());
+    }
+    Some(json!(references))
+}
+
+fn overlay(live: &mut Map<String, Value>, desired: &Map<String, Value>) {
+    for (key, wanted) in desired {
+        match (live.get_mut(key), wanted) {
+            (Some(Value::Object(live)), Value::Object(wanted)) => overlay(live, wanted),
+            (Some(Value::Array(entries)), Value::Array(wanted)) => *entries = overlaid(entries, wanted),
+            (Some(live), wanted) => *live = wanted.clone(),
+            (None, wanted) => _ = live.insert(key.clone(), wanted.clone()),
+        }
+    }
+}
+
+/// The desired list. Entries with the name of a live entry keep the fields of that entry that are not desired.
+fn overlaid(live: &[Value], desired: &[Value]) -> Vec<Value> {
+    let named = |wanted: &Value| {
+        let name = wanted.get("name")?;
+        live.iter().find(|entry| entry.get("name") == Some(name))
+    };
+    desired
+        .iter()
+        .enumerate()
+        .map(|(at, wanted)| {
+            let before = named(wanted).or_else(|| live.get(at).filter(|entry| entry.get("name").is_none()));
+            match (before, wanted) {
+                (Some(Value::Object(before)), Value::Object(wanted)) => {
+                    let mut entry = before.clone();
+                    overlay(&mut entry, wanted);
+                    Value::Object(entry)
+                }
+                _ => wanted.clone(),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+use kcp_rules::registration::{DISABLED_ANNOTATION, Switch, switch};
+
+use super::*;
+use crate::manage::authorities::{CA_VALIDITY, KeyedCa};
+
+fn now() -> Timestamp {
+    "2026-12-01T00:00:00Z".parse().unwrap()
+}
+
+fn ca() -> String {
+    KeyedCa::create(now(), CA_VALIDITY).unwrap().certificate.pem
+}
+
+fn owner(uid: &str) -> Owner {
+    Owner {
+        name: "kcp-webhook".to_owned(),
+        uid: uid.to_owned(),
+    }
+}
+
+fn desired(kind: Kind, bundle: &str) -> Value {
+    let place = Place {
+        namespace: "edge-admission".to_owned(),
+        port: 8443,
+    };
+    kind.desired(&place, bundle, Some(&owner("u1"))).unwrap()
+}
+
+/// What an API server returns after it has stored a configuration: with its defaults and its own metadata.
+fn stored(mut configuration: Value) -> Value {
+    configuration["metadata"]["resourceVersion"] = json!("7");
+    configuration["metadata"]["uid"] = json!("c");
+    for entry in configuration["webhooks"].as_array_mut().unwrap() {
+        entry["objectSelector"] = json!({});
+        entry["reinvocationPolicy"] = json!("Never");
+    }
+    configuration
+}
+
+#[test]
+fn the_shipped_configurations_are_for_the_service_in_its_namespace() {
+    for kind in Kind::ALL {
+        let configuration = desired(kind, "CA");
+        assert_eq!(configuration["kind"], kind.kind());
+        assert_eq!(configuration["metadata"]["name"], CONFIGURATION);
+        let owners = json!([{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "kcp-webhook",
+            "uid": "u1"}]);
+        assert_eq!(configuration["metadata"]["ownerReferences"], owners);
+        let entries = configuration["webhooks"].as_array().unwrap();
+        assert!(entries.len() >= 6);
+        for entry in entries {
+            assert_eq!(entry["clientConfig"]["caBundle"], "Q0E=");
+            let service = &entry["clientConfig"]["service"];
+            assert_eq!(
+                (&service["namespace"], &service["port"]),
+                (&json!("edge-admission"), &json!(8443))
+            );
+            let excluded = &entry["namespaceSelector"]["matchExpressions"][0]["values"];
+            assert_eq!(*excluded, json!(["kube-system", "edge-admission"]), "{entry}");
+        }
+    }
+}
+
+#[test]
+fn a_configuration_is_compared_with_what_it_should_be() {
+    for kind in Kind::ALL {
+        let (old, new) = (ca(), ca());
+        let wanted = desired(kind, &old);
+        let live = stored(wanted.clone());
+        assert_eq!(compare(None, &wanted, now()), Registration::Absent);
+        assert_eq!(compare(Some(&live), &wanted, now()), Registration::Current);
+        let outdated = Registration::Outdated { trusts_any: true };
+        assert_eq!(
+            compare(Some(&live), &desired(kind, &(old.clone() + &new)), now()),
+            outdated
+        );
+        let later = now() + CA_VALIDITY;
+        assert_eq!(
+            compare(Some(&live), &desired(kind, &new), later),
+            Registration::Outdated { trusts_any: false }
+        );
+        let mut changed = live.clone();
+        changed["webhooks"][0]["failurePolicy"] = json!("Ignore");
+        changed["webhooks"][1]["timeoutSeconds"] = json!(30);
+        assert_eq!(compare(Some(&changed), &wanted, now()), outdated);
+        assert_eq!(merge(&changed, &wanted), live);
+        let mut injected = live.clone();
+        injected["metadata"]["annotations"] = json!({INJECTED: "n/c"});
+        assert_eq!(compare(Some(&injected), &wanted, now()), Registration::Injected);
+    }
+}
+
+#[test]
+fn an_upgrade_keeps_what_users_added_and_removes_entries_of_the_old_version() {
+    let wanted = desired(Kind::Validating, &ca());
+    let mut live = stored(wanted.clone());
+    live["webhooks"][0]["objectSelector"] = json!({"matchLabels": {"team": "edge"}});
+    live["metadata"]["labels"]["team"] = json!("edge");
+    assert_eq!(compare(Some(&live), &wanted, now()), Registration::Current);
+    let mut old = live.clone();
+    let entries = old["webhooks"].as_array_mut().unwrap();
+    let removed = json!({"name": "removed.validate.kubectl-kcp.dev"});
+    entries.insert(0, removed);
+    entries.pop();
+    let merged = merge(&old, &wanted);
+    assert_eq!(
+        merged["webhooks"].as_array().unwrap().len(),
+        wanted["webhooks"].as_array().unwrap().len()
+    );
+    assert_eq!(merged["webhooks"][0], live["webhooks"][0]);
+    assert_eq!(merged["metadata"], live["metadata"]);
+}
+
+#[test]
+fn a_disabled_configuration_stays_disabled_and_gets_the_new_ca() {
+    let (old, new) = (ca(), ca());
+    let mut live = stored(desired(Kind::Validating, &old));
+    live["webhooks"] = json!(disabled_entries(&live));
+    live["metadata"]["annotations"] = json!({DISABLED_ANNOTATION: "2026-12-01T00:00:00Z: upgrade"});
+    assert_eq!(
+        compare(Some(&live), &desired(Kind::Validating, &old), now()),
+        Registration::Current
+    );
+    let both = old + &new;
+    let wanted = desired(Kind::Validating, &both);
+    assert_eq!(
+        compare(Some(&live), &wanted, now()),
+        Registration::Outdated { trusts_any: true }
+    );
+    let merged = merge(&live, &wanted);
+    assert_eq!(switch(&merged), Switch::Off);
+    assert_eq!(bundles(&merged), [both]);
+    assert_eq!(merged["metadata"]["annotations"], live["metadata"]["annotations"]);
+    assert_eq!(compare(Some(&merged), &wanted, now()), Registration::Current);
+}
+
+#[test]
+fn the_owner_of_an_earlier_installation_is_replaced() {
+    let wanted = desired(Kind::Mutating, &ca());
+    let other = json!({"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": "n1"});
+    for (owners, expected) in [
+        (json!(null), json!(["u1"])),
+        (json!([owner("u1").reference()]), json!(["u1"])),
+        (json!([owner("u0").reference()]), json!(["u1"])),
+        (json!([other, owner("u0").reference()]), json!(["n1", "u1"])),
+        (json!([owner("u1").reference(), other]), json!(["u1", "n1"])),
+    ] {
+        let mut live = stored(wanted.clone());
+        live["metadata"]["ownerReferences"] = owners;
+        let merged = merge(&live, &wanted);
+        let uids: Vec<_> = merged["metadata"]["ownerReferences"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|reference| reference["uid"].clone())
+            .collect();
+        assert_eq!(json!(uids), expected, "{live}");
+    }
+}

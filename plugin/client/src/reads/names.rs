@@ -62,10 +62,7 @@ async fn read_pages<'c, T: DeserializeOwned>(
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::{
-        Object as _,
-        kind::{CLUSTER_POOL, KUBEADM_CONTROL_PLANE},
-    };
+    use kcp_api::kind::{CLUSTER_POOL, KUBEADM_CONTROL_PLANE};
     use serde_json::{Value, json};
 
     use super::{list_metadata, list_versions};
@@ -73,15 +70,18 @@ mod tests {
 
     /// A server that serves only v1beta1, in pages of one control plane.
     fn old_server() -> Connection {
-        Connection::canned(|_, path| match path.contains("/v1beta1/") {
-            true => (
-                200,
-                json!({
-                    "metadata": {},
-                    "items": [{"metadata": {"name": "edge"}, "spec": {"version": "v1.34.1"}}],
-                }),
-            ),
-            false => (404, Value::String("404 page not found".to_owned())),
+        Connection::canned(|_, path| {
+            if path.contains("/v1beta1/") {
+                (
+                    200,
+                    json!({
+                        "metadata": {},
+                        "items": [{"metadata": {"name": "edge"}, "spec": {"version": "v1.34.1"}}],
+                    }),
+                )
+            } else {
+                (404, Value::String("404 page not found".to_owned()))
+            }
         })
     }
 
@@ -90,7 +90,7 @@ mod tests {
         let mut found = Vec::new();
         list_metadata(&old_server(), &KUBEADM_CONTROL_PLANE, Some("d"), None, &mut found).await;
         assert_eq!(
-            found.iter().map(|object| object.name()).collect::<Vec<_>>(),
+            found.iter().map(kcp_api::Object::name).collect::<Vec<_>>(),
             ["edge"]
         );
         let mut versions = Vec::new();

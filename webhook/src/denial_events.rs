@@ -76,7 +76,7 @@ impl DenialEvents {
 
 /// The Event of a denial. `None` for a dry run, and for an object without a name, which an Event could not name.
 fn denial(request: &Request<'_>, invalid: &Invalid) -> Option<Denial> {
-    if request.dry_run || request.name.is_empty() {
+    if request.is_dry_run() || request.name.is_empty() {
         return None;
     }
     let causes = invalid.causes.iter();

@@ -43,9 +43,7 @@ pub(crate) struct Request<'a> {
     pub(crate) operation: Operation,
     #[serde(default)]
     pub(crate) user_info: UserInfo<'a>,
-    /// Whether the API server stores nothing, so that the review must have no side effects.
-    #[serde(default)]
-    pub(crate) dry_run: bool,
+    dry_run: Option<&'a RawValue>,
     #[serde(default)]
     pub(crate) options: Option<WriteOptions<'a>>,
     /// The new object; `None` for a deletion.
@@ -55,6 +53,14 @@ pub(crate) struct Request<'a> {
     /// An upper bound of the number of values in the review, and so in each of its objects.
     #[serde(skip)]
     pub(crate) values: usize,
+}
+
+impl Request<'_> {
+    /// Whether the API server stores nothing, so that the review must have no side effects. Any value but `false` counts, so
+    /// that a wrong type causes none, and needs no error.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.dry_run.is_some_and(|value| value.get() != "false")
+    }
 }
 
 /// The user who writes the object, as the API server authenticated them.

@@ -36,7 +36,8 @@ pub struct ListArguments {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  kubectl kcp node token revoke abc123")]
+  kubectl kcp node token revoke abc123
+  kubectl kcp node token revoke abc123 --context edge")]
 pub struct RevokeArguments {
     /// Ids of tokens: the six characters before the dot
     #[arg(value_name = "ID", value_parser = parse_id, required = true)]

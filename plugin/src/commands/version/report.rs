@@ -39,10 +39,7 @@ impl Versions {
             .filter(|component| component.state == State::Unread);
         unread.map(|component| {
             let why = component.detail.as_deref().unwrap_or_default();
-            format!(
-                "could not read the version of {}: {why}",
-                component.program.title()
-            )
+            format!("{}: could not read the version: {why}", component.program.title())
         })
     }
 }

@@ -31,6 +31,7 @@ const MAX_REASON: usize = 400;
         configuration disabled, and cert-manager and `kcp-webhook manage` still renew its certificates.
 
 Examples:
+  kubectl kcp webhook disable --reason capi-upgrade --dry-run=server
   kubectl kcp webhook disable --reason capi-upgrade"
 )]
 pub struct DisableArguments {

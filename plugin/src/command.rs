@@ -65,7 +65,7 @@ pub enum Command {
     Machine(MachineArguments),
     /// Join hosts to the cluster that the kubeconfig selects, and remove or label its Nodes
     Node(NodeArguments),
-    /// Replace the first Machine of a control plane, after listing what only it has
+    /// Replace the first Machine of a control plane, after listing what exists only on that Machine
     Genesis(GenesisArguments),
     /// Show when the certificates of control planes expire, and what renews them
     Certificates(CertificatesArguments),
@@ -81,7 +81,7 @@ pub enum Command {
     Lint(LintArguments),
     /// List the admission rules, or explain one
     Rules(RulesArguments),
-    /// Show whether the API server calls kcp-webhook, and switch that off and on
+    /// Show whether the API server calls kcp-webhook, and disable or enable the webhook
     Webhook(WebhookArguments),
     /// Print a completion script, or install the completion of `kubectl kcp`
     Completion(CompletionArguments),

@@ -64,7 +64,7 @@ async fn test(management: &ManagementCluster) -> Result<()> {
         "{skewed:#}"
     );
     let warnings = json!([
-        "the kubeadm control plane provider has version v1.10.4, but the steps of plan are those of 1.14"
+        "the kubeadm control plane provider has version v1.10.4, but the command `plan` predicts the steps of version 1.14"
     ]);
     ensure!(skewed.get("warnings") == Some(&warnings), "{skewed:#}");
 

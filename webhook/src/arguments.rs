@@ -26,7 +26,7 @@ pub enum Command {
     /// Check a configuration file. Exit code 0: the file has no problem; 1: the file cannot be used, contains unknown
     /// rule ids, or has exemptions that have ended; 2: the file cannot be read.
     CheckConfiguration(CheckConfigurationArguments),
-    /// Create and renew the certificates of the webhook, and register it at the API server.
+    /// Create and renew the certificates of the webhook, and register it with the API server.
     Manage(ManageArguments),
     /// Manage certificates for development.
     #[command(subcommand)]
@@ -111,7 +111,7 @@ pub struct ServeArguments {
 ///
 /// Runs beside the servers, in a Deployment of its own. Creates a CA and a serving certificate in Secrets, and renews
 /// both. Registers the webhook once it has passed a self-test through its Service, and updates the registration when the
-/// CA changes or a new version has other webhooks. Of several managers, one acts.
+/// CA changes or a new version has other webhooks. If several managers run, only one acts at a time.
 #[derive(Clone, Debug, Args)]
 pub struct ManageArguments {
     /// Namespace of the Service, the Pods and the Secrets.
@@ -122,8 +122,8 @@ pub struct ManageArguments {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// How long the API servers trust a new CA before a Pod serves a certificate from it, and how long they still trust the
-    /// old one at least.
+    /// How long the API servers trust a new CA before a Pod serves a certificate from it, and the minimum time for which
+    /// they still trust the old one.
     // API servers watch webhook configurations and usually see a change within a second. A kubelet refreshes a mounted Secret
     // every one to two minutes: its `syncFrequency` of a minute, and the delay of its cache.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]

@@ -1,5 +1,5 @@
 //! Records denials as Events on the object, so that `kubectl describe` and `kubectl get events` show them: the client that a
-//! webhook denies is often a controller or a pipeline whose log nobody reads.
+//! webhook denies is often a controller or a pipeline whose log users rarely read.
 //!
 //! An Event is a side effect, so a dry run records none (Kubernetes, "Dynamic Admission Control", Side effects).
 
@@ -46,7 +46,7 @@ struct Denial {
     event: Value,
 }
 
-/// Denials with the same key say the same to a reader.
+/// A denial with the key of an earlier one is a repetition of it.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     namespace: String,
@@ -74,7 +74,7 @@ impl DenialEvents {
     }
 }
 
-/// The Event of a denial. `None` for a dry run, and for an object without a name, which an Event could not name.
+/// The Event of a denial. `None` for a dry run, and for an object without a name, to which an Event cannot refer.
 fn denial(request: &Request<'_>, invalid: &Invalid) -> Option<Denial> {
     if request.is_dry_run() || request.name.is_empty() {
         return None;

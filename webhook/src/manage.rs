@@ -1,11 +1,11 @@
-//! `kcp-webhook manage`: creates and renews the certificates of the webhook, and registers it at the API server.
+//! `kcp-webhook manage`: creates and renews the certificates of the webhook, and registers it with the API server.
 //!
 //! Each pass reads everything, decides one step, and takes it. Every write is conditional on the resource version that was
 //! read, so a pass that ends at any point, or a second manager, does no harm: the next pass reads and decides again.
 //!
 //! - `passes`: one pass: reads, decides, writes
 //! - `objects`: reads and writes of the API server
-//! - `election`: one manager acts
+//! - `election`: only one manager acts at a time
 //! - `self_test`: tests the webhook through its Service
 //! - `tls_client`: connects to the webhook as the API server does
 //! - `registration`: the webhook configurations

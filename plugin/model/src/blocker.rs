@@ -388,8 +388,8 @@ impl Blocker {
             )),
             Self::CannotAdopt { machine, .. } => Some(format!(
                 "correct spec.bootstrap.configRef, the version or the labels of the Machine: kubectl edit machine \
-                 {machine} -n {namespace}; then set any annotation on the control plane, because the controller does \
-                 not watch Machines without an owner"
+                 {machine} -n {namespace}; then, to trigger a reconciliation, set any annotation on the control plane: the \
+                 controller does not watch Machines without an owner"
             )),
             Self::WorkloadUnreachable { .. } => Some(format!(
                 "check the endpoint of the workload cluster and the kubeconfig in its Secret: kubectl kcp status {name} -n \

@@ -20,7 +20,7 @@
 //! - [`verbs`]: one decision for each command that writes
 //! - [`rollout_events`]: what Events say about a control plane and its deleted Machines
 //! - [`wait`]: whether a change is complete, and what is still missing
-//! - [`webhook`]: whether the API server calls kcp-webhook, and the patches that switch it off and on
+//! - [`webhook`]: whether the API server calls kcp-webhook, and the patches that disable and enable the webhook
 
 #![allow(
     missing_docs,

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// The flags of kubectl without effect.
+/// The flags of kubectl without effect here.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Without effect (as kubectl)")]
+#[command(next_help_heading = "Flags of kubectl without effect here")]
 pub struct KubectlOnly {
     /// No effect: the plugin caches nothing
     #[arg(long, global = true, value_name = "FOLDER", hide = true)]
@@ -38,7 +38,8 @@ pub struct KubectlOnly {
     #[arg(long, global = true, value_name = "NAME", value_parser = parse_profile, hide = true)]
     pub profile: Option<String>,
 
-    /// Only false is accepted: the plugin has no version of Kubernetes; its command `version` compares versions
+    /// Only false is accepted: the plugin does not belong to a Kubernetes version; to compare versions, use the command
+    /// `version`
     #[arg(long, global = true, value_name = "BOOL", value_parser = parse_false, num_args = 0..=1,
           require_equals = true, default_missing_value = "true", hide = true)]
     pub match_server_version: Option<bool>,

@@ -77,7 +77,8 @@ const CUSTOMIZATION: NamedKind = NamedKind {
     ],
 };
 
-/// Every kind that an argument can name. If an argument accepts several, a name without a kind is of the first one.
+/// Every kind that an argument can name. If an argument accepts several, a name without a kind is taken to be of the
+/// first one.
 pub const KINDS: [&NamedKind; 5] = [&CONTROL_PLANE, &CLUSTER_POOL, &MACHINE, &CUSTOMIZATION, &CLUSTER];
 
 #[derive(Clone, Debug, PartialEq, Eq)]

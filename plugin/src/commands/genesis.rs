@@ -1,4 +1,4 @@
-//! `kubectl kcp genesis replace`: replaces the first Machine of a control plane, after listing what only it has.
+//! `kubectl kcp genesis replace`: replaces the first Machine of a control plane, after listing what exists only on that Machine.
 //!
 //! The decision whether etcd keeps its quorum, and the deletion, are those of `machine replace`.
 
@@ -25,10 +25,10 @@ use crate::{
     verdict::Verdict,
 };
 
-/// The time limit for reading what only the first Machine has.
+/// The time limit for reading what exists only on the first Machine.
 const READ_LIMIT: Duration = Duration::from_secs(30);
 
-/// Replace the first Machine of a control plane, after listing what only it has.
+/// Replace the first Machine of a control plane, after listing what exists only on that Machine.
 #[derive(Debug, Args)]
 #[command(subcommand_value_name = "replace")]
 pub struct GenesisArguments {
@@ -44,9 +44,9 @@ pub enum GenesisCommand {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The first Machine is the oldest one. The command lists what only it has, and refuses if the control plane \
-        endpoint is one of its addresses, if volumes have their data on its disk, or if Pods can run on its Node only. It then \
-        does what `machine replace` does.
+    after_help = "The first Machine is the oldest one. The command lists what exists only on that Machine, and refuses if \
+        the control plane endpoint is one of its addresses, if volumes have their data on its disk, or if Pods can run only on \
+        its Node. It then does what `machine replace` does.
 
 Examples:
   kubectl kcp genesis replace edge --dry-run=client

@@ -11,7 +11,8 @@ use crate::arguments::name::{self, NamedKind};
 pub(super) enum Meaning {
     /// One of a few words, which the parser of the argument lists.
     Words(Vec<PossibleValue>),
-    /// The name of an object of one of these kinds, as `KIND/NAME`. A bare name is of the first kind.
+    /// The name of an object of one of these kinds, as `KIND/NAME`. A bare name is taken to be of the first
+    /// kind.
     Objects(Vec<&'static NamedKind>),
     Namespace,
     Context,
@@ -62,8 +63,8 @@ impl Meaning {
     }
 }
 
-/// The kinds that the parser of the argument accepts before a slash. None if it also accepts a kind that no command names:
-/// its value is then no name.
+/// The kinds that the parser of the argument accepts before a slash. Empty if it also accepts an unknown kind, because its
+/// value is then not an object name.
 fn named_kinds(argument: &Arg) -> Vec<&'static NamedKind> {
     if accepts(argument, "no-such-kind/x") {
         return Vec::new();

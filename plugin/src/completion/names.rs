@@ -41,7 +41,7 @@ impl Candidate {
     }
 }
 
-/// When completion stops to read from the cluster, after the start of the program. The shell waits for the answer, also if the
+/// When completion stops reading from the cluster, after the start of the program. The shell waits for the answer even if the
 /// server is dead.
 const LIMIT: Duration = Duration::from_millis(220);
 

@@ -243,7 +243,7 @@ async fn of_servers_in_the_cluster(audit: &Audit<'_>, client: &Client) -> Result
                 (
                     "webhooks-deadlock",
                     "FAIL",
-                    "it is called for certificatesigningrequests, and runs behind Service hooks/hook",
+                    "it is called for certificatesigningrequests, and its server is behind Service hooks/hook",
                 ),
                 ("webhooks-fragile", "FAIL", "Service hooks/hook does not exist"),
                 (

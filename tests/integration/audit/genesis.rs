@@ -1,4 +1,4 @@
-//! `kubectl kcp genesis replace`: what only the first Machine has is listed and refused, and the first Machine is replaced.
+//! `kubectl kcp genesis replace`: what exists only on the first Machine is listed and refused, and the first Machine is replaced.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
@@ -31,7 +31,7 @@ pub(super) async fn replaces_the_first_machine(
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     for line in [
         "kubeadmcontrolplane/edge the first Machine is not replaced: refused by kubectl kcp".to_owned(),
-        "the data of PersistentVolume data would be lost, or might be".to_owned(),
+        "the data of PersistentVolume data would or might be lost".to_owned(),
         "Pod default/pinned cannot run on another Node, because of its nodeSelector kubernetes.io/hostname"
             .to_owned(),
     ] {

@@ -22,7 +22,7 @@
 //! - [`row`]: applies all rules to one case
 //! - [`admission_policy`]: the rules with CEL as `ValidatingAdmissionPolicy` objects
 //! - [`defaulting`]: default values as minimal JSON patches
-//! - [`registration`]: the webhook configurations, and how to switch them off and on
+//! - [`registration`]: the webhook configurations, and how to disable and enable them
 
 #![allow(
     missing_docs,

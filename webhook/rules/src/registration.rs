@@ -1,4 +1,4 @@
-//! The two webhook configurations as JSON, and how to switch them off and on.
+//! The two webhook configurations as JSON, and how to disable and enable them.
 //!
 //! A configuration is switched off by a match condition that is never true, in each of its entries. The API server
 //! evaluates match conditions itself, so it then never calls the webhook. Everything else stays as it is, so that

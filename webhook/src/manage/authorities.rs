@@ -12,14 +12,14 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::decision::{self, Lifetime};
 use crate::authority::{Authority, CertificateError, KeyPairPem};
 
-/// The validity of a CA. It is replaced after two thirds of it, so that the certificates that it has signed by then end
-/// before it does.
+/// The validity of a CA. A CA is replaced after two thirds of its validity, so that every certificate it has signed by then
+/// expires before the CA does.
 pub(crate) const CA_VALIDITY: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The validity of a serving certificate: cert-manager's default of 90 days.
 pub(crate) const CERTIFICATE_VALIDITY: Duration = Duration::from_secs(90 * 24 * 3600);
 
-/// With any value on the Secret: replace the CA now. The manager removes the annotation.
+/// If the Secret has this annotation, with any value, the manager replaces the CA now and removes the annotation.
 const ROTATE: &str = "kubectl-kcp.dev/rotate";
 const NEXT_TRUSTED_SINCE: &str = "kubectl-kcp.dev/next-ca-trusted-since";
 const SIGNING_SINCE: &str = "kubectl-kcp.dev/ca-signs-since";

@@ -1,8 +1,9 @@
 //! Elects one manager with a Lease.
 //!
 //! The election only avoids useless work: every write of a manager is conditional on what it has read, so two managers at
-//! the same time would undo nothing. It works as that of k8s.io/client-go, tools/leaderelection: a candidate takes over
-//! when it has seen no renewal for the duration of the Lease, by its own clock, because the clocks of hosts differ.
+//! the same time would not undo each other's writes. It works like leader election in k8s.io/client-go
+//! (tools/leaderelection): a candidate takes over when it has seen no renewal for the duration of the Lease, by its own
+//! clock, because the clocks of hosts differ.
 
 use std::time::Duration;
 

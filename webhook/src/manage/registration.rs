@@ -65,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// The shipped configuration for this place, with a caBundle in PEM format.
+    /// The shipped configuration, adapted to this [`Place`], with a caBundle in PEM format.
     pub(crate) fn desired(self, place: &Place, bundle: &str, owner: Option<&Owner>) -> Result<Value, String> {
         let mut configuration: Value = serde_saphyr::from_str(self.manifest())
             .map_err(|error| format!("the shipped {} cannot be read: {error}", self.kind()))?;
@@ -173,8 +173,9 @@ pub(crate) fn merge(live: &Value, desired: &Value) -> Value {
     merged
 }
 
-/// The owner references of the live object, with the desired one instead of others to a `ClusterRole` of that name. After a
-/// new installation, the old reference has a uid that no longer exists, and Kubernetes would delete the configuration.
+/// The owner references of the live object, with the desired reference in place of other references to a `ClusterRole` of that
+/// name. After a new installation, the old reference has a uid that no longer exists, and Kubernetes would delete the
+/// configuration.
 fn owner_references(live: &Value, desired: &Value) -> Option<Value> {
     let own = desired.pointer("/metadata/ownerReferences/0")?;
     let all = live
@@ -207,7 +208,8 @@ fn overlay(live: &mut Map<String, Value>, desired: &Map<String, Value>) {
     }
 }
 
-/// The desired list. Entries with the name of a live entry keep the fields of that entry that are not desired.
+/// The desired list. An entry with the name of a live entry keeps those fields of the live entry that the desired entry does
+/// not set. So does an entry at the position of a live entry without a name.
 fn overlaid(live: &[Value], desired: &[Value]) -> Vec<Value> {
     let named = |wanted: &Value| {
         let name = wanted.get("name")?;

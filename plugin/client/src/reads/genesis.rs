@@ -1,4 +1,4 @@
-//! Reads what only the Node of the first Machine has: addresses, volumes on its disk, and Pods that can run there only.
+//! Reads what exists only on the Node of the first Machine: addresses, volumes on its disk, and Pods that can run only there.
 
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ use crate::{
 /// The label with which Kubernetes marks each Node with its host name.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Reads what only this Node of the control plane's workload cluster has, until `end` at the latest.
+/// Reads what exists only on this Node of the control plane's workload cluster, until `end` at the latest.
 pub async fn read_holdings(
     management: &Connection,
     control_plane: &KubeadmControlPlane,

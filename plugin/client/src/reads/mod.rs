@@ -8,7 +8,7 @@
 //! - [`workload_and_etcd`]: reads the workload cluster ([`workload`]) and, through it, [`etcd`], with credentials
 //!   from Secrets ([`secret`])
 //! - [`audit`]: reads what the audit of a cluster checks
-//! - [`genesis`]: reads what only the Node of the first Machine has
+//! - [`genesis`]: reads what exists only on the Node of the first Machine
 //! - [`drain`]: reads the objects that decide how nodes are drained
 //! - [`node`]: reads the Nodes of the cluster that the kubeconfig selects; [`node_removal`]: drains and removes them
 //! - [`webhook`]: reads the registration of kcp-webhook and its Pods

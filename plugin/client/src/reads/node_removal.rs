@@ -1,5 +1,5 @@
-//! Reads and requests with which `kubectl kcp node remove` takes a Node out of a cluster: its pods, their evictions, and the
-//! etcd members of a control plane without Cluster API.
+//! The reads and requests that `kubectl kcp node remove` uses to take a Node out of a cluster: its pods, their evictions, and
+//! the etcd members of a control plane without Cluster API.
 
 use std::time::Instant;
 

@@ -22,8 +22,8 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "certificates-expire-while-off",
         requirement: "each certificate is valid for longer than the machines stay off",
-        remedy: "before you switch off the machines, renew the CAs, and renew the certificates by kubeadm certs renew all on each \
-            control plane Node, or by a rollout: kubectl kcp rollout start NAME",
+        remedy: "before you switch off the machines, renew the CAs, and renew the certificates: on each control plane Node, run \
+            kubeadm certs renew all; or start a rollout: kubectl kcp rollout start NAME",
         function: check_certificates_expire_while_off,
     },
     AuditCheck {

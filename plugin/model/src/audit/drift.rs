@@ -16,8 +16,8 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "component-images-differ",
         requirement: "each component of the control plane has the same image on every Node",
-        remedy: "finish the rollout, or bring the manifest of the Node back in line with the others; which version leads after a \
-            restart is a matter of chance",
+        remedy: "finish the rollout, or bring the manifest of the Node back in line with the others; after a restart, it is a \
+            matter of chance which version becomes the leader",
         function: check_component_images_differ,
     },
     AuditCheck {
@@ -29,10 +29,10 @@ pub const CHECKS: &[AuditCheck] = &[
     },
 ];
 
-/// The flags that differ from Node to Node by design: etcd's list of members is that of the time when the Node joined.
+/// The flags that differ from Node to Node by design: `--initial-cluster` lists the members that etcd had when the Node joined.
 const OF_THE_NODE: [&str; 2] = ["--initial-cluster", "--initial-cluster-state"];
 
-/// What stands for the Node's name and addresses in a flag.
+/// The placeholder that replaces the Node's name and addresses in a flag.
 const NODE: &str = "NODE";
 
 fn containers<'f>(

@@ -29,8 +29,8 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "kubelets-use-endpoint",
         requirement: "the kubelets of control plane Nodes use the API server of their own Node",
-        remedy: "on each control plane Node, let server: in /etc/kubernetes/kubelet.conf name the Node's own API server; kubeadm \
-            writes it so from 1.31 on with the feature gate ControlPlaneKubeletLocalMode, and always from 1.36 on",
+        remedy: "on each control plane Node, set server in /etc/kubernetes/kubelet.conf to the Node's own API server; kubeadm does \
+            so from 1.31 on with the feature gate ControlPlaneKubeletLocalMode, and always from 1.36 on",
         function: check_kubelets_use_endpoint,
     },
 ];
@@ -90,7 +90,7 @@ fn endpoint_external(facts: &Facts) -> Result<Evidence, Evidence> {
         ));
     } else if let ([owner], [_]) = (owners.as_slice(), control_plane.as_slice()) {
         evidence.pass(format!(
-            "{endpoint} is the only control plane Node, {}",
+            "{endpoint} is an address of the only control plane Node, {}",
             owner.name
         ));
     } else if let [owner] = owners.as_slice() {

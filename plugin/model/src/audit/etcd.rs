@@ -96,7 +96,8 @@ fn check_etcd_members_even(facts: &Facts, _: Assumptions) -> Evidence {
         if votes.voters.is_multiple_of(2) {
             let mut evidence = Evidence::default();
             evidence.fail(format!(
-                "{counted}, which tolerate no more failures than one fewer"
+                "{counted}, which tolerate no more failures than {} would",
+                votes.voters.saturating_sub(1)
             ));
             return evidence;
         }

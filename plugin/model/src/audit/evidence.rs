@@ -35,7 +35,7 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Evidence with one fact because of which the check passes.
+    /// Evidence with one fact that makes the check pass.
     pub fn passing(fact: impl Into<String>) -> Self {
         let mut evidence = Self::default();
         evidence.pass(fact);

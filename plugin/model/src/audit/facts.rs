@@ -21,7 +21,7 @@ use crate::{
 
 pub type Labels = BTreeMap<String, String>;
 
-/// The annotations of a Pod that the kubelet mirrors, and of one that it read from a file.
+/// The annotations that identify the mirror Pod of a static Pod.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const SOURCE: &str = "kubernetes.io/config.source";
 
@@ -96,7 +96,7 @@ pub struct Pod {
     pub name: String,
     pub node: String,
     pub labels: Labels,
-    /// Whether the kubelet mirrors the Pod, and read it from a file.
+    /// Whether this is the mirror Pod of a static Pod that the kubelet read from a file.
     pub is_static: bool,
     pub host_network: bool,
     pub ready: bool,
@@ -170,7 +170,7 @@ pub struct Webhook {
     pub timeout_seconds: i32,
 }
 
-/// An API that another server than kube-apiserver serves.
+/// An aggregated API, served by a server other than kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiService {
     pub name: String,

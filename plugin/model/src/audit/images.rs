@@ -59,7 +59,7 @@ fn images_always_pulled(facts: &Facts) -> Result<Evidence, Evidence> {
         }
     }
     evidence.pass(format!(
-        "{} containers use an image of the Node if it has one",
+        "{} containers use the image that is already on the Node, if there is one",
         containers.len()
     ));
     Ok(evidence)

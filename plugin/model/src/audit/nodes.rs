@@ -1,4 +1,4 @@
-//! Nodes that no Machine stands for, and kubelets that have stopped renewing their Leases.
+//! Nodes without a Machine, and kubelets that have stopped renewing their Leases.
 
 use std::time::Duration;
 

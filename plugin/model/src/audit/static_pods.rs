@@ -16,8 +16,8 @@ pub const CHECKS: &[AuditCheck] = &[
         id: "static-pods-missing",
         requirement: "each control plane Node runs etcd, kube-apiserver, kube-controller-manager and kube-scheduler as static \
             Pods of the host network",
-        remedy: "let kubeadm write the manifests to /etc/kubernetes/manifests; a component that the API server must schedule \
-            does not start before the API server",
+        remedy: "let kubeadm write the manifests to /etc/kubernetes/manifests; a component in an ordinary Pod cannot \
+            start before the API server runs",
         function: check_static_pods_missing,
     },
     AuditCheck {

@@ -17,7 +17,7 @@ const ROLE_NAME: &str = "leader-migration";
 /// The verbs that a controller manager uses on the Lease of a lock. RBAC cannot limit the verb `create` to an object's name.
 pub const VERBS: [&str; 3] = ["create", "get", "update"];
 
-/// The user as which a controller manager authenticates.
+/// The user that a controller manager authenticates as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     User(String),

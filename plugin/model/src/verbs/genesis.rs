@@ -1,5 +1,5 @@
-//! The checks of `genesis replace` before it replaces the first Machine of a control plane: what only this Machine has, and what
-//! the replacement would therefore break or lose.
+//! The checks of `genesis replace` before it replaces the first Machine of a control plane: what exists only on this Machine,
+//! and what the replacement would therefore break or lose.
 
 use kcp_api::{Machine, Object as _};
 
@@ -46,7 +46,7 @@ pub struct LocalVolume {
     pub is_only_here: bool,
 }
 
-/// A Pod that can run on this Node only.
+/// A Pod that can run only on this Node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PinnedPod {
     /// `namespace/name`.
@@ -63,7 +63,7 @@ pub fn first_machine(machines: &[Machine]) -> Option<&Machine> {
     kept.min_by_key(|machine| (machine.creation_timestamp(), machine.name()))
 }
 
-/// What only the first Machine has, one line for each.
+/// What exists only on the first Machine, one line for each.
 pub fn list_holdings(genesis: &Genesis) -> Vec<String> {
     let node = genesis.node.as_deref().unwrap_or("no Node");
     let mut lines = vec![format!("the first Machine is {}, on {node}", genesis.machine)];
@@ -86,7 +86,9 @@ pub fn list_holdings(genesis: &Genesis) -> Vec<String> {
             }
         }));
         let pods = holdings.pods.iter();
-        lines.extend(pods.map(|pod| format!("Pod {} runs there only, because of its {}", pod.name, pod.by)));
+        lines.extend(
+            pods.map(|pod| format!("Pod {} can run only there, because of its {}", pod.name, pod.by)),
+        );
     }
     lines
 }
@@ -106,7 +108,7 @@ pub fn refuse(genesis: &Genesis, accepts_loss: bool) -> Option<Refusal> {
         );
     }
     if genesis.node.is_none() {
-        why.push("the first Machine has no Node, so what only it has is unknown".to_owned());
+        why.push("the first Machine has no Node, so it is unknown what exists only there".to_owned());
     }
     match &genesis.holdings {
         Reading::Read(holdings) => {
@@ -126,7 +128,7 @@ pub fn refuse(genesis: &Genesis, accepts_loss: bool) -> Option<Refusal> {
                 let lost = holdings.volumes.len() + holdings.pods.len();
                 why.extend(holdings.volumes.iter().map(|volume| {
                     format!(
-                        "the data of PersistentVolume {} would be lost, or might be",
+                        "the data of PersistentVolume {} would or might be lost",
                         volume.name
                     )
                 }));
@@ -143,7 +145,7 @@ pub fn refuse(genesis: &Genesis, accepts_loss: bool) -> Option<Refusal> {
         }
         Reading::Failed(failure) | Reading::OutOfReach(failure) => {
             why.push(format!(
-                "what only this Machine has is unknown: {}",
+                "it is unknown what exists only on this Machine: {}",
                 failure.text()
             ));
             remedies.extend(failure.hint.clone());
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_first_machine_has_is_a_reason_to_refuse() {
+    fn what_exists_only_on_the_first_machine_is_a_reason_to_refuse() {
         let volume = |is_only_here: bool| LocalVolume {
             name: "pv".to_owned(),
             claim: is_only_here.then(|| "shop/data".to_owned()),
@@ -284,7 +286,7 @@ mod tests {
                 "unread",
                 genesis(|of, _| of.holdings = Reading::Failed(failure("PersistentVolume", "forbidden"))),
                 true,
-                vec!["what only this Machine has is unknown: forbidden"],
+                vec!["it is unknown what exists only on this Machine: forbidden"],
             ),
             (
                 "no Node",
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_names_everything_that_only_it_has() {
+    fn the_list_contains_everything_that_exists_only_there() {
         let genesis = genesis(|of, holdings| {
             of.endpoint = Some("10.0.0.1".to_owned());
             holdings.volumes = vec![LocalVolume {
@@ -325,7 +327,7 @@ mod tests {
                 "the first Machine is m1, on n1",
                 "its address 10.0.0.1 is the control plane endpoint",
                 "PersistentVolume pv of claim shop/data is on its disk",
-                "Pod shop/web runs there only, because of its nodeName",
+                "Pod shop/web can run only there, because of its nodeName",
             ]
         );
     }

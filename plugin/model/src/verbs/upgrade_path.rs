@@ -125,7 +125,7 @@ pub fn parse_full_version(text: &str) -> Result<String, String> {
     match parse_version(version) {
         Ok(_) => Ok(format!("v{version}")),
         Err(_) if parse_version(&format!("{version}.0")).is_ok() => Err(format!(
-            "the patch version is missing: name a version for which your infrastructure provider has images, such as \
+            "the patch version is missing: specify a version for which your infrastructure provider has images, such as \
              v{version}.0"
         )),
         Err(error) => Err(format!("not a Kubernetes version such as v1.34.2: {error}")),

@@ -1,8 +1,8 @@
-//! The registration of kcp-webhook at the API server: whether the API server calls it, until when it trusts its
+//! The registration of kcp-webhook with the API server: whether the API server calls it, until when it trusts its
 //! certificates, and which other webhooks review the same objects.
 //!
 //! - [`order`]: the other webhooks, in the order in which the API server calls them
-//! - [`switch`]: the patches that switch the webhook off and on
+//! - [`switch`]: the patches that disable and enable the webhook
 
 pub mod order;
 pub mod switch;

@@ -73,7 +73,7 @@ pub fn other_webhooks(
     found
 }
 
-/// The resources of which both review some operation, in the order of our rules.
+/// The resources for which both review at least one common operation, in the order of our rules.
 fn shared_resources(own: &WebhookConfiguration, other: &Webhook) -> Vec<String> {
     let mut shared = Vec::new();
     for rule in own.webhooks.iter().flat_map(|webhook| &webhook.rules) {

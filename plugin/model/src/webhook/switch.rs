@@ -1,4 +1,4 @@
-//! Switches the webhook off and on, as JSON merge patches of its configurations.
+//! Disables and enables the webhook, as JSON merge patches of its configurations.
 
 use jiff::Timestamp;
 use kcp_rules::registration::{
@@ -6,7 +6,7 @@ use kcp_rules::registration::{
 };
 use serde_json::{Value, json};
 
-/// The patch that switches a configuration off. None if it is off already, or if it has no entries to switch off.
+/// The patch that disables a configuration. None if it is disabled already, or if it has no entries to disable.
 ///
 /// The patch replaces the whole list of entries, because a merge patch cannot change a part of a list. It must therefore
 /// be written with the resource version of `configuration`.
@@ -24,7 +24,10 @@ pub fn disable(configuration: &Value, reason: &str, now: Timestamp) -> Option<Va
     }))
 }
 
-/// The patch that switches a configuration on. None if it is on already. The same as for [`disable`] applies to it.
+/// The patch that enables a configuration. None if it is enabled already.
+///
+/// Like the patch of [`disable`], it replaces the whole list of entries and must be written with the resource version of
+/// `configuration`.
 pub fn enable(configuration: &Value) -> Option<Value> {
     let is_on = matches!(switch(configuration), Switch::On | Switch::Empty);
     if is_on && disabled_note(configuration).is_none() {

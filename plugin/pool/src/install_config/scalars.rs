@@ -17,19 +17,19 @@ pub(super) fn find_misread_scalar(
     for (event, place) in Parser::new_from_str(text).map_while(Result::ok) {
         match event {
             Event::Scalar(text, style, _, tag) => {
-                let is_key = next_node(&mut levels);
+                let is_key = begin_node(&mut levels);
                 let is_plain = style == ScalarStyle::Plain && tag.is_none();
                 if is_plain && is_misread(&text, is_key, &read) {
                     return Some((place.start.line(), place.start.col() + 1));
                 }
             }
-            Event::Alias(_) => drop(next_node(&mut levels)),
+            Event::Alias(_) => drop(begin_node(&mut levels)),
             Event::SequenceStart(..) => {
-                next_node(&mut levels);
+                begin_node(&mut levels);
                 levels.push(OpenNode::List);
             }
             Event::MappingStart(..) => {
-                next_node(&mut levels);
+                begin_node(&mut levels);
                 levels.push(OpenNode::Mapping { is_key_next: true });
             }
             Event::SequenceEnd | Event::MappingEnd => drop(levels.pop()),
@@ -45,8 +45,8 @@ enum OpenNode {
     Mapping { is_key_next: bool },
 }
 
-/// Records that a node begins, and returns whether it is the key of a mapping.
-fn next_node(levels: &mut [OpenNode]) -> bool {
+/// Records that the parser begins a node, and returns whether this node is the key of a mapping.
+fn begin_node(levels: &mut [OpenNode]) -> bool {
     match levels.last_mut() {
         Some(OpenNode::Mapping { is_key_next }) => {
             *is_key_next = !*is_key_next;

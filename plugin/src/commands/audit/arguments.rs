@@ -26,7 +26,8 @@ pub enum AuditCommand {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Without CONTROL-PLANE, the command checks the cluster of the current context, such as a cluster that \
-        kubeadm created without Cluster API. It then cannot query etcd, and reads no certificate on the Nodes.
+        kubeadm created without Cluster API. It then cannot query etcd, and cannot tell when the certificates in \
+        /etc/kubernetes/pki expire.
 
 Exits with 0 if all checks pass, with 1 if one fails, and with 2 if none fails and one is unknown. The audit finds what is \
         known to prevent a restart. It does not prove that the cluster restarts.

@@ -21,10 +21,10 @@ use link::{Installed, install};
 #[derive(Debug, Args)]
 #[command(
     after_help = "kubectl completes `kubectl kcp` if the program kubectl_complete-kcp is on your PATH and the \
-completion of kubectl is set up. It completes names of the cluster too, if the server responds within 200 ms. --install \
-creates kubectl_complete-kcp as a link to this program.
+completion of kubectl is set up. It also completes the names of objects in the cluster, if the server responds within \
+220 ms. --install creates kubectl_complete-kcp as a link to this program.
 
-The script completes `kubectl-kcp`, with the dash, and no names.
+The script that this command prints completes `kubectl-kcp` (with the hyphen), but not the names of objects.
 
 Examples:
   kubectl kcp completion --install

@@ -81,7 +81,7 @@ impl SnapshotFirstArguments {
         };
         if request.is_stdout() {
             return Err(anyhow!(
-                "--snapshot cannot write to stdout; name a file or a folder"
+                "--snapshot cannot write to stdout; specify a file or a folder"
             ));
         }
         let saved = Box::pin(request.save(reader, terminal))

@@ -66,7 +66,7 @@ pub(super) async fn run(arguments: &CheckArguments, session: &Session) -> anyhow
             };
             (object, Some(origin))
         }
-        (None, None) => bail!("name a control plane, or give two manifests with -f and --old"),
+        (None, None) => bail!("specify a control plane, or give two manifests with -f and --old"),
     };
     let new = new(arguments, &old)?;
     let cloud = async |source: Option<&CloudSource>, object: &Value, minor: Option<u64>| match source {
@@ -118,8 +118,8 @@ async fn read_cloud(
     };
     let Some(origin) = origin else {
         bail!(
-            "cannot read {}/{name} with --old, because it is an object of the workload cluster; name the control \
-             plane instead of --old, or pass a file with the manifest",
+            "cannot read {}/{name} with --old, because it is an object of the workload cluster; specify the \
+             control plane instead of --old, or pass a file with the manifest",
             kind.resource()
         );
     };

@@ -40,8 +40,8 @@ pub(super) async fn run(
     if let Some(path) = &arguments.snapshot.snapshot {
         ensure!(
             path.is_dir(),
-            "--snapshot {} is not an existing folder; with --to, name one, because each upgrade saves its own \
-             snapshot",
+            "--snapshot {} is not an existing folder; with --to, specify an existing folder, because each upgrade \
+             saves its own snapshot",
             path.display()
         );
     }

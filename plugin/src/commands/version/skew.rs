@@ -65,7 +65,8 @@ fn control_plane_provider(component: &Component) -> Option<String> {
     let (major, of_plan) = CLUSTER_API_OF_PLAN;
     (minor(version)? != CLUSTER_API_OF_PLAN).then(|| {
         format!(
-            "the kubeadm control plane provider has version {}, but the steps of plan are those of {major}.{of_plan}",
+            "the kubeadm control plane provider has version {}, but the command `plan` predicts the steps of \
+             version {major}.{of_plan}",
             version.unwrap_or_default()
         )
     })
@@ -94,8 +95,8 @@ fn lease_records(component: &Component) -> Option<String> {
         .collect();
     (!newer.is_empty()).then(|| {
         format!(
-            "there are lease records of version {}, but this plugin reads only {known}: upgrade the plugin, or these leases \
-             never end",
+            "there are lease records of version {}, but this plugin reads only {known}, and treats the others as leases that \
+             never end: upgrade the plugin",
             newer.join(", ")
         )
     })
@@ -146,7 +147,8 @@ mod tests {
                 "v1.10.4",
                 &[],
                 Some(
-                    "the kubeadm control plane provider has version v1.10.4, but the steps of plan are those of 1.14",
+                    "the kubeadm control plane provider has version v1.10.4, but the command `plan` predicts the steps of \
+                     version 1.14",
                 ),
             ),
             (Program::Webhook, own, &[], None),
@@ -166,8 +168,8 @@ mod tests {
                 "",
                 &["v1", "v2"],
                 Some(
-                    "there are lease records of version v2, but this plugin reads only v1: upgrade the plugin, or these \
-                     leases never end",
+                    "there are lease records of version v2, but this plugin reads only v1, and treats the others as \
+                     leases that never end: upgrade the plugin",
                 ),
             ),
         ] {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::WebhookReport;
 use crate::document::API_VERSION;
 
-/// The registration of kcp-webhook at the API server.
+/// The registration of kcp-webhook with the API server.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "WebhookStatus"))]
 #[serde(rename_all = "camelCase")]

@@ -1,4 +1,4 @@
-//! `kubectl kcp webhook`: whether the API server calls kcp-webhook, and how to switch that off and on.
+//! `kubectl kcp webhook`: whether the API server calls kcp-webhook, and how to disable and enable the webhook.
 //!
 //! - [`status`]: reads the registration; [`screen`], [`document`]: its text and JSON
 //! - [`switch`]: disables and enables the webhook
@@ -16,7 +16,7 @@ use crate::{session::Session, verdict::Verdict};
 use status::StatusArguments;
 use switch::{DisableArguments, EnableArguments};
 
-/// Show whether the API server calls kcp-webhook, and switch that off and on
+/// Show whether the API server calls kcp-webhook, and disable or enable the webhook
 #[derive(Debug, Args)]
 pub struct WebhookArguments {
     #[command(subcommand)]
@@ -27,9 +27,9 @@ pub struct WebhookArguments {
 pub enum WebhookCommand {
     /// Show whether the API server calls the webhook, and which other webhooks review the same objects
     Status(StatusArguments),
-    /// Switch the webhook off, so that the API server no longer calls it
+    /// Disable the webhook, so that the API server no longer calls it
     Disable(DisableArguments),
-    /// Switch the webhook on again
+    /// Enable the webhook again
     Enable(EnableArguments),
 }
 

@@ -122,8 +122,8 @@ pub struct Row {
     pub verdict: Verdict,
 }
 
-/// The times in which no controller manager runs a controller. They occur even in an upgrade without
-/// problems.
+/// How long a controller runs in no controller manager during the handover. Such gaps occur even in an upgrade
+/// without problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gaps {
     /// Between the old and the new kube-controller-manager, for controllers under the main lock.

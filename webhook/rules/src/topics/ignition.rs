@@ -240,7 +240,7 @@ fn unsupported_disks(
             (
                 "partition",
                 &filesystem.partition,
-                "in device, name the partition instead of the disk",
+                "in device, specify the partition instead of the disk",
             ),
         ];
         for (field, value, remedy) in fields {

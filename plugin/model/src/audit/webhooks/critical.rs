@@ -25,7 +25,7 @@ pub struct CriticalResource {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// A selector for namespaces never excludes an object of the cluster.
+    /// Cluster-scoped objects, which a `namespaceSelector` never excludes.
     Cluster,
     /// The namespaces in which objects are written. [`OWN`] is that of the webhook's Pods.
     Namespaces(&'static [&'static str]),
@@ -73,7 +73,7 @@ impl CriticalResource {
 const RBAC: &str = "rbac.authorization.k8s.io";
 const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
 const ROLES: &str = "the API server exits if it cannot reconcile its own roles";
-const PRIORITIES: &str = "the API server cannot set up its priorities of requests";
+const PRIORITIES: &str = "the API server cannot set up API Priority and Fairness";
 const PODS: &str = "no Pod is created or started";
 const ADDRESSES: &str = "the API server cannot assign addresses to Services";
 
@@ -134,7 +134,7 @@ pub const CRITICAL: &[CriticalResource] = &[
         "priorityclasses",
         Scope::Cluster,
         BOTH,
-        PRIORITIES,
+        "the API server cannot create the system PriorityClasses",
     ),
     of(FLOW_CONTROL, "flowschemas", Scope::Cluster, BOTH, PRIORITIES),
     of(

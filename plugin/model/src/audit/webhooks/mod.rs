@@ -20,15 +20,15 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "webhooks-deadlock",
         requirement: "no webhook with failurePolicy Fail that runs in the cluster is called for a request that the restart needs",
-        remedy: "exclude kube-system, kube-node-lease and the webhook's own namespace with namespaceSelector, name the resources \
-            in rules instead of \"*\", or set failurePolicy: Ignore. After a deadlock: kubectl delete CONFIGURATION, which the API \
-            server never sends to a webhook",
+        remedy: "exclude kube-system, kube-node-lease and the webhook's own namespace with namespaceSelector, list the resources \
+            in rules instead of \"*\", or set failurePolicy: Ignore. After a deadlock, run kubectl delete CONFIGURATION: the API \
+            server calls no webhook for this request",
         function: check_webhooks_deadlock,
     },
     AuditCheck {
         id: "webhooks-fragile",
         requirement: "each webhook with failurePolicy Fail survives the loss of one Node, responds soon, and names its resources",
-        remedy: "run two Pods on different Nodes with a PodDisruptionBudget, set timeoutSeconds to 10 at most, and name the \
+        remedy: "run two Pods on different Nodes with a PodDisruptionBudget, set timeoutSeconds to 10 at most, and list the \
             resources in rules",
         function: check_webhooks_fragile,
     },

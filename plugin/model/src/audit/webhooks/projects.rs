@@ -171,7 +171,7 @@ const PROJECTS: &[Project] = &[
             ])
         },
         expected: &[
-            "deadlock: it is called for pods, and runs behind",
+            "deadlock: it is called for pods, and its server is behind",
             SAFE_RULES,
             SAFE_RULES,
         ],

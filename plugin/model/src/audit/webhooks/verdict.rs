@@ -76,7 +76,7 @@ pub fn judge(webhook: &Webhook, facts: &Facts) -> Verdict {
     }
     match place {
         Place::InCluster { what, .. } => Verdict::Deadlock(format!(
-            "{requests}, and runs behind {what}: until it runs, {}",
+            "{requests}, and its server is behind {what}: until the server runs, {}",
             first.needed_for
         )),
         Place::Loopback { port } => {

@@ -68,7 +68,7 @@ impl RemovableNode {
 /// Refuses a drain that loses pods or data, unless the user forces it.
 pub fn refuse_losses(drain: &NodeDrain, force: bool) -> Option<Refusal> {
     (!force && !drain.losses.is_empty()).then(|| Refusal {
-        remedies: vec!["evict these pods all the same with --force".to_owned()],
+        remedies: vec!["to evict these pods anyway, use --force".to_owned()],
         ..Refusal::new(RefusedBy::Command, drain.losses.clone())
     })
 }

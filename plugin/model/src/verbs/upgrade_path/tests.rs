@@ -290,7 +290,7 @@ fn a_full_version_has_a_patch() {
         (
             "v1.37",
             Err(
-                "the patch version is missing: name a version for which your infrastructure provider has images, such as v1.37.0",
+                "the patch version is missing: specify a version for which your infrastructure provider has images, such as v1.37.0",
             ),
         ),
         (

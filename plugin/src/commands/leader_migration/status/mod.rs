@@ -98,7 +98,7 @@ async fn only_control_plane(reader: &Reader<'_>, namespace: &str, end: Instant) 
         [name] => Ok((*name).to_owned()),
         [] => bail!("the namespace {namespace} has no control plane"),
         names => bail!(
-            "the namespace {namespace} has {} control planes; name one of them: {}",
+            "the namespace {namespace} has {} control planes; specify one of them: {}",
             names.len(),
             names.join(", ")
         ),

@@ -19,7 +19,7 @@ const MAX_TEXT: usize = 2000;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The script contains a bootstrap token: whoever reads it can join hosts until the token expires. Its \
+    after_help = "The script contains a bootstrap token: anyone who reads it can join hosts until the token expires. Its \
         expiry is printed on stderr. List tokens with `node token list`, and revoke one with `node token revoke`.
 
 Examples:
@@ -82,7 +82,7 @@ pub struct JoinScriptArguments {
     #[arg(long)]
     pub no_headers: bool,
 
-    /// Time limit for reading the cluster, and for its signature of cluster-info with the token
+    /// Time limit for reading the cluster, and for waiting until it has signed cluster-info with the token
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "60s")]
     pub timeout: Duration,
 }

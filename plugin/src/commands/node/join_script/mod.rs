@@ -50,7 +50,8 @@ pub(super) async fn run(arguments: &JoinScriptArguments, session: &Session) -> a
         Some(_) if arguments.output_file.is_some() => CommandFormat::Script,
         Some(_) => {
             return Err(anyhow!(
-                "this output format has no secrets, so it does not contain the script: add --output-file"
+                "this output format contains no secrets, and therefore not the script; to write the script to a file, add \
+                 --output-file"
             ));
         }
     };
@@ -190,8 +191,8 @@ async fn refusal(
     let machine = nodes.iter().find_map(|node| node.machine.as_ref());
     Ok(machine.map(|machine| JoinRefusal {
         why: format!(
-            "Machines of Cluster API run the control plane, such as {machine}: a member without a Machine would block \
-             every later change of the control plane"
+            "Machines of Cluster API run the control plane, such as {machine}: an etcd member without a Machine would \
+             block every later change of the control plane"
         ),
         hint: format!(
             "add a Machine in the management cluster: kubectl kcp scale NAME --replicas N -n {}",

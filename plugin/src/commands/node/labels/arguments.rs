@@ -15,7 +15,7 @@ pub enum LabelsCommand {
     Get(GetArguments),
     /// Show what `set` would change; the exit code is 1 if a Node differs
     Diff(DiffArguments),
-    /// Replace the labels of Nodes, except for those in the domains of Kubernetes that you do not name
+    /// Set exactly these labels on Nodes, but keep labels in Kubernetes' own domains unless you name them
     Set(SetArguments),
     /// Add or change labels of Nodes, and remove none
     Ensure(ChangeArguments),
@@ -125,7 +125,7 @@ impl RequestArguments {
     /// The Nodes and the labels that the user names.
     ///
     /// # Errors
-    /// No Node is named, or a key is named twice, or `ensure` is to remove a label.
+    /// No Node is given, or a key is given twice, or `ensure` is to remove a label.
     pub(super) fn parse(&self, replaces: bool) -> anyhow::Result<(Selection, LabelEdit)> {
         let mut names: Vec<String> = Vec::new();
         let mut labels = BTreeMap::new();
@@ -134,29 +134,31 @@ impl RequestArguments {
                 Word::Node(name) if names.contains(name) => {}
                 Word::Node(name) => names.push(name.clone()),
                 Word::Label(key, None) if !replaces => {
-                    bail!("ensure removes no label: to remove {key}, use: kubectl kcp node labels set")
+                    bail!(
+                        "`ensure` does not remove labels; to remove {key}, use: kubectl kcp node labels set"
+                    )
                 }
                 Word::Label(key, value) => {
                     if labels.insert(key.clone(), value.clone()).is_some() {
-                        bail!("label {key} is named twice");
+                        bail!("label {key} is given twice");
                     }
                 }
             }
         }
         if labels.is_empty() && !replaces {
-            bail!("no label is named: write KEY=VALUE");
+            bail!("no label given: write KEY=VALUE");
         }
         let selection = match (&self.selector, names.is_empty()) {
             (Some(selector), true) => Selection::Matching(selector.clone()),
-            (Some(_), false) => bail!("name Nodes or use a selector (-l), not both"),
+            (Some(_), false) => bail!("specify Nodes or a selector (-l), not both"),
             (None, false) => Selection::Named(names),
-            (None, true) => bail!("no Node is named: write the name of a Node, or use a selector (-l)"),
+            (None, true) => bail!("no Node given: specify a Node, or use a selector (-l)"),
         };
         Ok((selection, LabelEdit { labels, replaces }))
     }
 }
 
-/// Parses a word. As in `kubectl label`, a word with `=` or with `-` at its end is a label; no name of a Node looks so.
+/// Parses a word. As in `kubectl label`, a word with `=` or with `-` at its end is a label; no Node name looks like that.
 fn parse_word(text: &str) -> Result<Word, String> {
     let (key, value) = match (text.split_once('='), text.strip_suffix('-')) {
         (Some((key, value)), _) => (key, Some(value)),
@@ -242,21 +244,21 @@ mod tests {
                 &["rack=r1"][..],
                 None,
                 true,
-                "no Node is named: write the name of a Node, or use a selector (-l)",
+                "no Node given: specify a Node, or use a selector (-l)",
             ),
             (
                 &["a"],
                 Some("b=c"),
                 true,
-                "name Nodes or use a selector (-l), not both",
+                "specify Nodes or a selector (-l), not both",
             ),
-            (&["a", "b=c", "b-"], None, true, "label b is named twice"),
-            (&["a"], None, false, "no label is named: write KEY=VALUE"),
+            (&["a", "b=c", "b-"], None, true, "label b is given twice"),
+            (&["a"], None, false, "no label given: write KEY=VALUE"),
             (
                 &["a", "b-"],
                 None,
                 false,
-                "ensure removes no label: to remove b, use: kubectl kcp node labels set",
+                "`ensure` does not remove labels; to remove b, use: kubectl kcp node labels set",
             ),
         ] {
             assert_eq!(parse(words, selector, replaces).unwrap_err(), expected);

@@ -80,7 +80,7 @@ async fn read(connection: &Connection, selection: &Selection) -> Result<Vec<Labe
     }
 }
 
-/// Runs `set` or `ensure`. Writes nothing if one Node refuses the change.
+/// Runs `set` or `ensure`. Writes nothing if the change is refused for one Node.
 async fn change(
     arguments: &ChangeArguments,
     replaces: bool,
@@ -177,7 +177,7 @@ async fn confirm(
         .await
 }
 
-/// Writes the labels of one Node, unless the Node refuses the change by now.
+/// Writes the labels of one Node, unless the change is refused by now.
 async fn write_labels(
     connection: &Connection,
     arguments: &WriteArguments,

@@ -64,9 +64,9 @@ impl<'m> Members<'m> {
             &arguments.etcd_key,
         ) else {
             bail!(
-                "Node {} runs an etcd member, which must leave etcd first: name etcd's CA and a client certificate with \
-                 --etcd-ca, --etcd-certificate and --etcd-key; kubeadm stores them in /etc/kubernetes/pki/etcd of each \
-                 Node of the control plane",
+                "Node {} runs an etcd member, which must leave etcd first: pass etcd's CA, and a client certificate and its \
+                 key, with --etcd-ca, --etcd-certificate and --etcd-key; kubeadm stores them in /etc/kubernetes/pki/etcd of \
+                 each Node of the control plane",
                 node.name
             );
         };

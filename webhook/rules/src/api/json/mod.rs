@@ -36,7 +36,7 @@ pub(super) fn read_valid_json<'a, T: Deserialize<'a>>(
     text: &'a RawValue,
     known: Option<&'a RawValue>,
 ) -> Option<T> {
-    let scanner = Scanner::for_valid_json(text);
+    let scanner = Scanner::new(text.get());
     let scanner = match known {
         Some(known) => scanner.with_known(known),
         None => scanner,

@@ -284,6 +284,10 @@ impl<'a> Quoted<'a> {
 fn first_special(text: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     const HIGH_BITS: u64 = ONES << 7;
+    #[expect(
+        clippy::needless_bitwise_bool,
+        reason = "lazy operators would make the compiler check byte by byte"
+    )]
     let is_special = |byte: &u8| (*byte == b'"') | (*byte == b'\\') | (*byte < b' ');
     let zero_bytes = |word: u64| word.wrapping_sub(ONES) & !word;
 

@@ -71,6 +71,10 @@ unit: ## run the tests that need neither assets nor network
 monitoring: ## test the alert rules of manifests/monitoring with promtool
 	@tests/monitoring/promtool
 
+.PHONY: helm
+helm: ## check the Helm chart in manifests/helm, and compare what it renders with kustomize; builds Helm once
+	@tests/helm/check
+
 .PHONY: bench
 bench: assets ## measure a review, status -A, pool lease and etcd snapshot beside other programs; needs 6 GB of disk
 	cargo build --quiet --release --locked --package kcp-webhook --bins --examples

@@ -129,6 +129,10 @@ pub struct ManageArguments {
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub ca_trust_delay: Duration,
 
+    /// Register the webhooks with `sideEffects: NoneOnDryRun`, which `kcp-webhook serve --denial-events` needs.
+    #[arg(long)]
+    pub denial_events: bool,
+
     /// How often to compare the certificates and the registration with what they should be.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub interval: Duration,

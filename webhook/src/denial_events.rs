@@ -74,7 +74,8 @@ impl DenialEvents {
     }
 }
 
-/// The Event of a denial. `None` for a dry run, and for an object without a name, to which an Event cannot refer.
+/// The Event of a denial. `None` for a dry run, and for an object without a name, to which an Event cannot refer. The API server
+/// refuses a `generateName` that ends in a dot (apimachinery, `NameIsDNSSubdomain`).
 fn denial(request: &Request<'_>, invalid: &Invalid) -> Option<Denial> {
     if request.is_dry_run() || request.name.is_empty() {
         return None;
@@ -93,7 +94,7 @@ fn denial(request: &Request<'_>, invalid: &Invalid) -> Option<Denial> {
     let event = json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"namespace": namespace, "generateName": format!("{name}.")},
+        "metadata": {"namespace": namespace, "generateName": format!("{name}-")},
         "regarding": {
             "apiVersion": format!("{}/{}", invalid.group, &*request.resource.version),
             "kind": invalid.kind,
@@ -224,6 +225,7 @@ mod tests {
             "namespace": "default", "name": "edge", "uid": "u-1",
         });
         assert_eq!(event["regarding"], regarding);
+        assert_eq!(event["metadata"], json!({"namespace": "default", "generateName": "edge-"}));
     }
 
     #[test]

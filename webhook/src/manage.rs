@@ -64,6 +64,7 @@ pub fn run(arguments: &ManageArguments) -> Result<ExitCode, ManageError> {
         let (leads, is_leading) = watch::channel(false);
         let manager = Manager::new(
             Objects::new(client, &arguments.namespace),
+            arguments.denial_events,
             arguments.ca_trust_delay,
             arguments.interval,
         );

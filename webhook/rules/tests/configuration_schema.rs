@@ -1,4 +1,4 @@
-//! The JSON schema of the configuration file. `UPDATE_SCHEMA=1` writes it.
+//! The JSON schema of the configuration file, which that of the Helm chart's values contains. `UPDATE_SCHEMA=1` writes both.
 #![cfg(feature = "schema")]
 #![allow(
     clippy::unwrap_used,
@@ -13,6 +13,9 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 const FILE: &str = "../../manifests/samples/admission-configuration.schema.json";
+
+/// The schema of the chart's values. Helm cannot read a second file, so this one embeds the other.
+const CHART: &str = "../../manifests/helm/values.schema.json";
 
 fn schema() -> Value {
     let settings = SchemaSettings::draft2020_12().for_deserialize();
@@ -29,12 +32,26 @@ fn schema() -> Value {
 #[test]
 fn the_schema_of_the_configuration_file_is_checked_in() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
-    let text = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
+    checked_in(&path, &schema());
+}
+
+#[test]
+fn the_schema_of_the_values_of_the_chart_contains_it() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(CHART);
+    let mut values: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let mut embedded = schema();
+    embedded["$id"] = json!("admission-configuration.schema.json");
+    values["$defs"]["configuration"] = embedded;
+    checked_in(&path, &values);
+}
+
+fn checked_in(path: &Path, schema: &Value) {
+    let text = serde_json::to_string_pretty(schema).unwrap() + "\n";
     if env::var_os("UPDATE_SCHEMA").is_some() {
-        fs::write(&path, &text).unwrap();
+        fs::write(path, &text).unwrap();
     }
     assert!(
-        fs::read_to_string(&path).unwrap() == text,
+        fs::read_to_string(path).unwrap() == text,
         "the schema has drifted: run this test with UPDATE_SCHEMA=1"
     );
 }

@@ -53,6 +53,7 @@ enum Next {
 
 pub(crate) struct Manager {
     objects: Objects,
+    denial_events: bool,
     trust_delay: Duration,
     interval: Duration,
     /// The last problem in the log, which is not logged again while it lasts.
@@ -71,9 +72,15 @@ struct Seen {
 }
 
 impl Manager {
-    pub(crate) const fn new(objects: Objects, trust_delay: Duration, interval: Duration) -> Self {
+    pub(crate) const fn new(
+        objects: Objects,
+        denial_events: bool,
+        trust_delay: Duration,
+        interval: Duration,
+    ) -> Self {
         Self {
             objects,
+            denial_events,
             trust_delay,
             interval,
             last_problem: None,
@@ -155,6 +162,7 @@ impl Manager {
         let place = Place {
             namespace: objects.namespace().to_owned(),
             port: service.port.into(),
+            denial_events: self.denial_events,
         };
         let desired = |kind: Kind| {
             kind.desired(&place, &bundle, owner.as_ref())

@@ -22,12 +22,14 @@ pub(crate) enum Kind {
     Validating,
 }
 
-/// What the configurations refer to.
+/// What the configurations refer to, and what differs between installations.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) namespace: String,
     /// The port of the Service.
     pub(crate) port: i32,
+    /// Whether the server records denials as Events, which is a side effect.
+    pub(crate) denial_events: bool,
 }
 
 /// The `ClusterRole` that owns the configurations, so that Kubernetes deletes them together with it.
@@ -82,6 +84,11 @@ impl Kind {
                     service.insert("namespace".to_owned(), json!(place.namespace));
                     service.insert("port".to_owned(), json!(place.port));
                 }
+            }
+            if place.denial_events
+                && let Some(entry) = entry.as_object_mut()
+            {
+                entry.insert("sideEffects".to_owned(), json!("NoneOnDryRun"));
             }
             let selected = entry.pointer_mut("/namespaceSelector/matchExpressions/0/values");
             for namespace in selected.and_then(Value::as_array_mut).into_iter().flatten() {

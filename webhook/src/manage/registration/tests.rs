@@ -19,9 +19,14 @@ fn owner(uid: &str) -> Owner {
 }
 
 fn desired(kind: Kind, bundle: &str) -> Value {
+    desired_with(kind, bundle, false)
+}
+
+fn desired_with(kind: Kind, bundle: &str, denial_events: bool) -> Value {
     let place = Place {
         namespace: "edge-admission".to_owned(),
         port: 8443,
+        denial_events,
     };
     kind.desired(&place, bundle, Some(&owner("u1"))).unwrap()
 }
@@ -87,6 +92,24 @@ fn a_configuration_is_compared_with_what_it_should_be() {
         let mut injected = live.clone();
         injected["metadata"]["annotations"] = json!({INJECTED: "n/c"});
         assert_eq!(compare(Some(&injected), &wanted, now()), Registration::Injected);
+    }
+}
+
+#[test]
+fn events_about_denials_are_a_side_effect_except_for_a_dry_run() {
+    for kind in Kind::ALL {
+        let without = stored(desired(kind, &ca()));
+        let wanted = desired_with(kind, &ca(), true);
+        assert_eq!(
+            compare(Some(&without), &wanted, now()),
+            Registration::Outdated { trusts_any: true }
+        );
+        for (denial_events, expected) in [(false, "None"), (true, "NoneOnDryRun")] {
+            let merged = merge(&without, &desired_with(kind, &ca(), denial_events));
+            for entry in merged["webhooks"].as_array().unwrap() {
+                assert_eq!(entry["sideEffects"], expected, "{entry}");
+            }
+        }
     }
 }
 

@@ -40,6 +40,7 @@ demo-migration: ## show leader migration on real controller managers: the denial
 .PHONY: test
 test: ## run every test: unit, table, snapshot and integration
 	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
+	@tests/helm/helm > /dev/null
 	INSTA_UPDATE=no RUST_TEST_THREADS=6 cargo test --workspace --all-features --locked --no-fail-fast
 
 # The tests that `make test` leaves out, because they need kube-controller-managers that take half an hour to build.

@@ -23,10 +23,10 @@ use crate::shared::with_management_cluster;
 const OBJECT: &str = "written";
 
 /// Short delays, so that a rotation takes seconds.
-const QUICK: [&str; 2] = ["--ca-trust-delay=3s", "--interval=500ms"];
+pub(crate) const QUICK: [&str; 2] = ["--ca-trust-delay=3s", "--interval=500ms"];
 
 /// The writes of a step in which nothing changes.
-const STEADY: usize = 10;
+pub(crate) const STEADY: usize = 10;
 
 async fn cluster(management: &ManagementCluster, name: &str) -> Result<(ClusterApiAlone, Managed, Writer)> {
     let cluster = management.another_without_ours(name).await?;
@@ -53,7 +53,7 @@ fn show(step: &str, counts: &Counts) {
     );
 }
 
-async fn steady(writer: &Writer, step: &str) -> Result<()> {
+pub(crate) async fn steady(writer: &Writer, step: &str) -> Result<()> {
     let counts = writer.step().await;
     show(step, &counts);
     counts.none_refused(step)
@@ -248,7 +248,7 @@ async fn rotation(managed: &Managed, writer: &Writer) -> Result<()> {
 }
 
 /// A server dry run of an object that a rule denies.
-async fn denies(kubectl: &Kubectl, namespace: &str) -> Result<()> {
+pub(crate) async fn denies(kubectl: &Kubectl, namespace: &str) -> Result<()> {
     let even = control_plane("even", 4, "v1.34.2");
     let answer = write(kubectl, "create", &[even], &["-n", namespace, "--dry-run=server"]).await?;
     ensure!(

@@ -23,6 +23,7 @@ mod etcd_snapshot;
 mod faults;
 mod fleet;
 mod flows;
+mod helm;
 mod hosts;
 mod installation;
 mod leader_migration;

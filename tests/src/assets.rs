@@ -17,6 +17,9 @@ const OTHER_MANAGERS: &str = "tests/envtest/managers";
 /// Builds what real machines run.
 const MACHINES: &str = "tests/envtest/machines";
 
+/// Builds Helm.
+const HELM: &str = "tests/helm/helm";
+
 const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// The minor version of the Kubernetes programs in the folder.
@@ -154,7 +157,12 @@ fn output_of(program: &Path, arguments: &[&str]) -> Result<String> {
         .to_owned())
 }
 
-/// The folder that a script of the workspace prints when it is complete.
+/// Finds Helm. Builds it first if this machine has not done so yet.
+pub fn helm() -> Result<PathBuf> {
+    printed_by(HELM)
+}
+
+/// The path that a script of the workspace prints when it is complete.
 fn printed_by(script: &str) -> Result<PathBuf> {
     printed_with(script, &[])
 }

@@ -1,4 +1,4 @@
-//! kcp-webhook with its manager, installed from `manifests/managed`.
+//! kcp-webhook with its manager, installed from `manifests/managed` or with Helm.
 //!
 //! Of the shipped objects, only the Service differs: it has an external name and a port on this machine, where a balancer
 //! stands in for kube-proxy. The API server and the manager find it as they find any Service, and expect the host name of the
@@ -92,6 +92,26 @@ impl Managed {
     /// Applies the manifests. Neither the manager nor a server runs yet, as on a cluster that cannot pull their image.
     /// `servers` is the number of servers that can be started later.
     pub async fn install(run: &Arc<Run>, api: &ApiServer, kubectl: &Kubectl, servers: usize) -> Result<Self> {
+        let file = api.folder().join("objects.json");
+        Self::install_with(run, api, servers, async |service| {
+            let mut objects = kustomized(kubectl, "manifests/managed").await?;
+            for object in objects.iter_mut().filter(|object| kind(object) == "Service") {
+                let object = object.as_object_mut().context("a Service is not an object")?;
+                object.insert("spec".to_owned(), service.clone());
+            }
+            apply(kubectl, &file, &objects).await?;
+            Ok(objects)
+        })
+        .await
+    }
+
+    /// Like [`Self::install`]. `apply` gets the spec of the Service, applies the objects, and returns them.
+    pub async fn install_with(
+        run: &Arc<Run>,
+        api: &ApiServer,
+        servers: usize,
+        apply: impl AsyncFnOnce(Value) -> Result<Vec<Value>>,
+    ) -> Result<Self> {
         let folder = api.folder().join("managed");
         fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
         let mut all = Vec::new();
@@ -99,26 +119,18 @@ impl Managed {
             all.push(Server::new(&folder, number)?);
         }
         let balancer = Balancer::start(all.iter().map(Server::backend).collect()).await?;
-        let mut objects = kustomized(kubectl, "manifests/managed").await?;
+        let objects = apply(json!({
+            "type": "ExternalName", "externalName": Ipv4Addr::LOCALHOST.to_string(),
+            "ports": [{"name": "webhook", "port": balancer.address().port()}],
+        }))
+        .await?;
         ensure!(
             !objects
                 .iter()
                 .any(|object| kind(object).ends_with("WebhookConfiguration")),
-            "manifests/managed registers a webhook that has not passed its self-test"
+            "an installation with the manager registers a webhook that has not passed its self-test"
         );
-        let spec = json!({
-            "type": "ExternalName", "externalName": Ipv4Addr::LOCALHOST.to_string(),
-            "ports": [{"name": "webhook", "port": balancer.address().port()}],
-        });
-        for object in objects.iter_mut().filter(|object| kind(object) == "Service") {
-            let object = object.as_object_mut().context("a Service is not an object")?;
-            object.insert("spec".to_owned(), spec.clone());
-        }
-        apply(kubectl, &folder.join("objects.json"), &objects).await?;
-        let (managers, served): (Vec<Value>, Vec<Value>) = objects
-            .into_iter()
-            .filter(|object| kind(object) == "Deployment")
-            .partition(|object| object.pointer("/metadata/name") == Some(&json!("kcp-webhook-manager")));
+        let [server_container, manager_container] = containers(&objects)?;
         let kubeconfigs = ["kcp-webhook", "kcp-webhook-manager"].map(|account| folder.join(account));
         for (account, file) in ["kcp-webhook", "kcp-webhook-manager"]
             .into_iter()
@@ -131,8 +143,8 @@ impl Managed {
             run: run.clone(),
             client: api.client().clone(),
             name: api.name().to_owned(),
-            server_container: Container::of_deployment(&served)?,
-            manager_container: Container::of_deployment(&managers)?,
+            server_container,
+            manager_container,
             kubelet: tokio::spawn(mount(api.client().clone(), volumes)),
             servers: all,
             manager: None,
@@ -140,6 +152,12 @@ impl Managed {
             kubeconfigs,
             have_api_access: true,
         })
+    }
+
+    /// Starts processes with the arguments of these Deployments from now on.
+    pub fn deploy(&mut self, objects: &[Value]) -> Result<()> {
+        [self.server_container, self.manager_container] = containers(objects)?;
+        Ok(())
     }
 
     /// Starts servers without API access from now on, for reviews whose answers depend on nothing else.
@@ -363,6 +381,20 @@ impl Managed {
         }
         Ok(deleted)
     }
+}
+
+/// The containers of the server and of the manager.
+fn containers(objects: &[Value]) -> Result<[Container; 2]> {
+    let deployments = objects
+        .iter()
+        .filter(|object| kind(object) == "Deployment")
+        .cloned();
+    let (managers, servers): (Vec<Value>, Vec<Value>) = deployments
+        .partition(|object| object.pointer("/metadata/name") == Some(&json!("kcp-webhook-manager")));
+    Ok([
+        Container::of_deployment(&servers)?,
+        Container::of_deployment(&managers)?,
+    ])
 }
 
 fn configurations(client: &Client, kind: &str, plural: &str) -> Api<DynamicObject> {

@@ -225,7 +225,10 @@ mod tests {
             "namespace": "default", "name": "edge", "uid": "u-1",
         });
         assert_eq!(event["regarding"], regarding);
-        assert_eq!(event["metadata"], json!({"namespace": "default", "generateName": "edge-"}));
+        assert_eq!(
+            event["metadata"],
+            json!({"namespace": "default", "generateName": "edge-"})
+        );
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 /// Shortens `text` to at most `limit` characters. Shortened text ends in `…` and `tail`.
 pub(crate) fn shorten<'a>(text: &'a str, limit: usize, tail: &str) -> Cow<'a, str> {
-    if text.chars().nth(limit).is_none() {
+    // Text with few bytes has few characters, and need not be counted.
+    if text.len() <= limit || text.chars().nth(limit).is_none() {
         return Cow::Borrowed(text);
     }
     let kept = limit.saturating_sub(tail.chars().count() + 1);

@@ -50,8 +50,8 @@ pub trait HasRules: Sized {
     fn customization(&self) -> Option<(&str, &str)> {
         None
     }
-    /// Applies one rule to a change of an object of this kind. A rule for another kind finds nothing.
-    fn check(rule: &Rule, change: &Change<'_, Self>, faults: &mut Faults);
+    /// The function that applies a rule to a change of an object of this kind. A rule for another kind finds nothing.
+    fn checker<'c>(change: &'c Change<'c, Self>) -> impl Fn(&Rule, &mut Faults) + 'c;
 }
 
 macro_rules! judged {
@@ -61,9 +61,11 @@ macro_rules! judged {
                 &self.metadata
             }
 
-            fn check(rule: &Rule, change: &Change<'_, Self>, faults: &mut Faults) {
-                if let Check::$check(check) = rule.check {
-                    check(change, faults);
+            fn checker<'c>(change: &'c Change<'c, Self>) -> impl Fn(&Rule, &mut Faults) + 'c {
+                move |rule, faults| {
+                    if let Check::$check(check) = rule.check {
+                        check(change, faults);
+                    }
                 }
             }
         }
@@ -86,9 +88,11 @@ impl HasRules for ClusterDeployment<'_> {
         Some((&pool.namespace, pool.customization()?))
     }
 
-    fn check(rule: &Rule, change: &Change<'_, Self>, faults: &mut Faults) {
-        if let Check::ClusterDeployment(check) = rule.check {
-            check(change, faults);
+    fn checker<'c>(change: &'c Change<'c, Self>) -> impl Fn(&Rule, &mut Faults) + 'c {
+        move |rule, faults| {
+            if let Check::ClusterDeployment(check) = rule.check {
+                check(change, faults);
+            }
         }
     }
 }
@@ -102,13 +106,12 @@ macro_rules! judged_with_common_spec {
                 &self.metadata
             }
 
-            fn check(rule: &Rule, change: &Change<'_, Self>, faults: &mut Faults) {
-                match rule.check {
+            fn checker<'c>(change: &'c Change<'c, Self>) -> impl Fn(&Rule, &mut Faults) + 'c {
+                // Once for all rules, of which most read it.
+                let (new, old) = (change.new.common_spec(), change.old.map(Self::common_spec));
+                move |rule, faults| match rule.check {
                     Check::$check(check) => check(change, faults),
-                    Check::ControlPlaneSpec(check) => {
-                        let (new, old) = (change.new.common_spec(), change.old.map(Self::common_spec));
-                        check(&change.part(&new, old.as_ref()), faults);
-                    }
+                    Check::ControlPlaneSpec(check) => check(&change.part(&new, old.as_ref()), faults),
                     _ => {}
                 }
             }
@@ -129,6 +132,7 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
         ..change.context
     };
     let change = &Change { context, ..*change };
+    let check = T::checker(change);
     let mut judgement = Judgement::default();
     for rule in topics::rules().filter(|rule| rule.operations.contains(&change.operation)) {
         let action = configuration.action(rule);
@@ -136,7 +140,7 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
             continue;
         }
         let mut faults = Faults::default();
-        T::check(rule, change, &mut faults);
+        check(rule, &mut faults);
         let faults = faults.into_vec();
         if !faults.is_empty() {
             let existing = faults_before(rule, change);
@@ -156,7 +160,7 @@ fn faults_before<T: HasRules>(rule: &Rule, change: &Change<'_, T>) -> Vec<Collec
     if rule.scope == Scope::Object
         && let Some(before) = change.unchanged_old()
     {
-        T::check(rule, &before, &mut faults);
+        T::checker(&before)(rule, &mut faults);
     }
     faults.into_vec()
 }

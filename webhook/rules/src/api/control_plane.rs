@@ -28,9 +28,14 @@ pub enum Shape {
 impl Shape {
     /// The shape of an API version. The version may have a group, as in `group/v1beta1`.
     pub fn from_api_version(api_version: &str) -> Self {
-        match api_version.rsplit('/').next() {
-            Some("v1alpha3" | "v1alpha4" | "v1beta1") => Self::V1Beta1,
-            _ => Self::V1Beta2,
+        let is = |version: &&str| {
+            let group = api_version.strip_suffix(*version);
+            group.is_some_and(|group| group.is_empty() || group.ends_with('/'))
+        };
+        if ["v1alpha3", "v1alpha4", "v1beta1"].iter().any(is) {
+            Self::V1Beta1
+        } else {
+            Self::V1Beta2
         }
     }
 }

@@ -640,8 +640,8 @@ fn leases_work_after_hive_was_uninstalled() {
         let hives = json!({"metadata": {"finalizers": ["hive.openshift.io/clusters"]}});
         hosts.patch("clusterpool/hosts", hosts.namespace, &hives).await;
         let refused = hosts.lease("paris", &["--claim", "-o", "json"]).await;
-        let why = "Hive does not manage pool hosts (the cluster has neither a HiveConfig nor Deployment \
-            hive/hive-controllers), so a claim would stay pending; if Hive manages the pool, use --hive=yes";
+        let why = "Hive does not appear to manage pool hosts (the cluster has neither a HiveConfig nor Deployment \
+            hive/hive-controllers), so a claim would stay pending; if Hive does manage it, use --hive=yes";
         assert_eq!(
             (refused.code, &document(&refused)["message"]),
             (1, &json!(why)),

@@ -207,8 +207,8 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
             (1, &json!("blocked")),
             "{kept}"
         );
-        let message = "releasing ClusterClaim paris destroys ClusterDeployment pool-claim-x with \
-                       customization host-0; to release it anyway, add --delete-cluster";
+        let message = "releasing ClusterClaim paris destroys ClusterDeployment pool-claim-x, which uses \
+                       customization host-0; to release the claim anyway, add --delete-cluster";
         assert_eq!(document(&kept)["message"], message);
         let released = hosts
             .release("pool-claim-x", &["--hive=yes", "--delete-cluster"])

@@ -164,7 +164,7 @@ impl Metrics {
             .set(1);
         registry.register(
             "kcp_webhook_build_info",
-            "1, with the version of kcp-webhook",
+            "Always 1; the label version is the version of kcp-webhook",
             build_info,
         );
         registry.register(

@@ -38,7 +38,7 @@ pub struct KubectlOnly {
     #[arg(long, global = true, value_name = "NAME", value_parser = parse_profile, hide = true)]
     pub profile: Option<String>,
 
-    /// Only false is accepted: the plugin does not belong to a Kubernetes version; to compare versions, use the command
+    /// Only false is accepted: the plugin is not tied to a Kubernetes version; to compare versions, use the command
     /// `version`
     #[arg(long, global = true, value_name = "BOOL", value_parser = parse_false, num_args = 0..=1,
           require_equals = true, default_missing_value = "true", hide = true)]

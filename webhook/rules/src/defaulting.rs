@@ -121,7 +121,7 @@ fn default_replicas(old: Option<&KubeadmControlPlane<'_>>) -> i64 {
     old.and_then(|old| old.spec.replicas).unwrap_or(1)
 }
 
-/// The version with the leading `v` that it lacks; `None` if it lacks none, or is no version.
+/// The version with a leading `v` added; `None` if it already starts with `v`, or is not a valid version.
 fn version_with_v(control_plane: &KubeadmControlPlane<'_>) -> Option<String> {
     let version = control_plane.spec.version.as_deref()?;
     (!version.starts_with('v') && parse_version(version).is_ok()).then(|| format!("v{version}"))

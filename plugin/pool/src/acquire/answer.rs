@@ -306,8 +306,8 @@ impl fmt::Display for LeaseRefusal {
             ),
             Self::NotManagedByHive { pool, because } => write!(
                 f,
-                "Hive does not manage pool {pool} ({because}), so a claim would stay pending; if Hive \
-                 manages the pool, use --hive=yes"
+                "Hive does not appear to manage pool {pool} ({because}), so a claim would stay pending; if Hive does \
+                 manage it, use --hive=yes"
             ),
             Self::ClaimOfOtherPool { claim, pool } => write!(
                 f,

@@ -218,14 +218,14 @@ impl fmt::Display for ReleaseRefusal {
                 let cluster = cluster.as_deref().map_or("its cluster".to_owned(), |cluster| {
                     format!("ClusterDeployment {cluster}")
                 });
-                let with = customization
+                let uses = customization
                     .as_deref()
-                    .map(|name| format!(" with customization {name}"));
+                    .map(|name| format!(", which uses customization {name}"));
                 write!(
                     f,
-                    "releasing ClusterClaim {claim} destroys {cluster}{}; to release it anyway, add \
+                    "releasing ClusterClaim {claim} destroys {cluster}{}; to release the claim anyway, add \
                      --delete-cluster",
-                    with.unwrap_or_default()
+                    uses.unwrap_or_default()
                 )
             }
         }

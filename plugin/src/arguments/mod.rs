@@ -7,7 +7,7 @@ pub mod global;
 pub mod invocation;
 mod kubectl_only;
 pub mod name;
-mod timeout;
+mod value;
 
 pub use dry_run::DryRun;
 pub use global::Global;
@@ -18,4 +18,4 @@ pub use name::{
     ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster,
     parse_customization, parse_machine, parse_node, parse_object_name,
 };
-pub use timeout::parse_timeout;
+pub use value::{parse_reason, parse_timeout};

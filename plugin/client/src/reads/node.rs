@@ -1,6 +1,6 @@
 //! Reads the Nodes of the cluster that the kubeconfig selects.
 
-use kcp_api::kind::NODE;
+use kcp_api::{DecodeError, kind::NODE};
 use kcp_control_plane::verbs::node::labelled_node::LabelledNode;
 use serde_json::Value;
 
@@ -12,15 +12,18 @@ impl ReadObject for LabelledNode {
     }
 }
 
-/// Reads one Node.
+/// Reads one Node, which `decode` decodes from its JSON.
 ///
 /// # Errors
 /// Same as [`Connection::read`], or the Node has a field of the wrong type.
-pub async fn read_node(connection: &Connection, name: &str) -> Result<LabelledNode, Error> {
+pub async fn read_node<N>(
+    connection: &Connection,
+    name: &str,
+    decode: impl FnOnce(String) -> Result<N, DecodeError>,
+) -> Result<N, Error> {
     let resource = NODE.api_resource("v1");
     let json = connection.get_text_in(&resource, None, name).await?;
-    LabelledNode::new(json)
-        .map_err(|source| Error::malformed(Action::new("get", &resource).with_name(name), source))
+    decode(json).map_err(|source| Error::malformed(Action::new("get", &resource).with_name(name), source))
 }
 
 /// Lists the Nodes that match a label selector, by name. None lists all Nodes.

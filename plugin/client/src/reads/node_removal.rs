@@ -4,10 +4,7 @@
 use std::time::Instant;
 
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
-use kcp_api::{
-    Kind, PartialObjectMetadata,
-    kind::{NODE, SECRET},
-};
+use kcp_api::{Kind, PartialObjectMetadata, kind::SECRET};
 use kcp_control_plane::{
     drain::node::{NodeDrain, PodToEvict, node_drain},
     snapshot::{EtcdSurvey, Reading},
@@ -49,17 +46,6 @@ impl ReadObject for RemovableNode {
     fn object(&self) -> &str {
         &self.json
     }
-}
-
-/// Reads one Node.
-///
-/// # Errors
-/// Same as [`Connection::read`], or the Node has a field of the wrong type.
-pub async fn read_removable_node(connection: &Connection, name: &str) -> Result<RemovableNode, Error> {
-    let resource = NODE.api_resource("v1");
-    let json = connection.get_text_in(&resource, None, name).await?;
-    RemovableNode::new(json)
-        .map_err(|source| Error::malformed(Action::new("get", &resource).with_name(name), source))
 }
 
 /// Reads the pods of a Node and all budgets, and predicts the drain.

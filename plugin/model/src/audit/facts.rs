@@ -398,35 +398,31 @@ impl Backend {
 /// The API server's default for `timeoutSeconds` of a webhook.
 const DEFAULT_TIMEOUT_SECONDS: i32 = 10;
 
-impl Webhook {
-    pub fn from_validating(configuration: &str, webhook: ValidatingWebhook) -> Option<Self> {
-        Some(Self {
-            configuration: format!("ValidatingWebhookConfiguration/{configuration}"),
-            name: webhook.name,
-            fails: webhook.failure_policy.is_none_or(|policy| policy == "Fail"),
-            backend: Backend::from_client_config(webhook.client_config)?,
-            rules: webhook.rules.unwrap_or_default(),
-            namespace_selector: webhook.namespace_selector.unwrap_or_default(),
-            object_selector: webhook.object_selector.unwrap_or_default(),
-            match_conditions: webhook.match_conditions.map_or(0, |conditions| conditions.len()),
-            timeout_seconds: webhook.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS),
-        })
-    }
-
-    pub fn from_mutating(configuration: &str, webhook: MutatingWebhook) -> Option<Self> {
-        Some(Self {
-            configuration: format!("MutatingWebhookConfiguration/{configuration}"),
-            name: webhook.name,
-            fails: webhook.failure_policy.is_none_or(|policy| policy == "Fail"),
-            backend: Backend::from_client_config(webhook.client_config)?,
-            rules: webhook.rules.unwrap_or_default(),
-            namespace_selector: webhook.namespace_selector.unwrap_or_default(),
-            object_selector: webhook.object_selector.unwrap_or_default(),
-            match_conditions: webhook.match_conditions.map_or(0, |conditions| conditions.len()),
-            timeout_seconds: webhook.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS),
-        })
-    }
+/// Both kinds of webhook have the fields that the audit reads, but k8s-openapi has a type for each.
+macro_rules! from_webhook {
+    ($($function:ident: $webhook:ty, $configuration:literal);+) => {
+        impl Webhook {$(
+            pub fn $function(configuration: &str, webhook: $webhook) -> Option<Self> {
+                Some(Self {
+                    configuration: format!(concat!($configuration, "/{}"), configuration),
+                    name: webhook.name,
+                    fails: webhook.failure_policy.is_none_or(|policy| policy == "Fail"),
+                    backend: Backend::from_client_config(webhook.client_config)?,
+                    rules: webhook.rules.unwrap_or_default(),
+                    namespace_selector: webhook.namespace_selector.unwrap_or_default(),
+                    object_selector: webhook.object_selector.unwrap_or_default(),
+                    match_conditions: webhook.match_conditions.map_or(0, |conditions| conditions.len()),
+                    timeout_seconds: webhook.timeout_seconds.unwrap_or(DEFAULT_TIMEOUT_SECONDS),
+                })
+            }
+        )+}
+    };
 }
+
+from_webhook!(
+    from_validating: ValidatingWebhook, "ValidatingWebhookConfiguration";
+    from_mutating: MutatingWebhook, "MutatingWebhookConfiguration"
+);
 
 impl std::fmt::Display for ServiceName {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

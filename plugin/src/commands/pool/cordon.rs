@@ -8,7 +8,11 @@ use kcp_pool::{
     store::{LeaseStore as _, Store},
 };
 
-use crate::{arguments::parse_customization, session::Session, verdict::Verdict};
+use crate::{
+    arguments::{parse_customization, parse_reason},
+    session::Session,
+    verdict::Verdict,
+};
 
 /// Arguments of `pool cordon`.
 #[derive(Debug, Args)]
@@ -44,19 +48,6 @@ pub struct CordonChange {
     /// Name under which the server records the change
     #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
     pub field_manager: String,
-}
-
-/// The maximum length of the reason of a cordon, in characters.
-const MAX_REASON: usize = 400;
-
-fn parse_reason(text: &str) -> Result<String, String> {
-    match text.trim() {
-        "" => Err("the reason must not be empty".to_owned()),
-        text if text.chars().count() > MAX_REASON => {
-            Err(format!("a reason must have at most {MAX_REASON} characters"))
-        }
-        text => Ok(text.to_owned()),
-    }
 }
 
 /// Runs `pool cordon`, or `pool uncordon` without a reason.

@@ -17,11 +17,12 @@ use kcp_rules::registration::CONFIGURATION;
 use serde_json::Value;
 
 use crate::{
-    arguments::DryRun, document::resource_name, session::Session, terminal::Terminal, verdict::Verdict,
+    arguments::{DryRun, parse_reason},
+    document::resource_name,
+    session::Session,
+    terminal::Terminal,
+    verdict::Verdict,
 };
-
-/// The maximum length of a reason, in characters.
-const MAX_REASON: usize = 400;
 
 #[derive(Debug, Args)]
 #[command(
@@ -40,7 +41,7 @@ pub struct DisableArguments {
     pub reason: String,
 
     #[command(flatten)]
-    pub write: WriteArguments,
+    pub write: SwitchArguments,
 }
 
 #[derive(Debug, Args)]
@@ -54,12 +55,12 @@ Examples:
 )]
 pub struct EnableArguments {
     #[command(flatten)]
-    pub write: WriteArguments,
+    pub write: SwitchArguments,
 }
 
 /// The arguments that `webhook disable` and `webhook enable` share.
 #[derive(Debug, Args)]
-pub struct WriteArguments {
+pub struct SwitchArguments {
     /// Check the change, but do not store it
     #[arg(long, value_enum, value_name = "WHERE")]
     pub dry_run: Option<DryRun>,
@@ -67,16 +68,6 @@ pub struct WriteArguments {
     /// Name under which the server records the change
     #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
     pub field_manager: String,
-}
-
-fn parse_reason(text: &str) -> Result<String, String> {
-    match text.trim() {
-        "" => Err("the reason must not be empty".to_owned()),
-        text if text.chars().count() > MAX_REASON => {
-            Err(format!("a reason must have at most {MAX_REASON} characters"))
-        }
-        text => Ok(text.to_owned()),
-    }
 }
 
 /// What happened to one configuration.
@@ -126,7 +117,7 @@ pub(super) async fn enable(arguments: &EnableArguments, session: &Session) -> an
 
 async fn run(
     connection: &Connection,
-    arguments: &WriteArguments,
+    arguments: &SwitchArguments,
     verb: &'static str,
     patch: &dyn Fn(&Value) -> Option<Value>,
     terminal: &Terminal,
@@ -168,7 +159,7 @@ impl ReadObject for ConfigurationText {
 
 async fn switch(
     connection: &Connection,
-    arguments: &WriteArguments,
+    arguments: &SwitchArguments,
     kind: HookKind,
     verb: &'static str,
     patch: &dyn Fn(&Value) -> Option<Value>,

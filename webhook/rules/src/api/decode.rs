@@ -139,7 +139,7 @@ pub(super) fn decode_part_reusing<'a, T: Deserialize<'a>>(
     part: &'a RawValue,
     known: Option<&'a RawValue>,
 ) -> Result<T, DecodeError> {
-    json::read_valid_json(part, known).map_or_else(|| decode_with_serde_json(part.get()), Ok)
+    json::read_part(part, known).map_or_else(|| decode_with_serde_json(part.get()), Ok)
 }
 
 fn decode_with_serde_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {

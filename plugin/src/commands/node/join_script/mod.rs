@@ -22,6 +22,7 @@ use kcp_client::{
         node::{list_nodes, read_node},
     },
 };
+use kcp_control_plane::verbs::node::labelled_node::LabelledNode;
 use kcp_rules::syntax::parse_version;
 use report::JoinScriptReport;
 use script::JoinValues;
@@ -171,7 +172,7 @@ async fn refusal(
     arguments: &JoinScriptArguments,
 ) -> anyhow::Result<Option<JoinRefusal>> {
     if let Some(name) = &arguments.hostname {
-        match read_node(connection, name).await {
+        match read_node(connection, name, LabelledNode::new).await {
             Err(Error::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
             Ok(_) => {

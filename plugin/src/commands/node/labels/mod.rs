@@ -73,7 +73,7 @@ async fn read(connection: &Connection, selection: &Selection) -> Result<Vec<Labe
         Selection::Named(names) => {
             let mut nodes = Vec::new();
             for name in names {
-                nodes.push(read_node(connection, name).await?);
+                nodes.push(read_node(connection, name, LabelledNode::new).await?);
             }
             Ok(nodes)
         }
@@ -199,7 +199,7 @@ async fn write_labels(
     let mut first = Some(node);
     let read = async || match first.take() {
         Some(node) => Ok(node),
-        None => read_node(connection, &name).await,
+        None => read_node(connection, &name, LabelledNode::new).await,
     };
     let decide = |node: &LabelledNode| -> Result<Change<LabelDecision>, Error> {
         let decision = decide(node, edit);

@@ -8,7 +8,10 @@ use std::{
 use kcp_api::kind::NODE;
 use kcp_client::{
     Connection, Error,
-    reads::node_removal::{Eviction, evict, read_drain, read_removable_node},
+    reads::{
+        node::read_node,
+        node_removal::{Eviction, evict, read_drain},
+    },
     update::{Change, Target, Updated, WriteMode, WriteResult, update},
 };
 use kcp_control_plane::{
@@ -54,7 +57,7 @@ pub(super) async fn cordon(
         verb: "cordon",
         mode: WriteMode::Store,
     };
-    let read = async || read_removable_node(connection, name).await;
+    let read = async || read_node(connection, name, RemovableNode::new).await;
     let decide = |node: &RemovableNode| -> Result<Change<Option<Refusal>>, Error> {
         let refusal = node.refuse_machine();
         let is_needed = refusal.is_none() && !node.is_cordoned;

@@ -20,8 +20,8 @@ use kcp_api::kind::NODE;
 use kcp_client::{
     Connection, Error,
     reads::{
-        node::list_nodes,
-        node_removal::{read_drain, read_removable_node},
+        node::{list_nodes, read_node},
+        node_removal::read_drain,
     },
     update::{Change, Target, Updated, WriteMode, WriteResult, update},
 };
@@ -103,7 +103,7 @@ impl RemoveCommand<'_> {
             end,
         } = *self;
         let terminal = &session.terminal;
-        let node = read_removable_node(connection, &arguments.node).await?;
+        let node = read_node(connection, &arguments.node, RemovableNode::new).await?;
         if let Some(refusal) = node.refuse_machine() {
             return Ok(Removal::Refused(refusal));
         }
@@ -214,7 +214,7 @@ impl RemoveCommand<'_> {
             verb: "delete",
             mode: WriteMode::Store,
         };
-        let read = async || read_removable_node(self.connection, name).await;
+        let read = async || read_node(self.connection, name, RemovableNode::new).await;
         let decide = |node: &RemovableNode| -> Result<Change<Option<Refusal>>, Error> {
             let refusal = node.refuse_machine().or_else(|| {
                 (!node.is_cordoned).then(|| {

@@ -30,9 +30,9 @@ pub fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<Document<T>> {
     decode_all(Scanner::new(text)).ok()
 }
 
-/// Decodes text that is known to be valid JSON, and skips an object that equals `known`. Returns `None` if the caller
-/// must use `serde_json`.
-pub(super) fn read_valid_json<'a, T: Deserialize<'a>>(
+/// Decodes a part of a document, and skips an object that equals `known`. Returns `None` if the caller must use
+/// `serde_json`.
+pub(super) fn read_part<'a, T: Deserialize<'a>>(
     text: &'a RawValue,
     known: Option<&'a RawValue>,
 ) -> Option<T> {

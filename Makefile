@@ -117,6 +117,14 @@ lint: ## check format and clippy as CI does
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --all-features -- -D warnings
 
+# cargo-deny reads the advisories of RustSec from github.com. Without access to it: make deny CHECKS="licenses bans sources"
+.PHONY: deny
+deny: CHECKS ?= advisories licenses bans sources
+deny: ## check licences, sources and advisories of dependencies on every platform; needs cargo-deny
+	@command -v cargo-deny > /dev/null || { echo "error: no 'cargo-deny' is on PATH" >&2; \
+		echo "hint: cargo install cargo-deny --locked" >&2; exit 2; }
+	cargo deny --locked check $(CHECKS)
+
 .PHONY: crds
 crds: ## generate manifests/dev/crds from the Rust types
 	UPDATE_CRDS=1 cargo test --package kcp-rules --features schema --test crds

@@ -7,7 +7,7 @@
     reason = "clippy knows tests by their attribute, and these helpers have none"
 )]
 
-use std::{collections::BTreeSet, path::Path, process::Command};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
 use serde_json::Value;
 
@@ -108,6 +108,22 @@ fn expressions_are_read() {
     ] {
         assert_eq!(is_allowed(expression), expected, "{expression}");
     }
+}
+
+/// Each text in quotes between `start` and the next line that is `]`, in the configuration of cargo-deny.
+fn quoted(start: &str) -> Vec<String> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deny.toml");
+    let text = fs::read_to_string(file).expect("deny.toml");
+    let (_, list) = text.split_once(start).expect(start);
+    let (list, _) = list.split_once("\n]").expect("the end of the list");
+    list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn cargo_deny_has_the_same_lists() {
+    assert_eq!(quoted("\nallow = ["), LICENCES);
+    let banned: Vec<&str> = BANNED.iter().flat_map(|(name, why)| [*name, *why]).collect();
+    assert_eq!(quoted("\ndeny = ["), banned);
 }
 
 #[test]

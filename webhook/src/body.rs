@@ -102,6 +102,8 @@ where
     loop {
         let (due, late) = pace.next_deadline(length);
         let frame = tokio::select! {
+            // Most frames have arrived already, and then neither the deadline nor an eviction needs a waiter.
+            biased;
             frame = time::timeout_at(due, body.frame()) => frame.map_err(|_| late)?,
             () = buffer.wait_until_evicted() => return Err(BodyError::NoMemory),
         };

@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     panic::{self, AssertUnwindSafe},
-    pin::pin,
+    pin::Pin,
     task::Poll,
 };
 
@@ -14,16 +14,16 @@ use tracing::error;
 pub(crate) struct Panicked;
 
 /// Runs a future until it ends or panics.
-pub(crate) async fn catch_panics<F: Future>(future: F) -> Result<F::Output, Panicked> {
-    let mut future = pin!(future);
+pub(crate) fn catch_panics<F: Future>(
+    mut future: Pin<Box<F>>,
+) -> impl Future<Output = Result<F::Output, Panicked>> {
     poll_fn(
-        |cx| match panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        move |cx| match panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
             Err(_) => Poll::Ready(Err(Panicked)),
         },
     )
-    .await
 }
 
 /// Makes panics log their location, but not their message, which can quote text from a client.
@@ -40,11 +40,11 @@ mod tests {
 
     #[tokio::test]
     async fn returns_the_output_or_the_panic() {
-        assert_eq!(catch_panics(async { 7 }).await, Ok(7));
+        assert_eq!(catch_panics(Box::pin(async { 7 })).await, Ok(7));
         let panics = async {
             tokio::task::yield_now().await;
             panic!("a panic for the test");
         };
-        assert_eq!(catch_panics(panics).await, Err::<(), _>(Panicked));
+        assert_eq!(catch_panics(Box::pin(panics)).await, Err::<(), _>(Panicked));
     }
 }

@@ -135,7 +135,8 @@ impl Router {
                 "too many connections are open; try again",
             ))
         } else {
-            panics::catch_panics(self.review(hook, request, client))
+            // Box the future, so that a connection without a request does not need the memory for a review.
+            panics::catch_panics(Box::pin(self.review(hook, request, client)))
                 .await
                 .unwrap_or_else(|Panicked| Err(self.panicked(hook)))
         };
@@ -272,8 +273,7 @@ impl Router {
 
 impl Handle for Router {
     async fn handle(&self, request: Request<Incoming>, client: &Client) -> Response<Full<Bytes>> {
-        // Box the future, so that a connection without a request does not need the memory for a review.
-        Box::pin(self.answer(request, client)).await
+        self.answer(request, client).await
     }
 }
 

@@ -44,12 +44,14 @@ impl<'de> Deserializer<'de> for &mut Scanner<'de> {
             b'{' => {
                 let mut fields = Items::of(self, b'}')?;
                 let value = visitor.visit_map(&mut fields)?;
-                fields.end(value)
+                fields.end()?;
+                Ok(value)
             }
             b'[' => {
                 let mut items = Items::of(self, b']')?;
                 let value = visitor.visit_seq(&mut items)?;
-                items.end(value)
+                items.end()?;
+                Ok(value)
             }
             b't' => {
                 self.literal("true")?;
@@ -178,11 +180,11 @@ impl<'s, 'de> Items<'s, 'de> {
     }
 
     /// Gives up if the visitor has not consumed all items.
-    fn end<T>(mut self, value: T) -> Result<T, ScanStopped> {
+    fn end(mut self) -> Result<(), ScanStopped> {
         if self.has_next()? {
             Err(ScanStopped)
         } else {
-            Ok(value)
+            Ok(())
         }
     }
 }

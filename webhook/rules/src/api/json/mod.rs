@@ -2,8 +2,9 @@
 //!
 //! Most of a large object consists of strings that no rule reads, and an update contains most of the object
 //! twice. This decoder skips to the end of such strings, decodes a value and captures its text in one pass,
-//! and compares a repeated object instead of parsing it again. It gives up on unusual or invalid input. The
-//! caller then uses `serde_json`, which also returns the error.
+//! and compares a repeated object instead of parsing it again. It checks a text only once, and then searches for the
+//! end of a value in it. It gives up on unusual or invalid input. The caller then uses `serde_json`, which also returns
+//! the error.
 //!
 //! - [`scanner`]: skips over JSON text
 //! - [`deserializer`]: decodes values
@@ -36,7 +37,7 @@ pub(super) fn read_part<'a, T: Deserialize<'a>>(
     text: &'a RawValue,
     known: Option<&'a RawValue>,
 ) -> Option<T> {
-    let scanner = Scanner::new(text.get());
+    let scanner = Scanner::of_part(text);
     let scanner = match known {
         Some(known) => scanner.with_known(known),
         None => scanner,

@@ -1,5 +1,7 @@
 //! Skips over JSON text. It accepts nothing that `serde_json` rejects.
 
+mod skip;
+
 use serde_json::value::RawValue;
 
 /// The error for text that the scanner cannot continue with: it is not JSON, it is nested too deeply, or only
@@ -10,9 +12,6 @@ pub(super) struct ScanStopped;
 /// The nesting limit of `serde_json`.
 const MAX_DEPTH: u8 = 127;
 
-/// The name of the field that is the largest part of most objects, and that most updates repeat unchanged.
-const OFTEN_REPEATED: &str = r#""kubeadmConfigSpec""#;
-
 /// A position in JSON text.
 pub(super) struct Scanner<'a> {
     text: &'a str,
@@ -20,6 +19,8 @@ pub(super) struct Scanner<'a> {
     depth: u8,
     values: usize,
     known: Option<KnownObject<'a>>,
+    /// Whether the text is known to be JSON, so that values may be skipped without checking them.
+    is_json: bool,
 }
 
 /// An object that the scanner has skipped before, and the number of values in it.
@@ -42,6 +43,15 @@ impl<'a> Scanner<'a> {
             depth: 0,
             values: 0,
             known: None,
+            is_json: false,
+        }
+    }
+
+    /// Scans a part of a document that has been parsed. Does not count the values that it skips.
+    pub(super) fn of_part(part: &'a RawValue) -> Self {
+        Self {
+            is_json: true,
+            ..Self::new(part.get())
         }
     }
 
@@ -76,6 +86,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips a value and returns its text.
+    #[inline]
     pub(super) fn value(&mut self) -> Result<&'a str, ScanStopped> {
         self.capture(Self::skip)
     }
@@ -103,12 +114,17 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Consumes a closing bracket.
+    fn close(&mut self) {
+        self.at += 1;
+        self.depth -= 1;
+    }
+
     /// Whether a list or an object has another item. Consumes the comma before it, or the closing bracket.
     pub(super) fn has_next(&mut self, is_first: bool, closing: u8) -> Result<bool, ScanStopped> {
         match self.peek()? {
             byte if byte == closing => {
-                self.at += 1;
-                self.depth -= 1;
+                self.close();
                 Ok(false)
             }
             _ if is_first => Ok(true),
@@ -124,19 +140,32 @@ impl<'a> Scanner<'a> {
     /// Skips the key of a field and the colon.
     pub(super) fn key(&mut self) -> Result<Quoted<'a>, ScanStopped> {
         let key = self.string()?;
+        self.colon()?;
+        Ok(key)
+    }
+
+    fn colon(&mut self) -> Result<(), ScanStopped> {
         if self.peek()? != b':' {
             return Err(ScanStopped);
         }
         self.at += 1;
-        Ok(key)
+        Ok(())
     }
 
     /// Skips a string.
     pub(super) fn string(&mut self) -> Result<Quoted<'a>, ScanStopped> {
-        if self.peek()? != b'"' {
+        self.peek()?;
+        let start = self.at;
+        let has_escapes = self.skip_string()?;
+        self.since(start).map(|text| Quoted { text, has_escapes })
+    }
+
+    /// Skips a string, and returns whether it contains escapes.
+    #[inline]
+    fn skip_string(&mut self) -> Result<bool, ScanStopped> {
+        if self.byte() != Some(b'"') {
             return Err(ScanStopped);
         }
-        let start = self.at;
         self.at += 1;
         let mut has_escapes = false;
         loop {
@@ -145,7 +174,7 @@ impl<'a> Scanner<'a> {
             match rest.get(special..) {
                 Some([b'"', ..]) => {
                     self.at += special + 1;
-                    return self.since(start).map(|text| Quoted { text, has_escapes });
+                    return Ok(has_escapes);
                 }
                 Some([b'\\', escape @ ..]) => {
                     has_escapes = true;
@@ -179,52 +208,6 @@ impl<'a> Scanner<'a> {
         if self.skip_any(b"eE") {
             self.skip_any(b"+-");
             self.digits()?;
-        }
-        Ok(())
-    }
-
-    fn skip(&mut self) -> Result<(), ScanStopped> {
-        match self.peek()? {
-            b'"' => self.string().map(|_| ()),
-            b'{' => self.object(),
-            b'[' => self.list(),
-            b't' => self.literal("true"),
-            b'f' => self.literal("false"),
-            b'n' => self.literal("null"),
-            _ => self.number(),
-        }
-    }
-
-    fn list(&mut self) -> Result<(), ScanStopped> {
-        self.open()?;
-        let mut is_first = true;
-        while self.has_next(is_first, b']')? {
-            is_first = false;
-            self.skip()?;
-        }
-        Ok(())
-    }
-
-    fn object(&mut self) -> Result<(), ScanStopped> {
-        // A prefix match is enough, because an object ends with its closing bracket.
-        if let Some(known) = &self.known
-            && self.rest().starts_with(known.text.as_bytes())
-        {
-            self.at += known.text.len();
-            self.values += known.values;
-            return Ok(());
-        }
-        self.open()?;
-        let mut is_first = true;
-        while self.has_next(is_first, b'}')? {
-            is_first = false;
-            if self.key()?.text() == OFTEN_REPEATED {
-                let before = self.values;
-                let text = self.value()?;
-                self.remember(text, self.values - before);
-            } else {
-                self.skip()?;
-            }
         }
         Ok(())
     }
@@ -278,35 +261,51 @@ impl<'a> Quoted<'a> {
 /// The position of the first byte that is not part of a string's plain text: a quote, a backslash or a control character. The
 /// length of the text if there is none.
 ///
-/// Skips blocks that the compiler checks with vector instructions, and then compares eight bytes at a time. Most strings are
-/// short, so that the start of a search with wider registers costs more than it saves. The masks are those of "Determine if a
-/// word has a byte less than n" (Sean Eron Anderson, Bit Twiddling Hacks), where only the lowest bit that is set is exact.
+/// Compares eight bytes at a time, because most strings are short. Skips the middle of a long string in blocks that the compiler
+/// checks with vector instructions.
+#[inline]
 fn first_special(text: &[u8]) -> usize {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGH_BITS: u64 = ONES << 7;
+    /// The bytes that are compared before the search for blocks.
+    const SHORT: usize = 16;
+
     #[expect(
         clippy::needless_bitwise_bool,
         reason = "lazy operators would make the compiler check byte by byte"
     )]
     let is_special = |byte: &u8| (*byte == b'"') | (*byte == b'\\') | (*byte < b' ');
-    let zero_bytes = |word: u64| word.wrapping_sub(ONES) & !word;
+    let in_words = |words: &[[u8; 8]]| {
+        words.iter().enumerate().find_map(|(index, word)| {
+            let special = special_bytes(*word);
+            (special != 0).then(|| index * 8 + special.trailing_zeros() as usize / 8)
+        })
+    };
 
-    let blocks = text.as_chunks::<16>().0.iter();
+    let (start, rest) = text.split_at(text.len().min(SHORT));
+    if let Some(special) = in_words(start.as_chunks().0) {
+        return special;
+    }
+    let blocks = rest.as_chunks::<16>().0.iter();
     // `any` would check byte by byte.
     let plain = blocks.take_while(|block| !block.iter().fold(false, |found, byte| found | is_special(byte)));
-    let skipped = plain.count() * 16;
-    let (words, tail) = text.get(skipped..).unwrap_or_default().as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
-        let special = word.wrapping_sub(ONES * u64::from(b' ')) & !word
-            | zero_bytes(word ^ (ONES * u64::from(b'"')))
-            | zero_bytes(word ^ (ONES * u64::from(b'\\')));
-        let special = special & HIGH_BITS;
-        if special != 0 {
-            return skipped + index * 8 + special.trailing_zeros() as usize / 8;
-        }
-    }
-    skipped + words.len() * 8 + tail.iter().position(is_special).unwrap_or(tail.len())
+    let skipped = if rest.is_empty() { 0 } else { SHORT + plain.count() * 16 };
+    let (words, tail) = text.get(skipped..).unwrap_or_default().as_chunks();
+    in_words(words).map_or_else(
+        || skipped + words.len() * 8 + tail.iter().position(is_special).unwrap_or(tail.len()),
+        |special| skipped + special,
+    )
+}
+
+/// Sets the highest bit of each byte that is a quote, a backslash or a control character, where only the lowest bit that is set is
+/// exact ("Determine if a word has a byte less than n": Sean Eron Anderson, Bit Twiddling Hacks).
+fn special_bytes(word: [u8; 8]) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH_BITS: u64 = ONES << 7;
+    let word = u64::from_le_bytes(word);
+    let zero_bytes = |word: u64| word.wrapping_sub(ONES) & !word;
+    let special = word.wrapping_sub(ONES * u64::from(b' ')) & !word
+        | zero_bytes(word ^ (ONES * u64::from(b'"')))
+        | zero_bytes(word ^ (ONES * u64::from(b'\\')));
+    special & HIGH_BITS
 }
 
 /// The length of an escape without its backslash; `None` if there is no such escape. Accepts unpaired surrogates, as

@@ -83,7 +83,13 @@ async fn one_of_two_at_once_is_refused(management: &ManagementCluster, cluster: 
         &["rollout", "start", NAME, "--force"],
         &["upgrade", NAME, "--version", "v1.34.3", "--force", "--yes"],
     ] {
-        let refused = kcp(management, change).await?;
+        // Until the other members have elected a leader, the refusal names their quorum.
+        let refused = wait::until("a refusal does not name the quorum of etcd", || async {
+            let refused = kcp(management, change).await?;
+            ensure!(!refused.stdout.contains("could make etcd lose quorum"), "{refused}");
+            Ok(refused)
+        })
+        .await?;
         ensure!(
             refused.code == 1 && refused.stdout.contains("is being replaced: "),
             "{refused}"

@@ -356,7 +356,7 @@ impl Blocker {
                 format!("Machine {machine} is being replaced: {waits_for}")
             }
             Self::NoWay { why, .. } => why.clone(),
-            Self::Quorum { votes } => format!("etcd could lose quorum: {votes}"),
+            Self::Quorum { votes } => format!("etcd could lose quorum: afterwards {votes}"),
             Self::Blocked { condition, message } => with(
                 format!("the controller reports in condition {condition} that it is blocked"),
                 message,

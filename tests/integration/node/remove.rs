@@ -218,7 +218,7 @@ async fn the_node_is_deleted_last(cluster: &BareCluster) -> Result<()> {
             && done.stdout.contains("\nnode_name='w1'\n")
             && done
                 .stderr
-                .contains("node/w1 removed: evicted 1 pods; run the script as root on the host"),
+                .contains("node/w1 removed: evicted 1 pod; run the script as root on the host"),
         "{done}"
     );
     ensure!(

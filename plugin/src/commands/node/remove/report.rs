@@ -140,8 +140,9 @@ impl RemovalReport<'_> {
                     || "run the script as root on the host".to_owned(),
                     |file| format!("run {} as root on the host", file.display()),
                 );
+                let pods = if *evicted == 1 { "pod" } else { "pods" };
                 format!(
-                    "{object} removed: evicted {evicted} pods{member}; {}\n",
+                    "{object} removed: evicted {evicted} {pods}{member}; {}\n",
                     escape(&script)
                 )
             }

@@ -247,7 +247,7 @@ mod tests {
                  rollout              no            etcd-voters-unhealthy\n\
                  \x20                                  Machine/m2: etcd-members-unresponsive, etcd-pods-not-ready\n\
                  remediation of m2    yes\n\
-                 other remediations   no            etcd could lose quorum: 1 of 2 voting members healthy, 2 needed for quorum (etcd-no-quorum)",
+                 other remediations   no            etcd could lose quorum: afterwards 1 of 2 voting members healthy, 2 needed for quorum (etcd-no-quorum)",
             ),
             (
                 "much_of_one_machine_is_not_told_one_by_one",
@@ -255,7 +255,7 @@ mod tests {
                 "scale up, scale down, rollout   no            Machine/m4: etcd-learners-stuck, etcd-members-unresponsive, \
                  etcd-pods-not-ready, api-servers-not-ready, schedulers-not-ready\n\
                  remediation of m4               yes\n\
-                 other remediations              no            etcd could lose quorum: 2 of 2 voting members healthy, 2 needed for quorum, \
+                 other remediations              no            etcd could lose quorum: afterwards 2 of 2 voting members healthy, 2 needed for quorum, \
                  1 not voting yet (etcd-no-quorum)",
             ),
             (

@@ -86,7 +86,10 @@ async fn one_of_two_at_once_is_refused(management: &ManagementCluster, cluster: 
         // Until the other members have elected a leader, the refusal names their quorum.
         let refused = wait::until("a refusal does not name the quorum of etcd", || async {
             let refused = kcp(management, change).await?;
-            ensure!(!refused.stdout.contains("could make etcd lose quorum"), "{refused}");
+            ensure!(
+                !refused.stdout.contains("could make etcd lose quorum"),
+                "{refused}"
+            );
             Ok(refused)
         })
         .await?;

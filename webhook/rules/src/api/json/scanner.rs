@@ -287,7 +287,11 @@ fn first_special(text: &[u8]) -> usize {
     let blocks = rest.as_chunks::<16>().0.iter();
     // `any` would check byte by byte.
     let plain = blocks.take_while(|block| !block.iter().fold(false, |found, byte| found | is_special(byte)));
-    let skipped = if rest.is_empty() { 0 } else { SHORT + plain.count() * 16 };
+    let skipped = if rest.is_empty() {
+        0
+    } else {
+        SHORT + plain.count() * 16
+    };
     let (words, tail) = text.get(skipped..).unwrap_or_default().as_chunks();
     in_words(words).map_or_else(
         || skipped + words.len() * 8 + tail.iter().position(is_special).unwrap_or(tail.len()),

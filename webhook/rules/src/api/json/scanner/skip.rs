@@ -79,7 +79,8 @@ impl Scanner<'_> {
         self.peek()?;
         let start = self.at;
         self.skip_string()?;
-        let is_often_repeated = self.at - start == OFTEN_REPEATED.len() && self.since(start)? == OFTEN_REPEATED;
+        let is_often_repeated =
+            self.at - start == OFTEN_REPEATED.len() && self.since(start)? == OFTEN_REPEATED;
         self.colon()?;
         if is_often_repeated {
             let before = self.values;
@@ -141,7 +142,11 @@ impl Scanner<'_> {
             let end = memchr(b'"', rest).ok_or(ScanStopped)?;
             let before = rest.get(..end).unwrap_or_default().iter().rev();
             self.at += end;
-            if before.take_while(|byte| **byte == b'\\').count().is_multiple_of(2) {
+            if before
+                .take_while(|byte| **byte == b'\\')
+                .count()
+                .is_multiple_of(2)
+            {
                 self.at += 1;
                 return Ok(());
             }

@@ -8,6 +8,7 @@ use crate::{
         audit::AuditArguments,
         certificates::CertificatesArguments,
         completion::CompletionArguments,
+        debug::DebugArguments,
         etcd::EtcdArguments,
         genesis::GenesisArguments,
         leader_migration::LeaderMigrationArguments,
@@ -71,6 +72,8 @@ pub enum Command {
     Certificates(CertificatesArguments),
     /// Check whether a cluster survives the loss of a Node, and comes back by itself after a power failure
     Audit(AuditArguments),
+    /// Collect what a person needs who helps with a control plane
+    Debug(DebugArguments),
     /// Save a snapshot of a control plane's etcd, or maintain its members
     Etcd(EtcdArguments),
     /// Check and prepare the handover of controllers between controller managers (KEP-2436)

@@ -14,6 +14,7 @@ mod control_plane_lists;
 mod controller_failures;
 mod converted;
 mod customization_holder;
+mod debug_bundle;
 mod deletion;
 mod documents;
 mod drain_forecast;

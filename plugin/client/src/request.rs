@@ -64,6 +64,11 @@ impl Pages<'_> {
         &self.action
     }
 
+    /// Whether the last page has been read.
+    pub const fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
     /// Reads the next page of the list. None after the last page.
     ///
     /// # Errors

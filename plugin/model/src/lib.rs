@@ -20,6 +20,7 @@
 //! - [`verbs`]: one decision for each command that writes
 //! - [`rollout_events`]: what Events say about a control plane and its deleted Machines
 //! - [`wait`]: whether a change is complete, and what is still missing
+//! - [`bundle`]: the files of a debug bundle, without secrets
 //! - [`webhook`]: whether the API server calls kcp-webhook, and the patches that disable and enable the webhook
 
 #![allow(
@@ -44,6 +45,7 @@
 
 pub mod audit;
 pub mod blocker;
+pub mod bundle;
 pub mod certificates;
 pub mod change;
 pub mod checks;

@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod certificates;
 pub mod completion;
+pub mod debug;
 pub mod etcd;
 pub mod genesis;
 pub mod leader_migration;

@@ -8,6 +8,7 @@
 //! - [`workload_and_etcd`]: reads the workload cluster ([`workload`]) and, through it, [`etcd`], with credentials
 //!   from Secrets ([`secret`])
 //! - [`audit`]: reads what the audit of a cluster checks
+//! - [`bundle`]: reads the objects of a debug bundle
 //! - [`genesis`]: reads what exists only on the Node of the first Machine
 //! - [`drain`]: reads the objects that decide how nodes are drained
 //! - [`node`]: reads the Nodes of the cluster that the kubeconfig selects; [`node_removal`]: drains and removes them
@@ -16,6 +17,7 @@
 //! - [`failure`]: describes errors for a report
 
 pub mod audit;
+pub mod bundle;
 pub mod certificates;
 pub mod change;
 pub mod cluster_info;

@@ -28,8 +28,11 @@ use kcp_control_plane::snapshot::{
 /// The namespace into which kubeadm installs all its objects.
 pub const KUBE_SYSTEM: &str = "kube-system";
 
+/// The namespace of the Leases of kubelets.
+pub const NODE_LEASES: &str = "kube-node-lease";
+
 /// The leader election Leases of kube-controller-manager and kube-scheduler.
-const LEASES: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
+pub(super) const LEASES: [&str; 2] = ["kube-controller-manager", "kube-scheduler"];
 
 /// The suffix of the Secret with the workload cluster's kubeconfig.
 const KUBECONFIG_SECRET: &str = "kubeconfig";

@@ -13,6 +13,7 @@ mod skew;
 
 use anyhow::anyhow;
 use clap::Args;
+use kcp_client::Connection;
 
 use crate::{
     output::{OutputArguments, print},
@@ -20,7 +21,7 @@ use crate::{
     verdict::Verdict,
 };
 use component::Component;
-use report::Versions;
+pub(in crate::commands) use report::Versions;
 
 /// Arguments of `version`.
 #[derive(Debug, Args)]
@@ -53,10 +54,7 @@ pub async fn run(arguments: VersionArguments, session: &Session) -> anyhow::Resu
     if !arguments.client {
         components.extend(read::read(session).await);
     }
-    let versions = Versions {
-        warnings: skew::warnings(&components),
-        components,
-    };
+    let versions = Versions::new(components);
     let terminal = &session.terminal;
     print(&versions, &arguments.output, terminal)?;
     for warning in &versions.warnings {
@@ -68,4 +66,11 @@ pub async fn run(arguments: VersionArguments, session: &Session) -> anyhow::Resu
         verdict = Verdict::Undecided;
     }
     Ok(verdict)
+}
+
+/// Reads what `version` prints.
+pub(in crate::commands) async fn read_versions(connection: &Connection) -> Versions {
+    let mut components = vec![Component::plugin()];
+    components.extend(read::read_connected(connection).await);
+    Versions::new(components)
 }

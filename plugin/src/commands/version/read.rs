@@ -66,11 +66,15 @@ const INSTALLED: [Installed; 5] = [
 
 /// Everything but the plugin.
 pub(super) async fn read(session: &Session) -> Vec<Component> {
-    let connection = match session.connect().await {
-        Ok(connection) => connection,
-        Err(error) => return vec![Component::unread(Program::ApiServer, failure(&error))],
-    };
-    let api_server = match api_server_version(&connection).await {
+    match session.connect().await {
+        Ok(connection) => read_connected(&connection).await,
+        Err(error) => vec![Component::unread(Program::ApiServer, failure(&error))],
+    }
+}
+
+/// Everything but the plugin, from this cluster.
+pub(super) async fn read_connected(connection: &Connection) -> Vec<Component> {
+    let api_server = match api_server_version(connection).await {
         Ok(version) => Component {
             version: Some(version),
             detail: Some(connection.server.clone()),
@@ -82,12 +86,12 @@ pub(super) async fn read(session: &Session) -> Vec<Component> {
         }
         Err(error) => Component::unread(Program::ApiServer, failure(&error)),
     };
-    let served = ServedVersions::discover(&connection).await;
+    let served = ServedVersions::discover(connection).await;
     let mut components = vec![api_server];
     for installed in &INSTALLED {
-        components.push(installed.read(&connection, served.as_ref()).await);
+        components.push(installed.read(connection, served.as_ref()).await);
     }
-    components.extend(lease_records(&connection, served.as_ref()).await);
+    components.extend(lease_records(connection, served.as_ref()).await);
     components
 }
 

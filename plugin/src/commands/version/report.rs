@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
-use super::component::{Component, State};
+use super::{
+    component::{Component, State},
+    skew,
+};
 use crate::{
     document::API_VERSION,
     output::Report,
@@ -11,7 +14,7 @@ use crate::{
 
 /// The versions of all programs, and warnings about their combination.
 #[derive(Debug)]
-pub(super) struct Versions {
+pub(in crate::commands) struct Versions {
     pub(super) components: Vec<Component>,
     pub(super) warnings: Vec<String>,
 }
@@ -31,8 +34,15 @@ struct VersionReport<'v> {
 }
 
 impl Versions {
+    pub(super) fn new(components: Vec<Component>) -> Self {
+        Self {
+            warnings: skew::warnings(&components),
+            components,
+        }
+    }
+
     /// What could not be read, and why.
-    pub(super) fn failures(&self) -> impl Iterator<Item = String> {
+    pub(in crate::commands) fn failures(&self) -> impl Iterator<Item = String> {
         let unread = self
             .components
             .iter()

@@ -34,9 +34,15 @@ pub enum WebhookCommand {
 }
 
 /// The state of the webhook, and when it was read.
-struct WebhookReport {
+pub(in crate::commands) struct WebhookReport {
     state: WebhookState,
     now: Timestamp,
+}
+
+impl WebhookReport {
+    pub(in crate::commands) const fn new(state: WebhookState, now: Timestamp) -> Self {
+        Self { state, now }
+    }
 }
 
 /// Runs `webhook`.

@@ -48,10 +48,7 @@ pub(super) async fn run(arguments: &StatusArguments, session: &Session) -> anyho
     let connection = session.connect_within(arguments.timeout).await?;
     let limit = reads::list_limit(end.saturating_duration_since(Instant::now()));
     let state = read_webhook(&connection, limit).await?;
-    let report = WebhookReport {
-        state,
-        now: connection.now(),
-    };
+    let report = WebhookReport::new(state, connection.now());
     print(&report, &arguments.output, &session.terminal)?;
     Ok(report.verdict())
 }

@@ -37,13 +37,10 @@ use crate::{
         failure, limit_per_control_plane, observe,
         secret::Secrets,
         time_limits::{self, remaining},
-        workload::{KUBE_SYSTEM, WorkloadCluster, objects::lease},
+        workload::{KUBE_SYSTEM, NODE_LEASES, WorkloadCluster, objects::lease},
     },
     workload::{Objects, ServingCertificate},
 };
-
-/// The namespace of the Leases of kubelets.
-const NODE_LEASES: &str = "kube-node-lease";
 
 /// What was read, and the time of the API server.
 #[derive(Clone, Debug)]

@@ -1,0 +1,190 @@
+//! Reads the parts of a debug bundle, and removes what may be secret. A part that cannot be read does not hide the others.
+
+use std::time::{Duration, Instant};
+
+use kcp_api::{KubeadmControlPlane, kind::SECRET};
+use kcp_client::{
+    Connection, Error,
+    reads::{
+        self, Excluded,
+        bundle::{ObjectList, management::read_management_objects, workload::read_workload_objects},
+        failure::one_line,
+        planned::Reads,
+        time_limits::remaining,
+        webhook::read_webhook,
+    },
+};
+use kcp_control_plane::{
+    bundle::{Part, Redacted, Unread, part::limit_size},
+    inspection::inspect,
+    plan::{Desired, plan},
+    snapshot::{Failure, Reading, Snapshot},
+    why::explain,
+};
+use serde::Serialize;
+use tokio::time::timeout;
+
+use crate::{
+    arguments::ControlPlaneName,
+    commands::{
+        plan::document::PlanDocument,
+        status::{document::ControlPlaneStatus, read_one},
+        version::{Versions, read_versions},
+        webhook::WebhookReport,
+        why::{WhyReport, document::ExplanationDocument},
+    },
+    output::Report,
+};
+
+const STATUS: &str = "status.json";
+const WHY: &str = "why.json";
+const PLAN: &str = "plan.json";
+const VERSION: &str = "version.json";
+const WEBHOOK: &str = "webhook.json";
+
+/// The parts of a bundle.
+pub(super) struct Collected {
+    pub(super) control_plane: KubeadmControlPlane,
+    pub(super) parts: Vec<Part>,
+}
+
+/// Reads a control plane and everything else for a bundle, until `end` at the latest.
+///
+/// # Errors
+/// The control plane does not exist or cannot be read.
+pub(super) async fn collect(
+    name: &ControlPlaneName,
+    connection: &Connection,
+    end: Instant,
+) -> Result<Collected, Error> {
+    let reader = reads::discover(connection, reads::list_limit(remaining(end))).await?;
+    // A workload cluster that does not respond takes all its time, so half of the time is for the other parts.
+    let half = Instant::now() + remaining(end) / 2;
+    let mut observed = Box::pin(read_one(&reader, name, Excluded::default(), half)).await?;
+    let left = remaining(end);
+    let reads = Reads {
+        reader: &reader,
+        namespace: &connection.namespace,
+        limit: reads::list_limit(left),
+    };
+    let (handlers, management, workload, webhook, versions) = tokio::join!(
+        Box::pin(reads.read_in_place_handlers()),
+        Box::pin(read_management_objects(&reads, &observed)),
+        Box::pin(read_workload_objects(connection, &observed, end)),
+        Box::pin(read_webhook(connection, reads.limit)),
+        Box::pin(timeout(left, read_versions(connection)))
+    );
+    observed.in_place_handlers = handlers;
+    let mut parts = documents(&observed, connection);
+    parts.push(versions.map_or_else(|_| no_versions(left), |versions| version_part(&versions)));
+    parts.push(match webhook {
+        Ok(state) => document(WEBHOOK, &WebhookReport::new(state, connection.now()).document()),
+        Err(error) => Part::unread(WEBHOOK, vec![unread(&error)]),
+    });
+    parts.extend(management.into_iter().chain(workload).map(object_part));
+    Ok(Collected {
+        control_plane: observed.control_plane,
+        parts: limit_size(parts),
+    })
+}
+
+/// The documents of `status`, `why` and `plan`, all of the same state.
+fn documents(observed: &Snapshot, connection: &Connection) -> Vec<Part> {
+    let now = connection.now();
+    let inspection = inspect(observed, now);
+    let explanation = explain(observed, &inspection, now);
+    let why = WhyReport {
+        observed,
+        explanation: &explanation,
+        now,
+    };
+    let status = Part {
+        unread: sources(observed),
+        ..document(STATUS, &ControlPlaneStatus::new(observed, &inspection))
+    };
+    vec![
+        status,
+        document(WHY, &ExplanationDocument::new(&why)),
+        plan_part(observed, connection),
+    ]
+}
+
+/// The sources of `status` that could not be read. Its document has them too.
+fn sources(observed: &Snapshot) -> Vec<Unread> {
+    let beyond = [source(&observed.workload), source(&observed.etcd)];
+    let failures = beyond.into_iter().flatten().chain(observed.cluster.failure());
+    let failures = failures.chain(&observed.failed_reads).map(Unread::from);
+    let mut unread: Vec<Unread> = Vec::new();
+    for failure in failures {
+        if !unread.contains(&failure) {
+            unread.push(failure);
+        }
+    }
+    unread
+}
+
+const fn source<T>(reading: &Reading<T>) -> Option<&Failure> {
+    match reading {
+        Reading::Failed(failure) | Reading::OutOfReach(failure) => Some(failure),
+        Reading::Read(_) | Reading::Excluded { .. } | Reading::NotYet => None,
+    }
+}
+
+/// The plan without a change. There is none if an object is missing on which the steps depend, as in `plan`.
+fn plan_part(observed: &Snapshot, connection: &Connection) -> Part {
+    let is_of_secret = |failure: &&Failure| failure.object.starts_with(SECRET.kind);
+    let failed = observed
+        .failed_reads
+        .iter()
+        .filter(|failure| !is_of_secret(failure));
+    let missing: Vec<Unread> = observed
+        .cluster
+        .failure()
+        .into_iter()
+        .chain(failed)
+        .map(Unread::from)
+        .collect();
+    if !missing.is_empty() {
+        return Part::unread(PLAN, missing);
+    }
+    let plan = plan(observed, &Desired::current(observed), connection.now());
+    document(PLAN, &PlanDocument::new(&plan))
+}
+
+fn version_part(versions: &Versions) -> Part {
+    Part {
+        unread: versions
+            .failures()
+            .map(|message| Unread::new(&one_line(&message), None))
+            .collect(),
+        ..document(VERSION, &versions.document())
+    }
+}
+
+fn no_versions(limit: Duration) -> Part {
+    let message = format!("the versions could not be read within {} s", limit.as_secs());
+    Part::unread(VERSION, vec![Unread::new(&message, None)])
+}
+
+fn document(file: &str, document: &impl Serialize) -> Part {
+    match Redacted::document(document) {
+        Ok(document) => Part::document(file, &document),
+        Err(error) => Part::unread(
+            file,
+            vec![Unread::new(&format!("cannot write JSON: {error}"), None)],
+        ),
+    }
+}
+
+fn object_part(list: ObjectList) -> Part {
+    let objects: Vec<Redacted> = list.objects.into_iter().map(Redacted::object).collect();
+    Part::objects(
+        &list.file,
+        &objects,
+        list.failures.iter().map(Unread::from).collect(),
+    )
+}
+
+fn unread(error: &Error) -> Unread {
+    Unread::new(&one_line(&error.to_string()), error.hint())
+}

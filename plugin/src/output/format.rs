@@ -35,6 +35,8 @@ pub enum OutputFormat {
 pub enum CommandFormat {
     /// The format `github` of `lint`: annotations for GitHub Actions.
     Github,
+    /// The format `sarif` of `lint`: a log for code scanners and editors.
+    Sarif,
     /// The format `env` of `pool lease`: shell variables.
     Env,
     /// The format `install-config` of `pool lease`: the patched install-config.
@@ -94,6 +96,7 @@ const GITHUB: FormatWord = FormatWord::new(
     "github",
     "Annotations for GitHub Actions, shown on the lines of a pull request",
 );
+const SARIF: FormatWord = FormatWord::new("sarif", "A SARIF 2.1.0 log, for code scanners and editors");
 const ENV: FormatWord = FormatWord::new(
     "env",
     "Shell variables, one line each: KCP_NAMESPACE, KCP_POOL, KCP_CUSTOMIZATION, KCP_CLUSTER_DEPLOYMENT",
@@ -125,7 +128,9 @@ impl OutputFormats {
     /// The output formats that `rules` accepts.
     pub const RULES: Self = Self { own: &[TEXT] };
     /// The output formats that `lint` accepts.
-    pub const LINT: Self = Self { own: &[TEXT, GITHUB] };
+    pub const LINT: Self = Self {
+        own: &[TEXT, GITHUB, SARIF],
+    };
     /// The output formats that `pool lease` accepts.
     pub const LEASE: Self = Self {
         own: &[ENV, INSTALL_CONFIG, KUBECONFIG],
@@ -166,6 +171,7 @@ impl OutputFormats {
             "jsonpath-as-json" => OutputFormat::JsonPathAsJson(template()?),
             "custom-columns" => OutputFormat::CustomColumns(CustomColumns::parse(value)?),
             "github" => OutputFormat::Special(CommandFormat::Github),
+            "sarif" => OutputFormat::Special(CommandFormat::Sarif),
             "env" => OutputFormat::Special(CommandFormat::Env),
             "install-config" => OutputFormat::Special(CommandFormat::InstallConfig),
             "kubeconfig" => OutputFormat::Special(CommandFormat::Kubeconfig),
@@ -252,6 +258,11 @@ mod tests {
                 &[OutputFormats::LINT],
             ),
             (
+                "sarif",
+                OutputFormat::Special(CommandFormat::Sarif),
+                &[OutputFormats::LINT],
+            ),
+            (
                 "env",
                 OutputFormat::Special(CommandFormat::Env),
                 &[OutputFormats::LEASE],
@@ -298,7 +309,7 @@ mod tests {
             (
                 OutputFormats::LINT,
                 "env",
-                unknown("env", "github,") + "text,wide,yaml",
+                unknown("env", "github,") + "sarif,text,wide,yaml",
             ),
             (
                 OutputFormats::LEASE,

@@ -53,6 +53,8 @@ mod tests {
                 "level": {"$ref": "#/$defs/Level"},
                 "names": {"type": "array", "items": {"type": "string"}},
                 "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
+                "closed": {"type": "object", "properties": {"a": true}, "additionalProperties": false},
+                "few": {"type": "array", "minItems": 1, "uniqueItems": true},
                 "state": {"oneOf": [
                     read,
                     {"type": "object", "properties": {"is": {"type": "string", "const": "failed"},
@@ -73,6 +75,19 @@ mod tests {
             (
                 json!({"kind": "K", "counts": {"a": "b"}}),
                 &["/counts/a: \"b\", type \"integer\""],
+            ),
+            (json!({"kind": "K", "closed": {"a": 1}, "few": [1, 2]}), none),
+            (
+                json!({"kind": "K", "closed": {"b": 1}}),
+                &[
+                    "/closed/b: nothing is allowed here",
+                    "/closed/b: the schema does not know it",
+                ],
+            ),
+            (json!({"kind": "K", "few": []}), &["/few: [], minItems 1"]),
+            (
+                json!({"kind": "K", "few": [1, 2, 1]}),
+                &["/few/2: repeated in the array"],
             ),
             (json!({}), &["/kind: missing"]),
             (json!({"kind": "L"}), &["/kind: \"L\", const \"K\""]),

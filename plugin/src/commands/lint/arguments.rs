@@ -43,6 +43,7 @@ Examples:
   kubectl kcp lint -f manifests/ -R
   kubectl kcp lint -f new.yaml --old old.yaml
   kubectl kcp lint --cluster -A
+  kubectl kcp lint -f manifests/ -R -o sarif
 
 With --cluster instead of files, lint checks the objects in a cluster as if they were created now, to find what would fail after the webhook is installed. --cluster=NAME selects the cluster, as in other commands.
 

@@ -1,4 +1,4 @@
-//! Describes the problems that `lint` finds, and the objects that have them.
+//! Describes the problems that `lint` finds, the objects that have them, and the files that it cannot read.
 
 use std::{borrow::Cow, fmt};
 
@@ -57,6 +57,26 @@ impl fmt::Display for ObjectName {
     }
 }
 
+/// A file that could not be read, or not completely, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct UnreadFile {
+    pub(super) file: String,
+    /// The line of the error in the file, counted from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) line: Option<u64>,
+    pub(super) message: String,
+}
+
+impl UnreadFile {
+    pub(super) fn sentence(&self) -> String {
+        match self.line {
+            Some(line) => format!("{}:{line}: {}", self.file, self.message),
+            None => self.message.clone(),
+        }
+    }
+}
+
 /// Problems that `lint` itself finds, in objects that the admission rules cannot check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LintRule {
@@ -75,6 +95,15 @@ pub(super) enum LintRule {
 }
 
 impl LintRule {
+    pub(super) const ALL: [Self; 6] = [
+        Self::KindMissing,
+        Self::VersionUnserved,
+        Self::Undecodable,
+        Self::OldUndecodable,
+        Self::OldVersionOther,
+        Self::OverrideIgnored,
+    ];
+
     /// The id of the problem, in the form of rule ids: `<field>-<fault>`.
     pub(super) const fn id(self) -> &'static str {
         match self {
@@ -84,6 +113,35 @@ impl LintRule {
             Self::OldUndecodable => "old-object-undecodable",
             Self::OldVersionOther => "old-api-version-other",
             Self::OverrideIgnored => "override-ignored",
+        }
+    }
+
+    /// What `lint` requires, in at most 80 characters.
+    pub(super) const fn summary(self) -> &'static str {
+        match self {
+            Self::KindMissing => "an object must have `apiVersion` and `kind`",
+            Self::VersionUnserved => "a current API server must serve the version of the object",
+            Self::Undecodable => "each field of an object must have the right type",
+            Self::OldUndecodable => "each field of the old object must have the right type",
+            Self::OldVersionOther => "the old and the new object must have the same `apiVersion`",
+            Self::OverrideIgnored => "an annotation that overrides a rule must have an effect",
+        }
+    }
+
+    /// What happens because of the problem: one sentence with a period.
+    pub(super) const fn why(self) -> &'static str {
+        match self {
+            Self::KindMissing => {
+                "An API server rejects an object without them, and lint can only guess the kind from the fields."
+            }
+            Self::VersionUnserved => "An API server rejects an object of a version that it does not serve.",
+            Self::Undecodable => "An API server rejects the object, and lint cannot apply the rules to it.",
+            Self::OldUndecodable => "lint cannot compare the two objects, so it does not check the update.",
+            Self::OldVersionOther => {
+                "The path of a field depends on the version, so lint cannot compare the two objects and does not \
+                 check the update."
+            }
+            Self::OverrideIgnored => "The webhook ignores the override and applies the rule.",
         }
     }
 

@@ -11,9 +11,10 @@ use kcp_rules::{Configuration, view::object::MachineObject};
 use crate::commands::lint::{
     check::{Linter, Write},
     document,
+    finding::UnreadFile,
     object::{Identity, Object},
     related_objects::RelatedObjects,
-    report::{LintReport, ObjectResult, ObjectSource, UnreadFile},
+    report::{LintReport, ObjectResult, ObjectSource},
     source::{self, SourceError},
     subject::{LintRole, Subject},
 };

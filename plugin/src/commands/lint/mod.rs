@@ -9,6 +9,7 @@
 //! - [`update`]: merges an update as an API server does
 //! - [`check`]: applies the rules
 //! - [`finding`], [`report`]: findings as text and JSON
+//! - [`sarif`]: findings for code scanners
 
 mod arguments;
 mod check;
@@ -19,6 +20,7 @@ mod input;
 mod object;
 mod related_objects;
 mod report;
+mod sarif;
 mod source;
 mod subject;
 #[cfg(test)]
@@ -27,7 +29,7 @@ mod update;
 
 use std::thread;
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, ensure};
 use jiff::Timestamp;
 use kcp_rules::Configuration;
 use tokio::sync::oneshot;
@@ -82,9 +84,8 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
             .terminal
             .error(&anyhow::Error::msg(unread.sentence()), None);
     }
-    if report.is_empty() {
-        let error = anyhow!("no object found in {}", report.file_count_text());
-        session.terminal.error(&error, None);
+    if let Some(error) = report.empty_error() {
+        session.terminal.error(&anyhow::Error::msg(error), None);
     }
     print(&report, &output, &session.terminal)?;
     Ok(report.verdict())

@@ -1,4 +1,4 @@
-//! Prints the report of `lint` as text, JSON or GitHub annotations.
+//! Prints the report of `lint` as text, JSON, GitHub annotations or SARIF.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -6,10 +6,15 @@ use kcp_rules::Action;
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 
-use crate::commands::lint::{finding::Finding, subject::Subject};
+use crate::commands::lint::{
+    finding::{Finding, UnreadFile},
+    sarif::Log,
+    subject::Subject,
+};
 use crate::{
     document::API_VERSION,
     output::{CommandFormat, Report},
+    printer::json,
     terminal::{escape, style, table::Layout, width::width},
     verdict::Verdict,
 };
@@ -54,26 +59,6 @@ pub(super) struct LintReport {
 pub(super) enum ObjectSource {
     Files,
     Cluster,
-}
-
-/// A file that could not be read, or not completely, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct UnreadFile {
-    pub(super) file: String,
-    /// The line of the error in the file, counted from 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) line: Option<u64>,
-    pub(super) message: String,
-}
-
-impl UnreadFile {
-    pub(super) fn sentence(&self) -> String {
-        match self.line {
-            Some(line) => format!("{}:{line}: {}", self.file, self.message),
-            None => self.message.clone(),
-        }
-    }
 }
 
 impl LintReport {
@@ -129,8 +114,14 @@ impl LintReport {
         self.place == ObjectSource::Files && self.objects == 0 && self.errors.is_empty()
     }
 
+    /// The error if the report [is empty](Self::is_empty).
+    pub(super) fn empty_error(&self) -> Option<String> {
+        self.is_empty()
+            .then(|| format!("no object found in {}", self.file_count_text()))
+    }
+
     /// The number of files with its noun, such as `2 files`.
-    pub(super) fn file_count_text(&self) -> String {
+    fn file_count_text(&self) -> String {
         count(self.files, "file")
     }
 
@@ -228,6 +219,20 @@ impl LintReport {
         text
     }
 
+    /// The report as a SARIF log, for code scanners and editors.
+    ///
+    /// # Errors
+    /// The log cannot be serialized.
+    pub(super) fn to_sarif(&self) -> anyhow::Result<String> {
+        let failure = self.empty_error();
+        json(&Log::new(
+            &self.findings,
+            &self.errors,
+            failure.as_deref(),
+            self.verdict(),
+        ))
+    }
+
     fn summary(&self) -> String {
         let place = match self.place {
             ObjectSource::Cluster => "the cluster".to_owned(),
@@ -298,7 +303,11 @@ impl Report for LintReport {
     }
 
     fn special(&self, format: CommandFormat) -> Option<anyhow::Result<String>> {
-        (format == CommandFormat::Github).then(|| Ok(self.to_github_annotations()))
+        match format {
+            CommandFormat::Github => Some(Ok(self.to_github_annotations())),
+            CommandFormat::Sarif => Some(self.to_sarif()),
+            _ => None,
+        }
     }
 }
 

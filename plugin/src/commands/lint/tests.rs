@@ -172,6 +172,38 @@ fn github_annotations_of_faulty_objects() {
     insta::assert_snapshot!(lint_yaml(&format!("{FAULTY}---\na: [\n")).to_github_annotations());
 }
 
+/// A SARIF log, without the version of the program.
+fn sarif(report: &LintReport) -> String {
+    let log = report.to_sarif().unwrap();
+    log.replace(env!("CARGO_PKG_VERSION"), "VERSION")
+}
+
+#[test]
+fn sarif_of_faulty_objects() {
+    insta::assert_snapshot!(sarif(&lint_yaml(&format!("{FAULTY}---\na: [\n"))));
+}
+
+/// Checks logs against the schema of the standard.
+#[test]
+fn every_sarif_log_matches_the_schema() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/sarif");
+    let schema = std::fs::read(folder.join("sarif-schema-2.1.0.json")).unwrap();
+    let schema: Value = serde_json::from_slice(&schema).unwrap();
+    for (case, report) in [
+        ("faults", lint_yaml(FAULTY)),
+        ("no fault", lint_yaml("apiVersion: v1\nkind: ConfigMap\n")),
+        ("wrong syntax", lint_yaml("a: [\n")),
+        ("nothing", lint_yaml("")),
+        ("a cluster", objects_in_a_cluster()),
+        ("a missing file", lint(vec![PathBuf::from("no-such.yaml")])),
+    ] {
+        let log: Value = serde_json::from_str(&report.to_sarif().unwrap()).unwrap();
+        assert_eq!(schema::faults(&schema, &log), Vec::<String>::new(), "{case}");
+    }
+    let faults = schema::faults(&schema, &json!({"version": "2.1.0", "runs": [{"results": []}]}));
+    assert_eq!(faults, ["/runs/0/tool: missing"]);
+}
+
 #[test]
 fn says_that_nothing_was_checked() {
     let report = lint_yaml("kind: Pod\napiVersion: v1\n---\nkind: ClusterPool\napiVersion: other.io/v1\n");
@@ -472,6 +504,11 @@ fn text_of_objects_in_a_cluster() {
 #[test]
 fn json_of_objects_in_a_cluster() {
     insta::assert_snapshot!(printer::json(&objects_in_a_cluster()).unwrap());
+}
+
+#[test]
+fn sarif_of_objects_in_a_cluster() {
+    insta::assert_snapshot!(sarif(&objects_in_a_cluster()));
 }
 
 #[test]

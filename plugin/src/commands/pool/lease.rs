@@ -287,6 +287,7 @@ impl Report for PrintedLease<'_> {
             }
             CommandFormat::Kubeconfig => Some(Ok(self.kubeconfig.clone().unwrap_or_default())),
             CommandFormat::Github
+            | CommandFormat::Sarif
             | CommandFormat::Script
             | CommandFormat::CloudInit
             | CommandFormat::Ignition => None,

@@ -1,8 +1,8 @@
 //! Validates a document against a JSON schema. The integration tests validate real documents with this file.
 //!
 //! Alternative considered (2026-11): the crate jsonschema validates all of JSON Schema, but even without
-//! default features it brings about forty crates, such as big numbers and URI parsing. Our schemas need a
-//! dozen keywords. [`faults`] supports these, and reports any other keyword as a fault.
+//! default features it brings about forty crates, such as big numbers and URI parsing. Our schemas and that of SARIF need
+//! twenty keywords. [`faults`] supports these, and reports any other keyword as a fault.
 
 use serde_json::{Map, Value};
 
@@ -45,6 +45,15 @@ impl Validator<'_> {
                         faults.push(format!("{path}: {matching} of {keyword} hold for {value}"));
                     }
                 }
+                ("additionalProperties", schema) => {
+                    let declared = keywords.get("properties");
+                    let fields = value.as_object().into_iter().flatten();
+                    let others = fields
+                        .filter(|(name, _)| declared.is_none_or(|declared| declared.get(name).is_none()));
+                    for (name, value) in others {
+                        self.value(&format!("{path}/{name}"), schema, value, true, faults);
+                    }
+                }
                 _ => self.keyword(path, keyword, expected, value, faults),
             }
         }
@@ -58,7 +67,10 @@ impl Validator<'_> {
 
     fn keyword(&self, path: &str, keyword: &str, expected: &Value, value: &Value, faults: &mut Vec<String>) {
         match (keyword, expected) {
-            ("$schema" | "$defs" | "title" | "description" | "format" | "default", _) => {}
+            (
+                "$schema" | "$id" | "$defs" | "definitions" | "title" | "description" | "format" | "default",
+                _,
+            ) => {}
             ("type", _) if is_of_type(expected, value) => {}
             ("const", _) if expected == value => {}
             ("enum", Value::Array(allowed)) if allowed.contains(value) => {}
@@ -66,6 +78,22 @@ impl Validator<'_> {
                 if value
                     .as_f64()
                     .is_none_or(|number| Some(number) >= expected.as_f64()) => {}
+            ("minItems", _)
+                if value
+                    .as_array()
+                    .is_none_or(|items| Some(items.len() as u64) >= expected.as_u64()) => {}
+            ("uniqueItems", Value::Bool(is_unique)) => {
+                let items = value.as_array().into_iter().flatten();
+                let is_repeated =
+                    |index: usize, item: &Value| items.clone().take(index).any(|other| other == item);
+                let repeated = items
+                    .clone()
+                    .enumerate()
+                    .find(|(index, item)| is_repeated(*index, item));
+                if let (true, Some((index, _))) = (*is_unique, repeated) {
+                    faults.push(format!("{path}/{index}: repeated in the array"));
+                }
+            }
             ("required", Value::Array(names)) => {
                 let names = names.iter().filter_map(Value::as_str);
                 let missing = names.filter(|name| value.get(name).is_none());
@@ -83,13 +111,7 @@ impl Validator<'_> {
                     self.value(&format!("{path}/{index}"), schema, item, true, faults);
                 }
             }
-            // This is the schema of a map. An object with declared properties has no other properties.
-            ("additionalProperties", schema) => {
-                for (name, value) in value.as_object().into_iter().flatten() {
-                    self.value(&format!("{path}/{name}"), schema, value, true, faults);
-                }
-            }
-            ("type" | "const" | "enum" | "minimum", _) => {
+            ("type" | "const" | "enum" | "minimum" | "minItems", _) => {
                 faults.push(format!("{path}: {value}, {keyword} {expected}"));
             }
             _ => faults.push(format!("{path}: keyword {keyword} is not known")),

@@ -1,0 +1,136 @@
+//! The images that the manifests name, and the files from which they are built.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "clippy knows tests by their attribute, and these helpers have none"
+)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The folders with a Containerfile. An image has the name of the program in it.
+const FOLDERS: [&str; 2] = ["plugin", "webhook"];
+
+/// The tag of the images that the manifests name.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let entry = entry.expect("an entry");
+        // The chart has links to other folders of the manifests.
+        match entry.file_type().expect("a type") {
+            kind if kind.is_dir() => found.extend(files(&entry.path())),
+            kind if kind.is_file() => found.push(entry.path()),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The images that the YAML files of a folder name, without their registry, as `NAME:TAG`. An image of the values of the chart has
+/// no tag.
+fn images(folder: &str) -> BTreeSet<String> {
+    let yaml = files(&workspace().join(folder))
+        .into_iter()
+        .filter(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+    let texts: Vec<String> = yaml.map(|file| read(&file)).collect();
+    let values = texts.iter().flat_map(|text| text.lines()).filter_map(|line| {
+        let line = line.trim().trim_start_matches("- ");
+        let value = line
+            .strip_prefix("image: ")
+            .or_else(|| line.strip_prefix("repository: "))?;
+        Some(value.rsplit('/').next().unwrap_or(value).to_owned())
+    });
+    values.collect()
+}
+
+/// The instructions of a Containerfile, with the lines of each joined.
+fn instructions(folder: &str) -> Vec<String> {
+    let text = read(&workspace().join(folder).join("Containerfile")).replace("\\\n", " ");
+    let lines = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect()
+}
+
+/// The program that an image runs, from its `ENTRYPOINT`.
+fn program(instructions: &[String]) -> &str {
+    let entrypoint = instructions
+        .iter()
+        .find_map(|line| line.strip_prefix("ENTRYPOINT [\"/")?.strip_suffix("\"]"));
+    entrypoint.expect("an entrypoint")
+}
+
+#[test]
+fn every_image_of_a_manifest_has_a_containerfile() {
+    let built: BTreeMap<String, &str> = FOLDERS
+        .iter()
+        .map(|folder| (program(&instructions(folder)).to_owned(), *folder))
+        .collect();
+    let mut named = images("manifests");
+    named.extend(images("certs"));
+    let expected: BTreeSet<String> = [
+        "kcp-webhook".to_owned(),
+        format!("kcp-webhook:{VERSION}"),
+        format!("kubectl-kcp:{VERSION}"),
+    ]
+    .into();
+    assert_eq!(named, expected);
+    for image in named {
+        let name = image.split(':').next().unwrap_or_default();
+        assert!(built.contains_key(name), "{image}: {built:?}");
+    }
+}
+
+/// An image has one static program, and runs as a user without privileges.
+#[test]
+fn every_image_is_minimal_and_labelled() {
+    for folder in FOLDERS {
+        let instructions = instructions(folder);
+        let program = program(&instructions);
+        let build = instructions
+            .iter()
+            .find(|line| line.starts_with("RUN cargo build "))
+            .expect("a build");
+        for part in ["--release", "--locked", &format!("--package {program}")] {
+            assert!(build.contains(part), "{folder}: {part}");
+        }
+        let last = instructions.iter().rposition(|line| line.starts_with("FROM "));
+        let (_, image) = instructions.split_at(last.expect("a stage"));
+        assert_eq!(
+            image.first().map(String::as_str),
+            Some("FROM scratch"),
+            "{folder}"
+        );
+        assert!(image.iter().any(|line| line == "USER 65532:65532"), "{folder}");
+        let label = image
+            .iter()
+            .find_map(|line| line.strip_prefix("LABEL "))
+            .expect("labels");
+        for (key, value) in [
+            ("title", program),
+            ("version", VERSION),
+            ("licenses", "Apache-2.0"),
+        ] {
+            let expected = format!("org.opencontainers.image.{key}=\"{value}\"");
+            assert!(label.contains(&expected), "{folder}: {expected}");
+        }
+        let notices = "COPY --from=build /out/LICENSE /out/THIRD-PARTY-NOTICES /licenses/";
+        assert!(image.iter().any(|line| line == notices), "{folder}");
+    }
+}

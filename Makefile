@@ -129,6 +129,13 @@ deny: ## check licences, sources and advisories of dependencies on every platfor
 crds: ## generate manifests/dev/crds from the Rust types
 	UPDATE_CRDS=1 cargo test --package kcp-rules --features schema --test crds
 
+.PHONY: man
+man: ## create the manual pages in target/man, and check them with mandoc if it is installed
+	cargo build --workspace --bins
+	rm -rf $(target)/man
+	$(target)/debug/kubectl-kcp man --date "$$(git log -1 --format=%cs)" $(target)/man
+	@if command -v mandoc > /dev/null; then mandoc -T lint $(target)/man/*.1; else echo "not checked: no 'mandoc' is on PATH"; fi
+
 .PHONY: book
 book: ## build the book in target/book; needs mdbook
 	mdbook build docs

@@ -14,6 +14,7 @@ use crate::{
         leader_migration::LeaderMigrationArguments,
         lint::LintArguments,
         machine::MachineArguments,
+        man::ManArguments,
         node::NodeArguments,
         plan::PlanArguments,
         pool::{PoolArguments, PoolCommand},
@@ -88,6 +89,8 @@ pub enum Command {
     Webhook(WebhookArguments),
     /// Print a completion script, or install the completion of `kubectl kcp`
     Completion(CompletionArguments),
+    /// Create manual pages
+    Man(ManArguments),
     /// List the global flags of all commands
     Options,
     /// Show the versions of the plugin, the API server, Cluster API, Hive and the webhook
@@ -97,6 +100,43 @@ pub enum Command {
 /// The line at the end of each command's help, as in kubectl.
 const OPTIONS_HINT: &str = "List the global flags of all commands with: kubectl kcp options";
 
+/// The maximum number of examples in the help of a command that has subcommands.
+const MAX_EXAMPLES: usize = 4;
+
+/// The beginning of a line with an example in the help of a command.
+const EXAMPLE: &str = "  kubectl kcp";
+
+/// The lines with examples in the help of a command.
+fn examples(command: &clap::Command) -> Vec<String> {
+    let help = command.get_after_help().map(ToString::to_string);
+    let help = help.unwrap_or_default();
+    let lines = help.lines().filter(|line| line.starts_with(EXAMPLE));
+    lines.map(str::to_owned).collect()
+}
+
+/// The command line with all subcommands. The help of a command that has subcommands shows their first examples.
+pub fn program() -> clap::Command {
+    fn with_examples(command: clap::Command) -> clap::Command {
+        let command = command.mut_subcommands(with_examples);
+        let below = command.get_subcommands().filter(|below| !below.is_hide_set());
+        let below: Vec<Vec<String>> = below.map(examples).collect();
+        let of_each = if below.len() > 1 { 1 } else { MAX_EXAMPLES };
+        let of_subcommands: Vec<String> = below
+            .into_iter()
+            .flat_map(|examples| examples.into_iter().take(of_each))
+            .take(MAX_EXAMPLES)
+            .collect();
+        if of_subcommands.is_empty() || !examples(&command).is_empty() {
+            return command;
+        }
+        let own = command.get_after_help().map(ToString::to_string);
+        let examples = format!("Examples:\n{}", of_subcommands.join("\n"));
+        let after: Vec<String> = own.into_iter().chain([examples]).collect();
+        command.after_help(after.join("\n\n"))
+    }
+    Arguments::command().mut_subcommands(with_examples)
+}
+
 /// The command line with all subcommands. The help of each refers to `options`.
 pub fn command() -> clap::Command {
     fn see_options(command: clap::Command) -> clap::Command {
@@ -105,7 +145,7 @@ pub fn command() -> clap::Command {
         let after = after.collect::<Vec<_>>().join("\n\n");
         command.after_help(after).mut_subcommands(see_options)
     }
-    see_options(Arguments::command())
+    see_options(program())
 }
 
 /// The output of `kubectl kcp options`.
@@ -146,19 +186,15 @@ mod tests {
     fn every_command_has_two_examples_that_parse() {
         fn check(command: &clap::Command, examples: &mut Vec<String>) {
             command.get_subcommands().for_each(|below| check(below, examples));
-            let help = command
-                .get_after_help()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            let of_command = help
-                .lines()
-                .filter_map(|line| line.strip_prefix("  kubectl kcp "))
-                .map(|line| line.split('#').next().unwrap_or_default().to_owned());
-            let before = examples.len();
+            let of_command: Vec<String> = super::examples(command)
+                .iter()
+                .filter_map(|line| line.strip_prefix(super::EXAMPLE)?.split('#').next())
+                .map(str::to_owned)
+                .collect();
+            let number = of_command.len();
             examples.extend(of_command);
             let needs_examples =
-                !command.has_subcommands() && !command.is_hide_set() && command.get_name() != "options";
-            let number = examples.len() - before;
+                !command.is_hide_set() && !["kubectl-kcp", "options"].contains(&command.get_name());
             assert!(
                 !needs_examples || number >= 2,
                 "{} has {number} examples, not two",

@@ -54,7 +54,7 @@ use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
     audit, certificates, completion as completion_command, debug, etcd, genesis, leader_migration, lint,
-    machine, node, plan, pool, rollout, rules, scale, status, upgrade, version, webhook, why,
+    machine, man, node, plan, pool, rollout, rules, scale, status, upgrade, version, webhook, why,
 };
 use session::Session;
 use terminal::Terminal;
@@ -172,6 +172,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Rules(arguments) => rules::run(&arguments, session),
         Command::Webhook(arguments) => Box::pin(webhook::run(arguments, session)).await,
         Command::Completion(arguments) => completion_command::run(&arguments, command::command(), session),
+        Command::Man(arguments) => man::run(&arguments, command::program(), session),
         Command::Version(arguments) => version::run(arguments, session).await,
         Command::Options => {
             let written = session.terminal.print(&command::options());

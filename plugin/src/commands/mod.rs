@@ -9,6 +9,7 @@ pub mod genesis;
 pub mod leader_migration;
 pub mod lint;
 pub mod machine;
+pub mod man;
 pub mod node;
 pub mod plan;
 pub mod pool;

@@ -24,26 +24,31 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "secrets-missing",
+        "A Secret with a certificate, a key or the kubeconfig does not exist.",
         check_secrets_missing,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "secrets-not-owned",
+        "Deleting the Cluster leaves a Secret with a CA or a key behind.",
         check_secrets_not_owned,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "machine-certificates-expiring",
+        "The certificates of a Machine expire soon, or have expired.",
         check_machine_certificates_expiring,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "endpoint-certificate-expiring",
+        "The certificate of the control plane endpoint expires soon, or has expired.",
         check_endpoint_certificate_expiring,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "etcd-certificates-expiring",
+        "The certificate of an etcd member expires soon, or has expired.",
         check_etcd_certificates_expiring,
         Responsible::Fault(Actor::Person),
     ),

@@ -23,24 +23,28 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "api-servers-mismatch",
+        "A Machine has no API server pod, or an API server pod has no Machine.",
         check_api_servers_mismatch,
         Responsible::Fault(Actor::Kubelet),
     )
     .preflight(),
     Check::new(
         "api-servers-not-ready",
+        "The API server of a node is not ready.",
         check_api_servers_not_ready,
         Responsible::Fault(Actor::Kubelet),
     )
     .preflight(),
     Check::new(
         "controller-managers-not-ready",
+        "The kube-controller-manager of a node is not ready.",
         check_controller_managers_not_ready,
         Responsible::Fault(Actor::Kubelet),
     )
     .preflight(),
     Check::new(
         "schedulers-not-ready",
+        "The kube-scheduler of a node is not ready.",
         check_schedulers_not_ready,
         Responsible::Fault(Actor::Kubelet),
     )

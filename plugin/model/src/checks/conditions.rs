@@ -25,12 +25,14 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "status-missing",
+        "No controller has reported the status of the control plane yet.",
         check_status_missing,
         Responsible::Step(Actor::ControlPlaneController),
     )
     .usually_within(OBSERVATION_LIMIT),
     Check::new(
         "status-outdated",
+        "The controller has not processed the last change to the spec.",
         check_status_outdated,
         Responsible::StepBy(who_processes_the_spec),
     )
@@ -46,6 +48,7 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
     Check::new(
         "unavailable",
+        "The condition Available of the control plane is not True.",
         check_unavailable,
         Responsible::Fault(Actor::ControlPlaneController),
     )
@@ -53,6 +56,7 @@ pub const CHECKS: &[Check] = &[
     .as_summary(),
     Check::new(
         "certificates-unavailable",
+        "The condition CertificatesAvailable of the control plane is not True.",
         check_certificates_unavailable,
         Responsible::Step(Actor::ControlPlaneController),
     )
@@ -60,18 +64,21 @@ pub const CHECKS: &[Check] = &[
     .effect_of(&[&["secrets-missing"]]),
     Check::new(
         "etcd-cluster-unhealthy",
+        "The condition EtcdClusterHealthy is not True, and no etcd member explains it.",
         check_etcd_cluster_unhealthy,
         Responsible::Fault(Actor::Person),
     )
     .as_summary(),
     Check::new(
         "components-unhealthy",
+        "The condition ControlPlaneComponentsHealthy is not True, and no static pod explains it.",
         check_components_unhealthy,
         Responsible::Fault(Actor::Person),
     )
     .as_summary(),
     Check::new(
         "workload-disconnected",
+        "The controller cannot connect to the workload cluster, so it changes no Machine.",
         check_workload_disconnected,
         Responsible::Fault(Actor::Person),
     )

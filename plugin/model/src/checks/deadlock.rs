@@ -25,6 +25,7 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[Check::new(
     "machine-deletions-deadlocked",
+    "Machines that are being deleted block each other's deletion.",
     check_machine_deletions_deadlocked,
     Responsible::Fault(Actor::Person),
 )

@@ -16,6 +16,7 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[Check::new(
     "machine-drains-blocked",
+    "A pod cannot be evicted from the node of a Machine that is being deleted.",
     check_machine_drains_blocked,
     Responsible::Step(Actor::MachineController),
 )

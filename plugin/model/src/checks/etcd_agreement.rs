@@ -25,29 +25,34 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-clusters-differ",
+        "Members belong to different etcd clusters, which do not share their data.",
         check_etcd_clusters_differ,
         Responsible::Fault(Actor::Person),
     )
     .preflight(),
     Check::new(
         "etcd-member-lists-differ",
+        "Members of etcd report different lists of members.",
         check_etcd_member_lists_differ,
         Responsible::Fault(Actor::Person),
     )
     .preflight(),
     Check::new(
         "etcd-no-leader",
+        "A member of etcd has no leader, or follows another leader than the other members.",
         check_etcd_no_leader,
         Responsible::Fault(Actor::Person),
     )
     .preflight(),
     Check::new(
         "etcd-raft-terms-differ",
+        "A member of etcd has missed the last election.",
         check_etcd_raft_terms_differ,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "etcd-raft-lag",
+        "A member of etcd is far behind the others, or behind in applying its own log.",
         check_etcd_raft_lag,
         Responsible::Fault(Actor::Person),
     ),

@@ -28,6 +28,7 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-members-mismatch",
+        "A Machine has no etcd member, or an etcd member has no Machine.",
         check_etcd_members_mismatch,
         Responsible::Fault(Actor::Person),
     )
@@ -35,12 +36,14 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
     Check::new(
         "etcd-alarms",
+        "etcd has raised an alarm: NOSPACE or CORRUPT.",
         check_etcd_alarms,
         Responsible::Fault(Actor::Person),
     )
     .preflight(),
     Check::new(
         "etcd-learners-stuck",
+        "A member of etcd does not vote, because it is a learner or has not started.",
         check_etcd_learners_stuck,
         Responsible::Step(Actor::Kubeadm),
     )

@@ -24,6 +24,7 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-no-quorum",
+        "etcd has lost its quorum, so it stores no change.",
         check_etcd_no_quorum,
         Responsible::Fault(Actor::Person),
     )
@@ -31,6 +32,7 @@ pub const CHECKS: &[Check] = &[
     .blocking(),
     Check::new(
         "etcd-voters-unhealthy",
+        "A voting member of etcd is not healthy; the message says whether etcd can lose another one.",
         check_etcd_voters_unhealthy,
         Responsible::Fault(Actor::Person),
     )
@@ -38,6 +40,7 @@ pub const CHECKS: &[Check] = &[
     .as_summary(),
     Check::new(
         "etcd-members-unresponsive",
+        "A member of etcd does not respond.",
         check_etcd_members_unresponsive,
         Responsible::Fault(Actor::Person),
     )
@@ -49,6 +52,7 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
     Check::new(
         "etcd-pods-not-ready",
+        "The static pod of an etcd member is not ready.",
         check_etcd_pods_not_ready,
         Responsible::Fault(Actor::Kubelet),
     )

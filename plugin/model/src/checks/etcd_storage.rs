@@ -22,16 +22,19 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-space-low",
+        "The database of an etcd member is almost full, or the quotas of the members differ.",
         check_etcd_space_low,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "etcd-fragmentation",
+        "Most of the database of an etcd member is unused space.",
         check_etcd_fragmentation,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "etcd-versions-differ",
+        "Members run different versions of etcd.",
         check_etcd_versions_differ,
         Responsible::Fault(Actor::Person),
     ),

@@ -19,16 +19,19 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "node-labels-or-taints-missing",
+        "A control plane node lacks the label or the taint that kubeadm sets.",
         check_node_labels_or_taints_missing,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "kubeadm-config-outdated",
+        "ConfigMap `kubeadm-config` has another version than the control plane asks for.",
         check_kubeadm_config_outdated,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "kubeadm-config-unusable",
+        "ConfigMap `kubeadm-config` does not exist or cannot be decoded, so no Machine can join.",
         check_kubeadm_config_unusable,
         Responsible::Fault(Actor::Person),
     ),

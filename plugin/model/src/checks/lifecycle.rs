@@ -17,9 +17,16 @@ use crate::{
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new("paused", check_paused, Responsible::Fault(Actor::Person)).blocking(),
+    Check::new(
+        "paused",
+        "The control plane or its Cluster is paused, so no controller reconciles the control plane.",
+        check_paused,
+        Responsible::Fault(Actor::Person),
+    )
+    .blocking(),
     Check::new(
         "deleting",
+        "The control plane is being deleted.",
         check_deleting,
         Responsible::Step(Actor::ControlPlaneController),
     )
@@ -35,33 +42,39 @@ pub const CHECKS: &[Check] = &[
     ]]),
     Check::new(
         "failure-reported",
+        "The status of the control plane has a failure reason or a failure message.",
         check_failure_reported,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "cluster-reference-wrong",
+        "The Cluster does not refer to this control plane, so the controller does not reconcile it.",
         check_cluster_reference_wrong,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "cluster-not-ready",
+        "The infrastructure of the Cluster is not ready, or the Cluster has no endpoint.",
         check_cluster_not_ready,
         Responsible::Step(Actor::InfrastructureProvider),
     )
     .usually_within(JOIN_LIMIT),
     Check::new(
         "infrastructure-template-missing",
+        "The infrastructure template of the control plane does not exist.",
         check_infrastructure_template_missing,
         Responsible::Fault(Actor::Person),
     )
     .blocking(),
     Check::new(
         "topology-upgrade-pending",
+        "The topology of the Cluster has a newer version than the control plane.",
         check_topology_upgrade_pending,
         Responsible::Step(Actor::TopologyController),
     ),
     Check::new(
         "machines-not-owned",
+        "A control plane Machine of the Cluster does not belong to this control plane.",
         check_machines_not_owned,
         Responsible::Fault(Actor::Person),
     ),

@@ -21,24 +21,28 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "core-controllers-stopped",
+        "Cluster API's core controllers have stopped, and a Machine waits for them.",
         check_core_controllers_stopped,
         Responsible::Fault(Actor::MachineController),
     )
     .blocking(),
     Check::new(
         "bootstrap-controller-stopped",
+        "The kubeadm bootstrap controller has stopped, and a new Machine waits for it.",
         check_bootstrap_controller_stopped,
         Responsible::Fault(Actor::BootstrapProvider),
     )
     .blocking(),
     Check::new(
         "machines-paused",
+        "A Machine is paused, so no controller reconciles it.",
         check_machines_paused,
         Responsible::Fault(Actor::Person),
     )
     .blocking(),
     Check::new(
         "machines-without-node",
+        "A Machine has no node yet.",
         check_machines_without_node,
         Responsible::StepBy(who_starts_machine),
     )
@@ -54,11 +58,13 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
     Check::new(
         "machines-not-ready",
+        "The condition Ready of a Machine is False, for a reason that no other check reports.",
         check_machines_not_ready,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "machine-deletions-slow",
+        "The deletion of a Machine takes more than two minutes.",
         check_machine_deletions_slow,
         Responsible::StepBy(who_deletes_machine),
     )
@@ -72,11 +78,13 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
     Check::new(
         "nodes-not-ready",
+        "The node of a Machine is not ready, is unreachable or does not exist.",
         check_nodes_not_ready,
         Responsible::Fault(Actor::Kubelet),
     ),
     Check::new(
         "machine-conditions-outdated",
+        "The controller does not update the conditions of a Machine that has joined.",
         check_machine_conditions_outdated,
         Responsible::Fault(Actor::ControlPlaneController),
     )

@@ -54,6 +54,8 @@ pub mod workload;
 pub struct Check {
     /// The id of the check in kebab-case, which JSON output contains.
     pub id: &'static str,
+    /// What a finding of the check means: one sentence with a period.
+    pub meaning: &'static str,
     /// Whether the controller neither creates nor deletes Machines while the check fails.
     pub is_preflight: bool,
     /// Whether the pending change makes no progress while the check fails.
@@ -89,11 +91,13 @@ pub struct Checked {
 impl Check {
     const fn new(
         id: &'static str,
+        meaning: &'static str,
         function: fn(&Snapshot, Timestamp) -> CheckResult,
         responsible: Responsible,
     ) -> Self {
         Self {
             id,
+            meaning,
             is_preflight: false,
             is_blocking: false,
             is_summary: false,

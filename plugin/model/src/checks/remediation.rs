@@ -27,6 +27,7 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "machines-unhealthy",
+        "A MachineHealthCheck reports a Machine as unhealthy.",
         check_machines_unhealthy,
         Responsible::StepBy(who_remediates),
     )
@@ -37,6 +38,7 @@ pub const CHECKS: &[Check] = &[
     ]]),
     Check::new(
         "remediation-blocked",
+        "The controller replaces an unhealthy Machine, or cannot replace it.",
         check_remediation_blocked,
         Responsible::StepBy(who_unblocks),
     )
@@ -44,6 +46,7 @@ pub const CHECKS: &[Check] = &[
     .usually_within(CONTROLLER_LIMIT),
     Check::new(
         "remediation-scheduled",
+        "A MachineHealthCheck is going to mark a Machine as unhealthy.",
         check_remediation_scheduled,
         Responsible::Step(Actor::MachineHealthCheck),
     )
@@ -51,6 +54,7 @@ pub const CHECKS: &[Check] = &[
     .usually_within(OBSERVATION_LIMIT),
     Check::new(
         "machines-without-health-check",
+        "A MachineHealthCheck does not select a Machine, or cannot act.",
         check_machines_without_health_check,
         Responsible::Fault(Actor::Person),
     ),

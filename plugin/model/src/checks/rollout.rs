@@ -51,23 +51,27 @@ pub(super) const CONTROLLER_OBSTACLES: &[&str] = &[
 pub const CHECKS: &[Check] = &[
     Check::new(
         "machines-outdated",
+        "A Machine differs from what the control plane asks for, so a rollout replaces it.",
         check_machines_outdated,
         Responsible::Step(Actor::ControlPlaneController),
     )
     .effect_of(&[STEP_DELAYS]),
     Check::new(
         "rollout-endless",
+        "Certificates of new Machines are due for renewal at once, so the rollout never ends.",
         check_rollout_endless,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "replicas-differ",
+        "The number of Machines differs from the number of replicas in the spec.",
         check_replicas_differ,
         Responsible::Step(Actor::ControlPlaneController),
     )
     .effect_of(&[STEP_DELAYS]),
     Check::new(
         "controller-stopped",
+        "The controller of the control plane has stopped, or does not process a change.",
         check_controller_stopped,
         Responsible::Fault(Actor::ControlPlaneController),
     )
@@ -76,6 +80,7 @@ pub const CHECKS: &[Check] = &[
     .blocking(),
     Check::new(
         "change-stuck",
+        "A change has made no progress for longer than usual.",
         check_change_stuck,
         Responsible::Fault(Actor::ControlPlaneController),
     )

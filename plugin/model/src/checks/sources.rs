@@ -16,24 +16,28 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "management-unreadable",
+        "An object in the management cluster could not be read.",
         check_management_unreadable,
         Responsible::Fault(Actor::Person),
     )
     .as_unread(),
     Check::new(
         "workload-unreachable",
+        "The workload cluster could not be read, or only a part of it.",
         check_workload_unreachable,
         Responsible::Fault(Actor::Person),
     )
     .effect_of(&[&["secrets-missing", "endpoint-certificate-expiring"]]),
     Check::new(
         "etcd-unreachable",
+        "No member of etcd could be queried, for example because Secret `<cluster>-etcd` is not usable.",
         check_etcd_unreachable,
         Responsible::Fault(Actor::Person),
     )
     .effect_of(&[&["workload-unreachable", "secrets-missing"]]),
     Check::new(
         "permissions-missing",
+        "The user may not read something that a check needs.",
         check_permissions_missing,
         Responsible::Fault(Actor::Person),
     )

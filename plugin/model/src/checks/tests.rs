@@ -1,5 +1,7 @@
 //! Tests each check: a healthy control plane passes, and each case has exactly the recorded findings.
 
+mod page;
+
 use kcp_api::metadata::Time;
 
 use std::{collections::BTreeSet, fmt::Write as _};

@@ -25,26 +25,31 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "workload-connection-insecure",
+        "The kubeconfig of the workload cluster does not secure the connection.",
         check_workload_connection_insecure,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "controller-leases-expired",
+        "kube-controller-manager or kube-scheduler has no leader.",
         check_controller_leases_expired,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "kube-proxy-not-ready",
+        "Pods of kube-proxy are not ready, or run another image than the spec requires.",
         check_kube_proxy_not_ready,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "coredns-not-ready",
+        "Pods of CoreDNS are not ready, or run another image than the spec requires.",
         check_coredns_not_ready,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "kubelet-skew",
+        "The version of a kubelet is too old or too new for the API servers.",
         check_kubelet_skew,
         Responsible::Fault(Actor::Person),
     ),

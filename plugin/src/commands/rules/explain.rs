@@ -141,7 +141,7 @@ impl Explanation {
         }
     }
 
-    fn messages(&self) -> impl Iterator<Item = String> {
+    pub(super) fn messages(&self) -> impl Iterator<Item = String> {
         let findings = self.findings.iter();
         findings.map(|finding| format!("{}: {}", finding.fault.field, finding.message()))
     }

@@ -8,6 +8,8 @@ mod arguments;
 mod explain;
 mod export;
 mod list;
+#[cfg(test)]
+mod page;
 
 use anyhow::bail;
 use kcp_rules::topics::{rules, similar_rule_ids};

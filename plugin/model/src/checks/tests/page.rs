@@ -1,0 +1,149 @@
+//! The part of `docs/src/reference/checks.md` that describes every check.
+
+use std::{cmp::Reverse, fmt::Write as _};
+
+use super::{cases, changed};
+use crate::{
+    checks::{Check, TOPICS, actor::Responsible, finding::Finding},
+    duration::format_duration,
+    snapshot::Snapshot,
+    testing::{
+        objects::now,
+        page::{assert_generated, markdown},
+    },
+};
+
+/// The title of each topic, in the order of [`TOPICS`].
+const TITLES: [&str; 17] = [
+    "Whether each source could be read",
+    "Conditions of the control plane",
+    "Pauses, deletion, failures and owners",
+    "Writes of the controller that fail",
+    "Pending changes and their progress",
+    "Deletions that block each other",
+    "Evictions from nodes",
+    "Machines and their nodes",
+    "Quorum of etcd",
+    "Whether the members of etcd agree",
+    "Members of etcd",
+    "Databases and versions of etcd",
+    "Components on each node",
+    "What kubeadm gives to joining Machines",
+    "The workload cluster",
+    "Unhealthy Machines and their health checks",
+    "Secrets and certificates",
+];
+
+#[test]
+fn the_page_describes_every_check() {
+    assert_eq!(TITLES.len(), TOPICS.len());
+    let topics = || TITLES.into_iter().zip(TOPICS.iter().copied());
+    let mut text = "\n| topic | checks |\n|---|---|\n".to_owned();
+    for (title, checks) in topics() {
+        let links: Vec<String> = checks.iter().map(|check| link(check.id)).collect();
+        writeln!(text, "| {title} | {} |", links.join(", ")).expect("text");
+    }
+    for (title, checks) in topics() {
+        writeln!(text, "\n## {title}").expect("text");
+        for check in checks {
+            text += &section(check);
+        }
+    }
+    assert_generated("reference/checks.md", &text);
+}
+
+#[test]
+fn every_meaning_is_one_sentence() {
+    for check in crate::checks::all() {
+        let sentence = check.meaning.strip_suffix('.').unwrap_or_default();
+        assert!(
+            !sentence.is_empty() && !sentence.contains(". "),
+            "{}: {}",
+            check.id,
+            check.meaning
+        );
+    }
+}
+
+fn link(id: &str) -> String {
+    format!("[`{id}`](#{id})")
+}
+
+fn section(check: &Check) -> String {
+    let mut text = format!("\n### {}\n\n{}\n\n", check.id, markdown(check.meaning));
+    let mut item = |name: &str, value: &str| {
+        writeln!(text, "- **{name}**: {value}").expect("text");
+    };
+    item("who acts next", &actors(check).join("; "));
+    if let Some(time) = check.usual_time {
+        item("usual time", &format!("at most {}", format_duration(time)));
+    }
+    if check.is_preflight {
+        item(
+            "preflight",
+            "while the check fails, the controller neither creates nor deletes Machines",
+        );
+    }
+    if check.is_blocking {
+        item("verdict", "Blocked, if the check fails");
+    }
+    if check.is_summary {
+        item("repeats", "only what other checks report in detail");
+    }
+    let causes: Vec<String> = check.causes().map(link).collect();
+    if !causes.is_empty() {
+        item("possible causes", &causes.join(", "));
+    }
+    let finding = example(check);
+    let Finding {
+        outcome,
+        objects,
+        message,
+        ..
+    } = &finding;
+    writeln!(
+        text,
+        "\n```text\n{}: {}: {message}",
+        outcome.as_str(),
+        objects.join(", ")
+    )
+    .expect("text");
+    if let Some(hint) = &finding.hint {
+        writeln!(text, "hint: {hint}").expect("text");
+    }
+    text + "```\n"
+}
+
+/// What the check finds in each of its cases.
+fn findings(check: &Check) -> Vec<(Snapshot, Finding)> {
+    let mut found = Vec::new();
+    for (_, _, change) in cases().filter(|(id, _, _)| *id == check.id) {
+        let observed = changed(change);
+        for finding in check.run(&observed, now()).findings {
+            found.push((observed.clone(), finding));
+        }
+    }
+    found
+}
+
+/// Who can act next because of a finding.
+fn actors(check: &Check) -> Vec<&'static str> {
+    if let Responsible::Fault(actor) | Responsible::Step(actor) = check.responsible {
+        return vec![actor.name()];
+    }
+    let mut names = Vec::new();
+    for (observed, finding) in findings(check) {
+        let name = check.responsible.actor(&observed, &finding, now()).name();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The first of the most severe findings, preferably one with a hint.
+fn example(check: &Check) -> Finding {
+    let found = findings(check).into_iter().map(|(_, finding)| finding);
+    let first = found.min_by_key(|finding| Reverse((finding.outcome, finding.hint.is_some())));
+    first.unwrap_or_else(|| panic!("{} never finds anything", check.id))
+}

@@ -136,6 +136,23 @@ man: ## create the manual pages in target/man, and check them with mandoc if it 
 	$(target)/debug/kubectl-kcp man --date "$$(git log -1 --format=%cs)" $(target)/man
 	@if command -v mandoc > /dev/null; then mandoc -T lint $(target)/man/*.1; else echo "not checked: no 'mandoc' is on PATH"; fi
 
+# Needs cargo-auditable, musl-tools and the Rust target of the platform; for the test dpkg, rpm, mandoc and qemu-user.
+.PHONY: release
+release: PLATFORMS ?= linux_amd64
+release: ## make the files of a release in target/dist for PLATFORMS, and test them: verify, unpack, install, run, remove
+	rm -rf target/dist
+	set -e; for platform in $(PLATFORMS); do manifests/release/build $$platform; done
+	manifests/release/package
+	manifests/release/check
+
+.PHONY: images
+images: ## test the images of the programs in target/dist/build: two builds, one digest, two platforms; needs buildah
+	manifests/release/check-images
+
+.PHONY: lint-workflows
+lint-workflows: ## check .github/workflows with actionlint, which this builds once
+	"$$(manifests/release/tool actionlint)" .github/workflows/*.yaml
+
 .PHONY: book
 book: ## build the book in target/book; needs mdbook
 	mdbook build docs

@@ -104,6 +104,72 @@ fn the_action_writes_a_sarif_file() {
     );
 }
 
+/// Stands in for GitHub's program. It copies the archive beside it, and finds a signed statement if `SIGNED` is set.
+const STAND_IN_GH: &str = r#"#!/bin/sh
+case "$1 $2" in
+    "release download") cp "${0%/*}/archive" kubectl-kcp_1.2.3_linux_amd64.tar.gz ;;
+    "attestation verify") [ -n "$SIGNED" ] ;;
+    *) exit 3 ;;
+esac
+"#;
+
+/// Runs the script that downloads the plugin, and returns its output and the path that it reports.
+fn install(version: &str, system: &str, signed: &str) -> (Output, String) {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("gh"), STAND_IN_GH).expect("the stand-in");
+    fs::set_permissions(path("gh"), fs::Permissions::from_mode(0o755)).expect("the stand-in");
+    fs::write(path("kubectl-kcp"), "program").expect("the program");
+    let archive = Command::new("tar")
+        .arg("-czf")
+        .arg(path("archive"))
+        .arg("-C")
+        .arg(folder.path())
+        .arg("kubectl-kcp")
+        .status();
+    assert!(archive.expect("tar runs").success());
+    let search = std::env::var("PATH").expect("PATH");
+    let output = Command::new(action().join("install"))
+        .env("PATH", format!("{}:{search}", folder.path().display()))
+        .env("KCP_REPOSITORY", "example/kcp")
+        .env("KCP_VERSION", version)
+        .env("RUNNER_OS", system)
+        .env("RUNNER_ARCH", "X64")
+        .env("RUNNER_TEMP", folder.path())
+        .env("GITHUB_OUTPUT", path("output"))
+        .env("SIGNED", signed)
+        .output()
+        .expect("bash runs");
+    let reported = fs::read_to_string(path("output")).unwrap_or_default();
+    let relative = reported.replace(&folder.path().display().to_string(), "TEMP");
+    (output, relative)
+}
+
+#[test]
+fn the_action_installs_only_what_the_release_workflow_built() {
+    for (version, system, signed, code, expected) in [
+        (
+            "v1.2.3",
+            "Linux",
+            "yes",
+            0,
+            "program=TEMP/kubectl-kcp-v1.2.3/kubectl-kcp\n",
+        ),
+        ("v1.2.3", "Linux", "", 1, ""),
+        ("main", "Linux", "yes", 2, ""),
+        ("v1.2.3", "Windows", "yes", 2, ""),
+    ] {
+        let (output, reported) = install(version, system, signed);
+        assert_eq!(
+            (output.status.code(), reported.as_str()),
+            (Some(code), expected),
+            "{version} {system} {signed}: {output:?}"
+        );
+    }
+}
+
 /// The names of the environment variables of the action in a text.
 fn variables(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_uppercase() && c != '_');

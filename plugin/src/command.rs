@@ -23,6 +23,7 @@ use crate::{
         scale::ScaleArguments,
         status::StatusArguments,
         upgrade::UpgradeArguments,
+        validate::ValidateArguments,
         version::VersionArguments,
         webhook::WebhookArguments,
         why::WhyArguments,
@@ -73,6 +74,8 @@ pub enum Command {
     Certificates(CertificatesArguments),
     /// Check whether a cluster survives the loss of a Node, and comes back by itself after a power failure
     Audit(AuditArguments),
+    /// Check that a cluster works, with a Pod on each Node
+    Validate(ValidateArguments),
     /// Collect what a person needs who helps with a control plane
     Debug(DebugArguments),
     /// Save a snapshot of a control plane's etcd, or maintain its members
@@ -167,7 +170,11 @@ pub fn options() -> String {
 impl Command {
     /// Whether the command handles signals itself. If it does, a signal must not end the program immediately.
     pub(crate) fn handles_signals(&self) -> bool {
-        matches!(self, Self::Pool(pool) if matches!(pool.command, PoolCommand::Exec(_)))
+        match self {
+            Self::Pool(pool) => matches!(pool.command, PoolCommand::Exec(_)),
+            Self::Validate(_) => true,
+            _ => false,
+        }
     }
 }
 

@@ -54,7 +54,8 @@ use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
     audit, certificates, completion as completion_command, debug, etcd, genesis, leader_migration, lint,
-    machine, man, node, plan, pool, rollout, rules, scale, status, upgrade, version, webhook, why,
+    machine, man, node, plan, pool, rollout, rules, scale, status, upgrade, validate, version, webhook,
+    why,
 };
 use session::Session;
 use terminal::Terminal;
@@ -164,6 +165,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Genesis(arguments) => Box::pin(genesis::run(arguments, session)).await,
         Command::Certificates(arguments) => Box::pin(certificates::run(arguments, session)).await,
         Command::Audit(arguments) => Box::pin(audit::run(arguments, session)).await,
+        Command::Validate(arguments) => Box::pin(validate::run(arguments, session)).await,
         Command::Debug(arguments) => Box::pin(debug::run(arguments, session)).await,
         Command::Etcd(arguments) => etcd::run(arguments, session).await,
         Command::LeaderMigration(arguments) => Box::pin(leader_migration::run(arguments, session)).await,

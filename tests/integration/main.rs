@@ -66,5 +66,6 @@ mod stopped_controller;
 mod unobserved_changes;
 mod unreachable_mutation;
 mod upgrade_paths;
+mod validate_cluster;
 mod version;
 mod why;

@@ -188,6 +188,14 @@ impl RunningCommand {
         Ok(())
     }
 
+    /// Sends SIGTERM, waits until it ends, and returns its exit code.
+    pub async fn terminate(mut self) -> Result<i32> {
+        let lifeline = self.child.stdin.as_mut();
+        let lifeline = lifeline.context("its standard input is closed")?;
+        lifeline.write_all(b"TERM\n").await.context("ending it")?;
+        self.exit_code().await
+    }
+
     /// Waits until it ends by itself, and returns its exit code.
     pub async fn exit_code(mut self) -> Result<i32> {
         // Waiting for a child closes its standard input, which would end this one.

@@ -28,6 +28,8 @@ pub enum Command {
     CheckConfiguration(CheckConfigurationArguments),
     /// Create and renew the certificates of the webhook, and register it with the API server.
     Manage(ManageArguments),
+    /// Resolve names and reach the API server from this Pod, and print a report as JSON. Exit code 1: one of them failed.
+    Probe(ProbeArguments),
     /// Manage certificates for development.
     #[command(subcommand)]
     Certs(CertsCommand),
@@ -152,6 +154,28 @@ pub struct CheckConfigurationArguments {
     /// YAML file with an AdmissionConfiguration.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+}
+
+/// `kcp-webhook probe`.
+///
+/// `kubectl kcp validate cluster` runs it in a Pod on each Node.
+#[derive(Clone, Debug, Args)]
+pub struct ProbeArguments {
+    /// Text that the report repeats, so that the report of another Pod does not count.
+    #[arg(long, value_name = "TEXT")]
+    pub nonce: String,
+
+    /// Name to resolve. Repeatable.
+    #[arg(long = "name", value_name = "NAME", default_value = "kubernetes.default.svc")]
+    pub names: Vec<String>,
+
+    /// Kubeconfig for the API server. Defaults to the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// Time limit for each name, and for the response of the API server.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub timeout: Duration,
 }
 
 /// The format of the log.

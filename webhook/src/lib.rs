@@ -8,6 +8,7 @@
 //! - [`manage`]: `kcp-webhook manage`, which creates the certificates and registers the webhook
 //! - [`offline`]: responds to reviews without sockets and without API access
 //! - [`certs`]: `kcp-webhook certs issue`
+//! - [`node_probe`]: `kcp-webhook probe`
 //! - `authority`: creates certificate authorities and serving certificates
 //! - [`log`]: the log on stderr
 //! - [`arguments`]: command-line arguments
@@ -61,6 +62,7 @@ mod listener;
 pub mod log;
 pub mod manage;
 mod metrics;
+pub mod node_probe;
 pub mod offline;
 mod panics;
 mod probes;

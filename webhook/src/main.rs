@@ -9,7 +9,7 @@ use clap::Parser;
 use jiff::Timestamp;
 use kcp_webhook::{
     arguments::{Arguments, CertsCommand, Command},
-    certs, configuration, manage, serve,
+    certs, configuration, manage, node_probe, serve,
 };
 
 /// The exit code for invalid arguments, files or addresses.
@@ -29,6 +29,9 @@ fn main() -> ExitCode {
                     }
                 })
                 .map_err(|error| error.to_string())
+        }
+        Command::Probe(arguments) => {
+            node_probe::run(&arguments, &mut io::stdout()).map_err(|error| error.to_string())
         }
         Command::Certs(CertsCommand::Issue(arguments)) => certs::issue(&arguments, &mut io::stdout())
             .map(|()| ExitCode::SUCCESS)

@@ -29,6 +29,7 @@ pub mod reads;
 mod request;
 pub mod retry;
 pub mod update;
+pub mod validation;
 pub mod workload;
 mod written;
 

@@ -21,6 +21,7 @@
 //! - [`rollout_events`]: what Events say about a control plane and its deleted Machines
 //! - [`wait`]: whether a change is complete, and what is still missing
 //! - [`bundle`]: the files of a debug bundle, without secrets
+//! - [`validation`]: the Pods that validate the Nodes of a cluster, and the result of each check
 //! - [`webhook`]: whether the API server calls kcp-webhook, and the patches that disable and enable the webhook
 
 #![allow(
@@ -65,6 +66,7 @@ pub mod snapshot;
 pub mod staleness;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod validation;
 pub mod verbs;
 pub mod wait;
 pub mod webhook;

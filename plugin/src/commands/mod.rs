@@ -18,6 +18,7 @@ pub mod rules;
 pub mod scale;
 pub mod status;
 pub mod upgrade;
+pub mod validate;
 pub mod version;
 pub mod webhook;
 pub mod why;

@@ -42,6 +42,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("node remove a", &[]),
     ("certificates", &[]),
     ("audit resiliency edge", &[]),
+    ("validate cluster edge", &[]),
     ("debug bundle edge --output-file f", &[]),
     ("etcd snapshot edge --file f", &[]),
     ("etcd defrag edge", &[]),

@@ -1,4 +1,5 @@
-//! kwok, the kubelet of the stand-in machines: it makes Nodes and pods ready and forwards ports to members.
+//! kwok, the kubelet of the stand-in machines: it makes Nodes and pods ready, forwards ports to members, and serves the logs of
+//! pods from files.
 
 use std::fs;
 
@@ -22,7 +23,7 @@ const STAGES: [&str; 3] = [
 
 impl WorkloadCluster {
     pub(super) async fn start_kwok(&self, client: &Client) -> Result<Process> {
-        for name in ["portforwards", "clusterportforwards"] {
+        for name in ["portforwards", "clusterportforwards", "logs", "clusterlogs"] {
             let file = self.assets.kwok(&format!("crd/bases/kwok.x-k8s.io_{name}.yaml"));
             for definition in manifests::objects(&file)? {
                 manifests::create_definition(client, &definition).await?;
@@ -49,7 +50,7 @@ impl WorkloadCluster {
             "--node-ip=127.0.0.1".to_owned(),
             format!("--node-port={port}"),
             format!("--server-address=127.0.0.1:{port}"),
-            "--enable-crds=PortForward".to_owned(),
+            "--enable-crds=PortForward,Logs".to_owned(),
             "--cidr=10.244.0.1/24".to_owned(),
         ];
         let log = format!("{}-kwok", self.name);

@@ -23,6 +23,7 @@
 //! - [`admission_policy`]: the rules with CEL as `ValidatingAdmissionPolicy` objects
 //! - [`defaulting`]: default values as minimal JSON patches
 //! - [`registration`]: the webhook configurations, and how to disable and enable them
+//! - [`probe`]: the report of `kcp-webhook probe`
 
 #![allow(
     missing_docs,
@@ -47,6 +48,7 @@ pub mod judge;
 pub mod leader_migration;
 pub mod overrides;
 pub mod pool_version;
+pub mod probe;
 pub mod progress;
 pub mod registration;
 pub mod row;

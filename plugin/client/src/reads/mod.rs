@@ -9,6 +9,7 @@
 //!   from Secrets ([`secret`])
 //! - [`audit`]: reads what the audit of a cluster checks
 //! - [`bundle`]: reads the objects of a debug bundle
+//! - [`validation`]: reads the Nodes that are validated
 //! - [`genesis`]: reads what exists only on the Node of the first Machine
 //! - [`drain`]: reads the objects that decide how nodes are drained
 //! - [`node`]: reads the Nodes of the cluster that the kubeconfig selects; [`node_removal`]: drains and removes them
@@ -41,6 +42,7 @@ pub mod rollout_events;
 pub mod secret;
 pub mod template;
 pub mod time_limits;
+pub mod validation;
 pub mod versions;
 pub mod webhook;
 pub mod workers;

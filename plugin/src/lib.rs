@@ -54,8 +54,7 @@ use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
     audit, certificates, completion as completion_command, debug, etcd, genesis, leader_migration, lint,
-    machine, man, node, plan, pool, rollout, rules, scale, status, upgrade, validate, version, webhook,
-    why,
+    machine, man, node, plan, pool, rollout, rules, scale, status, upgrade, validate, version, webhook, why,
 };
 use session::Session;
 use terminal::Terminal;

@@ -63,6 +63,7 @@ mod status;
 mod status_read;
 mod status_workload;
 mod stopped_controller;
+mod tutorials;
 mod unobserved_changes;
 mod unreachable_mutation;
 mod upgrade_paths;

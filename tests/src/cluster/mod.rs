@@ -14,6 +14,26 @@ use crate::machines::real;
 use crate::resources::{self, CLUSTER_GROUP, CONTROL_PLANE_GROUP, INFRASTRUCTURE_GROUP};
 use crate::wait;
 
+/// The shortest valid control plane, for a cluster named `edge`. The demo shows its defaults.
+pub const SHORTEST_CONTROL_PLANE: &str = "\
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata:
+  name: edge
+spec:
+  version: 1.34.2
+  machineTemplate:
+    spec:
+      infrastructureRef:
+        apiGroup: infrastructure.cluster.x-k8s.io
+        kind: StandInMachineTemplate
+        name: edge
+  kubeadmConfigSpec:
+    clusterConfiguration:
+      apiServer:
+        certSANs: [127.0.0.1]
+";
+
 /// The label of control plane Machines.
 const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 

@@ -6,33 +6,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use kcp_tests::cluster::Cluster;
+use kcp_tests::cluster::{Cluster, SHORTEST_CONTROL_PLANE};
 use kcp_tests::kubectl::Kubectl;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::products;
 use kcp_tests::run::Run;
 
+/// The name in [`SHORTEST_CONTROL_PLANE`].
 pub(crate) const NAME: &str = "edge";
-
-/// The shortest valid control plane. The demo shows its defaults.
-const CONTROL_PLANE: &str = "\
-apiVersion: controlplane.cluster.x-k8s.io/v1beta2
-kind: KubeadmControlPlane
-metadata:
-  name: edge
-spec:
-  version: 1.34.2
-  machineTemplate:
-    spec:
-      infrastructureRef:
-        apiGroup: infrastructure.cluster.x-k8s.io
-        kind: StandInMachineTemplate
-        name: edge
-  kubeadmConfigSpec:
-    clusterConfiguration:
-      apiServer:
-        certSANs: [127.0.0.1]
-";
 
 pub(crate) struct Demo {
     management: ManagementCluster,
@@ -55,7 +36,7 @@ impl Demo {
         management.start_controllers().await?;
         let cluster = Cluster::create_without_control_plane(management.client(), "default", NAME).await?;
         let control_plane = run.folder().join("control-plane.yaml");
-        fs::write(&control_plane, CONTROL_PLANE).context("writing the control plane's manifest")?;
+        fs::write(&control_plane, SHORTEST_CONTROL_PLANE).context("writing the control plane's manifest")?;
         let file = control_plane.display().to_string();
         let applied = management
             .kubectl()

@@ -1,0 +1,262 @@
+//! Every link of the README and the book leads to a file of the repository and to a heading in it, and the summary of the
+//! book lists every page. Addresses on the network are not followed.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "clippy knows tests by their attribute, and these helpers have none"
+)]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn workspace() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    workspace.canonicalize().expect("the folder of the workspace")
+}
+
+fn book() -> PathBuf {
+    workspace().join("docs/src")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths
+}
+
+fn is_markdown(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "md")
+}
+
+/// The pages of the book.
+fn pages(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in entries(folder) {
+        if path.is_dir() {
+            found.extend(pages(&path));
+        } else if is_markdown(&path) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The text without the blocks of code between fences.
+fn without_blocks(text: &str) -> String {
+    let mut kept = String::new();
+    let mut fence = None;
+    for line in text.lines() {
+        let start = line.trim_start();
+        let of_line = ["```", "~~~"]
+            .into_iter()
+            .find(|marker| start.starts_with(marker));
+        match (fence, of_line) {
+            (None, None) => {
+                kept += line;
+                kept.push('\n');
+            }
+            (None, Some(_)) => fence = of_line,
+            (Some(_), _) if fence == of_line => fence = None,
+            (Some(_), _) => {}
+        }
+    }
+    kept
+}
+
+/// The text without code between backticks. A span ends at as many backticks as it begins with.
+fn without_code(text: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('`') {
+        let more = after.len() - after.trim_start_matches('`').len();
+        let ticks = "`".repeat(more + 1);
+        let code = after.trim_start_matches('`');
+        kept += before;
+        rest = code.split_once(&ticks).map_or(code, |(_, after)| after);
+    }
+    kept + rest
+}
+
+/// The targets of all links and of all definitions of links.
+fn links(text: &str) -> Vec<String> {
+    let prose = without_code(&without_blocks(text));
+    let mut links = Vec::new();
+    for rest in prose.split("](").skip(1) {
+        let target = rest.split(')').next().unwrap_or_default();
+        links.extend(target.split_whitespace().next().map(str::to_owned));
+    }
+    for line in prose.lines().filter(|line| line.starts_with('[')) {
+        let definition = line.split_once("]: ").map(|(_, target)| target.trim().to_owned());
+        links.extend(definition);
+    }
+    links
+}
+
+/// The anchors of all headings, as mdBook and GitHub derive them: a repeated one gets a number.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut anchors = BTreeSet::new();
+    for line in without_blocks(text).lines() {
+        let title = line.trim_start_matches('#');
+        let level = line.len() - title.len();
+        if !(1..=6).contains(&level) || !title.starts_with(' ') {
+            continue;
+        }
+        let anchor = anchor(title.trim());
+        let before = seen.entry(anchor.clone()).or_default();
+        anchors.insert(if *before == 0 {
+            anchor
+        } else {
+            format!("{anchor}-{before}")
+        });
+        *before += 1;
+    }
+    anchors
+}
+
+fn anchor(title: &str) -> String {
+    let mut text = String::new();
+    let mut rest = title;
+    // Of a link, only its text counts.
+    while let Some((before, after)) = rest.split_once("](") {
+        text += before;
+        rest = after.split_once(')').map_or("", |(_, after)| after);
+    }
+    text += rest;
+    let characters = text.chars().filter_map(|character| match character {
+        ' ' => Some('-'),
+        '-' | '_' => Some(character),
+        _ if character.is_alphanumeric() => Some(character),
+        _ => None,
+    });
+    characters.collect::<String>().to_lowercase()
+}
+
+/// Why a link of a page leads nowhere; `None` if it leads somewhere.
+fn fault(page: &Path, link: &str) -> Option<String> {
+    let (file, anchor) = match link.split_once('#') {
+        Some((file, anchor)) => (file, Some(anchor)),
+        None => (link, None),
+    };
+    let target = if file.is_empty() {
+        page.to_owned()
+    } else {
+        page.parent().expect("a folder").join(file)
+    };
+    let Ok(target) = target.canonicalize() else {
+        return Some("does not exist".to_owned());
+    };
+    if !target.starts_with(workspace()) {
+        return Some("is outside the repository".to_owned());
+    }
+    let anchor = anchor?;
+    let has_anchor = is_markdown(&target) && anchors(&read(&target)).contains(anchor);
+    (!has_anchor).then(|| format!("has no heading with the anchor {anchor}"))
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut texts = pages(&book());
+    texts.extend(entries(&workspace()).into_iter().filter(|path| is_markdown(path)));
+    texts.push(workspace().join("tests/README.md"));
+    let (mut followed, mut faults) = (0, Vec::new());
+    for page in &texts {
+        for link in links(&read(page)) {
+            if link.contains("://") || link.starts_with("mailto:") {
+                continue;
+            }
+            followed += 1;
+            let name = page.strip_prefix(workspace()).expect("a page of the workspace");
+            faults.extend(fault(page, &link).map(|why| format!("{}: {link} {why}", name.display())));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(followed > 200, "only {followed} links were found");
+}
+
+#[test]
+fn the_summary_lists_every_page_once() {
+    let summary = book().join("SUMMARY.md");
+    let mut listed: Vec<PathBuf> = links(&read(&summary))
+        .iter()
+        .map(|link| book().join(link))
+        .collect();
+    listed.sort();
+    let mut expected = pages(&book());
+    expected.retain(|page| *page != summary);
+    expected.sort();
+    assert_eq!(listed, expected);
+}
+
+#[test]
+fn the_anchor_of_each_rule_and_check_is_its_id() {
+    let anchors_of = |page: &str| anchors(&read(&book().join("reference").join(page)));
+    let rules = anchors_of("rules.md");
+    for rule in kcp_rules::topics::rules() {
+        assert!(rules.contains(rule.id), "{}", rule.id);
+    }
+    let checks = anchors_of("checks.md");
+    for check in kcp_control_plane::checks::all() {
+        assert!(checks.contains(check.id), "{}", check.id);
+    }
+}
+
+#[test]
+fn links_are_found_outside_code() {
+    for (text, expected) in [
+        ("see [a](b.md) and [c\nd](e.md#f)", &["b.md", "e.md#f"][..]),
+        ("[`a`](b.md \"a title\")", &["b.md"]),
+        ("`[a](b.md)` ``c ` [d](e.md)`` [f](g.md)", &["g.md"]),
+        ("```console\n[a](b.md)\n```\n[c](d.md)", &["d.md"]),
+        ("~~~\n```\n[a](b.md)\n~~~\n[c](d.md)", &["d.md"]),
+        ("[a]: b.md\n[c](d.md)", &["d.md", "b.md"]),
+        ("an array[0] (b.md)", &[]),
+    ] {
+        assert_eq!(links(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn anchors_follow_the_headings() {
+    for (text, expected) in [
+        ("# One", &["one"][..]),
+        ("## -w into a pipe", &["-w-into-a-pipe"]),
+        ("## If etcd has lost its quorum", &["if-etcd-has-lost-its-quorum"]),
+        ("### replicas-even\n#no heading\n####### none", &["replicas-even"]),
+        ("# A\n## A\n# B's `c`, d", &["a", "a-1", "bs-c-d"]),
+        ("## See [this page](a.md#b) now", &["see-this-page-now"]),
+        ("```\n# a comment\n```", &[]),
+    ] {
+        let expected: BTreeSet<String> = expected.iter().map(|anchor| (*anchor).to_owned()).collect();
+        assert_eq!(anchors(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_link_that_leads_nowhere_is_found() {
+    let page = book().join("introduction.md");
+    for (link, expected) in [
+        ("quick-start.md", None),
+        ("#the-design-documents", None),
+        ("reference/rules.md#replicas-even", None),
+        ("../../tests", None),
+        ("absent.md", Some("does not exist")),
+        ("#absent", Some("has no heading with the anchor absent")),
+        (
+            "../../Cargo.toml#package",
+            Some("has no heading with the anchor package"),
+        ),
+        ("../../../", Some("is outside the repository")),
+    ] {
+        assert_eq!(fault(&page, link).as_deref(), expected, "{link}");
+    }
+}

@@ -358,7 +358,7 @@ async fn of_members(audit: &Audit<'_>, workload: &WorkloadCluster, [_, second, _
     let few = (
         "etcd-loss-not-survived",
         "FAIL",
-        "2 of 3 voting members are healthy, 2 are needed for quorum",
+        "2 of 3 voting members healthy, 2 needed for quorum",
     );
     let not_ready = format!("Pod etcd-{second} is not ready");
     workload.inflict(Fault::Kill, second).await?;

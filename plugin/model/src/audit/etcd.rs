@@ -110,7 +110,7 @@ fn check_etcd_loss_not_survived(facts: &Facts, _: Assumptions) -> Evidence {
         let votes = Votes::after(&members, Change::Unchanged);
         let healthy = votes.voters.saturating_sub(votes.unhealthy);
         let counted = format!(
-            "{healthy} of {} voting {what} are healthy, {} are needed for quorum",
+            "{healthy} of {} voting {what} healthy, {} needed for quorum",
             votes.voters,
             votes.quorum()
         );

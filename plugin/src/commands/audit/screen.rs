@@ -53,8 +53,8 @@ fn heading(report: &AuditReport) -> String {
     let counted = match (report.count(Outcome::Fail), report.count(Outcome::Unknown)) {
         (0, 0) => format!("all {all} checks pass"),
         (failed, 0) => format!("{failed} of {all} checks fail"),
-        (0, unknown) => format!("{unknown} of {all} checks are unknown"),
-        (failed, unknown) => format!("{failed} of {all} checks fail, {unknown} are unknown"),
+        (0, unknown) => format!("{unknown} of {all} checks unknown"),
+        (failed, unknown) => format!("{failed} of {all} checks fail, {unknown} unknown"),
     };
     format!(
         "Cluster:     {}\nAudit:       {counted}\nPower off:   {}\n\n",

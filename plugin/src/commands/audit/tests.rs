@@ -69,12 +69,12 @@ fn the_heading_counts_the_checks() {
     let mut report = report();
     assert_eq!(
         heading(&report).as_deref(),
-        Some("Audit:       1 of 3 checks fail, 1 are unknown")
+        Some("Audit:       1 of 3 checks fail, 1 unknown")
     );
     report.checks.remove(1);
     assert_eq!(
         heading(&report).as_deref(),
-        Some("Audit:       1 of 2 checks are unknown")
+        Some("Audit:       1 of 2 checks unknown")
     );
     report.checks.pop();
     assert_eq!(

@@ -382,7 +382,7 @@ async fn of_members(audit: &Audit<'_>, workload: &WorkloadCluster, [_, second, _
     let three = (
         "etcd-loss-not-survived",
         "FAIL",
-        "3 of 4 voting members are healthy",
+        "3 of 4 voting members healthy",
     );
     audit.finds("a fourth member", &[four, three]).await?;
     workload.inflict(Fault::Remove, "stray").await?;

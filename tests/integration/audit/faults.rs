@@ -379,11 +379,7 @@ async fn of_members(audit: &Audit<'_>, workload: &WorkloadCluster, [_, second, _
     audit.finds("no alarm", &[]).await?;
     workload.inflict(Fault::Stray, "stray").await?;
     let four = ("etcd-members-even", "FAIL", "4 voting members");
-    let three = (
-        "etcd-loss-not-survived",
-        "FAIL",
-        "3 of 4 voting members healthy",
-    );
+    let three = ("etcd-loss-not-survived", "FAIL", "3 of 4 voting members healthy");
     audit.finds("a fourth member", &[four, three]).await?;
     workload.inflict(Fault::Remove, "stray").await?;
     audit.finds("three members", &[]).await

@@ -202,7 +202,7 @@ fn the_notices_have_every_crate_and_the_texts_of_their_licences() {
     }
 }
 
-/// Every job of the workflows has only the permissions that it names, a time limit, and actions that nobody can change later.
+/// Every job of the workflows has only the permissions that it names, a time limit, and actions pinned to a commit.
 #[test]
 fn the_workflows_are_restricted() {
     for entry in fs::read_dir(workspace().join(".github/workflows")).expect("a folder") {
@@ -234,7 +234,7 @@ fn the_workflows_are_restricted() {
     }
 }
 
-/// A release never resolves dependencies anew.
+/// A release uses the versions in Cargo.lock.
 #[test]
 fn every_build_is_locked() {
     let files = [

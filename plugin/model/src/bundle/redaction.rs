@@ -11,7 +11,7 @@ use crate::bundle::{
     secret_text::without_secrets,
 };
 
-/// The field of metadata with the fields that each client has written. It is long, and helps nobody.
+/// The field of metadata with the fields that each client has written. It is long, and says nothing about a problem.
 const MANAGED_FIELDS: &str = "managedFields";
 const ANNOTATIONS: &str = "annotations";
 

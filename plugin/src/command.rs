@@ -5,6 +5,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::{
     arguments::Global,
     commands::{
+        anchor::AnchorArguments,
         audit::AuditArguments,
         certificates::CertificatesArguments,
         completion::CompletionArguments,
@@ -90,6 +91,8 @@ pub enum Command {
     Rules(RulesArguments),
     /// Show whether the API server calls kcp-webhook, and disable or enable the webhook
     Webhook(WebhookArguments),
+    /// Run kcp-webhook as a static Pod beside the API servers of new Machines
+    Anchor(AnchorArguments),
     /// Print a completion script, or install the completion of `kubectl kcp`
     Completion(CompletionArguments),
     /// Create manual pages

@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use kcp_rules::anchor;
 use tracing_subscriber::filter::Targets;
 
 /// Admission webhook for Cluster API control planes and Hive cluster pools.
@@ -28,6 +29,8 @@ pub enum Command {
     CheckConfiguration(CheckConfigurationArguments),
     /// Create and renew the certificates of the webhook, and register it with the API server.
     Manage(ManageArguments),
+    /// Run the webhook as a static Pod beside the API server of a control plane node.
+    Anchor(AnchorArguments),
     /// Resolve names and reach the API server from this Pod, and print a report as JSON. Exit code 1: one of them failed.
     Probe(ProbeArguments),
     /// Manage certificates for development.
@@ -135,9 +138,100 @@ pub struct ManageArguments {
     #[arg(long)]
     pub denial_events: bool,
 
+    /// Let each API server call the static Pod on its own node, as soon as `kcp-webhook anchor` runs one on the node of every API
+    /// server. The serving certificate is then valid for 127.0.0.1, too. Until then, and when the DaemonSet of the anchors
+    /// is deleted, the API servers call the Service.
+    #[arg(long)]
+    pub anchors: bool,
+
+    /// Name of the DaemonSet of the anchors.
+    #[arg(long, value_name = "NAME", default_value = anchor::ANCHOR)]
+    pub anchor_daemon_set: String,
+
+    /// Port on 127.0.0.1 on which the static Pods serve reviews.
+    #[arg(long, value_name = "PORT", default_value_t = anchor::PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    pub anchor_port: u16,
+
     /// How often to compare the certificates and the registration with what they should be.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub interval: Duration,
+
+    /// Format of the log on stderr.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+
+    /// Log level: error, warn, info, debug or trace. Can be set per module: `warn,kcp_webhook=debug`.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log_level: Targets,
+}
+
+/// `kcp-webhook anchor`.
+///
+/// Runs in a DaemonSet on the control plane nodes, and writes the certificates and the manifest of a static Pod to the node. The
+/// API server of the node calls the static Pod at 127.0.0.1, so that a power failure, a broken network or a missing Service
+/// does not stop admission. An anchor that ends leaves the files. It removes them if the node loses the labels that the
+/// DaemonSet selects, if the Node is deleted, or if the DaemonSet is deleted, and once no API server calls the static Pod.
+#[derive(Clone, Debug, Args)]
+pub struct AnchorArguments {
+    /// Namespace of the DaemonSet, the Secrets and the static Pod.
+    #[arg(long, value_name = "NAME", default_value = "kcp-webhook-system")]
+    pub namespace: String,
+
+    /// Name of the Node.
+    #[arg(long, value_name = "NAME")]
+    pub node_name: String,
+
+    /// Name of the Pod in which this process runs. The static Pod has the image of its first container.
+    #[arg(long, value_name = "NAME")]
+    pub pod_name: String,
+
+    /// Name of the DaemonSet that runs this Pod.
+    #[arg(long, value_name = "NAME", default_value = anchor::ANCHOR)]
+    pub daemon_set: String,
+
+    /// Folder with ca.crt, tls.crt and tls.key: the mounted Secret kcp-webhook-tls.
+    #[arg(long, value_name = "DIR", default_value = "/etc/kcp-webhook/tls")]
+    pub tls_folder: PathBuf,
+
+    /// YAML file with an AdmissionConfiguration for the static Pod. It may be missing.
+    #[arg(long, value_name = "FILE")]
+    pub configuration: Option<PathBuf>,
+
+    /// Folder from which the kubelet of the node runs static Pods.
+    #[arg(long, value_name = "DIR", default_value = anchor::MANIFEST_FOLDER)]
+    pub manifest_folder: PathBuf,
+
+    /// Folder for the files of the static Pod. On the node, its path is /etc/kubernetes/kcp-webhook.
+    #[arg(long, value_name = "DIR", default_value = anchor::FOLDER)]
+    pub folder: PathBuf,
+
+    /// Port on 127.0.0.1 on which the static Pod serves reviews.
+    #[arg(long, value_name = "PORT", default_value_t = anchor::PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
+
+    /// Port on 127.0.0.1 on which the static Pod serves probes and metrics.
+    #[arg(long, value_name = "PORT", default_value_t = anchor::HEALTH_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    pub health_port: u16,
+
+    /// Port of the API server of the node.
+    #[arg(long, value_name = "PORT", default_value_t = anchor::API_SERVER_PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    pub api_server_port: u16,
+
+    /// One more argument of `kcp-webhook serve` in the static Pod, such as --serve-argument=--denial-events. Repeatable.
+    #[arg(long = "serve-argument", value_name = "ARGUMENT", allow_hyphen_values = true)]
+    pub serve_arguments: Vec<String>,
+
+    /// Kubeconfig for the API server. Defaults to the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// How often to compare the files with what they should be.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub interval: Duration,
+
+    /// How long to wait after SIGTERM until no API server calls a static Pod that is to be removed.
+    #[arg(long, value_name = "DURATION", default_value = "110s", value_parser = duration)]
+    pub removal_timeout: Duration,
 
     /// Format of the log on stderr.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]

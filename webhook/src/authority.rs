@@ -1,13 +1,15 @@
-//! Creates certificate authorities and serving certificates.
+//! Creates certificate authorities and serving certificates, and reads certificates.
 
 use std::net::IpAddr;
 
+use jiff::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose, SanType,
 };
 use thiserror::Error;
 use time::{Duration, OffsetDateTime};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Certificates become valid this long before the current time, because the clocks of other hosts may be behind.
 pub(crate) const SKEW: Duration = Duration::hours(1);
@@ -19,6 +21,30 @@ pub enum CertificateError {
     Name { name: String, error: rcgen::Error },
     #[error("cannot create a certificate: {0}")]
     Create(#[from] rcgen::Error),
+}
+
+/// The validity of a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lifetime {
+    pub(crate) from: Timestamp,
+    pub(crate) until: Timestamp,
+}
+
+/// The validity of a certificate in DER.
+pub(crate) fn lifetime(der: &[u8]) -> Option<Lifetime> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let validity = certificate.validity();
+    let time = |seconds| Timestamp::from_second(seconds).ok();
+    Some(Lifetime {
+        from: time(validity.not_before.timestamp())?,
+        until: time(validity.not_after.timestamp())?,
+    })
+}
+
+/// The serial number of a certificate in DER, in hexadecimal digits.
+pub(crate) fn serial_number(der: &[u8]) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(certificate.raw_serial_as_string())
 }
 
 /// A certificate authority with its private key. No `Debug`, because it contains the key.

@@ -1,12 +1,10 @@
 //! `kcp-webhook certs issue`: creates a certificate authority and a serving certificate for development.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs,
     io::{self, Write},
     net::IpAddr,
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-    process,
+    path::PathBuf,
 };
 
 use thiserror::Error;
@@ -15,6 +13,7 @@ use time::{Duration, OffsetDateTime};
 use crate::{
     arguments::IssueArguments,
     authority::{Authority, CertificateError, ServerNames},
+    replace_file::replace_file,
 };
 
 /// Why certificates could not be issued.
@@ -58,7 +57,7 @@ pub fn issue(arguments: &IssueArguments, out: &mut impl Write) -> Result<(), Iss
         (&certificate, &issued.certificate, 0o644),
         (&key, &issued.key, 0o600),
     ] {
-        replace(path, text, mode)
+        replace_file(path, text.as_bytes(), mode, None)
             .and_then(|()| writeln!(out, "{}", path.display()))
             .map_err(|error| IssueError::Write {
                 path: path.clone(),
@@ -78,29 +77,6 @@ fn create(dns_names: &[String], ips: &[IpAddr], days: u16) -> Result<IssuedFiles
         certificate: issued.certificate,
         key: issued.key,
     })
-}
-
-/// Writes a temporary file and renames it, so that readers get either the old or the new content, and a key is never
-/// readable by other users.
-fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", process::id()));
-    let temporary = path.with_file_name(name);
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(&temporary)
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        // Return the first error, not an error of the cleanup.
-        _ = fs::remove_file(&temporary);
-    }
-    written
 }
 
 #[cfg(test)]

@@ -5,11 +5,16 @@
 //! All modules, in layers. Each module uses only modules below it in this list, which a test checks.
 //!
 //! - [`serve`]: starts the server, runs it, and shuts it down
+//! - [`anchor`]: `kcp-webhook anchor`, which runs the webhook as a static Pod beside an API server
 //! - [`manage`]: `kcp-webhook manage`, which creates the certificates and registers the webhook
 //! - [`offline`]: responds to reviews without sockets and without API access
 //! - [`certs`]: `kcp-webhook certs issue`
 //! - [`node_probe`]: `kcp-webhook probe`
-//! - `authority`: creates certificate authorities and serving certificates
+//! - `self_test`: reviews that a server must answer before an API server may call it
+//! - `tls_client`: connects to a server as the API server does
+//! - `authority`: creates certificate authorities and serving certificates, and reads certificates
+//! - `request`: one request to the API server, with a time limit
+//! - `replace_file`: replaces a file at once, so that a reader gets the old or the new content
 //! - [`log`]: the log on stderr
 //! - [`arguments`]: command-line arguments
 //! - `probes`: serves the health port on a thread of its own
@@ -43,6 +48,7 @@
 )]
 
 mod admission;
+pub mod anchor;
 pub mod arguments;
 mod authority;
 mod body;
@@ -66,9 +72,12 @@ pub mod node_probe;
 pub mod offline;
 mod panics;
 mod probes;
+mod replace_file;
+mod request;
 mod response;
 mod review;
 mod router;
+mod self_test;
 pub mod serve;
 mod shorten;
 mod shutdown;
@@ -76,6 +85,7 @@ mod tasks;
 #[cfg(test)]
 mod testing;
 mod tls;
+mod tls_client;
 
 pub use limits::Limits;
 pub use shutdown::Stop;

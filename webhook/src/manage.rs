@@ -6,20 +6,18 @@
 //! - `passes`: one pass: reads, decides, writes
 //! - `objects`: reads and writes of the API server
 //! - `election`: only one manager acts at a time
-//! - `self_test`: tests the webhook through its Service
-//! - `tls_client`: connects to the webhook as the API server does
 //! - `registration`: the webhook configurations
+//! - `anchors`: whether the API servers call the Service or static Pods
 //! - `authorities`: the CAs in the Secret of the manager
 //! - `decision`: what to write next
 
+mod anchors;
 mod authorities;
 mod decision;
 mod election;
 mod objects;
 mod passes;
 mod registration;
-mod self_test;
-mod tls_client;
 
 use std::{env, io, process, process::ExitCode};
 
@@ -29,7 +27,11 @@ use thiserror::Error;
 use tokio::{runtime, sync::watch};
 use tracing::info;
 
-use self::{election::Candidate, objects::Objects, passes::Manager};
+use self::{
+    election::Candidate,
+    objects::Objects,
+    passes::{AnchorSettings, Manager, Settings},
+};
 use crate::{
     arguments::ManageArguments,
     cluster::{self, AccessError},
@@ -64,9 +66,15 @@ pub fn run(arguments: &ManageArguments) -> Result<ExitCode, ManageError> {
         let (leads, is_leading) = watch::channel(false);
         let manager = Manager::new(
             Objects::new(client, &arguments.namespace),
-            arguments.denial_events,
-            arguments.ca_trust_delay,
-            arguments.interval,
+            Settings {
+                denial_events: arguments.denial_events,
+                trust_delay: arguments.ca_trust_delay,
+                interval: arguments.interval,
+                anchors: arguments.anchors.then(|| AnchorSettings {
+                    daemon_set: arguments.anchor_daemon_set.clone(),
+                    port: arguments.anchor_port,
+                }),
+            },
         );
         info!(
             namespace = arguments.namespace,

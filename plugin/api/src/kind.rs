@@ -106,6 +106,8 @@ pub const CLUSTER_DEPLOYMENT_CUSTOMIZATION: Kind = hive(
 );
 pub const CLUSTER_POOL: Kind = hive("ClusterPool", "clusterpools");
 
+pub const CONFIG_MAP: Kind = kubernetes("", "ConfigMap", "configmaps");
+pub const DAEMON_SET: Kind = kubernetes("apps", "DaemonSet", "daemonsets");
 pub const DEPLOYMENT: Kind = kubernetes("apps", "Deployment", "deployments");
 pub const EVENT: Kind = kubernetes("events.k8s.io", "Event", "events");
 pub const LEASE: Kind = kubernetes("coordination.k8s.io", "Lease", "leases");

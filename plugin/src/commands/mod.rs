@@ -1,5 +1,6 @@
 //! The commands of `kubectl kcp`, one module each.
 
+pub mod anchor;
 pub mod audit;
 pub mod certificates;
 pub mod completion;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -54,10 +54,23 @@ impl Drop for Writer {
 }
 
 impl Writer {
-    /// Begins to change the spec of a control plane.
+    /// Begins to change the spec of a control plane, which every rule accepts.
     pub fn begin(control_planes: Api<DynamicObject>, name: &str) -> Self {
+        Self::begin_with(
+            control_planes,
+            name,
+            |number| json!({"spec": {"kubeadmConfigSpec": {"preKubeadmCommands": [format!("true {number}")]}}}),
+        )
+    }
+
+    /// Begins to set an even number of replicas, which the rule `replicas-even` denies.
+    pub fn begin_even(control_planes: Api<DynamicObject>, name: &str) -> Self {
+        Self::begin_with(control_planes, name, |_| json!({"spec": {"replicas": 4}}))
+    }
+
+    fn begin_with(control_planes: Api<DynamicObject>, name: &str, patch: fn(u64) -> Value) -> Self {
         let shared = Arc::new(Shared::default());
-        let task = tokio::spawn(write(control_planes, name.to_owned(), shared.clone()));
+        let task = tokio::spawn(write(control_planes, name.to_owned(), patch, shared.clone()));
         Self { shared, task }
     }
 
@@ -105,7 +118,12 @@ impl Writer {
     }
 }
 
-async fn write(control_planes: Api<DynamicObject>, name: String, shared: Arc<Shared>) {
+async fn write(
+    control_planes: Api<DynamicObject>,
+    name: String,
+    patch: fn(u64) -> Value,
+    shared: Arc<Shared>,
+) {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for number in 0_u64.. {
@@ -113,8 +131,7 @@ async fn write(control_planes: Api<DynamicObject>, name: String, shared: Arc<Sha
         if shared.is_over.load(Ordering::Relaxed) {
             return;
         }
-        let patch =
-            json!({"spec": {"kubeadmConfigSpec": {"preKubeadmCommands": [format!("true {number}")]}}});
+        let patch = patch(number);
         let mut state = shared.turn.lock().await;
         let started = Instant::now();
         let written = control_planes

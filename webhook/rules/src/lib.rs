@@ -24,6 +24,7 @@
 //! - [`defaulting`]: default values as minimal JSON patches
 //! - [`registration`]: the webhook configurations, and how to disable and enable them
 //! - [`probe`]: the report of `kcp-webhook probe`
+//! - [`anchor`]: the static Pod beside an API server, which `kcp-webhook anchor` writes
 
 #![allow(
     missing_docs,
@@ -32,6 +33,7 @@
 
 pub mod action;
 pub mod admission_policy;
+pub mod anchor;
 pub mod api;
 pub mod case;
 pub mod cel;

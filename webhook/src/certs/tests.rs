@@ -1,4 +1,7 @@
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::{
+    os::unix::fs::{MetadataExt, symlink},
+    path::Path,
+};
 
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};

@@ -7,10 +7,9 @@ use k8s_openapi::{ByteString, api::core::v1::Secret};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use thiserror::Error;
 use time::OffsetDateTime;
-use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::decision::{self, Lifetime};
-use crate::authority::{Authority, CertificateError, KeyPairPem};
+use super::decision;
+use crate::authority::{Authority, CertificateError, KeyPairPem, Lifetime, lifetime};
 
 /// The validity of a CA. A CA is replaced after two thirds of its validity, so that every certificate it has signed by then
 /// expires before the CA does.
@@ -220,17 +219,6 @@ pub(crate) fn certificates(bundle: &str) -> Option<Vec<CaCertificate>> {
             Some(CaCertificate { pem, lifetime })
         })
         .collect()
-}
-
-/// The validity of a certificate in DER.
-pub(crate) fn lifetime(der: &[u8]) -> Option<Lifetime> {
-    let (_, certificate) = X509Certificate::from_der(der).ok()?;
-    let validity = certificate.validity();
-    let time = |seconds| Timestamp::from_second(seconds).ok();
-    Some(Lifetime {
-        from: time(validity.not_before.timestamp())?,
-        until: time(validity.not_after.timestamp())?,
-    })
 }
 
 /// A certificate in PEM format, as RFC 7468 defines it: lines of 64 characters.

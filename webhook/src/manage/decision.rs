@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::authority::Lifetime;
+
 /// The oldest Kubernetes on which the manifests work. In 1.31, `matchLabelKeys` of Pod affinity became enabled by default,
 /// and `unhealthyPodEvictionPolicy` stable; `matchConditions` of webhooks has been stable since 1.30. An older API server
 /// drops `matchLabelKeys`, and then an upgrade on two nodes waits forever.
@@ -22,13 +24,6 @@ pub(crate) const OLDEST_SERVER: ServerVersion = ServerVersion { major: 1, minor:
 pub(crate) struct ServerVersion {
     pub(crate) major: u32,
     pub(crate) minor: u32,
-}
-
-/// The validity of a certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lifetime {
-    pub(crate) from: Timestamp,
-    pub(crate) until: Timestamp,
 }
 
 /// What the manager has read.
@@ -70,8 +65,8 @@ pub(crate) enum Serving {
     Unusable,
     /// The CA that signs has issued it.
     Signed(Lifetime),
-    /// Another trusted CA has issued it.
-    SignedByAnother,
+    /// An API server accepts it, but the CA that signs would issue another one: a different CA has issued it, or it lacks an address.
+    Outdated,
 }
 
 /// A webhook configuration.
@@ -176,7 +171,7 @@ pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp)
         authorities.signing.map(renewal),
         match observed.serving {
             Serving::Signed(lifetime) => Some(renewal(lifetime)),
-            Serving::Unusable | Serving::SignedByAnother => None,
+            Serving::Unusable | Serving::Outdated => None,
         },
     ];
     Step::Wait(renewals.into_iter().flatten().min())
@@ -209,7 +204,7 @@ fn certificate_step(observed: &Observed, now: Timestamp) -> Option<Step> {
         });
     }
     match observed.serving {
-        Serving::Unusable | Serving::SignedByAnother => return Some(Step::IssueCertificate),
+        Serving::Unusable | Serving::Outdated => return Some(Step::IssueCertificate),
         // A certificate ends with its CA at the latest, so a new one from the same CA may not last longer.
         Serving::Signed(lifetime) if now >= renewal(lifetime) && lifetime.until < signing.until => {
             return Some(Step::IssueCertificate);

@@ -1,7 +1,7 @@
 //! Reads and writes the objects of the manager. Every call has a time limit, and every write is conditional on the resource
 //! version that was read.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use k8s_openapi::{
     ByteString,
@@ -10,19 +10,19 @@ use k8s_openapi::{
         rbac::v1::ClusterRole,
     },
 };
+use kcp_rules::registration::CONFIGURATION;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, PostParams},
 };
 use serde_json::Value;
 use thiserror::Error;
-use tokio::time;
 
 use super::{
     decision::ServerVersion,
     registration::{Kind, Owner},
 };
-use kcp_rules::registration::CONFIGURATION;
+use crate::request::{RequestError, call};
 
 /// The name of the Service, the `ClusterRole` and the value of the label of the Pods in `manifests/base`.
 const NAME: &str = "kcp-webhook";
@@ -36,22 +36,14 @@ const CA_SECRET: &str = "kcp-webhook-ca";
 /// The Secret that the Pods mount.
 pub(crate) const TLS_SECRET: &str = "kcp-webhook-tls";
 
-/// How long one request to the API server may take.
-const LIMIT: Duration = Duration::from_secs(10);
-
 /// The name under which the API server records the fields that the manager writes.
 const FIELD_MANAGER: &str = "kcp-webhook-manage";
 
 /// Why an object could not be read or written.
 #[derive(Debug, Error)]
 pub(crate) enum ObjectError {
-    #[error("cannot {action}: {error}")]
-    Failed { action: String, error: String },
-    /// Another client has changed the object since it was read. The next pass reads it again.
-    #[error("cannot {action}: changed by another client")]
-    Conflict { action: String },
-    #[error("cannot {action}: no response within {LIMIT:?}")]
-    TooSlow { action: String },
+    #[error(transparent)]
+    Request(#[from] RequestError),
     #[error("Service {0} has no address and no port named {PORT}; apply the manifests again")]
     NoAddress(String),
     #[error("the API server reports the version {0:?}, which is not a number")]
@@ -76,6 +68,10 @@ impl Objects {
             client,
             namespace: namespace.to_owned(),
         }
+    }
+
+    pub(crate) const fn client(&self) -> &Client {
+        &self.client
     }
 
     pub(crate) fn namespace(&self) -> &str {
@@ -115,12 +111,12 @@ impl Objects {
 
     pub(crate) async fn ca_secret(&self) -> Result<Option<Secret>, ObjectError> {
         let secrets: Api<Secret> = self.namespaced();
-        call("get the Secret kcp-webhook-ca", secrets.get_opt(CA_SECRET)).await
+        Ok(call("get the Secret kcp-webhook-ca", secrets.get_opt(CA_SECRET)).await?)
     }
 
     pub(crate) async fn tls_secret(&self) -> Result<Option<Secret>, ObjectError> {
         let secrets: Api<Secret> = self.namespaced();
-        call("get the Secret kcp-webhook-tls", secrets.get_opt(TLS_SECRET)).await
+        Ok(call("get the Secret kcp-webhook-tls", secrets.get_opt(TLS_SECRET)).await?)
     }
 
     /// Writes the Secret with the CAs. `before` is the Secret that was read.
@@ -238,35 +234,12 @@ fn parameters() -> PostParams {
     }
 }
 
-async fn call<T>(action: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T, ObjectError> {
-    let action = action.to_owned();
-    match time::timeout(LIMIT, request).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(status))) if status.code == 409 => Err(ObjectError::Conflict { action }),
-        Ok(Err(kube::Error::Api(status))) => Err(ObjectError::Failed {
-            action,
-            error: status.message.clone(),
-        }),
-        Ok(Err(error)) => Err(ObjectError::Failed {
-            action,
-            error: error.to_string(),
-        }),
-        Err(_) => Err(ObjectError::TooSlow { action }),
-    }
-}
-
 fn to_value(action: &str, object: &DynamicObject) -> Result<Value, ObjectError> {
-    serde_json::to_value(object).map_err(|error| ObjectError::Failed {
-        action: action.to_owned(),
-        error: error.to_string(),
-    })
+    serde_json::to_value(object).map_err(|error| RequestError::failed(action, &error).into())
 }
 
 fn from_value(action: &str, object: &Value) -> Result<DynamicObject, ObjectError> {
-    serde_json::from_value(object.clone()).map_err(|error| ObjectError::Failed {
-        action: action.to_owned(),
-        error: error.to_string(),
-    })
+    serde_json::from_value(object.clone()).map_err(|error| RequestError::failed(action, &error).into())
 }
 
 /// Some distributions append a character to the minor version, as in `31+`.

@@ -1,27 +1,35 @@
 //! The passes of the manager: each reads everything, decides one step, and takes it.
 
-use std::time::Duration;
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    time::Duration,
+};
 
 use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::Value;
 use thiserror::Error;
 use tokio::{sync::watch, time};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{
+    anchors::{self, AnchorPod, Backend},
     authorities::{
         Authorities, CA_VALIDITY, CERTIFICATE_VALIDITY, CaCertificate, KeyedCa, SecretError, certificates,
         offset_time,
     },
     decision::{Observed, PodCertificate, Refusal, Registration, Serving, Step, decide},
     objects::{Address, ObjectError, Objects, TLS_SECRET},
-    registration::{Kind, Place, bundles, compare, merge},
+    registration::{Kind, Place, bundles, calls_static_pods, compare, merge},
+};
+use crate::{
+    authority::{CertificateError, Lifetime, ServerNames, serial_number},
+    request::RequestError,
     self_test,
     tls_client::{ProbeError, Trust},
 };
-use crate::authority::{CertificateError, ServerNames};
 
 /// The pause after a step. It bounds the load if another client reverts every write.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -31,6 +39,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 enum PassError {
     #[error("{0}")]
     Object(#[from] ObjectError),
+    #[error("{0}")]
+    Request(#[from] RequestError),
     #[error("cannot use the Secret with the CAs: {0}")]
     Secret(#[from] SecretError),
     #[error("{0}")]
@@ -51,11 +61,24 @@ enum Next {
     Wait(Option<Timestamp>),
 }
 
+/// How the manager was started.
+pub(crate) struct Settings {
+    pub(crate) denial_events: bool,
+    pub(crate) trust_delay: Duration,
+    pub(crate) interval: Duration,
+    /// None if the API servers always call the Service.
+    pub(crate) anchors: Option<AnchorSettings>,
+}
+
+pub(crate) struct AnchorSettings {
+    pub(crate) daemon_set: String,
+    /// The port on 127.0.0.1 of the static Pods.
+    pub(crate) port: u16,
+}
+
 pub(crate) struct Manager {
     objects: Objects,
-    denial_events: bool,
-    trust_delay: Duration,
-    interval: Duration,
+    settings: Settings,
     /// The last problem in the log, which is not logged again while it lasts.
     last_problem: Option<String>,
 }
@@ -68,21 +91,16 @@ struct Seen {
     live: [Option<Value>; 2],
     desired: [Value; 2],
     service: Address,
+    /// Whether the desired configurations make the API servers call static Pods.
+    calls_static_pods: bool,
     observed: Observed,
 }
 
 impl Manager {
-    pub(crate) const fn new(
-        objects: Objects,
-        denial_events: bool,
-        trust_delay: Duration,
-        interval: Duration,
-    ) -> Self {
+    pub(crate) const fn new(objects: Objects, settings: Settings) -> Self {
         Self {
             objects,
-            denial_events,
-            trust_delay,
-            interval,
+            settings,
             last_problem: None,
         }
     }
@@ -95,7 +113,7 @@ impl Manager {
             }
             let until = match self.pass().await {
                 Ok(Next::Continue) => {
-                    time::sleep(PAUSE.min(self.interval)).await;
+                    time::sleep(PAUSE.min(self.settings.interval)).await;
                     continue;
                 }
                 Ok(Next::Wait(until)) => until,
@@ -104,10 +122,10 @@ impl Manager {
                     None
                 }
             };
-            let left = until.map_or(self.interval, |until| {
+            let left = until.map_or(self.settings.interval, |until| {
                 Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default()
             });
-            time::sleep(left.min(self.interval)).await;
+            time::sleep(left.min(self.settings.interval)).await;
         }
     }
 
@@ -121,7 +139,7 @@ impl Manager {
     async fn pass(&mut self) -> Result<Next, PassError> {
         let now = Timestamp::now();
         let seen = self.read(now).await?;
-        let step = decide(&seen.observed, self.trust_delay, now);
+        let step = decide(&seen.observed, self.settings.trust_delay, now);
         match step {
             Step::Wait(until) => {
                 self.last_problem = None;
@@ -158,11 +176,14 @@ impl Manager {
             objects.configuration(Kind::Mutating).await?,
             objects.configuration(Kind::Validating).await?,
         ];
+        let serial = tls_secret.as_ref().and_then(leaf_serial_number);
+        let (anchors, static_pod_port) = self.anchors(&live, serial.as_deref()).await?;
         let bundle = authorities.bundle();
         let place = Place {
             namespace: objects.namespace().to_owned(),
             port: service.port.into(),
-            denial_events: self.denial_events,
+            static_pod_port,
+            denial_events: self.settings.denial_events,
         };
         let desired = |kind: Kind| {
             kind.desired(&place, &bundle, owner.as_ref())
@@ -179,7 +200,9 @@ impl Manager {
             authorities: authorities.observed(),
             serving: self.serving(tls_secret.as_ref(), &authorities, &live, now)?,
             registrations: [compared(0), compared(1)],
-            pods: self.pod_certificates(&authorities).await?,
+            pods: self
+                .pod_certificates(&authorities, &anchors, serial.as_deref())
+                .await?,
         };
         Ok(Seen {
             ca_secret,
@@ -188,8 +211,32 @@ impl Manager {
             live,
             desired,
             service,
+            calls_static_pods: static_pod_port.is_some(),
             observed,
         })
+    }
+
+    /// The Pods of the anchors, and the port of the static Pods if the API servers should call these.
+    async fn anchors(
+        &self,
+        live: &[Option<Value>; 2],
+        serial: Option<&str>,
+    ) -> Result<(Vec<AnchorPod>, Option<u16>), PassError> {
+        let Some(AnchorSettings { daemon_set, port }) = &self.settings.anchors else {
+            return Ok((Vec::new(), None));
+        };
+        let anchors = anchors::read(self.objects.client(), self.objects.namespace(), daemon_set).await?;
+        let is_called = live.iter().flatten().any(|live| calls_static_pods(live, *port));
+        let current = if is_called {
+            Backend::StaticPods
+        } else {
+            Backend::Service
+        };
+        let backend = anchors.backend(serial, current);
+        if let (Backend::Service, Some(address)) = (backend, anchors.without_static_pod(serial)) {
+            debug!(%address, "the API servers call the Service, because the API server at this address has no static Pod that serves the current certificate");
+        }
+        Ok((anchors.pods, (backend == Backend::StaticPods).then_some(*port)))
     }
 
     fn serving(
@@ -208,10 +255,15 @@ impl Manager {
             return Ok(Serving::Unusable);
         };
         let host = self.objects.host();
-        if let Some(signing) = &authorities.signing
-            && let Some(lifetime) = Trust::new(&signing.certificate.pem, &host)?.verify(certificate, key, now)
-        {
-            return Ok(Serving::Signed(lifetime));
+        if let Some(signing) = &authorities.signing {
+            let valid_for = |name: &str| -> Result<Option<Lifetime>, ProbeError> {
+                Ok(Trust::new(&signing.certificate.pem, name)?.verify(certificate, key, now))
+            };
+            if let Some(lifetime) = valid_for(&host)?
+                && (self.settings.anchors.is_none() || valid_for(&Ipv4Addr::LOCALHOST.to_string())?.is_some())
+            {
+                return Ok(Serving::Signed(lifetime));
+            }
         }
         let registered = live.iter().flatten().flat_map(bundles);
         let registered = registered.filter_map(|bundle| certificates(&bundle)).flatten();
@@ -223,14 +275,20 @@ impl Manager {
             .verify(certificate, key, now)
             .is_some();
         Ok(if is_trusted {
-            Serving::SignedByAnother
+            Serving::Outdated
         } else {
             Serving::Unusable
         })
     }
 
-    /// Finds out which CA has issued the certificate of each Pod, by a handshake that trusts only the CA that signs.
-    async fn pod_certificates(&self, authorities: &Authorities) -> Result<Vec<PodCertificate>, PassError> {
+    /// Finds out which CA has issued the certificate of each Pod, by a handshake that trusts only the CA that signs. Static Pods
+    /// listen on 127.0.0.1 of their hosts, so their anchors say which certificate they serve.
+    async fn pod_certificates(
+        &self,
+        authorities: &Authorities,
+        anchors: &[AnchorPod],
+        serial: Option<&str>,
+    ) -> Result<Vec<PodCertificate>, PassError> {
         let (Some(signing), false) = (&authorities.signing, authorities.retired.is_empty()) else {
             return Ok(Vec::new());
         };
@@ -241,12 +299,20 @@ impl Manager {
                 return PodCertificate::Unknown;
             };
             match trust.connect(host, *port).await {
-                Ok(()) => PodCertificate::Signing,
+                Ok(_) => PodCertificate::Signing,
                 Err(ProbeError::Untrusted(..)) => PodCertificate::Another,
                 Err(_) => PodCertificate::Unknown,
             }
         });
-        Ok(join_all(asked).await)
+        let mut certificates = join_all(asked).await;
+        certificates.extend(anchors.iter().map(|pod| {
+            if serial.is_some() && pod.serial.as_deref() == serial {
+                PodCertificate::Signing
+            } else {
+                PodCertificate::Another
+            }
+        }));
+        Ok(certificates)
     }
 
     async fn take(&self, step: Step, seen: Seen, now: Timestamp) -> Result<(), PassError> {
@@ -282,7 +348,7 @@ impl Manager {
                 };
                 self.write(before, &authorities).await?;
                 if step == Step::RecordTrust {
-                    info!(delay = ?self.trust_delay, "both webhook configurations trust the next CA; it signs after the delay");
+                    info!(delay = ?self.settings.trust_delay, "both webhook configurations trust the next CA; it signs after the delay");
                 } else {
                     info!("a webhook configuration has been changed; the delay of the next CA starts again");
                 }
@@ -319,7 +385,11 @@ impl Manager {
         let names = [host.clone(), format!("{host}.cluster.local")];
         let names = ServerNames {
             dns_names: &names,
-            ips: &[],
+            ips: if self.settings.anchors.is_some() {
+                &[IpAddr::V4(Ipv4Addr::LOCALHOST)]
+            } else {
+                &[]
+            },
         };
         let validity = SignedDuration::try_from(CERTIFICATE_VALIDITY).unwrap_or(SignedDuration::MAX);
         let until = now
@@ -343,10 +413,13 @@ impl Manager {
     }
 
     async fn register(&self, seen: &Seen) -> Result<(), PassError> {
-        let trust = Trust::new(&seen.authorities.bundle(), &self.objects.host())?;
-        self_test::run(&trust, &seen.service.host, seen.service.port)
-            .await
-            .map_err(PassError::SelfTest)?;
+        // Each anchor has tested its static Pod.
+        if !seen.calls_static_pods {
+            let trust = Trust::new(&seen.authorities.bundle(), &self.objects.host())?;
+            self_test::run(&trust, &seen.service.host, seen.service.port)
+                .await
+                .map_err(PassError::SelfTest)?;
+        }
         let of_kinds = Kind::ALL.into_iter().zip(&seen.live).zip(&seen.desired);
         for ((kind, live), desired) in of_kinds {
             match live {
@@ -361,11 +434,19 @@ impl Manager {
             }
             info!(
                 kind = kind.kind(),
+                static_pods = seen.calls_static_pods,
                 "the webhook passed its self-test; wrote its configuration"
             );
         }
         Ok(())
     }
+}
+
+/// The serial number of the serving certificate in a Secret.
+fn leaf_serial_number(secret: &Secret) -> Option<String> {
+    let pem = secret.data.as_ref()?.get("tls.crt")?;
+    let leaf = CertificateDer::from_pem_slice(&pem.0).ok()?;
+    serial_number(&leaf)
 }
 
 /// The CA certificates that the configurations trust and that have not expired.

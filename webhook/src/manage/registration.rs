@@ -28,6 +28,8 @@ pub(crate) struct Place {
     pub(crate) namespace: String,
     /// The port of the Service.
     pub(crate) port: i32,
+    /// The port on 127.0.0.1 of the static Pods, if the API servers call these instead of the Service.
+    pub(crate) static_pod_port: Option<u16>,
     /// Whether the server records denials as Events, which is a side effect.
     pub(crate) denial_events: bool,
 }
@@ -80,7 +82,14 @@ impl Kind {
         {
             if let Some(client) = entry.get_mut("clientConfig").and_then(Value::as_object_mut) {
                 client.insert("caBundle".to_owned(), json!(bundle));
-                if let Some(service) = client.get_mut("service").and_then(Value::as_object_mut) {
+                if let Some(port) = place.static_pod_port {
+                    let service = client.remove("service").unwrap_or_default();
+                    let path = service.get("path").and_then(Value::as_str).unwrap_or_default();
+                    client.insert(
+                        "url".to_owned(),
+                        json!(format!("{}{path}", static_pod_address(port))),
+                    );
+                } else if let Some(service) = client.get_mut("service").and_then(Value::as_object_mut) {
                     service.insert("namespace".to_owned(), json!(place.namespace));
                     service.insert("port".to_owned(), json!(place.port));
                 }
@@ -157,6 +166,21 @@ pub(crate) fn bundles(configuration: &Value) -> Vec<String> {
     bundles
 }
 
+/// Whether an API server calls static Pods at this port.
+pub(crate) fn calls_static_pods(configuration: &Value, port: u16) -> bool {
+    let entries = configuration.get("webhooks").and_then(Value::as_array);
+    let address = format!("{}/", static_pod_address(port));
+    let mut urls = entries
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.pointer("/clientConfig/url")?.as_str());
+    urls.any(|url| url.starts_with(&address))
+}
+
+fn static_pod_address(port: u16) -> String {
+    format!("https://127.0.0.1:{port}")
+}
+
 /// The live configuration with everything that is desired. A configuration that someone has disabled stays disabled.
 pub(crate) fn merge(live: &Value, desired: &Value) -> Value {
     let mut desired = desired.clone();
@@ -170,6 +194,7 @@ pub(crate) fn merge(live: &Value, desired: &Value) -> Value {
     let references = owner_references(live, &desired);
     if let (Some(live), Some(desired)) = (merged.as_object_mut(), desired.as_object()) {
         overlay(live, desired);
+        remove_previous_backend(live, desired);
         if let (Some(references), Some(metadata)) = (
             references,
             live.get_mut("metadata").and_then(Value::as_object_mut),
@@ -178,6 +203,22 @@ pub(crate) fn merge(live: &Value, desired: &Value) -> Value {
         }
     }
     merged
+}
+
+/// A client configuration has a Service or a URL, not both.
+fn remove_previous_backend(merged: &mut Map<String, Value>, desired: &Map<String, Value>) {
+    let merged = merged.get_mut("webhooks").and_then(Value::as_array_mut);
+    let desired = desired.get("webhooks").and_then(Value::as_array);
+    for (entry, desired) in merged.into_iter().flatten().zip(desired.into_iter().flatten()) {
+        let config = entry.get_mut("clientConfig").and_then(Value::as_object_mut);
+        if let (Some(config), Some(desired)) = (config, desired.get("clientConfig")) {
+            for (present, other) in [("service", "url"), ("url", "service")] {
+                if desired.get(present).is_some() {
+                    config.remove(other);
+                }
+            }
+        }
+    }
 }
 
 /// The owner references of the live object, with the desired reference in place of other references to a `ClusterRole` of that

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::Uri;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kcp_api::{Kind, kind::SECRET};
+use kcp_api::kind::CONFIG_MAP;
 use kcp_rules::syntax::is_dns1123_subdomain;
 use kube::config::Kubeconfig;
 use x509_parser::pem::Pem;
@@ -22,12 +22,6 @@ const SIGNATURE_PREFIX: &str = "jws-kubeconfig-";
 
 /// The maximum number of certificates in the CA bundle. A rotation of the CA needs two.
 const MAX_CERTIFICATES: usize = 8;
-
-const CONFIG_MAP: Kind = Kind {
-    kind: "ConfigMap",
-    plural: "configmaps",
-    ..SECRET
-};
 
 /// The address and the CA of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

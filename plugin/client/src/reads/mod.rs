@@ -17,6 +17,7 @@
 //! - [`time_limits`]: divides a command's time among its reads
 //! - [`failure`]: describes errors for a report
 
+pub mod anchor;
 pub mod audit;
 pub mod bundle;
 pub mod certificates;

@@ -17,6 +17,9 @@ use crate::{Action, Connection, Error, ReadLimit, reads::certificates::lifetimes
 /// The label of the Pods, which the Deployment and the Service in `manifests/base` select.
 const POD_SELECTOR: &str = "app.kubernetes.io/name=kcp-webhook";
 
+/// The label of the static Pods that the API servers call instead of a Service.
+const STATIC_POD_SELECTOR: &str = "app.kubernetes.io/name=kcp-webhook-static";
+
 /// The kind of the configurations in the API.
 pub const fn resource_kind(kind: HookKind) -> &'static Kind {
     match kind {
@@ -50,13 +53,19 @@ pub async fn read_webhook(connection: &Connection, limit: ReadLimit) -> Result<W
         let service = |webhook: &Webhook| Some(webhook.client_config.service.as_ref()?.namespace.clone());
         own(all)?.1.webhooks.iter().find_map(service)
     });
+    let calls_static_pods = [&mutating, &validating].into_iter().any(|all| {
+        let webhooks = own(all).map(|(_, own)| own.webhooks.as_slice());
+        let mut webhooks = webhooks.unwrap_or_default().iter();
+        webhooks.any(|webhook| webhook.client_config.url.is_some())
+    });
     Ok(WebhookState {
         registrations: [
             registration(HookKind::Mutating, &mutating),
             registration(HookKind::Validating, &validating),
         ],
         pods: match &namespace {
-            Some(namespace) => read_pods(connection, namespace, limit).await,
+            Some(namespace) => read_pods(connection, Some(namespace), POD_SELECTOR, limit).await,
+            None if calls_static_pods => read_pods(connection, None, STATIC_POD_SELECTOR, limit).await,
             None => Pods::Unknown,
         },
         namespace,
@@ -133,10 +142,20 @@ fn trust(configuration: &WebhookConfiguration) -> Trust {
     }
 }
 
-async fn read_pods(connection: &Connection, namespace: &str, limit: ReadLimit) -> Pods {
+/// Reads the Pods with these labels in a namespace, or in all namespaces.
+async fn read_pods(
+    connection: &Connection,
+    namespace: Option<&str>,
+    selector: &str,
+    limit: ReadLimit,
+) -> Pods {
     let resource = POD.api_resource("v1");
-    let action = Action::new("list", &resource).in_namespace(namespace);
-    let read = connection.list::<Pod>(&resource, Some(namespace), Some(POD_SELECTOR));
+    let action = Action::new("list", &resource);
+    let action = match namespace {
+        Some(namespace) => action.in_namespace(namespace),
+        None => action,
+    };
+    let read = connection.list::<Pod>(&resource, namespace, Some(selector));
     match connection.run_with_limit(limit, &action, read).await {
         Ok(pods) => Pods::Read {
             ready: pods.iter().filter(|pod| is_ready(pod)).count(),

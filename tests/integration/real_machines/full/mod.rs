@@ -1,3 +1,4 @@
-//! Cluster API's control plane on real machines, for minutes: its unmodified bootstrap data turns each machine into a node.
+//! Clusters on real machines, for minutes: Cluster API's unmodified bootstrap data, and the anchor of kcp-webhook.
 
+mod anchor;
 mod cluster_api;

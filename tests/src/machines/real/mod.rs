@@ -29,6 +29,7 @@ mod kubeadm;
 mod load_balancer;
 mod machine;
 mod site;
+mod webhook_image;
 
 pub(crate) use self::cgroups::remove_of_run;
 pub use self::fleet::Fleet;
@@ -36,4 +37,5 @@ pub(crate) use self::kubeadm::kubeadm_config;
 pub use self::kubeadm::{Addons, Join, KubeadmCluster};
 pub use self::machine::Machine;
 pub use self::site::Site;
+pub use self::webhook_image::webhook_image;
 pub use crate::assets::Images;

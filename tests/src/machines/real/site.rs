@@ -144,6 +144,11 @@ impl Site {
         &self.assets
     }
 
+    /// The image of a container that sleeps.
+    pub fn sandbox_image(&self) -> &str {
+        self.machine_assets.sandbox_image()
+    }
+
     pub fn folder(&self) -> &Path {
         &self.folder
     }

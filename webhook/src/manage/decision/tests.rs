@@ -155,7 +155,7 @@ fn renews_a_certificate_after_two_thirds_of_its_validity() {
         (
             "of another CA",
             day(0),
-            |observed| observed.serving = Serving::SignedByAnother,
+            |observed| observed.serving = Serving::Outdated,
             Step::IssueCertificate,
         ),
     ]);
@@ -242,7 +242,7 @@ fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
             minute(240, 5),
             |observed| {
                 promoted(observed);
-                observed.serving = Serving::SignedByAnother;
+                observed.serving = Serving::Outdated;
             },
             Step::IssueCertificate,
         ),
@@ -309,7 +309,7 @@ fn takes_over_from_certificates_of_others_without_a_gap() {
             retired: vec![lifetime(day(0), day(30))],
             ..Authorities::default()
         };
-        observed.serving = Serving::SignedByAnother;
+        observed.serving = Serving::Outdated;
     }
     check(&[
         (

@@ -26,7 +26,18 @@ fn desired_with(kind: Kind, bundle: &str, denial_events: bool) -> Value {
     let place = Place {
         namespace: "edge-admission".to_owned(),
         port: 8443,
+        static_pod_port: None,
         denial_events,
+    };
+    kind.desired(&place, bundle, Some(&owner("u1"))).unwrap()
+}
+
+fn desired_for_static_pods(kind: Kind, bundle: &str) -> Value {
+    let place = Place {
+        namespace: "edge-admission".to_owned(),
+        port: 8443,
+        static_pod_port: Some(11443),
+        denial_events: false,
     };
     kind.desired(&place, bundle, Some(&owner("u1"))).unwrap()
 }
@@ -63,6 +74,31 @@ fn the_shipped_configurations_are_for_the_service_in_its_namespace() {
             let excluded = &entry["namespaceSelector"]["matchExpressions"][0]["values"];
             assert_eq!(*excluded, json!(["kube-system", "edge-admission"]), "{entry}");
         }
+    }
+}
+
+#[test]
+fn api_servers_change_from_the_service_to_static_pods_and_back() {
+    for (kind, url) in [
+        (Kind::Mutating, "https://127.0.0.1:11443/mutate"),
+        (Kind::Validating, "https://127.0.0.1:11443/validate"),
+    ] {
+        let (service, static_pods) = (desired(kind, "CA"), desired_for_static_pods(kind, "CA"));
+        let with_service = stored(service.clone());
+        assert!(!calls_static_pods(&with_service, 11443));
+        let outdated = Registration::Outdated { trusts_any: false };
+        assert_eq!(compare(Some(&with_service), &static_pods, now()), outdated);
+        let with_static_pods = merge(&with_service, &static_pods);
+        for entry in with_static_pods["webhooks"].as_array().unwrap() {
+            assert_eq!(entry["clientConfig"], json!({"caBundle": "Q0E=", "url": url}));
+        }
+        assert!(calls_static_pods(&with_static_pods, 11443));
+        assert!(!calls_static_pods(&with_static_pods, 1144));
+        assert_eq!(
+            compare(Some(&with_static_pods), &static_pods, now()),
+            Registration::Current
+        );
+        assert_eq!(merge(&with_static_pods, &service), with_service);
     }
 }
 

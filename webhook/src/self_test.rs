@@ -3,8 +3,10 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::tls_client::{ProbeError, Trust};
-use crate::hook::Hook;
+use crate::{
+    hook::Hook,
+    tls_client::{ProbeError, Trust},
+};
 
 /// The uid of the reviews. The API server uses random ones.
 const UID: &str = "00000000-0000-4000-8000-000000000001";

@@ -19,10 +19,10 @@ use rustls::{
     sign::CertifiedKey,
 };
 use thiserror::Error;
-use tokio::{net::TcpStream, time};
+use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::decision::Lifetime;
+use crate::authority::{Lifetime, lifetime, serial_number};
 
 /// How long a connection and its response may take: the longest timeout of the webhook configurations.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -87,15 +87,23 @@ impl Trust {
             .ok()?
             .verify_server_cert(leaf, intermediates, &self.name, &[], time)
             .ok()?;
-        let lifetime = super::authorities::lifetime(leaf)?;
+        let lifetime = lifetime(leaf)?;
         let key = PrivateKeyDer::from_pem_slice(key).ok()?;
         CertifiedKey::from_der(chain, key, &provider).ok()?;
         Some(lifetime)
     }
 
-    /// Completes a TLS handshake with the server at an address.
-    pub(crate) async fn connect(&self, host: &str, port: u16) -> Result<(), ProbeError> {
-        self.stream(host, port).await.map(drop)
+    /// Completes a TLS handshake with the server at an address. Returns the serial number of its certificate.
+    pub(crate) async fn connect(&self, host: &str, port: u16) -> Result<String, ProbeError> {
+        let stream = self.stream(host, port).await?;
+        let (_, connection) = stream.get_ref();
+        let certificate = connection.peer_certificates().and_then(<[_]>::first);
+        certificate
+            .and_then(|certificate| serial_number(certificate))
+            .ok_or_else(|| {
+                let address = format!("{host}, port {port}");
+                ProbeError::Untrusted(address, "its certificate has no serial number".to_owned())
+            })
     }
 
     async fn stream(&self, host: &str, port: u16) -> Result<TlsStream<TcpStream>, ProbeError> {
@@ -124,7 +132,7 @@ impl Trust {
                     }
                 })
         };
-        time::timeout(LIMIT, connecting)
+        timeout(LIMIT, connecting)
             .await
             .unwrap_or_else(|_| Err(ProbeError::TooSlow(address.clone())))
     }
@@ -172,7 +180,7 @@ impl Trust {
                 Err(error) = connection => Err(wrong(error.to_string())),
             }
         };
-        time::timeout(LIMIT, sending)
+        timeout(LIMIT, sending)
             .await
             .unwrap_or_else(|_| Err(ProbeError::TooSlow(address.clone())))
     }
@@ -181,12 +189,10 @@ impl Trust {
 #[cfg(test)]
 mod tests {
     use jiff::SignedDuration;
+    use time::OffsetDateTime;
 
     use super::*;
-    use crate::{
-        authority::ServerNames,
-        manage::authorities::{CA_VALIDITY, KeyedCa, offset_time},
-    };
+    use crate::authority::{Authority, ServerNames};
 
     const HOST_NAME: &str = "kcp-webhook.kcp-webhook-system.svc";
 
@@ -194,23 +200,21 @@ mod tests {
     fn a_certificate_is_verified_as_an_api_server_does() {
         let now: Timestamp = "2026-12-01T00:00:00Z".parse().unwrap();
         let day = |days: i64| now + SignedDuration::from_hours(24 * days);
-        let (signing, other) = (
-            KeyedCa::create(now, CA_VALIDITY).unwrap(),
-            KeyedCa::create(now, CA_VALIDITY).unwrap(),
-        );
+        let offset_time = |at: Timestamp| OffsetDateTime::from_unix_timestamp(at.as_second()).unwrap();
+        let create = |name| Authority::create(name, offset_time(now), time::Duration::days(365)).unwrap();
+        let (signing, other) = (create("one CA"), create("another CA"));
         let issue = |name: &str| {
             let names = [name.to_owned()];
             let names = ServerNames {
                 dns_names: &names,
                 ips: &[],
             };
-            let authority = signing.authority().unwrap();
-            authority
+            signing
                 .issue(names, offset_time(now), offset_time(day(90)))
                 .unwrap()
         };
         let (good, wrong) = (issue(HOST_NAME), issue("kcp-webhook.another.svc"));
-        let trust = |ca: &KeyedCa| Trust::new(&ca.certificate.pem, HOST_NAME).unwrap();
+        let trust = |ca: &Authority| Trust::new(ca.certificate(), HOST_NAME).unwrap();
         let verified = |trust: &Trust, certificate: &str, key: &str, at| {
             trust
                 .verify(certificate.as_bytes(), key.as_bytes(), at)

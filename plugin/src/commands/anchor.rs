@@ -1,0 +1,112 @@
+//! `kubectl kcp anchor files`: prints the part of a `KubeadmControlPlane` with which a new Machine runs kcp-webhook as a static
+//! Pod from its first boot on.
+
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use kcp_client::reads::{
+    self,
+    anchor::{InstalledAnchor, read_anchor},
+};
+use kcp_rules::anchor::{StaticPod, text};
+
+use crate::{arguments::parse_timeout, session::Session, verdict::Verdict};
+
+/// Run kcp-webhook as a static Pod beside the API servers of new Machines.
+#[derive(Debug, Args)]
+#[command(subcommand_value_name = "files")]
+pub struct AnchorArguments {
+    #[command(subcommand)]
+    pub command: AnchorCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AnchorCommand {
+    /// Print the files of a control plane with which new Machines run kcp-webhook from their first boot on
+    Files(FilesArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The command reads the DaemonSet kcp-webhook-anchor, and prints what the anchor writes to each node: the manifest of \
+        the static Pod, and the files that it needs. The certificate and its key are not printed. The files refer to a \
+        Secret, which must exist in the namespace of the control plane. Add the lists to those of your manifest; a patch \
+        would replace them.
+
+Examples:
+  kubectl kcp anchor files
+  kubectl kcp anchor files --secret edge-webhook-tls"
+)]
+pub struct FilesArguments {
+    /// Namespace of the DaemonSet
+    #[arg(long, value_name = "NAME", default_value = "kcp-webhook-system")]
+    pub anchor_namespace: String,
+
+    /// Secret with ca.crt, tls.crt and tls.key in the namespace of the control plane
+    #[arg(long, value_name = "NAME", default_value = "kcp-webhook-tls")]
+    pub secret: String,
+
+    /// Time limit for reading, such as 30s or 2m
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "10s")]
+    pub timeout: Duration,
+}
+
+/// Runs `anchor`.
+///
+/// # Errors
+/// The DaemonSet cannot be read, or the result cannot be printed.
+pub async fn run(arguments: AnchorArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let AnchorCommand::Files(arguments) = arguments.command;
+    let end = Instant::now() + arguments.timeout;
+    let connection = session.connect_within(arguments.timeout).await?;
+    let limit = reads::list_limit(end.saturating_duration_since(Instant::now()));
+    let installed = read_anchor(&connection, &arguments.anchor_namespace, limit).await?;
+    let printed = files(&installed, &arguments);
+    session
+        .terminal
+        .print(&printed)
+        .context("cannot write to stdout")?;
+    Ok(Verdict::Met)
+}
+
+fn files(installed: &InstalledAnchor, arguments: &FilesArguments) -> String {
+    let FilesArguments {
+        anchor_namespace,
+        secret,
+        ..
+    } = arguments;
+    let (static_pod, api_server_port) =
+        StaticPod::of_anchor(anchor_namespace, &installed.image, &installed.arguments);
+    let control_plane = static_pod.control_plane(api_server_port, installed.configuration.as_deref(), secret);
+    let mut printed = format!(
+        "# Add these fields to the KubeadmControlPlane, its lists to the lists that are there. Secret {secret} must exist in the\n\
+         # namespace of the control plane: copy Secret {anchor_namespace}/kcp-webhook-tls, and copy it again after each renewal.\n"
+    );
+    // Writing to a String does not fail.
+    let _ = write!(printed, "{}", text(&control_plane));
+    printed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_files_are_those_of_the_installed_anchor() {
+        let installed = InstalledAnchor {
+            image: "registry.example.com/kcp-webhook:0.1.0".to_owned(),
+            arguments: vec!["anchor".to_owned(), "--port=12443".to_owned()],
+            configuration: None,
+        };
+        let arguments = FilesArguments {
+            anchor_namespace: "kcp-webhook-system".to_owned(),
+            secret: "edge-webhook-tls".to_owned(),
+            timeout: Duration::from_secs(1),
+        };
+        insta::assert_snapshot!(files(&installed, &arguments));
+    }
+}

@@ -1,0 +1,333 @@
+//! The anchor on three real control plane machines: their kubelets run kcp-webhook as static Pods, and their API servers call it
+//! at 127.0.0.1. A client writes a control plane every 100 ms, and another one sets an even number of replicas: no write of the
+//! first is refused, and none of the second is admitted.
+
+#![expect(clippy::print_stderr, reason = "the figures of a run belong in its output")]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
+use kcp_tests::cluster_api::install_unconverted;
+use kcp_tests::kubectl::Kubectl;
+use kcp_tests::machines::real::{Addons, Images, KubeadmCluster, Machine, Site, webhook_image};
+use kcp_tests::managed::CONFIGURATION;
+use kcp_tests::managed::writer::{Writer, control_planes};
+use kcp_tests::{products, wait};
+use serde_json::{Value, json};
+
+use crate::objects::{control_plane, write, written};
+use crate::real_machines::on_machines;
+
+const NAMESPACE: &str = "kcp-webhook-system";
+const ANCHOR: &str = "daemonset/kcp-webhook-anchor";
+const NAMES: [&str; 3] = ["one", "two", "three"];
+
+/// The namespace and the name of the control plane that is written.
+const WRITTEN: (&str, &str) = ("default", "written");
+
+const STATIC_PODS: &str = "https://127.0.0.1:11443/validate";
+const MANIFEST: &str = "/etc/kubernetes/manifests/kcp-webhook.yaml";
+const FILES: &str = "/etc/kubernetes/kcp-webhook";
+
+/// The manifest of somebody else in the folder of the kubelet.
+const FOREIGN: &str = "/etc/kubernetes/manifests/foreign.yaml";
+
+#[test]
+#[ignore = "needs root: make test-machines PART=full"]
+fn an_anchor_keeps_admission_beside_each_api_server() {
+    on_machines("anchor", Images::All, async |site| {
+        let anchored = Anchored::install(site).await?;
+        anchored.rolling_update().await?;
+        anchored.rotation().await?;
+        anchored.lost_label().await?;
+        anchored.power_failure().await?;
+        anchored.uninstallation().await
+    });
+}
+
+/// A static Pod that sleeps.
+fn foreign_pod(site: &Site) -> String {
+    let metadata = json!({"name": "foreign", "namespace": "kube-system"});
+    let containers = json!([{"name": "pause", "image": site.sandbox_image()}]);
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}})
+        .to_string()
+}
+
+struct Anchored {
+    foreign: String,
+    machines: Vec<Arc<Machine>>,
+    cluster: KubeadmCluster,
+    good: Writer,
+    even: Writer,
+}
+
+impl Anchored {
+    async fn install(site: &Arc<Site>) -> Result<Self> {
+        let machines: Vec<_> = NAMES
+            .iter()
+            .map(|name| site.machine(name))
+            .collect::<Result<_>>()?;
+        let [first, others @ ..] = machines.as_slice() else {
+            anyhow::bail!("no machine")
+        };
+        for machine in &machines {
+            machine.power_on().await?;
+        }
+        let cluster = KubeadmCluster::init(first, Addons::All).await?;
+        for machine in others {
+            let joined = cluster.join(machine, &cluster.control_plane()).await?;
+            ensure!(joined.code == 0, "{joined}");
+        }
+        cluster.ready(&NAMES).await?;
+        let kubectl = cluster.kubectl();
+        let plurals = ["kubeadmcontrolplanes", "clusters", "machines"];
+        install_unconverted(cluster.client(), site.assets(), &plurals).await?;
+        let (namespace, name) = WRITTEN;
+        let object = control_plane(name, 3, "v1.34.2");
+        written(kubectl, "create", &[object], &["-n", namespace]).await?;
+        let api = || control_planes(cluster.client(), namespace);
+        let good = Writer::begin(api(), name);
+
+        let image = webhook_image(site)?;
+        let foreign = foreign_pod(site);
+        for machine in &machines {
+            machine.import_image(&image).await?;
+            machine.write(FOREIGN, &foreign)?;
+        }
+        let clock = Instant::now();
+        let folder = products::workspace().join("manifests/anchor");
+        kubectl
+            .succeed(["apply", "-k", &folder.display().to_string()])
+            .await?;
+        // Short delays, so that a rotation takes seconds.
+        let more = ["--ca-trust-delay=3s", "--interval=1s"].map(
+            |argument| json!({"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": argument}),
+        );
+        let manager = "deployment/kcp-webhook-manager";
+        let patch = Value::from(more.to_vec()).to_string();
+        kubectl
+            .succeed(["patch", manager, "-n", NAMESPACE, "--type=json", "-p", &patch])
+            .await?;
+        calls_static_pods(kubectl, true).await?;
+        wait::until("an even number is refused", || denies(kubectl)).await?;
+        let even = Writer::begin_even(api(), name);
+        let anchored = Self {
+            foreign,
+            machines,
+            cluster,
+            good,
+            even,
+        };
+        anchored.end_step("installation", clock).await?;
+        Ok(anchored)
+    }
+
+    /// Both writers write ten times more; then no good write has been refused, and no even number admitted, since the last step.
+    async fn end_step(&self, step: &str, clock: Instant) -> Result<()> {
+        self.good.admitted(10).await?;
+        self.even.refused(10).await?;
+        let (good, even) = (self.good.step().await, self.even.step().await);
+        eprintln!(
+            "{step}: {} s; {} writes admitted, {} refused; {} even numbers refused, {} admitted",
+            clock.elapsed().as_secs(),
+            good.admitted,
+            good.refused.len(),
+            even.refused.len(),
+            even.admitted
+        );
+        good.none_refused(step)?;
+        ensure!(even.admitted == 0, "{step}: an even number was admitted");
+        let unjudged = even.refused.iter().find(|why| !why.contains("(replicas-even)"));
+        ensure!(unjudged.is_none(), "{step}: {unjudged:?}");
+        Ok(())
+    }
+
+    async fn rolling_update(&self) -> Result<()> {
+        let clock = Instant::now();
+        let kubectl = self.cluster.kubectl();
+        let before = self.manifests()?;
+        kubectl
+            .succeed(["rollout", "restart", ANCHOR, "-n", NAMESPACE])
+            .await?;
+        kubectl
+            .succeed(["rollout", "status", ANCHOR, "-n", NAMESPACE, "--timeout=10m"])
+            .await?;
+        ensure!(self.manifests()? == before, "the update has changed a manifest");
+        calls_static_pods(kubectl, true).await?;
+        self.end_step("rolling update", clock).await
+    }
+
+    async fn rotation(&self) -> Result<()> {
+        let clock = Instant::now();
+        let kubectl = self.cluster.kubectl();
+        let before = bundle(kubectl).await?;
+        kubectl
+            .succeed([
+                "annotate",
+                "secret",
+                "kcp-webhook-ca",
+                "-n",
+                NAMESPACE,
+                "kubectl-kcp.dev/rotate=now",
+            ])
+            .await?;
+        wait::until("the configurations trust the new CA alone", || async {
+            let now = bundle(kubectl).await?;
+            ensure!(now != before && now.matches("BEGIN").count() == 1, "{now}");
+            Ok(())
+        })
+        .await?;
+        calls_static_pods(kubectl, true).await?;
+        self.end_step("new CA", clock).await
+    }
+
+    async fn lost_label(&self) -> Result<()> {
+        let clock = Instant::now();
+        let kubectl = self.cluster.kubectl();
+        let machine = self.machines.last().context("no machine")?;
+        let label = "node-role.kubernetes.io/control-plane";
+        kubectl
+            .succeed(["label", "node", machine.name(), &format!("{label}-")])
+            .await?;
+        removed(machine).await?;
+        calls_static_pods(kubectl, false).await?;
+        self.end_step("a node loses its label", clock).await?;
+        let clock = Instant::now();
+        kubectl
+            .succeed(["label", "node", machine.name(), &format!("{label}=")])
+            .await?;
+        calls_static_pods(kubectl, true).await?;
+        self.end_step("the label returns", clock).await
+    }
+
+    async fn power_failure(&self) -> Result<()> {
+        let kubectl = self.cluster.kubectl();
+        for machine in &self.machines {
+            machine.power_off().await?;
+        }
+        // Writes failed because no API server ran.
+        self.even.refused(1).await?;
+        let (_, even) = (self.good.step().await, self.even.step().await);
+        ensure!(
+            even.admitted == 0,
+            "an even number was admitted at the power failure"
+        );
+        let clock = Instant::now();
+        let switched_on = Timestamp::now();
+        for machine in &self.machines {
+            machine.power_on().await?;
+        }
+        self.good.admitted(1).await?;
+        let admitted = clock.elapsed();
+        wait::until("an even number is refused", || denies(kubectl)).await?;
+        let denied = clock.elapsed();
+        self.cluster.ready_since(&NAMES, switched_on).await?;
+        eprintln!(
+            "power failure of three machines: the first write after {:.1} s, an even number refused by {:.1} s, all ready after {} s",
+            admitted.as_secs_f64(),
+            denied.as_secs_f64(),
+            clock.elapsed().as_secs()
+        );
+        let even = self.even.step().await;
+        ensure!(
+            even.admitted == 0,
+            "an even number was admitted after the power failure"
+        );
+        self.good.step().await;
+        self.end_step("after the power failure", clock).await
+    }
+
+    async fn uninstallation(&self) -> Result<()> {
+        let clock = Instant::now();
+        let kubectl = self.cluster.kubectl();
+        kubectl
+            .succeed(["delete", ANCHOR, "-n", NAMESPACE, "--timeout=5m"])
+            .await?;
+        for machine in &self.machines {
+            removed(machine).await?;
+            let foreign = machine.succeed(["cat", FOREIGN]).await?;
+            ensure!(foreign.stdout == self.foreign, "{foreign}");
+        }
+        calls_static_pods(kubectl, false).await?;
+        self.end_step("the anchors are uninstalled", clock).await
+    }
+
+    fn manifests(&self) -> Result<Vec<String>> {
+        let read = |machine: &Arc<Machine>| {
+            let file = machine.file(MANIFEST);
+            std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))
+        };
+        self.machines.iter().map(read).collect()
+    }
+}
+
+/// Waits until both configurations call the static Pods, or until none does.
+async fn calls_static_pods(kubectl: &Kubectl, expected: bool) -> Result<()> {
+    let what = if expected {
+        "the API servers call the static Pods"
+    } else {
+        "the API servers call the Service"
+    };
+    wait::until(what, || async {
+        let urls = kubectl
+            .succeed([
+                "get",
+                "validatingwebhookconfiguration",
+                CONFIGURATION,
+                "-o",
+                "jsonpath={.webhooks[*].clientConfig.url}",
+            ])
+            .await?
+            .stdout;
+        let is_called = urls.split_whitespace().any(|url| url == STATIC_PODS);
+        let log = || {
+            kubectl.run([
+                "logs",
+                "deployment/kcp-webhook-manager",
+                "-n",
+                NAMESPACE,
+                "--tail=5",
+            ])
+        };
+        if is_called != expected {
+            anyhow::bail!("{urls:?}; the manager logged: {}", log().await?);
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until the anchor has removed what it wrote. The folder itself may stay, because it is a mount point in the anchor's Pod.
+async fn removed(machine: &Machine) -> Result<()> {
+    let files = machine.file(FILES);
+    wait::until(
+        &format!("the anchor has removed its files from {}", machine.name()),
+        || async {
+            ensure!(!machine.file(MANIFEST).exists(), "{MANIFEST} is there");
+            let left = std::fs::read_dir(&files).map_or(0, Iterator::count);
+            ensure!(left == 0, "{left} files in {FILES}");
+            Ok(())
+        },
+    )
+    .await
+}
+
+async fn bundle(kubectl: &Kubectl) -> Result<String> {
+    let bundle = "jsonpath={.webhooks[0].clientConfig.caBundle}";
+    let read = ["get", "mutatingwebhookconfiguration", CONFIGURATION, "-o", bundle];
+    let encoded = kubectl.succeed(read).await?.stdout;
+    let decoded: k8s_openapi::ByteString = serde_json::from_value(json!(encoded))?;
+    Ok(String::from_utf8(decoded.0)?)
+}
+
+async fn denies(kubectl: &Kubectl) -> Result<()> {
+    let even = control_plane("even", 4, "v1.34.2");
+    let answer = write(kubectl, "create", &[even], &["-n", "default", "--dry-run=server"]).await?;
+    ensure!(
+        answer.code == 1 && answer.stderr.contains("(replicas-even)"),
+        "{answer}"
+    );
+    Ok(())
+}

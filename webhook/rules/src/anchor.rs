@@ -1,0 +1,310 @@
+//! The static Pod of kcp-webhook beside an API server, and the files on its host. `kcp-webhook anchor` writes them, and
+//! `kubectl kcp anchor files` prints them for the `files` of a `KubeadmControlPlane`.
+//!
+//! The kubelet runs a static Pod from a file, so that after a power failure the webhook serves before the API server does. A
+//! static Pod can use neither Secrets nor a service account (Kubernetes documentation, "Create static Pods"), so everything
+//! that it needs is in [`FOLDER`].
+
+use serde_json::{Value, json};
+
+/// The folder from which the kubelet runs static Pods: the `staticPodPath` of kubeadm.
+pub const MANIFEST_FOLDER: &str = "/etc/kubernetes/manifests";
+
+/// The file in [`MANIFEST_FOLDER`].
+pub const MANIFEST: &str = "kcp-webhook.yaml";
+
+/// The folder on the host with the files of the static Pod, at the same path in its container.
+pub const FOLDER: &str = "/etc/kubernetes/kcp-webhook";
+
+/// The file that marks [`FOLDER`] as written for the static Pod. Without it, the anchor changes nothing in the folder.
+pub const STAMP: &str = "written-by-kcp-webhook-anchor";
+
+/// The content of [`STAMP`].
+pub const STAMP_TEXT: &str = "kcp-webhook anchor writes and removes the files in this folder.\n";
+
+pub const CERTIFICATE: &str = "tls.crt";
+pub const PRIVATE_KEY: &str = "tls.key";
+/// The CA certificates that the webhook configurations trust.
+pub const CA_CERTIFICATES: &str = "ca.crt";
+pub const CONFIGURATION: &str = "configuration.yaml";
+pub const KUBECONFIG: &str = "kubeconfig";
+pub const TOKEN: &str = "token";
+
+/// The token before the anchor has requested one. The API server rejects it, and the webhook then reads no objects.
+pub const NO_TOKEN: &str = "none";
+
+/// The annotation of the static Pod by which the anchor recognizes its manifest.
+pub const WRITTEN_BY: &str = "kubectl-kcp.dev/written-by";
+pub const ANCHOR: &str = "kcp-webhook-anchor";
+
+/// The annotation of an anchor's Pod: the serial number of the certificate with which the local server has passed its
+/// self-test.
+pub const SERVES: &str = "kubectl-kcp.dev/serves-certificate";
+
+/// The user and the group of the static Pod, who may read its files.
+pub const USER: u32 = 65532;
+
+/// The default ports on 127.0.0.1. They are below the ports that Linux and Kubernetes assign by themselves (30000 and above),
+/// and no component of Kubernetes listens on them.
+pub const PORT: u16 = 11443;
+pub const HEALTH_PORT: u16 = 11081;
+
+/// The port of an API server that kubeadm configures.
+pub const API_SERVER_PORT: u16 = 6443;
+
+/// The CA certificate of the API server on a host that kubeadm has configured.
+const CLUSTER_CA: &str = "/etc/kubernetes/pki/ca.crt";
+
+/// What differs between installations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticPod {
+    pub namespace: String,
+    pub image: String,
+    pub port: u16,
+    pub health_port: u16,
+    /// More arguments of `kcp-webhook serve`.
+    pub arguments: Vec<String>,
+}
+
+impl StaticPod {
+    /// The manifest. It depends on nothing but these fields, so that the kubelet restarts the Pod only if one of them changes.
+    pub fn manifest(&self) -> Value {
+        let file = |name: &str| format!("{FOLDER}/{name}");
+        let mut arguments = vec![
+            "serve".to_owned(),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", self.port),
+            format!("--health-port={}", self.health_port),
+            format!("--tls-cert-file={}", file(CERTIFICATE)),
+            format!("--tls-private-key-file={}", file(PRIVATE_KEY)),
+            format!("--configuration={}", file(CONFIGURATION)),
+            format!("--kubeconfig={}", file(KUBECONFIG)),
+        ];
+        arguments.extend(self.arguments.iter().cloned());
+        let probe = |path: &str| {
+            json!({
+                "httpGet": {"host": "127.0.0.1", "path": path, "port": self.health_port},
+                "periodSeconds": 5,
+            })
+        };
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": "kcp-webhook",
+                "namespace": self.namespace,
+                // Not the label of the Deployment, or its Service would send reviews to this Pod.
+                "labels": {"app.kubernetes.io/name": "kcp-webhook-static", "app.kubernetes.io/part-of": "kubectl-kcp"},
+                "annotations": {WRITTEN_BY: ANCHOR},
+            },
+            "spec": {
+                "hostNetwork": true,
+                // The API server sets the priority of other Pods. The kubelet knows no PriorityClasses: kubeadm writes both
+                // fields, too (cmd/kubeadm/app/util/staticpod/utils.go).
+                "priorityClassName": "system-node-critical",
+                "priority": 2_000_001_000,
+                "terminationGracePeriodSeconds": 40,
+                "securityContext": {
+                    "runAsNonRoot": true,
+                    "runAsUser": USER,
+                    "runAsGroup": USER,
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+                "containers": [{
+                    "name": "kcp-webhook",
+                    "image": self.image,
+                    // After a power failure, a registry may be unreachable.
+                    "imagePullPolicy": "IfNotPresent",
+                    "args": arguments,
+                    "livenessProbe": probe("/livez"),
+                    "readinessProbe": probe("/readyz"),
+                    "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}},
+                    "securityContext": {
+                        "allowPrivilegeEscalation": false,
+                        "readOnlyRootFilesystem": true,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                    "volumeMounts": [
+                        {"name": "files", "mountPath": FOLDER, "readOnly": true},
+                        {"name": "cluster-ca", "mountPath": CLUSTER_CA, "readOnly": true},
+                    ],
+                }],
+                "volumes": [
+                    {"name": "files", "hostPath": {"path": FOLDER, "type": "Directory"}},
+                    {"name": "cluster-ca", "hostPath": {"path": CLUSTER_CA, "type": "File"}},
+                ],
+            },
+        })
+    }
+}
+
+impl StaticPod {
+    /// The static Pod that an anchor writes whose container has this image and these arguments, and the port of the API server.
+    pub fn of_anchor(namespace: &str, image: &str, arguments: &[String]) -> (Self, u16) {
+        let values = |flag: &str| -> Vec<String> {
+            let prefix = format!("--{flag}=");
+            let values = arguments
+                .iter()
+                .filter_map(|argument| argument.strip_prefix(&prefix));
+            values.map(str::to_owned).collect()
+        };
+        let port = |flag: &str, default: u16| {
+            let value = values(flag).pop().and_then(|value| value.parse().ok());
+            value.unwrap_or(default)
+        };
+        let static_pod = Self {
+            namespace: namespace.to_owned(),
+            image: image.to_owned(),
+            port: port("port", PORT),
+            health_port: port("health-port", HEALTH_PORT),
+            arguments: values("serve-argument"),
+        };
+        (static_pod, port("api-server-port", API_SERVER_PORT))
+    }
+
+    /// The part of a `KubeadmControlPlane` with which a new Machine runs this static Pod from its first boot on. The certificate
+    /// and the key come from a Secret in the namespace of the control plane, so that a new certificate causes no rollout.
+    pub fn control_plane(&self, api_server_port: u16, configuration: Option<&str>, secret: &str) -> Value {
+        let file = |path: String, permissions: &str| json!({"path": path, "owner": "root:root", "permissions": permissions});
+        let with = |mut file: Value, key: &str, value: Value| {
+            if let Some(file) = file.as_object_mut() {
+                file.insert(key.to_owned(), value);
+            }
+            file
+        };
+        let own = |name: &str, content: &str| {
+            with(
+                file(format!("{FOLDER}/{name}"), "0600"),
+                "content",
+                json!(content),
+            )
+        };
+        let of_secret = |name: &str| {
+            let source = json!({"secret": {"name": secret, "key": name}});
+            with(file(format!("{FOLDER}/{name}"), "0600"), "contentFrom", source)
+        };
+        let mut files = vec![own(STAMP, STAMP_TEXT)];
+        files.extend([CA_CERTIFICATES, CERTIFICATE, PRIVATE_KEY].map(of_secret));
+        files.extend(configuration.map(|text| own(CONFIGURATION, text)));
+        files.push(own(KUBECONFIG, &text(&kubeconfig(api_server_port))));
+        files.push(own(TOKEN, NO_TOKEN));
+        let manifest = file(format!("{MANIFEST_FOLDER}/{MANIFEST}"), "0644");
+        files.push(with(manifest, "content", json!(text(&self.manifest()))));
+        json!({"spec": {"kubeadmConfigSpec": {
+            "files": files,
+            // cloud-init knows users by name only, and the user of the static Pod has none.
+            "preKubeadmCommands": [format!("chown -R {USER}:{USER} {FOLDER}")],
+            // kubeadm join expects an empty folder of static Pods.
+            "joinConfiguration": {"nodeRegistration": {
+                "ignorePreflightErrors": ["DirAvailable--etc-kubernetes-manifests"],
+            }},
+        }}})
+    }
+}
+
+/// An object as YAML.
+pub fn text(object: &Value) -> String {
+    // JSON is YAML, too.
+    serde_saphyr::to_string(object).unwrap_or_else(|_| object.to_string())
+}
+
+/// The kubeconfig of the static Pod: the API server on its own host, and a token in a file that the anchor renews.
+pub fn kubeconfig(api_server_port: u16) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "local",
+        "clusters": [{"name": "local", "cluster": {
+            "server": format!("https://127.0.0.1:{api_server_port}"),
+            // kubeadm's certificate has this name, but not the address 127.0.0.1.
+            "tls-server-name": "kubernetes.default.svc",
+            "certificate-authority": CLUSTER_CA,
+        }}],
+        "users": [{"name": "kcp-webhook", "user": {"tokenFile": format!("{FOLDER}/{TOKEN}")}}],
+        "contexts": [{"name": "local", "context": {"cluster": "local", "user": "kcp-webhook"}}],
+    })
+}
+
+/// Whether a manifest is one that was written for the anchor, and not somebody's own file of the same name.
+pub fn is_written_by_anchor(manifest: &str) -> bool {
+    let parsed: Result<Value, _> = serde_saphyr::from_str(manifest);
+    parsed.is_ok_and(|manifest| {
+        let annotations = manifest.pointer("/metadata/annotations");
+        annotations.and_then(|annotations| annotations.get(WRITTEN_BY)) == Some(&json!(ANCHOR))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn static_pod() -> StaticPod {
+        StaticPod {
+            namespace: "kcp-webhook-system".to_owned(),
+            image: "registry.example.com/kcp-webhook:0.1.0".to_owned(),
+            port: PORT,
+            health_port: HEALTH_PORT,
+            arguments: vec!["--denial-events".to_owned()],
+        }
+    }
+
+    #[test]
+    fn the_manifest_is_as_reviewed() {
+        insta::assert_snapshot!(text(&static_pod().manifest()));
+    }
+
+    #[test]
+    fn the_arguments_of_the_anchor_are_those_of_the_static_pod() {
+        let arguments = [
+            "anchor",
+            "--port=1",
+            "--serve-argument=--denial-events",
+            "--api-server-port=3",
+        ]
+        .map(str::to_owned);
+        let (static_pod, api_server_port) = StaticPod::of_anchor("n", "i", &arguments);
+        let expected = StaticPod {
+            namespace: "n".to_owned(),
+            image: "i".to_owned(),
+            port: 1,
+            health_port: HEALTH_PORT,
+            arguments: vec!["--denial-events".to_owned()],
+        };
+        assert_eq!((static_pod, api_server_port), (expected, 3));
+    }
+
+    #[test]
+    fn a_new_machine_gets_the_same_files() {
+        let control_plane =
+            static_pod().control_plane(API_SERVER_PORT, Some("rules: {}\n"), "kcp-webhook-tls");
+        insta::assert_snapshot!(text(&control_plane));
+    }
+
+    #[test]
+    fn a_static_pod_uses_no_object_of_the_api_server() {
+        let manifest = static_pod().manifest();
+        let spec = &manifest["spec"];
+        assert_eq!(spec.get("serviceAccountName"), None);
+        for volume in spec["volumes"].as_array().unwrap() {
+            let sources: Vec<&String> = volume.as_object().unwrap().keys().collect();
+            assert_eq!(sources, ["hostPath", "name"], "{volume}");
+        }
+        assert_eq!(spec["containers"][0].get("env"), None);
+        assert_eq!(spec["containers"][0].get("envFrom"), None);
+    }
+
+    #[test]
+    fn only_the_annotation_makes_a_manifest_ours() {
+        let written = text(&static_pod().manifest());
+        let foreign = written.replace(ANCHOR, "somebody");
+        for (manifest, expected) in [
+            (written.as_str(), true),
+            (foreign.as_str(), false),
+            ("apiVersion: v1\nkind: Pod\n", false),
+            ("", false),
+            ("{", false),
+        ] {
+            assert_eq!(is_written_by_anchor(manifest), expected, "{manifest}");
+        }
+    }
+}

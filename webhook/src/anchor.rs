@@ -1,0 +1,103 @@
+//! `kcp-webhook anchor`: runs the webhook as a static Pod beside an API server.
+//!
+//! A DaemonSet runs it on the control plane nodes. Each pass reads everything, decides, and writes the files of the static Pod:
+//! first what it needs, then its manifest. An anchor that ends leaves the files, so that the webhook serves through a shutdown,
+//! a rolling update of the DaemonSet and a power failure. It removes them only if its Node no longer belongs to the DaemonSet,
+//! and if no API server calls the static Pod any more. Promenade, document 004, describes such an anchor.
+//!
+//! - `passes`: one pass: reads, decides, writes
+//! - `objects`: reads and writes of the API server
+//! - `host`: the files on the host
+//! - `decision`: whether the files stay
+
+mod decision;
+mod host;
+mod objects;
+mod passes;
+
+use std::{io, process::ExitCode, time::Duration};
+
+use kcp_rules::anchor::USER;
+use thiserror::Error;
+use tokio::{
+    runtime,
+    time::{self, Instant},
+};
+use tracing::{info, warn};
+
+use self::{
+    decision::Action,
+    host::Host,
+    objects::Objects,
+    passes::{Anchor, Files},
+};
+use crate::{
+    arguments::AnchorArguments,
+    cluster::{self, AccessError},
+    log,
+    shutdown::Stop,
+};
+
+/// The time between two passes while the anchor waits to remove its files.
+const REMOVAL_POLL: Duration = Duration::from_secs(1);
+
+/// Why the anchor cannot start.
+#[derive(Debug, Error)]
+pub enum AnchorError {
+    #[error("{0}")]
+    Access(#[from] AccessError),
+    #[error("no API server: run kcp-webhook anchor in a pod with a service account, or pass --kubeconfig")]
+    NoAccess,
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub fn run(arguments: &AnchorArguments) -> Result<ExitCode, AnchorError> {
+    log::init(arguments.log_format, &arguments.log_level);
+    // Install the default provider of the process, which the Kubernetes client uses.
+    _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut stop = Stop::on_signals()?;
+        let client = cluster::connect(arguments.kubeconfig.as_deref())
+            .await?
+            .ok_or(AnchorError::NoAccess)?;
+        let objects = Objects::new(client, arguments);
+        let host = Host::new(&arguments.manifest_folder, &arguments.folder, USER);
+        let mut anchor = Anchor::new(objects, host, Files::of(arguments));
+        info!(
+            node = arguments.node_name,
+            "keeping the static Pod of kcp-webhook on this node"
+        );
+        let reason = loop {
+            anchor.pass().await;
+            tokio::select! {
+                () = time::sleep(arguments.interval) => {}
+                reason = stop.wait_for_request() => break reason,
+            }
+        };
+        info!(reason, "the anchor stops");
+        stopped(&mut anchor, arguments.removal_timeout, &mut stop).await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Removes the files if the Node no longer belongs to the DaemonSet. While an API server still calls the static Pod, waits for
+/// `timeout` at most.
+async fn stopped(anchor: &mut Anchor, timeout: Duration, stop: &mut Stop) {
+    let until = Instant::now() + timeout;
+    while let Some(Action::LeaveUntilUnused(cause)) = anchor.pass().await {
+        if Instant::now() >= until {
+            warn!(%cause, "an API server may still call the static Pod, so its files stay on this node");
+            return;
+        }
+        tokio::select! {
+            () = time::sleep(REMOVAL_POLL) => {}
+            reason = stop.wait_for_request() => {
+                warn!(reason, "received a second stop request; the files stay on this node");
+                return;
+            }
+        }
+    }
+}

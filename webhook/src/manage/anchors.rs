@@ -1,0 +1,289 @@
+//! Where the API servers call the webhook: at its Service, or at the static Pod that `kcp-webhook anchor` runs beside each of
+//! them.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod, discovery::v1::EndpointSlice};
+use kcp_rules::anchor::{ANCHOR, SERVES};
+use kube::{Api, Client, api::ListParams};
+
+use crate::request::{RequestError, call};
+
+/// The `EndpointSlice` with the addresses of all API servers, which they write themselves: k8s.io/kubernetes,
+/// pkg/controlplane/reconcilers.
+const API_SERVERS: (&str, &str) = ("default", "kubernetes");
+
+/// Where the API servers call the webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backend {
+    Service,
+    StaticPods,
+}
+
+/// The API servers and the anchors.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Anchors {
+    /// The addresses of the API servers.
+    pub(crate) api_servers: BTreeSet<IpAddr>,
+    /// On how many Nodes the DaemonSet wants a Pod. None if it does not exist or is being deleted.
+    pub(crate) desired: Option<usize>,
+    pub(crate) pods: Vec<AnchorPod>,
+}
+
+/// A Pod of the DaemonSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AnchorPod {
+    /// The addresses of its Node.
+    pub(crate) hosts: Vec<IpAddr>,
+    /// Whether the static Pod on its Node is ready.
+    pub(crate) is_ready: bool,
+    /// The serial number of the certificate with which the static Pod has passed its self-test.
+    pub(crate) serial: Option<String>,
+}
+
+impl Anchors {
+    /// An API server without an anchor whose static Pod is ready and serves the certificate with this serial number.
+    pub(crate) fn without_static_pod(&self, serial: Option<&str>) -> Option<IpAddr> {
+        let serves = |address: &IpAddr| {
+            self.pods.iter().any(|pod| {
+                pod.hosts.contains(address)
+                    && pod.is_ready
+                    && serial.is_some()
+                    && pod.serial.as_deref() == serial
+            })
+        };
+        self.api_servers.iter().copied().find(|address| !serves(address))
+    }
+
+    /// Where the API servers should call the webhook.
+    ///
+    /// They begin to call static Pods only if each of them has one that serves. They stop only if the DaemonSet no longer wants
+    /// an anchor beside each of them: after a power failure and during a rolling update, anchors are missing, but the static
+    /// Pods serve.
+    pub(crate) fn backend(&self, serial: Option<&str>, current: Backend) -> Backend {
+        let Some(desired) = self.desired.filter(|_| !self.api_servers.is_empty()) else {
+            return Backend::Service;
+        };
+        let is_beside = |pod: &&AnchorPod| pod.hosts.iter().any(|host| self.api_servers.contains(host));
+        let elsewhere = self
+            .pods
+            .iter()
+            .filter(|pod| !pod.hosts.is_empty() && !is_beside(pod));
+        let suffices = match current {
+            Backend::Service => self.without_static_pod(serial).is_none(),
+            Backend::StaticPods => desired.saturating_sub(elsewhere.count()) >= self.api_servers.len(),
+        };
+        if suffices {
+            Backend::StaticPods
+        } else {
+            Backend::Service
+        }
+    }
+}
+
+pub(crate) async fn read(
+    client: &Client,
+    namespace: &str,
+    daemon_set: &str,
+) -> Result<Anchors, RequestError> {
+    let daemon_sets: Api<DaemonSet> = Api::namespaced(client.clone(), namespace);
+    let action = format!("get the DaemonSet {daemon_set}");
+    let found = call(&action, daemon_sets.get_opt(daemon_set)).await?;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let selected = ListParams::default().labels(&format!("app.kubernetes.io/name={ANCHOR}"));
+    let pods = call("list pods", pods.list(&selected)).await?;
+    let (namespace, name) = API_SERVERS;
+    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
+    let slice = call("get the EndpointSlice kubernetes", slices.get(name)).await?;
+    Ok(Anchors {
+        api_servers: addresses(&slice),
+        desired: found.as_ref().and_then(desired),
+        pods: pods.items.iter().map(anchor_pod).collect(),
+    })
+}
+
+fn addresses(slice: &EndpointSlice) -> BTreeSet<IpAddr> {
+    let endpoints = slice.endpoints.iter().flatten();
+    let addresses = endpoints.flat_map(|endpoint| &endpoint.addresses);
+    addresses.filter_map(|address| address.parse().ok()).collect()
+}
+
+fn desired(daemon_set: &DaemonSet) -> Option<usize> {
+    if daemon_set.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let status = daemon_set.status.as_ref();
+    let desired = status.map_or(0, |status| status.desired_number_scheduled);
+    Some(usize::try_from(desired).unwrap_or(0))
+}
+
+fn anchor_pod(pod: &Pod) -> AnchorPod {
+    let status = pod.status.as_ref();
+    let listed = status.and_then(|status| status.host_ips.as_ref());
+    let listed = listed.into_iter().flatten().map(|host| host.ip.as_str());
+    let first = status.and_then(|status| status.host_ip.as_deref());
+    let hosts: BTreeSet<IpAddr> = listed.chain(first).filter_map(|host| host.parse().ok()).collect();
+    let conditions = status.and_then(|status| status.conditions.as_ref());
+    let is_ready = conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let annotations = pod.metadata.annotations.as_ref();
+    AnchorPod {
+        hosts: hosts.into_iter().collect(),
+        is_ready,
+        serial: annotations.and_then(|all| all.get(SERVES)).cloned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn address(number: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, number])
+    }
+
+    fn pod(number: u8, is_ready: bool, serial: &str) -> AnchorPod {
+        AnchorPod {
+            hosts: vec![address(number)],
+            is_ready,
+            serial: Some(serial.to_owned()),
+        }
+    }
+
+    fn anchors(api_servers: &[u8], desired: Option<usize>, pods: Vec<AnchorPod>) -> Anchors {
+        Anchors {
+            api_servers: api_servers.iter().copied().map(address).collect(),
+            desired,
+            pods,
+        }
+    }
+
+    #[test]
+    fn api_servers_call_static_pods_once_each_has_one() {
+        let (one, two) = (pod(1, true, "a"), pod(2, true, "a"));
+        for (what, anchors, expected) in [
+            (
+                "each",
+                anchors(&[1, 2], Some(2), vec![one.clone(), two.clone()]),
+                Backend::StaticPods,
+            ),
+            (
+                "one is missing",
+                anchors(&[1, 2], Some(2), vec![one.clone()]),
+                Backend::Service,
+            ),
+            (
+                "one is not ready",
+                anchors(&[1, 2], Some(2), vec![one.clone(), pod(2, false, "a")]),
+                Backend::Service,
+            ),
+            (
+                "one serves another certificate",
+                anchors(&[1, 2], Some(2), vec![one.clone(), pod(2, true, "b")]),
+                Backend::Service,
+            ),
+            (
+                "no DaemonSet",
+                anchors(&[1, 2], None, vec![one.clone(), two]),
+                Backend::Service,
+            ),
+            (
+                "no API server is known",
+                anchors(&[], Some(1), vec![one]),
+                Backend::Service,
+            ),
+        ] {
+            assert_eq!(anchors.backend(Some("a"), Backend::Service), expected, "{what}");
+        }
+        let none = anchors(
+            &[1],
+            Some(1),
+            vec![AnchorPod {
+                serial: None,
+                ..pod(1, true, "a")
+            }],
+        );
+        assert_eq!(none.backend(None, Backend::Service), Backend::Service);
+    }
+
+    #[test]
+    fn api_servers_call_static_pods_until_one_loses_its_anchor() {
+        let one = pod(1, true, "a");
+        for (what, anchors, expected) in [
+            (
+                "after a power failure",
+                anchors(&[1, 2], Some(2), vec![pod(1, false, "old")]),
+                Backend::StaticPods,
+            ),
+            (
+                "during a rolling update",
+                anchors(&[1, 2], Some(2), Vec::new()),
+                Backend::StaticPods,
+            ),
+            (
+                "a Node has lost its label",
+                anchors(&[1, 2], Some(1), vec![one.clone()]),
+                Backend::Service,
+            ),
+            (
+                "a new API server",
+                anchors(&[1, 2, 3], Some(2), vec![one.clone(), pod(2, true, "a")]),
+                Backend::Service,
+            ),
+            (
+                "an anchor on a Node without an API server does not count",
+                anchors(&[1, 2], Some(2), vec![one, pod(9, true, "a")]),
+                Backend::Service,
+            ),
+            (
+                "uninstalled",
+                anchors(&[1], None, vec![pod(1, true, "a")]),
+                Backend::Service,
+            ),
+        ] {
+            assert_eq!(
+                anchors.backend(Some("a"), Backend::StaticPods),
+                expected,
+                "{what}"
+            );
+        }
+    }
+
+    #[test]
+    fn objects_are_read_as_kubernetes_writes_them() {
+        let slice: EndpointSlice = serde_json::from_value(json!({
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.0.0.2"]}, {"addresses": ["10.0.0.1"]}],
+        }))
+        .unwrap();
+        assert_eq!(addresses(&slice), BTreeSet::from([address(1), address(2)]));
+        let read: Pod = serde_json::from_value(json!({
+            "metadata": {"annotations": {SERVES: "00:01"}},
+            "status": {
+                "hostIP": "10.0.0.1",
+                "hostIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }))
+        .unwrap();
+        let expected = AnchorPod {
+            hosts: vec![address(1), "fd00::1".parse().unwrap()],
+            is_ready: true,
+            serial: Some("00:01".to_owned()),
+        };
+        assert_eq!(anchor_pod(&read), expected);
+        let daemon_set = |metadata| -> DaemonSet {
+            let status = json!({
+                "currentNumberScheduled": 1, "numberMisscheduled": 0, "numberReady": 1, "desiredNumberScheduled": 3,
+            });
+            serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
+        };
+        assert_eq!(desired(&daemon_set(json!({}))), Some(3));
+        let deleted = json!({"deletionTimestamp": "2026-12-01T00:00:00Z"});
+        assert_eq!(desired(&daemon_set(deleted)), None);
+    }
+}

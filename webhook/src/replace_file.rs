@@ -1,0 +1,50 @@
+//! Replaces a file at once: a reader gets the old or the new content, also after a crash of the host.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, chown},
+    path::Path,
+    process,
+};
+
+/// Writes a temporary file and renames it. A key is never readable by other users, because the temporary file has its mode
+/// and its owner before its content. `owner` is the id of a user and of a group.
+///
+/// The name of the temporary file begins with a dot: a kubelet runs no static Pod from such a file (Kubernetes documentation,
+/// "Create static Pods").
+pub(crate) fn replace_file(path: &Path, content: &[u8], mode: u32, owner: Option<u32>) -> io::Result<()> {
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.new", process::id()));
+    let temporary = path.with_file_name(name);
+    // An earlier process with the same id may have been killed here. In a container, every process can have the same id.
+    _ = fs::remove_file(&temporary);
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&temporary)
+        .and_then(|mut file| {
+            if owner.is_some() {
+                chown(&temporary, owner, owner)?;
+            }
+            file.write_all(content)?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&temporary, path))
+        .and_then(|()| sync_folder(path));
+    if written.is_err() {
+        // Return the first error, not an error of the cleanup.
+        _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Makes the renaming or the removal of a file last through a crash of the host.
+pub(crate) fn sync_folder(of_file: &Path) -> io::Result<()> {
+    match of_file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => File::open(folder)?.sync_all(),
+        _ => Ok(()),
+    }
+}

@@ -22,6 +22,7 @@ const NEW: &str = "v1.34.2";
 const IN_PROGRESS: &str = "controlplane.cluster.x-k8s.io/remediation-in-progress";
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn causes_for_which_the_controller_fails_are_named() {
     with_controllers(NAMESPACE, are_named);
 }

@@ -34,11 +34,13 @@ const MEBIBYTE: usize = 1 << 20;
 const QUOTA: u64 = 48 << 20;
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn members_are_defragmented_under_writes() {
     with_controllers("etcd-defrag", defragmented);
 }
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn a_full_etcd_is_brought_back() {
     with_controllers("etcd-no-space", brought_back);
 }

@@ -28,6 +28,7 @@ const VALUES: usize = 48;
 const VALUE_BYTES: usize = 1 << 20;
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn a_snapshot_is_whole_or_absent_and_can_be_restored() {
     with_controllers(NAMESPACE, saved);
 }

@@ -55,6 +55,7 @@ async fn lifecycle(management: &ManagementCluster) -> Result<()> {
 
 /// The topology controller writes all changes of a topology to the control plane at once.
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn the_topology_controller_upgrades_and_scales_at_once() {
     with_controllers("topology", topology);
 }
@@ -96,6 +97,7 @@ async fn topology(management: &ManagementCluster) -> Result<()> {
 
 /// `clusterctl move` deletes the objects that it copied, although controllers run and workers exist.
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn clusterctl_moves_a_cluster() {
     with_controllers("moved", moved);
 }

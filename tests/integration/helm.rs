@@ -52,6 +52,7 @@ impl Helm<'_> {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn a_release_is_installed_upgraded_rolled_back_and_uninstalled() {
     with_management_cluster(async |management| {
         let lived = life(management).await;

@@ -41,6 +41,7 @@ const COMPONENTS: [&str; 5] = [
 const LEAST_WRITES: usize = 10;
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn the_controller_does_what_the_plan_says() {
     with_controllers(NAMESPACE, predicted);
 }

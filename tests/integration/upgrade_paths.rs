@@ -24,6 +24,7 @@ impl Subject<'_> {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn several_minors_are_upgraded_in_one_command_and_after_a_kill() {
     with_controllers("upgrade-paths", async |management| {
         let subject = Subject::create(management, "upgrade-paths").await?;
@@ -103,6 +104,7 @@ fn several_minors_are_upgraded_in_one_command_and_after_a_kill() {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn a_path_stops_for_an_old_worker_and_continues_after_its_upgrade() {
     with_controllers("upgrade-path-stops", async |management| {
         let subject = Subject::create(management, "upgrade-path-stops").await?;

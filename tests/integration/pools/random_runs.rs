@@ -15,6 +15,7 @@ const SEEDS: u64 = 40;
 const AT_ONCE: usize = 6;
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn forty_randomized_runs_violate_no_invariant() {
     with_pools(async |server| {
         let runs = stream::iter(1..=SEEDS).map(|seed| random_run(server, seed, Tolerance::DecidesAlways));

@@ -28,31 +28,37 @@ use step::{Step, steps};
 const NAME: &str = "edge";
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn first_refusal() {
     follow("first-refusal");
 }
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn dead_member() {
     follow("dead-member");
 }
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn upgrade() {
     follow("upgrade");
 }
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn pool_in_ci() {
     follow("pool-in-ci");
 }
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn leader_migration() {
     follow("leader-migration");
 }
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn power_off() {
     follow("power-off");
 }

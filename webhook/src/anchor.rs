@@ -26,10 +26,9 @@ use tokio::{
 use tracing::{info, warn};
 
 use self::{
-    decision::Action,
     host::Host,
     objects::Objects,
-    passes::{Anchor, Files},
+    passes::{Anchor, Files, Outcome},
 };
 use crate::{
     arguments::AnchorArguments,
@@ -83,19 +82,23 @@ pub fn run(arguments: &AnchorArguments) -> Result<ExitCode, AnchorError> {
     })
 }
 
-/// Removes the files if the Node no longer belongs to the DaemonSet. While an API server still calls the static Pod, waits for
-/// `timeout` at most.
+/// Removes the files if the Node no longer belongs to the DaemonSet. While an API server still calls the static Pod, or the API
+/// server does not respond, waits for `timeout` at most.
 async fn stopped(anchor: &mut Anchor, timeout: Duration, stop: &mut Stop) {
     let until = Instant::now() + timeout;
-    while let Some(Action::LeaveUntilUnused(cause)) = anchor.pass().await {
+    loop {
+        match anchor.removal_pass().await {
+            Some(Outcome::Removed | Outcome::Written | Outcome::Stays) => return,
+            Some(Outcome::WaitsForService) | None => {}
+        }
         if Instant::now() >= until {
-            warn!(%cause, "an API server may still call the static Pod, so its files stay on this node");
+            warn!("the files of the static Pod stay on this node; remove them if it no longer needs them");
             return;
         }
         tokio::select! {
             () = time::sleep(REMOVAL_POLL) => {}
             reason = stop.wait_for_request() => {
-                warn!(reason, "received a second stop request; the files stay on this node");
+                warn!(reason, "received a second stop request; the files of the static Pod stay on this node");
                 return;
             }
         }

@@ -1,24 +1,19 @@
 //! Replaces a file at once: a reader gets the old or the new content, also after a crash of the host.
 
 use std::{
+    ffi::OsString,
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, chown},
-    path::Path,
-    process,
+    os::unix::fs::{OpenOptionsExt as _, fchown},
+    path::{Path, PathBuf},
 };
 
 /// Writes a temporary file and renames it. A key is never readable by other users, because the temporary file has its mode
-/// and its owner before its content. `owner` is the id of a user and of a group.
-///
-/// The name of the temporary file begins with a dot: a kubelet runs no static Pod from such a file (Kubernetes documentation,
-/// "Create static Pods").
+/// and its owner before its content. `owner` is the id of a user and of a group. Two processes must not replace the same file at
+/// the same time.
 pub(crate) fn replace_file(path: &Path, content: &[u8], mode: u32, owner: Option<u32>) -> io::Result<()> {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.new", process::id()));
-    let temporary = path.with_file_name(name);
-    // An earlier process with the same id may have been killed here. In a container, every process can have the same id.
+    let temporary = temporary(path);
+    // An earlier process may have been killed here.
     _ = fs::remove_file(&temporary);
     let written = OpenOptions::new()
         .write(true)
@@ -27,7 +22,7 @@ pub(crate) fn replace_file(path: &Path, content: &[u8], mode: u32, owner: Option
         .open(&temporary)
         .and_then(|mut file| {
             if owner.is_some() {
-                chown(&temporary, owner, owner)?;
+                fchown(&file, owner, owner)?;
             }
             file.write_all(content)?;
             file.sync_all()
@@ -39,6 +34,15 @@ pub(crate) fn replace_file(path: &Path, content: &[u8], mode: u32, owner: Option
         _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// The temporary file of a file. Its name begins with a dot: a kubelet runs no static Pod from such a file (Kubernetes
+/// documentation, "Create static Pods").
+pub(crate) fn temporary(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".new");
+    path.with_file_name(name)
 }
 
 /// Makes the renaming or the removal of a file last through a crash of the host.

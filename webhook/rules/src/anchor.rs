@@ -22,10 +22,8 @@ pub const STAMP: &str = "written-by-kcp-webhook-anchor";
 /// The content of [`STAMP`].
 pub const STAMP_TEXT: &str = "kcp-webhook anchor writes and removes the files in this folder.\n";
 
-pub const CERTIFICATE: &str = "tls.crt";
-pub const PRIVATE_KEY: &str = "tls.key";
-/// The CA certificates that the webhook configurations trust.
-pub const CA_CERTIFICATES: &str = "ca.crt";
+/// The certificate and the private key in one file, so that a power failure cannot leave a key beside a certificate of another one.
+pub const KEY_PAIR: &str = "tls.pem";
 pub const CONFIGURATION: &str = "configuration.yaml";
 pub const KUBECONFIG: &str = "kubeconfig";
 pub const TOKEN: &str = "token";
@@ -37,9 +35,18 @@ pub const NO_TOKEN: &str = "none";
 pub const WRITTEN_BY: &str = "kubectl-kcp.dev/written-by";
 pub const ANCHOR: &str = "kcp-webhook-anchor";
 
-/// The annotation of an anchor's Pod: the serial number of the certificate with which the local server has passed its
-/// self-test.
-pub const SERVES: &str = "kubectl-kcp.dev/serves-certificate";
+/// The name of the static Pod in its manifest. The name of its mirror Pod also has a hyphen and the name of the Node.
+pub const NAME: &str = "kcp-webhook";
+
+/// The label `app.kubernetes.io/name` of the static Pods. Not that of the Deployment, or its Service would send reviews to them.
+pub const STATIC_POD: &str = "kcp-webhook-static";
+
+/// The annotation of an anchor's Pod: the port of the static Pod, and the serial number of the certificate with which it has
+/// passed its self-test, separated by a space.
+pub const SERVES: &str = "kubectl-kcp.dev/serves";
+
+/// The annotation of an anchor's Pod while the static Pod does not serve, or is about to stop: no API server should call it.
+pub const STOPS: &str = "kubectl-kcp.dev/static-pod-stops";
 
 /// The user and the group of the static Pod, who may read its files.
 pub const USER: u32 = 65532;
@@ -67,20 +74,25 @@ pub struct StaticPod {
 }
 
 impl StaticPod {
-    /// The manifest. It depends on nothing but these fields, so that the kubelet restarts the Pod only if one of them changes.
-    pub fn manifest(&self) -> Value {
+    /// The arguments of its container.
+    pub fn serve_arguments(&self) -> Vec<String> {
         let file = |name: &str| format!("{FOLDER}/{name}");
         let mut arguments = vec![
             "serve".to_owned(),
             "--bind-address=127.0.0.1".to_owned(),
             format!("--secure-port={}", self.port),
             format!("--health-port={}", self.health_port),
-            format!("--tls-cert-file={}", file(CERTIFICATE)),
-            format!("--tls-private-key-file={}", file(PRIVATE_KEY)),
+            format!("--tls-cert-file={}", file(KEY_PAIR)),
+            format!("--tls-private-key-file={}", file(KEY_PAIR)),
             format!("--configuration={}", file(CONFIGURATION)),
             format!("--kubeconfig={}", file(KUBECONFIG)),
         ];
         arguments.extend(self.arguments.iter().cloned());
+        arguments
+    }
+
+    /// The manifest. It depends on nothing but these fields, so that the kubelet restarts the Pod only if one of them changes.
+    pub fn manifest(&self) -> Value {
         let probe = |path: &str| {
             json!({
                 "httpGet": {"host": "127.0.0.1", "path": path, "port": self.health_port},
@@ -91,10 +103,9 @@ impl StaticPod {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
-                "name": "kcp-webhook",
+                "name": NAME,
                 "namespace": self.namespace,
-                // Not the label of the Deployment, or its Service would send reviews to this Pod.
-                "labels": {"app.kubernetes.io/name": "kcp-webhook-static", "app.kubernetes.io/part-of": "kubectl-kcp"},
+                "labels": {"app.kubernetes.io/name": STATIC_POD, "app.kubernetes.io/part-of": "kubectl-kcp"},
                 "annotations": {WRITTEN_BY: ANCHOR},
             },
             "spec": {
@@ -115,7 +126,7 @@ impl StaticPod {
                     "image": self.image,
                     // After a power failure, a registry may be unreachable.
                     "imagePullPolicy": "IfNotPresent",
-                    "args": arguments,
+                    "args": self.serve_arguments(),
                     "livenessProbe": probe("/livez"),
                     "readinessProbe": probe("/readyz"),
                     "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}},
@@ -136,9 +147,7 @@ impl StaticPod {
             },
         })
     }
-}
 
-impl StaticPod {
     /// The static Pod that an anchor writes whose container has this image and these arguments, and the port of the API server.
     pub fn of_anchor(namespace: &str, image: &str, arguments: &[String]) -> (Self, u16) {
         let values = |flag: &str| -> Vec<String> {
@@ -165,31 +174,21 @@ impl StaticPod {
     /// The part of a `KubeadmControlPlane` with which a new Machine runs this static Pod from its first boot on. The certificate
     /// and the key come from a Secret in the namespace of the control plane, so that a new certificate causes no rollout.
     pub fn control_plane(&self, api_server_port: u16, configuration: Option<&str>, secret: &str) -> Value {
-        let file = |path: String, permissions: &str| json!({"path": path, "owner": "root:root", "permissions": permissions});
-        let with = |mut file: Value, key: &str, value: Value| {
-            if let Some(file) = file.as_object_mut() {
-                file.insert(key.to_owned(), value);
-            }
-            file
-        };
-        let own = |name: &str, content: &str| {
-            with(
-                file(format!("{FOLDER}/{name}"), "0600"),
-                "content",
-                json!(content),
-            )
-        };
-        let of_secret = |name: &str| {
-            let source = json!({"secret": {"name": secret, "key": name}});
-            with(file(format!("{FOLDER}/{name}"), "0600"), "contentFrom", source)
-        };
-        let mut files = vec![own(STAMP, STAMP_TEXT)];
-        files.extend([CA_CERTIFICATES, CERTIFICATE, PRIVATE_KEY].map(of_secret));
-        files.extend(configuration.map(|text| own(CONFIGURATION, text)));
-        files.push(own(KUBECONFIG, &text(&kubeconfig(api_server_port))));
-        files.push(own(TOKEN, NO_TOKEN));
-        let manifest = file(format!("{MANIFEST_FOLDER}/{MANIFEST}"), "0644");
-        files.push(with(manifest, "content", json!(text(&self.manifest()))));
+        let entry = |path: String, permissions: &str, (source, value): (&str, Value)| json!({"path": path, "owner": "root:root", "permissions": permissions, source: value});
+        let own = |name: &str, content: (&str, Value)| entry(format!("{FOLDER}/{name}"), "0600", content);
+        let key_pair = json!({"secret": {"name": secret, "key": KEY_PAIR}});
+        let mut files = vec![
+            own(STAMP, ("content", json!(STAMP_TEXT))),
+            own(KEY_PAIR, ("contentFrom", key_pair)),
+        ];
+        files.extend(configuration.map(|text| own(CONFIGURATION, ("content", json!(text)))));
+        files.push(own(
+            KUBECONFIG,
+            ("content", json!(text(&kubeconfig(api_server_port)))),
+        ));
+        files.push(own(TOKEN, ("content", json!(NO_TOKEN))));
+        let manifest = ("content", json!(text(&self.manifest())));
+        files.push(entry(format!("{MANIFEST_FOLDER}/{MANIFEST}"), "0644", manifest));
         json!({"spec": {"kubeadmConfigSpec": {
             "files": files,
             // cloud-init knows users by name only, and the user of the static Pod has none.

@@ -1,4 +1,4 @@
-//! The two webhook configurations as JSON, and how to disable and enable them.
+//! The two webhook configurations as JSON: how to disable and enable them, and what they call.
 //!
 //! A configuration is switched off by a match condition that is never true, in each of its entries. The API server
 //! evaluates match conditions itself, so it then never calls the webhook. Everything else stays as it is, so that
@@ -85,6 +85,23 @@ pub fn enabled_entries(configuration: &Value) -> Vec<Value> {
     entries
 }
 
+/// The scheme and the address of every static Pod that an anchor runs, each for the API server of its own host.
+const STATIC_PODS: &str = "https://127.0.0.1:";
+
+/// The URL of the static Pods, without a path.
+pub fn static_pod_url(port: u16) -> String {
+    format!("{STATIC_PODS}{port}")
+}
+
+/// Whether API servers call static Pods for an entry of a configuration: at this port, or at any port.
+pub fn calls_static_pods(configuration: &Value, port: Option<u16>) -> bool {
+    let url = port.map_or_else(|| STATIC_PODS.to_owned(), |port| static_pod_url(port) + "/");
+    let mut urls = entries(configuration)
+        .iter()
+        .filter_map(|entry| entry.get("clientConfig")?.get("url")?.as_str());
+    urls.any(|called| called.starts_with(&url))
+}
+
 fn entries(configuration: &Value) -> &[Value] {
     let entries = configuration.get("webhooks").and_then(Value::as_array);
     entries.map(Vec::as_slice).unwrap_or_default()
@@ -135,6 +152,19 @@ mod tests {
             assert_eq!(switch(&configuration), expected, "{configuration}");
             assert_eq!(is_disabled(&configuration), disabled, "{configuration}");
         }
+    }
+
+    #[test]
+    fn static_pods_are_called_at_their_port() {
+        let calls = |url: &str, port| {
+            let entries = json!([{"name": "a", "clientConfig": {"service": {}}}, {"name": "b", "clientConfig": {"url": url}}]);
+            calls_static_pods(&configuration(&entries, &json!({})), port)
+        };
+        assert!(calls("https://127.0.0.1:11443/mutate", Some(11443)));
+        assert!(calls("https://127.0.0.1:11443/mutate", None));
+        assert!(!calls("https://127.0.0.1:11443/mutate", Some(1144)));
+        assert!(!calls("https://webhook.example.com/mutate", None));
+        assert!(!calls_static_pods(&json!({}), None));
     }
 
     #[test]

@@ -20,25 +20,10 @@ pub(crate) enum Cause {
     Uninstalled,
 }
 
-/// What to do with the files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// Write those that differ.
-    Write,
-    /// Leave them as they are until no API server calls the static Pod.
-    LeaveUntilUnused(Cause),
-    Remove(Cause),
-}
-
-/// `is_called`: a webhook configuration has the address of the static Pod. `has_api_server`: an API server runs on this host as a
-/// static Pod.
-pub(crate) const fn decide(membership: Membership, is_called: bool, has_api_server: bool) -> Action {
-    match membership {
-        Membership::Selected => Action::Write,
-        // No API server of another host reaches 127.0.0.1 of this one.
-        Membership::Ended(cause) if is_called && has_api_server => Action::LeaveUntilUnused(cause),
-        Membership::Ended(cause) => Action::Remove(cause),
-    }
+/// Whether the static Pod may stop. `is_called`: a webhook configuration has the address of the static Pods. `has_api_server`: an API
+/// server runs on this host as a static Pod; no API server of another host reaches 127.0.0.1 of this one.
+pub(crate) const fn may_stop(is_called: bool, has_api_server: bool) -> bool {
+    !(is_called && has_api_server)
 }
 
 impl fmt::Display for Cause {
@@ -53,59 +38,17 @@ impl fmt::Display for Cause {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::may_stop;
 
     #[test]
-    fn files_are_removed_only_if_no_api_server_needs_them() {
-        let ended = Membership::Ended;
-        for (membership, is_called, has_api_server, expected) in [
-            (Membership::Selected, true, true, Action::Write),
-            (Membership::Selected, false, false, Action::Write),
-            (
-                ended(Cause::NotSelected),
-                true,
-                true,
-                Action::LeaveUntilUnused(Cause::NotSelected),
-            ),
-            (
-                ended(Cause::NotSelected),
-                true,
-                false,
-                Action::Remove(Cause::NotSelected),
-            ),
-            (
-                ended(Cause::NotSelected),
-                false,
-                true,
-                Action::Remove(Cause::NotSelected),
-            ),
-            (
-                ended(Cause::NodeDeleted),
-                true,
-                true,
-                Action::LeaveUntilUnused(Cause::NodeDeleted),
-            ),
-            (
-                ended(Cause::NodeDeleted),
-                true,
-                false,
-                Action::Remove(Cause::NodeDeleted),
-            ),
-            (
-                ended(Cause::Uninstalled),
-                true,
-                true,
-                Action::LeaveUntilUnused(Cause::Uninstalled),
-            ),
-            (
-                ended(Cause::Uninstalled),
-                false,
-                true,
-                Action::Remove(Cause::Uninstalled),
-            ),
+    fn a_static_pod_stops_only_if_no_api_server_calls_it() {
+        for (is_called, has_api_server, expected) in [
+            (true, true, false),
+            (true, false, true),
+            (false, true, true),
+            (false, false, true),
         ] {
-            let decided = decide(membership, is_called, has_api_server);
-            assert_eq!(decided, expected, "{membership:?} {is_called} {has_api_server}");
+            assert_eq!(may_stop(is_called, has_api_server), expected);
         }
     }
 }

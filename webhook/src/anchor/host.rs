@@ -7,23 +7,14 @@ use std::{
 };
 
 use kcp_rules::anchor::{
-    CA_CERTIFICATES, CERTIFICATE, CONFIGURATION, KUBECONFIG, MANIFEST, PRIVATE_KEY, STAMP, STAMP_TEXT, TOKEN,
-    is_written_by_anchor,
+    CONFIGURATION, KEY_PAIR, KUBECONFIG, MANIFEST, STAMP, STAMP_TEXT, TOKEN, is_written_by_anchor,
 };
 use thiserror::Error;
 
-use crate::replace_file::{replace_file, sync_folder};
+use crate::replace_file::{replace_file, sync_folder, temporary};
 
-/// The files that the anchor writes to its folder, in this order. The private key comes before the certificate. The stamp,
-/// which comes before all of them, and the manifest, which comes last, are not in this list.
-const FILES: [&str; 6] = [
-    CA_CERTIFICATES,
-    PRIVATE_KEY,
-    CERTIFICATE,
-    CONFIGURATION,
-    KUBECONFIG,
-    TOKEN,
-];
+/// The files that the anchor writes to its folder, besides the stamp.
+const FILES: [&str; 4] = [KEY_PAIR, CONFIGURATION, KUBECONFIG, TOKEN];
 
 /// The manifest of the API server that kubeadm writes.
 const API_SERVER: &str = "kube-apiserver.yaml";
@@ -44,11 +35,12 @@ pub(crate) enum HostError {
     },
 }
 
-/// The content of the files. No `Debug`, because it contains the private key and the token.
-pub(crate) struct Content {
-    pub(crate) manifest: String,
-    /// The content of each of [`FILES`]. None if the file is not wanted.
-    pub(crate) files: [Option<Vec<u8>>; FILES.len()],
+/// What a file should be. No `Debug`, because it contains the private key or the token.
+pub(crate) enum Wanted {
+    Content(Vec<u8>),
+    /// This content if the file does not exist yet.
+    Initially(Vec<u8>),
+    Absent,
 }
 
 /// The folders on the host.
@@ -68,35 +60,46 @@ impl Host {
         }
     }
 
-    pub(crate) fn has_api_server(&self) -> bool {
-        self.manifest_folder.join(API_SERVER).exists()
+    pub(crate) fn has_api_server(&self) -> Result<bool, HostError> {
+        let manifest = self.manifest_folder.join(API_SERVER);
+        manifest
+            .try_exists()
+            .map_err(|error| failed("read", &manifest, error))
     }
 
-    /// Writes the files that differ, the manifest last. Returns the names of the files that it has written.
-    pub(crate) fn write(&self, content: &Content) -> Result<Vec<&'static str>, HostError> {
-        let manifest = self.manifest_folder.join(MANIFEST);
-        let manifest_before = read(&manifest)?;
-        if manifest_before.as_deref().is_some_and(|before| !is_ours(before)) {
-            return Err(HostError::Foreign(manifest));
-        }
-        let mut written = Vec::new();
+    /// Whether there is another manifest, so that the kubelet would stop the static Pod before it starts the next one.
+    pub(crate) fn has_another_manifest(&self, manifest: &str) -> Result<bool, HostError> {
+        let before = self.own_manifest()?;
+        Ok(before.is_some_and(|before| before != manifest.as_bytes()))
+    }
+
+    /// Writes the files that differ, in this order, and the manifest last. Returns the names of the files that it has written.
+    pub(crate) fn write(
+        &self,
+        files: &[(&'static str, Wanted)],
+        manifest: &str,
+    ) -> Result<Vec<&'static str>, HostError> {
+        let manifest_before = self.own_manifest()?;
         let owner = self.open_folder()?;
-        for (name, content) in FILES.into_iter().zip(&content.files) {
+        let mut written = Vec::new();
+        for (name, wanted) in files {
             let path = self.folder.join(name);
             let before = read(&path)?;
-            match content {
-                Some(content) if before.as_ref() != Some(content) => {
+            match wanted {
+                Wanted::Content(content) if before.as_ref() == Some(content) => {}
+                Wanted::Initially(_) if before.is_some() => {}
+                Wanted::Content(content) | Wanted::Initially(content) => {
                     replace_file(&path, content, 0o600, owner)
                         .map_err(|error| failed("write", &path, error))?;
-                    written.push(name);
+                    written.push(*name);
                 }
-                None if before.is_some() => remove_file(&path)?,
-                _ => {}
+                Wanted::Absent => remove_file(&path)?,
             }
         }
-        if manifest_before.as_deref() != Some(content.manifest.as_bytes()) {
-            replace_file(&manifest, content.manifest.as_bytes(), 0o644, None)
-                .map_err(|error| failed("write", &manifest, error))?;
+        if manifest_before.as_deref() != Some(manifest.as_bytes()) {
+            let path = self.manifest_folder.join(MANIFEST);
+            replace_file(&path, manifest.as_bytes(), 0o644, None)
+                .map_err(|error| failed("write", &path, error))?;
             written.push(MANIFEST);
         }
         Ok(written)
@@ -106,7 +109,7 @@ impl Host {
     pub(crate) fn remove(&self) -> Result<bool, HostError> {
         let mut removed = false;
         let manifest = self.manifest_folder.join(MANIFEST);
-        if read(&manifest)?.is_some_and(|before| is_ours(&before)) {
+        if matches!(self.own_manifest(), Ok(Some(_))) {
             remove_file(&manifest)?;
             removed = true;
         }
@@ -115,7 +118,9 @@ impl Host {
         }
         // The stamp is last, so that an anchor that is killed here can continue.
         for name in FILES.into_iter().chain([STAMP]) {
-            remove_file(&self.folder.join(name))?;
+            let path = self.folder.join(name);
+            remove_file(&temporary(&path))?;
+            remove_file(&path)?;
         }
         match fs::remove_dir(&self.folder) {
             // Files of others stay. In a container, the folder is a mount point.
@@ -131,6 +136,15 @@ impl Host {
         }
     }
 
+    /// The manifest, if the anchor has written it. None if there is none.
+    fn own_manifest(&self) -> Result<Option<Vec<u8>>, HostError> {
+        let path = self.manifest_folder.join(MANIFEST);
+        match read(&path)? {
+            Some(manifest) if !is_ours(&manifest) => Err(HostError::Foreign(path)),
+            manifest => Ok(manifest),
+        }
+    }
+
     /// Creates the folder and its stamp. Returns the owner of new files.
     fn open_folder(&self) -> Result<Option<u32>, HostError> {
         let folder = &self.folder;
@@ -141,6 +155,7 @@ impl Host {
         // Only root can give files away.
         let owner = (metadata.uid() == 0 || metadata.uid() == self.user).then_some(self.user);
         if read(&stamp)?.is_none() {
+            remove_file(&temporary(&stamp))?;
             let mut entries = fs::read_dir(folder).map_err(|error| failed("read", folder, error))?;
             if entries.next().is_some() {
                 return Err(HostError::Foreign(folder.clone()));
@@ -241,26 +256,27 @@ mod tests {
         format!("metadata: {{annotations: {{{WRITTEN_BY}: {ANCHOR}}}}}\nimage: {image}\n")
     }
 
-    fn content(certificate: &str) -> Content {
-        let bytes = |text: &str| Some(text.as_bytes().to_vec());
-        Content {
-            manifest: manifest("one"),
-            files: [
-                bytes("ca"),
-                bytes("key"),
-                bytes(certificate),
-                None,
-                bytes("kubeconfig"),
-                bytes("token"),
-            ],
+    fn bytes(text: &str) -> Vec<u8> {
+        text.as_bytes().to_vec()
+    }
+
+    impl Fixture {
+        /// Writes all files, with this key pair and configuration.
+        fn write(&self, pair: &str, configuration: Option<&str>) -> Result<Vec<&'static str>, HostError> {
+            let configuration = configuration.map_or(Wanted::Absent, |text| Wanted::Content(bytes(text)));
+            let files = [
+                (KEY_PAIR, Wanted::Content(bytes(pair))),
+                (CONFIGURATION, configuration),
+                (KUBECONFIG, Wanted::Content(bytes("kubeconfig"))),
+                (TOKEN, Wanted::Initially(bytes("none"))),
+            ];
+            self.host.write(&files, &manifest("one"))
         }
     }
 
-    const ALL: [&str; 7] = [
-        "kcp-webhook/ca.crt",
+    const ALL: [&str; 5] = [
         "kcp-webhook/kubeconfig",
-        "kcp-webhook/tls.crt",
-        "kcp-webhook/tls.key",
+        "kcp-webhook/tls.pem",
         "kcp-webhook/token",
         "kcp-webhook/written-by-kcp-webhook-anchor",
         "manifests/kcp-webhook.yaml",
@@ -269,44 +285,43 @@ mod tests {
     #[test]
     fn writes_what_differs_and_the_manifest_last() {
         let fixture = fixture();
-        let written = fixture.host.write(&content("one")).unwrap();
-        assert_eq!(
-            written,
-            [
-                "ca.crt",
-                "tls.key",
-                "tls.crt",
-                "kubeconfig",
-                "token",
-                "kcp-webhook.yaml"
-            ]
-        );
+        assert!(!fixture.host.has_another_manifest(&manifest("one")).unwrap());
+        let written = fixture.write("one", None).unwrap();
+        assert_eq!(written, ["tls.pem", "kubeconfig", "token", "kcp-webhook.yaml"]);
         assert_eq!(fixture.names(), ALL);
         let mode = |path: &str| {
             let metadata = fs::metadata(fixture.root.path().join(path)).unwrap();
             metadata.permissions().mode() & 0o777
         };
         assert_eq!(
-            ["kcp-webhook", "kcp-webhook/tls.key", "manifests/kcp-webhook.yaml"].map(mode),
+            ["kcp-webhook", "kcp-webhook/tls.pem", "manifests/kcp-webhook.yaml"].map(mode),
             [0o700, 0o600, 0o644]
         );
-        assert!(fixture.host.write(&content("one")).unwrap().is_empty());
-        assert_eq!(fixture.host.write(&content("two")).unwrap(), ["tls.crt"]);
+        assert!(fixture.write("one", None).unwrap().is_empty());
+        assert_eq!(fixture.write("two", None).unwrap(), ["tls.pem"]);
+        assert!(!fixture.host.has_another_manifest(&manifest("one")).unwrap());
+        assert!(fixture.host.has_another_manifest(&manifest("two")).unwrap());
+    }
+
+    #[test]
+    fn a_token_stays_until_there_is_another_one() {
+        let fixture = fixture();
+        fixture.put("kcp-webhook/written-by-kcp-webhook-anchor", STAMP_TEXT);
+        fixture.put("kcp-webhook/token", "of the anchor before");
+        fixture.write("one", None).unwrap();
+        assert_eq!(fixture.files()["kcp-webhook/token"], "of the anchor before");
     }
 
     #[test]
     fn a_file_that_is_no_longer_wanted_is_removed() {
         let fixture = fixture();
-        let mut content = content("one");
-        content.files[3] = Some(b"rules: {}".to_vec());
-        fixture.host.write(&content).unwrap();
+        fixture.write("one", Some("rules: {}")).unwrap();
         assert!(
             fixture
                 .names()
                 .contains(&"kcp-webhook/configuration.yaml".to_owned())
         );
-        content.files[3] = None;
-        fixture.host.write(&content).unwrap();
+        fixture.write("one", None).unwrap();
         assert_eq!(fixture.names(), ALL);
     }
 
@@ -314,21 +329,33 @@ mod tests {
     fn takes_over_the_files_of_a_kubeadm_control_plane() {
         let fixture = fixture();
         fixture.put("kcp-webhook/written-by-kcp-webhook-anchor", STAMP_TEXT);
-        fixture.put("kcp-webhook/tls.crt", "of the first boot");
+        fixture.put("kcp-webhook/tls.pem", "of the first boot");
         fixture.put("manifests/kcp-webhook.yaml", &manifest("of the first boot"));
-        fixture.host.write(&content("one")).unwrap();
+        fixture.write("one", None).unwrap();
         assert_eq!(fixture.names(), ALL);
-        assert_eq!(fixture.files()["kcp-webhook/tls.crt"], "one");
+        assert_eq!(fixture.files()["kcp-webhook/tls.pem"], "one");
     }
 
     #[test]
-    fn continues_after_a_crash() {
+    fn continues_after_a_crash_at_any_file() {
+        for half_written in ["written-by-kcp-webhook-anchor", "tls.pem", "token"] {
+            let fixture = fixture();
+            if half_written != "written-by-kcp-webhook-anchor" {
+                fixture.put("kcp-webhook/written-by-kcp-webhook-anchor", STAMP_TEXT);
+            }
+            fixture.put(&format!("kcp-webhook/.{half_written}.new"), "half a k");
+            fixture.write("one", None).unwrap();
+            assert_eq!(fixture.names(), ALL, "{half_written}");
+        }
+    }
+
+    #[test]
+    fn removes_what_a_crash_has_left() {
         let fixture = fixture();
         fixture.put("kcp-webhook/written-by-kcp-webhook-anchor", STAMP_TEXT);
-        let pid = std::process::id();
-        fixture.put(&format!("kcp-webhook/.tls.key.{pid}.new"), "half a k");
-        fixture.host.write(&content("one")).unwrap();
-        assert_eq!(fixture.names(), ALL);
+        fixture.put("kcp-webhook/.tls.pem.new", "half a k");
+        assert!(fixture.host.remove().unwrap());
+        assert!(!fixture.root.path().join("kcp-webhook").exists());
     }
 
     #[test]
@@ -336,7 +363,7 @@ mod tests {
         let fixture = fixture();
         fixture.put("manifests/kcp-webhook.yaml", "kind: Pod\n");
         let before = fixture.files();
-        let error = fixture.host.write(&content("one")).unwrap_err();
+        let error = fixture.write("one", None).unwrap_err();
         let path = fixture.root.path().join("manifests/kcp-webhook.yaml");
         assert_eq!(
             error.to_string(),
@@ -353,10 +380,10 @@ mod tests {
     #[test]
     fn leaves_a_folder_of_somebody_else() {
         let fixture = fixture();
-        fixture.put("kcp-webhook/tls.key", "theirs");
+        fixture.put("kcp-webhook/tls.pem", "theirs");
         let before = fixture.files();
         assert!(matches!(
-            fixture.host.write(&content("one")),
+            fixture.write("one", None),
             Err(HostError::Foreign(path)) if path.ends_with("kcp-webhook")
         ));
         assert!(!fixture.host.remove().unwrap());
@@ -366,10 +393,10 @@ mod tests {
     #[test]
     fn removes_only_what_it_has_written() {
         let fixture = fixture();
-        fixture.host.write(&content("one")).unwrap();
+        fixture.write("one", None).unwrap();
         fixture.put("manifests/kube-apiserver.yaml", "kind: Pod\n");
         fixture.put("kcp-webhook/notes", "theirs");
-        assert!(fixture.host.has_api_server());
+        assert!(fixture.host.has_api_server().unwrap());
         assert!(fixture.host.remove().unwrap());
         assert_eq!(
             fixture.names(),
@@ -381,7 +408,7 @@ mod tests {
     #[test]
     fn removes_its_folder() {
         let fixture = fixture();
-        fixture.host.write(&content("one")).unwrap();
+        fixture.write("one", None).unwrap();
         assert!(fixture.host.remove().unwrap());
         assert!(!fixture.root.path().join("kcp-webhook").exists());
         assert!(!fixture.host.remove().unwrap());

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration},
     apps::v1::DaemonSet,
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::{Node, Pod, ServiceAccount},
 };
-use kcp_rules::{anchor::SERVES, registration::CONFIGURATION};
+use kcp_rules::{
+    anchor::{NAME, SERVES, STOPS, StaticPod},
+    registration::{CONFIGURATION, calls_static_pods},
+};
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{Patch, PatchParams, PostParams},
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -34,13 +36,20 @@ pub(crate) struct Token {
     pub(crate) expires: Timestamp,
 }
 
+/// What the manager learns from an anchor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StaticPodState {
+    /// The port and the serial number of the certificate, as in [`SERVES`].
+    Serves(String),
+    Stops,
+}
+
 pub(crate) struct Objects {
     client: Client,
     namespace: String,
     node: String,
     pod: String,
     daemon_set: String,
-    port: u16,
 }
 
 impl Objects {
@@ -51,7 +60,6 @@ impl Objects {
             node: arguments.node_name.clone(),
             pod: arguments.pod_name.clone(),
             daemon_set: arguments.daemon_set.clone(),
-            port: arguments.port,
         }
     }
 
@@ -65,23 +73,25 @@ impl Objects {
         Ok(membership(daemon_set.as_ref(), node.as_ref()))
     }
 
-    /// Whether a webhook configuration has the address of the static Pod.
+    /// Whether a webhook configuration has the address of the static Pods, at any port.
     pub(crate) async fn is_called(&self) -> Result<bool, RequestError> {
-        let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
-        let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
-        let action = format!("get the webhook configuration {CONFIGURATION}");
-        let mutating = call(&action, mutating.get_opt(CONFIGURATION)).await?;
-        let validating = call(&action, validating.get_opt(CONFIGURATION)).await?;
-        let mutating = mutating
-            .into_iter()
-            .flat_map(|found| found.webhooks.unwrap_or_default());
-        let validating = validating
-            .into_iter()
-            .flat_map(|found| found.webhooks.unwrap_or_default());
-        let configs = mutating.map(|webhook| webhook.client_config);
-        let mut configs = configs.chain(validating.map(|webhook| webhook.client_config));
-        let address = format!("https://127.0.0.1:{}/", self.port);
-        Ok(configs.any(|config| config.url.is_some_and(|url| url.starts_with(&address))))
+        for (kind, plural) in [
+            ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
+            (
+                "ValidatingWebhookConfiguration",
+                "validatingwebhookconfigurations",
+            ),
+        ] {
+            let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+            let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+            let configurations: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+            let action = format!("get the {kind} {CONFIGURATION}");
+            let found = call(&action, configurations.get_opt(CONFIGURATION)).await?;
+            if found.is_some_and(|found| calls_static_pods(&found.data, None)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The Pod in which this process runs.
@@ -89,12 +99,27 @@ impl Objects {
         call(&format!("get the Pod {}", self.pod), self.pods().get(&self.pod)).await
     }
 
-    /// Records the serial number of the certificate with which the local server has passed its self-test.
-    pub(crate) async fn record_certificate(&self, pod: &Pod, serial: &str) -> Result<(), RequestError> {
+    /// The Pod with which the kubelet reports the static Pod of this Node. None if it has reported none.
+    pub(crate) async fn mirror_pod(&self) -> Result<Option<Pod>, RequestError> {
+        let name = format!("{NAME}-{}", self.node);
+        call(&format!("get the Pod {name}"), self.pods().get_opt(&name)).await
+    }
+
+    /// Records in the Pod what the static Pod serves, or that no API server should call it.
+    pub(crate) async fn record(&self, pod: &Pod, state: &StaticPodState) -> Result<(), RequestError> {
+        let (serves, stops) = match state {
+            StaticPodState::Serves(what) => (Some(what.as_str()), None),
+            StaticPodState::Stops => (None, Some("true")),
+        };
+        let annotations = pod.metadata.annotations.as_ref();
+        let recorded = |name: &str| annotations.and_then(|all| all.get(name)).map(String::as_str);
+        if (recorded(SERVES), recorded(STOPS)) == (serves, stops) {
+            return Ok(());
+        }
         // With the resource version, the API server rejects the write after another change.
         let change = json!({"metadata": {
             "resourceVersion": pod.resource_version(),
-            "annotations": {SERVES: serial},
+            "annotations": {SERVES: serves, STOPS: stops},
         }});
         let action = format!("annotate the Pod {}", self.pod);
         let parameters = PatchParams::default();
@@ -143,6 +168,21 @@ pub(crate) fn image(pod: &Pod) -> Option<&str> {
     containers.unwrap_or_default().first()?.image.as_deref()
 }
 
+/// Whether the kubelet runs this static Pod, and not a version of it from another manifest, and it is ready.
+pub(crate) fn runs(mirror: &Pod, static_pod: &StaticPod) -> bool {
+    let containers = mirror.spec.as_ref().map(|spec| spec.containers.as_slice());
+    let is_same = containers.unwrap_or_default().first().is_some_and(|container| {
+        container.image.as_deref() == Some(&static_pod.image)
+            && container.args.as_ref() == Some(&static_pod.serve_arguments())
+    });
+    let conditions = mirror
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    is_same && conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
 fn membership(daemon_set: Option<&DaemonSet>, node: Option<&Node>) -> Membership {
     let Some(daemon_set) = daemon_set.filter(|found| found.metadata.deletion_timestamp.is_none()) else {
         return Membership::Ended(Cause::Uninstalled);
@@ -164,6 +204,29 @@ fn membership(daemon_set: Option<&DaemonSet>, node: Option<&Node>) -> Membership
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_static_pod_runs_once_its_own_version_is_ready() {
+        let static_pod = StaticPod::of_anchor("n", "image", &[]).0;
+        let mirror = |image: &str, argument: Option<&str>, ready: &str| -> Pod {
+            let mut arguments = static_pod.serve_arguments();
+            arguments.extend(argument.map(str::to_owned));
+            serde_json::from_value(json!({
+                "spec": {"containers": [{"name": "c", "image": image, "args": arguments}]},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]},
+            }))
+            .unwrap()
+        };
+        for (mirror, expected) in [
+            (mirror("image", None, "True"), true),
+            (mirror("image", None, "False"), false),
+            (mirror("before", None, "True"), false),
+            (mirror("image", Some("--denial-events"), "True"), false),
+            (Pod::default(), false),
+        ] {
+            assert_eq!(runs(&mirror, &static_pod), expected, "{mirror:?}");
+        }
+    }
 
     #[test]
     fn a_node_belongs_to_the_daemon_set_while_both_exist_and_the_labels_match() {

@@ -5,15 +5,15 @@ use std::{fs, io, path::PathBuf};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kcp_rules::anchor::{
-    CA_CERTIFICATES, CERTIFICATE, NO_TOKEN, PRIVATE_KEY, SERVES, StaticPod, kubeconfig, text,
+    CONFIGURATION, KEY_PAIR, KUBECONFIG, NO_TOKEN, SERVES, StaticPod, TOKEN, kubeconfig, text,
 };
 use thiserror::Error;
 use tracing::{info, warn};
 
 use super::{
-    decision::{Action, Membership, decide},
-    host::{Content, Host, HostError},
-    objects::{Objects, Token, image},
+    decision::{Cause, Membership, may_stop},
+    host::{Host, HostError, Wanted},
+    objects::{Objects, StaticPodState, Token, image, runs},
 };
 use crate::{
     arguments::AnchorArguments,
@@ -24,6 +24,21 @@ use crate::{
 
 /// The address of the static Pod, which its certificate must contain.
 const LOCAL: &str = "127.0.0.1";
+
+/// After this many failed tests of the static Pod, no API server should call it: with the default interval, after half a minute.
+const FAILURES: u32 = 3;
+
+/// What a pass has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The files are as they should be.
+    Written,
+    Removed,
+    /// The static Pod must stop, but API servers may still call it.
+    WaitsForService,
+    /// Nothing is removed, because the Node still belongs to the DaemonSet.
+    Stays,
+}
 
 /// Why a pass failed. The next pass tries again.
 #[derive(Debug, Error)]
@@ -42,8 +57,12 @@ enum PassError {
     Certificate(PathBuf),
     #[error("Pod {0} has no image")]
     NoImage(String),
+    #[error("the CA certificates in {} cannot be used: {error}", folder.display())]
+    Authorities { folder: PathBuf, error: ProbeError },
     #[error("the static Pod on this node did not pass its self-test: {0}")]
     Local(#[from] ProbeError),
+    #[error("the kubelet of this node does not report that the static Pod of its manifest is ready")]
+    NotReady,
 }
 
 /// What the anchor copies to the host.
@@ -76,53 +95,57 @@ impl Files {
         fs::read(&path).map_err(|error| PassError::Source { path, error })
     }
 
-    /// The content of the files, if an API server accepts the certificate, and the CA certificates that verify it.
-    fn content(
-        &self,
-        image: &str,
-        token: Option<&Token>,
-        now: Timestamp,
-    ) -> Result<(Content, Trust), PassError> {
-        let authorities = self.of_secret(CA_CERTIFICATES)?;
-        let certificate = self.of_secret(CERTIFICATE)?;
-        let key = self.of_secret(PRIVATE_KEY)?;
-        let trust = Trust::new(&String::from_utf8_lossy(&authorities), LOCAL)?;
+    /// The files if an API server accepts the certificate, and the CA certificates that verify it.
+    fn wanted(&self, token: Option<&Token>, now: Timestamp) -> Result<(WantedFiles, Trust), PassError> {
+        let authorities = self.of_secret("ca.crt")?;
+        let mut pair = self.of_secret("tls.crt")?;
+        let key = self.of_secret("tls.key")?;
+        let trust = Trust::new(&String::from_utf8_lossy(&authorities), LOCAL).map_err(|error| {
+            PassError::Authorities {
+                folder: self.tls_folder.clone(),
+                error,
+            }
+        })?;
         // While the kubelet updates the files, they may not belong together. The next pass reads them again.
-        if trust.verify(&certificate, &key, now).is_none() {
+        if trust.verify(&pair, &key, now).is_none() {
             return Err(PassError::Certificate(self.tls_folder.clone()));
         }
-        let configuration = match &self.configuration {
-            None => None,
-            Some(path) => match fs::read(path) {
-                Ok(text) => Some(text),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => {
-                    return Err(PassError::Source {
-                        path: path.clone(),
-                        error,
-                    });
-                }
-            },
+        pair.extend(key);
+        let configuration = match self.configuration.as_ref().map(|path| (path, fs::read(path))) {
+            None => Wanted::Absent,
+            Some((_, Ok(text))) => Wanted::Content(text),
+            Some((_, Err(error))) if error.kind() == io::ErrorKind::NotFound => Wanted::Absent,
+            Some((path, Err(error))) => {
+                return Err(PassError::Source {
+                    path: path.clone(),
+                    error,
+                });
+            }
         };
-        let static_pod = StaticPod {
+        let token = match token {
+            Some(token) => Wanted::Content(token.text.as_bytes().to_vec()),
+            None => Wanted::Initially(NO_TOKEN.as_bytes().to_vec()),
+        };
+        let kubeconfig = text(&kubeconfig(self.api_server_port)).into_bytes();
+        let files = [
+            (KEY_PAIR, Wanted::Content(pair)),
+            (CONFIGURATION, configuration),
+            (KUBECONFIG, Wanted::Content(kubeconfig)),
+            (TOKEN, token),
+        ];
+        Ok((files, trust))
+    }
+
+    fn static_pod(&self, image: &str) -> StaticPod {
+        StaticPod {
             image: image.to_owned(),
             ..self.static_pod.clone()
-        };
-        let token = token.map_or(NO_TOKEN, |token| &token.text);
-        let content = Content {
-            manifest: text(&static_pod.manifest()),
-            files: [
-                Some(authorities),
-                Some(key),
-                Some(certificate),
-                configuration,
-                Some(text(&kubeconfig(self.api_server_port)).into_bytes()),
-                Some(token.as_bytes().to_vec()),
-            ],
-        };
-        Ok((content, trust))
+        }
     }
 }
+
+/// The files of the static Pod, in the order in which they are written.
+type WantedFiles = [(&'static str, Wanted); 4];
 
 pub(crate) struct Anchor {
     objects: Objects,
@@ -130,8 +153,10 @@ pub(crate) struct Anchor {
     files: Files,
     /// The token in the file, and when to request the next one.
     token: Option<(Token, Timestamp)>,
-    /// The last problem in the log, which is not logged again while it lasts.
-    last_problem: Option<String>,
+    /// The number of tests of the static Pod that have failed since the last one that passed.
+    failures: u32,
+    /// The problems in the log, which are not logged again while they last: that of the pass, and that of the token.
+    problems: [Option<String>; 2],
 }
 
 impl Anchor {
@@ -141,63 +166,92 @@ impl Anchor {
             host,
             files,
             token: None,
-            last_problem: None,
+            failures: 0,
+            problems: [const { None }; 2],
         }
     }
 
-    /// Returns what the pass has done. None if it failed.
-    pub(crate) async fn pass(&mut self) -> Option<Action> {
-        match self.try_pass(Timestamp::now()).await {
-            Ok(action) => {
-                self.last_problem = None;
-                Some(action)
-            }
-            Err(error) => {
-                self.report(error.to_string());
-                None
-            }
-        }
-    }
-
-    fn report(&mut self, problem: String) {
-        if self.last_problem.as_ref() != Some(&problem) {
-            warn!("{problem}");
-            self.last_problem = Some(problem);
-        }
-    }
-
-    async fn try_pass(&mut self, now: Timestamp) -> Result<Action, PassError> {
-        let membership = self.objects.membership().await?;
-        let is_called = match membership {
-            // The decision does not depend on it.
-            Membership::Selected => true,
-            Membership::Ended(_) => self.objects.is_called().await?,
+    /// Writes the files, or removes them. Returns None if the pass failed.
+    pub(crate) async fn pass(&mut self) -> Option<Outcome> {
+        let outcome = match self.objects.membership().await {
+            Ok(Membership::Selected) => self.write(Timestamp::now()).await,
+            Ok(Membership::Ended(cause)) => self.end(cause).await,
+            Err(error) => Err(error.into()),
         };
-        let action = decide(membership, is_called, self.host.has_api_server());
-        match action {
-            Action::LeaveUntilUnused(_) => {}
-            Action::Write => self.write(now).await?,
-            Action::Remove(cause) => {
-                if self.host.remove()? {
-                    info!(%cause, "removed the static Pod of kcp-webhook from this node");
-                }
-            }
-        }
-        Ok(action)
+        self.reported(outcome)
     }
 
-    async fn write(&mut self, now: Timestamp) -> Result<(), PassError> {
+    /// Removes the files if the Node no longer belongs to the DaemonSet. Returns None if the pass failed.
+    pub(crate) async fn removal_pass(&mut self) -> Option<Outcome> {
+        let outcome = match self.objects.membership().await {
+            Ok(Membership::Selected) => Ok(Outcome::Stays),
+            Ok(Membership::Ended(cause)) => self.end(cause).await,
+            Err(error) => Err(error.into()),
+        };
+        self.reported(outcome)
+    }
+
+    fn reported(&mut self, outcome: Result<Outcome, PassError>) -> Option<Outcome> {
+        let problem = match &outcome {
+            Ok(Outcome::WaitsForService) => Some(
+                "the static Pod on this node must stop or change; waiting until the API servers call the Service instead"
+                    .to_owned(),
+            ),
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        let [of_pass, _] = &mut self.problems;
+        report(of_pass, problem);
+        outcome.ok()
+    }
+
+    async fn end(&self, cause: Cause) -> Result<Outcome, PassError> {
+        let has_api_server = self.host.has_api_server()?;
+        if !may_stop(self.objects.is_called().await?, has_api_server) {
+            let pod = self.objects.own_pod().await?;
+            self.objects.record(&pod, &StaticPodState::Stops).await?;
+            return Ok(Outcome::WaitsForService);
+        }
+        if self.host.remove()? {
+            info!(%cause, "removed the static Pod of kcp-webhook from this node");
+        }
+        Ok(Outcome::Removed)
+    }
+
+    async fn write(&mut self, now: Timestamp) -> Result<Outcome, PassError> {
         let pod = self.objects.own_pod().await?;
         let image =
             image(&pod).ok_or_else(|| PassError::NoImage(pod.metadata.name.clone().unwrap_or_default()))?;
         self.renew_token(now).await;
         let token = self.token.as_ref().map(|(token, _)| token);
-        let (content, trust) = self.files.content(image, token, now)?;
-        let written = self.host.write(&content)?;
+        let (files, trust) = self.files.wanted(token, now)?;
+        let static_pod = self.files.static_pod(image);
+        let manifest = text(&static_pod.manifest());
+        if self.host.has_another_manifest(&manifest)? {
+            let has_api_server = self.host.has_api_server()?;
+            if !may_stop(self.objects.is_called().await?, has_api_server) {
+                self.objects.record(&pod, &StaticPodState::Stops).await?;
+                return Ok(Outcome::WaitsForService);
+            }
+        }
+        let written = self.host.write(&files, &manifest)?;
         if !written.is_empty() {
             info!(files = ?written, "wrote files of the static Pod");
         }
-        self.test(&pod, &trust).await
+        match self.test(&pod, &static_pod, &trust).await {
+            Ok(state) => {
+                self.failures = 0;
+                self.objects.record(&pod, &state).await?;
+                Ok(Outcome::Written)
+            }
+            Err(error) => {
+                self.failures = self.failures.saturating_add(1);
+                if self.failures >= FAILURES {
+                    self.objects.record(&pod, &StaticPodState::Stops).await?;
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Requests a token when a third of its validity has passed. The webhook serves without one, so a failure stops nothing.
@@ -205,29 +259,44 @@ impl Anchor {
         if self.token.as_ref().is_some_and(|(_, renewal)| now < *renewal) {
             return;
         }
-        match self.objects.token().await {
-            Ok(token) => {
-                let third = token.expires.duration_since(now) / 3;
-                let renewal = now.checked_add(third).unwrap_or(now);
-                self.token = Some((token, renewal));
-            }
-            Err(error) => self.report(error.to_string()),
+        let requested = self.objects.token().await;
+        let [_, of_token] = &mut self.problems;
+        report(of_token, requested.as_ref().err().map(ToString::to_string));
+        if let Ok(token) = requested {
+            let third = token.expires.duration_since(now) / 3;
+            let renewal = now.checked_add(third).unwrap_or(now);
+            self.token = Some((token, renewal));
         }
     }
 
-    /// Tests the local server with each new certificate, and records it, so that the manager knows which CA the server needs.
-    async fn test(&self, pod: &Pod, trust: &Trust) -> Result<(), PassError> {
-        let port = self.files.static_pod.port;
-        let serial = trust.connect(LOCAL, port).await?;
-        let annotations = pod.metadata.annotations.as_ref();
-        if annotations.and_then(|all| all.get(SERVES)) == Some(&serial) {
-            return Ok(());
+    /// Tests the static Pod: with each new certificate by reviews, and in each pass by a handshake. After a change of the manifest, the
+    /// previous static Pod serves for some more seconds, and must not pass the test instead of the new one.
+    async fn test(
+        &self,
+        pod: &Pod,
+        static_pod: &StaticPod,
+        trust: &Trust,
+    ) -> Result<StaticPodState, PassError> {
+        let mirror = self.objects.mirror_pod().await?;
+        if !mirror.is_some_and(|mirror| runs(&mirror, static_pod)) {
+            return Err(PassError::NotReady);
         }
-        self_test::run(trust, LOCAL, port).await?;
-        self.objects.record_certificate(pod, &serial).await?;
-        info!(serial, "the static Pod passed its self-test");
-        Ok(())
+        let port = static_pod.port;
+        let serves = format!("{port} {}", trust.connect(LOCAL, port).await?);
+        let annotations = pod.metadata.annotations.as_ref();
+        if annotations.and_then(|all| all.get(SERVES)) != Some(&serves) {
+            self_test::run(trust, LOCAL, port).await?;
+            info!(serves, "the static Pod passed its self-test");
+        }
+        Ok(StaticPodState::Serves(serves))
     }
+}
+
+fn report(last: &mut Option<String>, problem: Option<String>) {
+    if let Some(problem) = problem.as_ref().filter(|problem| Some(*problem) != last.as_ref()) {
+        warn!("{problem}");
+    }
+    *last = problem;
 }
 
 #[cfg(test)]
@@ -266,10 +335,7 @@ mod tests {
             }
         };
         issue(&["kcp-webhook.kcp-webhook-system.svc".to_owned()], &[]);
-        let refused = files
-            .content("image", None, Timestamp::now())
-            .map(|_| ())
-            .unwrap_err();
+        let refused = files.wanted(None, Timestamp::now()).map(|_| ()).unwrap_err();
         assert_eq!(
             refused.to_string(),
             format!(
@@ -279,13 +345,13 @@ mod tests {
             )
         );
         issue(&[], &["127.0.0.1".parse().unwrap()]);
-        let (content, _) = files.content("image", None, Timestamp::now()).unwrap();
-        assert!(
-            content.manifest.contains("image: image\n"),
-            "{}",
-            content.manifest
-        );
-        assert_eq!(content.files[3], None);
-        assert_eq!(content.files[5].as_deref(), Some(b"none".as_slice()));
+        let (wanted, _) = files.wanted(None, Timestamp::now()).unwrap();
+        let content = |at: usize| match &wanted[at].1 {
+            Wanted::Content(text) | Wanted::Initially(text) => String::from_utf8_lossy(text).into_owned(),
+            Wanted::Absent => "absent".to_owned(),
+        };
+        assert!(content(0).contains("BEGIN CERTIFICATE") && content(0).contains("BEGIN PRIVATE KEY"));
+        assert_eq!([content(1), content(3)], ["absent", "none"]);
+        assert_eq!(files.static_pod("image").image, "image");
     }
 }

@@ -4,9 +4,10 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod, discovery::v1::EndpointSlice};
-use kcp_rules::anchor::{ANCHOR, SERVES};
+use kcp_rules::anchor::{ANCHOR, SERVES, STOPS};
 use kube::{Api, Client, api::ListParams};
 
+use super::decision::PodCertificate;
 use crate::request::{RequestError, call};
 
 /// The `EndpointSlice` with the addresses of all API servers, which they write themselves: k8s.io/kubernetes,
@@ -35,49 +36,72 @@ pub(crate) struct Anchors {
 pub(crate) struct AnchorPod {
     /// The addresses of its Node.
     pub(crate) hosts: Vec<IpAddr>,
-    /// Whether the static Pod on its Node is ready.
+    /// Whether the static Pod on its Node is ready, and the Pod is not being deleted.
     pub(crate) is_ready: bool,
-    /// The serial number of the certificate with which the static Pod has passed its self-test.
-    pub(crate) serial: Option<String>,
+    /// The port of the static Pod, and the serial number of the certificate with which it has passed its self-test.
+    pub(crate) serves: Option<String>,
+    /// Whether the static Pod does not serve, or is about to stop.
+    pub(crate) stops: bool,
+}
+
+impl AnchorPod {
+    fn is_beside(&self, api_server: &IpAddr) -> bool {
+        self.hosts.contains(api_server)
+    }
 }
 
 impl Anchors {
-    /// An API server without an anchor whose static Pod is ready and serves the certificate with this serial number.
-    pub(crate) fn without_static_pod(&self, serial: Option<&str>) -> Option<IpAddr> {
-        let serves = |address: &IpAddr| {
-            self.pods.iter().any(|pod| {
-                pod.hosts.contains(address)
-                    && pod.is_ready
-                    && serial.is_some()
-                    && pod.serial.as_deref() == serial
-            })
+    /// An API server without an anchor whose static Pod is ready and serves as `expected`: the port, and the serial number of the
+    /// current certificate.
+    pub(crate) fn without_static_pod(&self, expected: Option<&str>) -> Option<IpAddr> {
+        let serves = |pod: &AnchorPod| {
+            pod.is_ready && !pod.stops && expected.is_some() && pod.serves.as_deref() == expected
         };
-        self.api_servers.iter().copied().find(|address| !serves(address))
+        let has_one = |address: &IpAddr| self.pods.iter().any(|pod| pod.is_beside(address) && serves(pod));
+        self.api_servers.iter().copied().find(|address| !has_one(address))
     }
 
     /// Where the API servers should call the webhook.
     ///
-    /// They begin to call static Pods only if each of them has one that serves. They stop only if the DaemonSet no longer wants
-    /// an anchor beside each of them: after a power failure and during a rolling update, anchors are missing, but the static
-    /// Pods serve.
-    pub(crate) fn backend(&self, serial: Option<&str>, current: Backend) -> Backend {
+    /// They begin to call static Pods only if each of them has one that serves. They stop if the DaemonSet no longer wants an anchor
+    /// beside each of them, or if an anchor says that its static Pod stops. A missing anchor is no reason: after a power failure and
+    /// during a rolling update, the static Pods serve without it.
+    pub(crate) fn backend(&self, expected: Option<&str>, current: Backend) -> Backend {
         let Some(desired) = self.desired.filter(|_| !self.api_servers.is_empty()) else {
             return Backend::Service;
         };
-        let is_beside = |pod: &&AnchorPod| pod.hosts.iter().any(|host| self.api_servers.contains(host));
+        let is_beside_any = |pod: &AnchorPod| self.api_servers.iter().any(|address| pod.is_beside(address));
         let elsewhere = self
             .pods
             .iter()
-            .filter(|pod| !pod.hosts.is_empty() && !is_beside(pod));
-        let suffices = match current {
-            Backend::Service => self.without_static_pod(serial).is_none(),
-            Backend::StaticPods => desired.saturating_sub(elsewhere.count()) >= self.api_servers.len(),
-        };
-        if suffices {
+            .filter(|pod| !pod.hosts.is_empty() && !is_beside_any(pod));
+        let wanted = desired.saturating_sub(elsewhere.count()) >= self.api_servers.len();
+        let stops = self.pods.iter().any(|pod| pod.stops && is_beside_any(pod));
+        let serve = current == Backend::StaticPods || self.without_static_pod(expected).is_none();
+        if wanted && !stops && serve {
             Backend::StaticPods
         } else {
             Backend::Service
         }
+    }
+
+    /// Which CA has issued the certificate of each static Pod. `expected` is the port and the serial number of a certificate from the CA
+    /// that signs. If the API servers call static Pods, also for each API server, because its anchor may be missing.
+    pub(crate) fn certificates(&self, expected: Option<&str>, are_called: bool) -> Vec<PodCertificate> {
+        let serves = |pod: &AnchorPod| expected.is_some() && pod.serves.as_deref() == expected;
+        let beside = |address: &IpAddr| self.pods.iter().any(|pod| pod.is_beside(address) && serves(pod));
+        let of_pods = self.pods.iter().map(serves);
+        let called = self.api_servers.iter().filter(|_| are_called);
+        of_pods
+            .chain(called.map(beside))
+            .map(|signing| {
+                if signing {
+                    PodCertificate::Signing
+                } else {
+                    PodCertificate::Another
+                }
+            })
+            .collect()
     }
 }
 
@@ -94,9 +118,9 @@ pub(crate) async fn read(
     let pods = call("list pods", pods.list(&selected)).await?;
     let (namespace, name) = API_SERVERS;
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
-    let slice = call("get the EndpointSlice kubernetes", slices.get(name)).await?;
+    let slice = call("get the EndpointSlice kubernetes", slices.get_opt(name)).await?;
     Ok(Anchors {
-        api_servers: addresses(&slice),
+        api_servers: slice.as_ref().map(addresses).unwrap_or_default(),
         desired: found.as_ref().and_then(desired),
         pods: pods.items.iter().map(anchor_pod).collect(),
     })
@@ -128,11 +152,12 @@ fn anchor_pod(pod: &Pod) -> AnchorPod {
         .into_iter()
         .flatten()
         .any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    let annotations = pod.metadata.annotations.as_ref();
+    let annotation = |name: &str| pod.metadata.annotations.as_ref()?.get(name).cloned();
     AnchorPod {
         hosts: hosts.into_iter().collect(),
-        is_ready,
-        serial: annotations.and_then(|all| all.get(SERVES)).cloned(),
+        is_ready: is_ready && pod.metadata.deletion_timestamp.is_none(),
+        serves: annotation(SERVES),
+        stops: annotation(STOPS).is_some(),
     }
 }
 
@@ -146,11 +171,20 @@ mod tests {
         IpAddr::from([10, 0, 0, number])
     }
 
-    fn pod(number: u8, is_ready: bool, serial: &str) -> AnchorPod {
+    fn pod(number: u8, is_ready: bool, serves: &str) -> AnchorPod {
         AnchorPod {
             hosts: vec![address(number)],
             is_ready,
-            serial: Some(serial.to_owned()),
+            serves: Some(serves.to_owned()),
+            stops: false,
+        }
+    }
+
+    fn stopping(number: u8) -> AnchorPod {
+        AnchorPod {
+            serves: None,
+            stops: true,
+            ..pod(number, true, "")
         }
     }
 
@@ -164,55 +198,54 @@ mod tests {
 
     #[test]
     fn api_servers_call_static_pods_once_each_has_one() {
-        let (one, two) = (pod(1, true, "a"), pod(2, true, "a"));
+        let both = || vec![pod(1, true, "a"), pod(2, true, "a")];
         for (what, anchors, expected) in [
-            (
-                "each",
-                anchors(&[1, 2], Some(2), vec![one.clone(), two.clone()]),
-                Backend::StaticPods,
-            ),
+            ("each", anchors(&[1, 2], Some(2), both()), Backend::StaticPods),
             (
                 "one is missing",
-                anchors(&[1, 2], Some(2), vec![one.clone()]),
+                anchors(&[1, 2], Some(2), vec![pod(1, true, "a")]),
                 Backend::Service,
             ),
             (
                 "one is not ready",
-                anchors(&[1, 2], Some(2), vec![one.clone(), pod(2, false, "a")]),
+                anchors(&[1, 2], Some(2), vec![pod(1, true, "a"), pod(2, false, "a")]),
                 Backend::Service,
             ),
             (
                 "one serves another certificate",
-                anchors(&[1, 2], Some(2), vec![one.clone(), pod(2, true, "b")]),
+                anchors(&[1, 2], Some(2), vec![pod(1, true, "a"), pod(2, true, "b")]),
                 Backend::Service,
             ),
             (
-                "no DaemonSet",
-                anchors(&[1, 2], None, vec![one.clone(), two]),
+                "one stops",
+                anchors(&[1, 2], Some(2), vec![pod(1, true, "a"), stopping(2)]),
+                Backend::Service,
+            ),
+            ("no DaemonSet", anchors(&[1, 2], None, both()), Backend::Service),
+            (
+                "a Node has lost its label, and its anchor is not gone yet",
+                anchors(&[1, 2], Some(1), both()),
                 Backend::Service,
             ),
             (
                 "no API server is known",
-                anchors(&[], Some(1), vec![one]),
+                anchors(&[], Some(1), both()),
                 Backend::Service,
             ),
         ] {
             assert_eq!(anchors.backend(Some("a"), Backend::Service), expected, "{what}");
         }
-        let none = anchors(
-            &[1],
-            Some(1),
-            vec![AnchorPod {
-                serial: None,
-                ..pod(1, true, "a")
-            }],
-        );
+        let silent = AnchorPod {
+            serves: None,
+            ..pod(1, true, "a")
+        };
+        let none = anchors(&[1], Some(1), vec![silent]);
         assert_eq!(none.backend(None, Backend::Service), Backend::Service);
+        assert_eq!(none.without_static_pod(None), Some(address(1)));
     }
 
     #[test]
-    fn api_servers_call_static_pods_until_one_loses_its_anchor() {
-        let one = pod(1, true, "a");
+    fn api_servers_call_static_pods_until_one_stops() {
         for (what, anchors, expected) in [
             (
                 "after a power failure",
@@ -225,18 +258,28 @@ mod tests {
                 Backend::StaticPods,
             ),
             (
+                "one stops",
+                anchors(&[1, 2], Some(2), vec![pod(1, true, "a"), stopping(2)]),
+                Backend::Service,
+            ),
+            (
+                "a static Pod stops on a Node without an API server",
+                anchors(&[1], Some(2), vec![pod(1, true, "a"), stopping(9)]),
+                Backend::StaticPods,
+            ),
+            (
                 "a Node has lost its label",
-                anchors(&[1, 2], Some(1), vec![one.clone()]),
+                anchors(&[1, 2], Some(1), vec![pod(1, true, "a")]),
                 Backend::Service,
             ),
             (
                 "a new API server",
-                anchors(&[1, 2, 3], Some(2), vec![one.clone(), pod(2, true, "a")]),
+                anchors(&[1, 2, 3], Some(2), vec![pod(1, true, "a"), pod(2, true, "a")]),
                 Backend::Service,
             ),
             (
                 "an anchor on a Node without an API server does not count",
-                anchors(&[1, 2], Some(2), vec![one, pod(9, true, "a")]),
+                anchors(&[1, 2], Some(2), vec![pod(1, true, "a"), pod(9, true, "a")]),
                 Backend::Service,
             ),
             (
@@ -254,6 +297,20 @@ mod tests {
     }
 
     #[test]
+    fn a_ca_is_needed_while_an_api_server_may_call_a_certificate_of_it() {
+        use PodCertificate::{Another, Signing};
+        let one_is_missing = anchors(&[1, 2], Some(2), vec![pod(1, true, "new")]);
+        assert_eq!(one_is_missing.certificates(Some("new"), false), [Signing]);
+        assert_eq!(
+            one_is_missing.certificates(Some("new"), true),
+            [Signing, Signing, Another]
+        );
+        let old = anchors(&[1], Some(1), vec![pod(1, true, "old")]);
+        assert_eq!(old.certificates(Some("new"), false), [Another]);
+        assert_eq!(old.certificates(None, true), [Another, Another]);
+    }
+
+    #[test]
     fn objects_are_read_as_kubernetes_writes_them() {
         let slice: EndpointSlice = serde_json::from_value(json!({
             "addressType": "IPv4",
@@ -262,7 +319,7 @@ mod tests {
         .unwrap();
         assert_eq!(addresses(&slice), BTreeSet::from([address(1), address(2)]));
         let read: Pod = serde_json::from_value(json!({
-            "metadata": {"annotations": {SERVES: "00:01"}},
+            "metadata": {"annotations": {SERVES: "11443 00:01", STOPS: "true"}},
             "status": {
                 "hostIP": "10.0.0.1",
                 "hostIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
@@ -273,7 +330,8 @@ mod tests {
         let expected = AnchorPod {
             hosts: vec![address(1), "fd00::1".parse().unwrap()],
             is_ready: true,
-            serial: Some("00:01".to_owned()),
+            serves: Some("11443 00:01".to_owned()),
+            stops: true,
         };
         assert_eq!(anchor_pod(&read), expected);
         let daemon_set = |metadata| -> DaemonSet {

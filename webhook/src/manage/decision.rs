@@ -102,7 +102,7 @@ pub(crate) enum Step {
     CreateNextAuthority,
     /// Issue a serving certificate.
     IssueCertificate,
-    /// Test the webhook through its Service, then write the configurations that differ.
+    /// Write the configurations that differ, after a test through the Service if API servers will call it.
     Register,
     /// Record that both configurations trust the next CA.
     RecordTrust,

@@ -132,12 +132,12 @@ impl Objects {
     pub(crate) async fn write_tls_secret(
         &self,
         before: Option<&Secret>,
-        data: [(&str, &str); 3],
+        data: &[(&str, &str)],
     ) -> Result<(), ObjectError> {
         self.write_secret(TLS_SECRET, "kubernetes.io/tls", before, |secret| {
             let written: &mut BTreeMap<_, _> = secret.data.get_or_insert_default();
             for (key, value) in data {
-                written.insert(key.to_owned(), ByteString(value.as_bytes().to_vec()));
+                written.insert((*key).to_owned(), ByteString(value.as_bytes().to_vec()));
             }
         })
         .await

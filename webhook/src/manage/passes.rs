@@ -8,25 +8,25 @@ use std::{
 use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
+use kcp_rules::{anchor::KEY_PAIR, registration::calls_static_pods};
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::Value;
 use thiserror::Error;
 use tokio::{sync::watch, time};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use super::{
-    anchors::{self, AnchorPod, Backend},
+    anchors::{self, Backend},
     authorities::{
         Authorities, CA_VALIDITY, CERTIFICATE_VALIDITY, CaCertificate, KeyedCa, SecretError, certificates,
         offset_time,
     },
     decision::{Observed, PodCertificate, Refusal, Registration, Serving, Step, decide},
     objects::{Address, ObjectError, Objects, TLS_SECRET},
-    registration::{Kind, Place, bundles, calls_static_pods, compare, merge},
+    registration::{Kind, Place, bundles, compare, merge},
 };
 use crate::{
     authority::{CertificateError, Lifetime, ServerNames, serial_number},
-    request::RequestError,
     self_test,
     tls_client::{ProbeError, Trust},
 };
@@ -39,8 +39,6 @@ const PAUSE: Duration = Duration::from_millis(500);
 enum PassError {
     #[error("{0}")]
     Object(#[from] ObjectError),
-    #[error("{0}")]
-    Request(#[from] RequestError),
     #[error("cannot use the Secret with the CAs: {0}")]
     Secret(#[from] SecretError),
     #[error("{0}")]
@@ -93,7 +91,19 @@ struct Seen {
     service: Address,
     /// Whether the desired configurations make the API servers call static Pods.
     calls_static_pods: bool,
+    /// Why the API servers call the Service although there should be static Pods.
+    problem: Option<String>,
     observed: Observed,
+}
+
+/// What the anchors have said.
+#[derive(Default)]
+struct SeenAnchors {
+    /// The certificates of the static Pods.
+    certificates: Vec<PodCertificate>,
+    /// The port of the static Pods, if the API servers should call these.
+    static_pod_port: Option<u16>,
+    problem: Option<String>,
 }
 
 impl Manager {
@@ -142,7 +152,10 @@ impl Manager {
         let step = decide(&seen.observed, self.settings.trust_delay, now);
         match step {
             Step::Wait(until) => {
-                self.last_problem = None;
+                match seen.problem {
+                    Some(problem) => self.report(problem),
+                    None => self.last_problem = None,
+                }
                 Ok(Next::Wait(until))
             }
             Step::Refuse(refusal) => {
@@ -177,7 +190,11 @@ impl Manager {
             objects.configuration(Kind::Validating).await?,
         ];
         let serial = tls_secret.as_ref().and_then(leaf_serial_number);
-        let (anchors, static_pod_port) = self.anchors(&live, serial.as_deref()).await?;
+        let SeenAnchors {
+            certificates,
+            static_pod_port,
+            problem,
+        } = self.anchors(&live, serial.as_deref()).await;
         let bundle = authorities.bundle();
         let place = Place {
             namespace: objects.namespace().to_owned(),
@@ -200,9 +217,7 @@ impl Manager {
             authorities: authorities.observed(),
             serving: self.serving(tls_secret.as_ref(), &authorities, &live, now)?,
             registrations: [compared(0), compared(1)],
-            pods: self
-                .pod_certificates(&authorities, &anchors, serial.as_deref())
-                .await?,
+            pods: self.pod_certificates(&authorities, certificates).await?,
         };
         Ok(Seen {
             ca_secret,
@@ -212,31 +227,45 @@ impl Manager {
             desired,
             service,
             calls_static_pods: static_pod_port.is_some(),
+            problem,
             observed,
         })
     }
 
-    /// The Pods of the anchors, and the port of the static Pods if the API servers should call these.
-    async fn anchors(
-        &self,
-        live: &[Option<Value>; 2],
-        serial: Option<&str>,
-    ) -> Result<(Vec<AnchorPod>, Option<u16>), PassError> {
+    /// Reads the anchors, and decides whether the API servers should call static Pods. If the anchors cannot be read, the API
+    /// servers call what they call now.
+    async fn anchors(&self, live: &[Option<Value>; 2], serial: Option<&str>) -> SeenAnchors {
         let Some(AnchorSettings { daemon_set, port }) = &self.settings.anchors else {
-            return Ok((Vec::new(), None));
+            return SeenAnchors::default();
         };
-        let anchors = anchors::read(self.objects.client(), self.objects.namespace(), daemon_set).await?;
-        let is_called = live.iter().flatten().any(|live| calls_static_pods(live, *port));
-        let current = if is_called {
+        let is_called = |port| live.iter().flatten().any(|live| calls_static_pods(live, port));
+        let current = if is_called(Some(*port)) {
             Backend::StaticPods
         } else {
             Backend::Service
         };
-        let backend = anchors.backend(serial, current);
-        if let (Backend::Service, Some(address)) = (backend, anchors.without_static_pod(serial)) {
-            debug!(%address, "the API servers call the Service, because the API server at this address has no static Pod that serves the current certificate");
+        let expected = serial.map(|serial| format!("{port} {serial}"));
+        let read = anchors::read(self.objects.client(), self.objects.namespace(), daemon_set).await;
+        let (backend, certificates, problem) = match read {
+            Ok(anchors) => {
+                let backend = anchors.backend(expected.as_deref(), current);
+                let certificates = anchors.certificates(expected.as_deref(), is_called(None));
+                let without = anchors.without_static_pod(expected.as_deref());
+                let problem = without.filter(|_| backend == Backend::Service).map(|address| {
+                    format!(
+                        "the API servers call the Service, because no anchor on a node with the address {address} says that \
+                         its static Pod serves the current certificate at port {port}"
+                    )
+                });
+                (backend, certificates, problem)
+            }
+            Err(error) => (current, vec![PodCertificate::Unknown], Some(error.to_string())),
+        };
+        SeenAnchors {
+            certificates,
+            static_pod_port: (backend == Backend::StaticPods).then_some(*port),
+            problem,
         }
-        Ok((anchors.pods, (backend == Backend::StaticPods).then_some(*port)))
     }
 
     fn serving(
@@ -282,12 +311,11 @@ impl Manager {
     }
 
     /// Finds out which CA has issued the certificate of each Pod, by a handshake that trusts only the CA that signs. Static Pods
-    /// listen on 127.0.0.1 of their hosts, so their anchors say which certificate they serve.
+    /// listen on 127.0.0.1 of their hosts, so their anchors have said which certificate they serve.
     async fn pod_certificates(
         &self,
         authorities: &Authorities,
-        anchors: &[AnchorPod],
-        serial: Option<&str>,
+        of_static_pods: Vec<PodCertificate>,
     ) -> Result<Vec<PodCertificate>, PassError> {
         let (Some(signing), false) = (&authorities.signing, authorities.retired.is_empty()) else {
             return Ok(Vec::new());
@@ -305,13 +333,7 @@ impl Manager {
             }
         });
         let mut certificates = join_all(asked).await;
-        certificates.extend(anchors.iter().map(|pod| {
-            if serial.is_some() && pod.serial.as_deref() == serial {
-                PodCertificate::Signing
-            } else {
-                PodCertificate::Another
-            }
-        }));
+        certificates.extend(of_static_pods);
         Ok(certificates)
     }
 
@@ -400,13 +422,18 @@ impl Manager {
             .authority()?
             .issue(names, offset_time(now), offset_time(until))?;
         let bundle = seen.authorities.bundle();
-        let data = [
+        let pair = issued.certificate.clone() + &issued.key;
+        let mut data = vec![
             ("tls.crt", issued.certificate.as_str()),
             ("tls.key", issued.key.as_str()),
             ("ca.crt", bundle.as_str()),
         ];
+        // For the files of new Machines.
+        if self.settings.anchors.is_some() {
+            data.push((KEY_PAIR, &pair));
+        }
         self.objects
-            .write_tls_secret(seen.tls_secret.as_ref(), data)
+            .write_tls_secret(seen.tls_secret.as_ref(), &data)
             .await?;
         info!(secret = TLS_SECRET, expires = %until, "issued a serving certificate");
         Ok(())
@@ -432,11 +459,17 @@ impl Manager {
                     self.objects.replace_configuration(kind, &merged).await?;
                 }
             }
-            info!(
-                kind = kind.kind(),
-                static_pods = seen.calls_static_pods,
-                "the webhook passed its self-test; wrote its configuration"
-            );
+            if seen.calls_static_pods {
+                info!(
+                    kind = kind.kind(),
+                    "the API servers call the static Pods beside them; wrote the configuration"
+                );
+            } else {
+                info!(
+                    kind = kind.kind(),
+                    "the webhook passed its self-test; wrote its configuration"
+                );
+            }
         }
         Ok(())
     }

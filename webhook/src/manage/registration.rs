@@ -4,7 +4,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use kcp_rules::registration::{CONFIGURATION, disabled_entries, is_disabled};
+use kcp_rules::registration::{CONFIGURATION, disabled_entries, is_disabled, static_pod_url};
 use serde_json::{Map, Value, json};
 
 use super::{authorities::certificates, decision::Registration};
@@ -85,10 +85,7 @@ impl Kind {
                 if let Some(port) = place.static_pod_port {
                     let service = client.remove("service").unwrap_or_default();
                     let path = service.get("path").and_then(Value::as_str).unwrap_or_default();
-                    client.insert(
-                        "url".to_owned(),
-                        json!(format!("{}{path}", static_pod_address(port))),
-                    );
+                    client.insert("url".to_owned(), json!(format!("{}{path}", static_pod_url(port))));
                 } else if let Some(service) = client.get_mut("service").and_then(Value::as_object_mut) {
                     service.insert("namespace".to_owned(), json!(place.namespace));
                     service.insert("port".to_owned(), json!(place.port));
@@ -164,21 +161,6 @@ pub(crate) fn bundles(configuration: &Value) -> Vec<String> {
     bundles.sort();
     bundles.dedup();
     bundles
-}
-
-/// Whether an API server calls static Pods at this port.
-pub(crate) fn calls_static_pods(configuration: &Value, port: u16) -> bool {
-    let entries = configuration.get("webhooks").and_then(Value::as_array);
-    let address = format!("{}/", static_pod_address(port));
-    let mut urls = entries
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.pointer("/clientConfig/url")?.as_str());
-    urls.any(|url| url.starts_with(&address))
-}
-
-fn static_pod_address(port: u16) -> String {
-    format!("https://127.0.0.1:{port}")
 }
 
 /// The live configuration with everything that is desired. A configuration that someone has disabled stays disabled.

@@ -9,16 +9,16 @@ use kcp_api::{
 use kcp_control_plane::webhook::{
     HookKind, Pods, Registered, Registration, Trust, WebhookState, order::other_webhooks,
 };
-use kcp_rules::registration::{CONFIGURATION, disabled_note, switch};
+use kcp_rules::{
+    anchor::STATIC_POD,
+    registration::{CONFIGURATION, calls_static_pods, disabled_note, switch},
+};
 use serde_json::Value;
 
 use crate::{Action, Connection, Error, ReadLimit, reads::certificates::lifetimes, reads::failure::one_line};
 
 /// The label of the Pods, which the Deployment and the Service in `manifests/base` select.
 const POD_SELECTOR: &str = "app.kubernetes.io/name=kcp-webhook";
-
-/// The label of the static Pods that the API servers call instead of a Service.
-const STATIC_POD_SELECTOR: &str = "app.kubernetes.io/name=kcp-webhook-static";
 
 /// The kind of the configurations in the API.
 pub const fn resource_kind(kind: HookKind) -> &'static Kind {
@@ -53,11 +53,9 @@ pub async fn read_webhook(connection: &Connection, limit: ReadLimit) -> Result<W
         let service = |webhook: &Webhook| Some(webhook.client_config.service.as_ref()?.namespace.clone());
         own(all)?.1.webhooks.iter().find_map(service)
     });
-    let calls_static_pods = [&mutating, &validating].into_iter().any(|all| {
-        let webhooks = own(all).map(|(_, own)| own.webhooks.as_slice());
-        let mut webhooks = webhooks.unwrap_or_default().iter();
-        webhooks.any(|webhook| webhook.client_config.url.is_some())
-    });
+    let calls_static_pods = [&mutating, &validating]
+        .into_iter()
+        .any(|all| own(all).is_some_and(|(object, _)| calls_static_pods(object, None)));
     Ok(WebhookState {
         registrations: [
             registration(HookKind::Mutating, &mutating),
@@ -65,7 +63,15 @@ pub async fn read_webhook(connection: &Connection, limit: ReadLimit) -> Result<W
         ],
         pods: match &namespace {
             Some(namespace) => read_pods(connection, Some(namespace), POD_SELECTOR, limit).await,
-            None if calls_static_pods => read_pods(connection, None, STATIC_POD_SELECTOR, limit).await,
+            None if calls_static_pods => {
+                read_pods(
+                    connection,
+                    None,
+                    &format!("app.kubernetes.io/name={STATIC_POD}"),
+                    limit,
+                )
+                .await
+            }
             None => Pods::Unknown,
         },
         namespace,
@@ -204,7 +210,7 @@ mod tests {
             match path {
                 _ if path.ends_with("/mutatingwebhookconfigurations") => (200, json!({"items": own})),
                 _ if path.ends_with("/validatingwebhookconfigurations") => (200, json!({"items": []})),
-                "/api/v1/namespaces/kcp-webhook-system/pods" => pods.clone(),
+                "/api/v1/namespaces/kcp-webhook-system/pods" | "/api/v1/pods" => pods.clone(),
                 _ => panic!("{path}"),
             }
         });
@@ -244,6 +250,23 @@ mod tests {
             .map(|other| other.configuration.as_str())
             .collect();
         assert_eq!(others, ["other"]);
+    }
+
+    #[tokio::test]
+    async fn static_pods_are_read_in_every_namespace() {
+        for (url, expected) in [
+            (
+                "https://127.0.0.1:11443/mutate",
+                Pods::Read { ready: 1, total: 1 },
+            ),
+            ("https://webhook.example.com/mutate", Pods::Unknown),
+        ] {
+            let mut entry = entry(&json!("bm8="), "Fail");
+            entry["clientConfig"] = json!({"caBundle": "bm8=", "url": url});
+            let own = configuration(CONFIGURATION, &json!([entry]));
+            let state = read(vec![own], (200, json!({"items": [pod("True")]}))).await;
+            assert_eq!((state.namespace, state.pods), (None, expected), "{url}");
+        }
     }
 
     #[tokio::test]

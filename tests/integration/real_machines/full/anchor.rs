@@ -40,6 +40,7 @@ fn an_anchor_keeps_admission_beside_each_api_server() {
     on_machines("anchor", Images::All, async |site| {
         let anchored = Anchored::install(site).await?;
         anchored.rolling_update().await?;
+        anchored.changed_static_pod().await?;
         anchored.rotation().await?;
         anchored.lost_label().await?;
         anchored.power_failure().await?;
@@ -159,6 +160,38 @@ impl Anchored {
         self.end_step("rolling update", clock).await
     }
 
+    /// The kubelet stops a static Pod before it starts its next version, so the API servers call the Service in between.
+    async fn changed_static_pod(&self) -> Result<()> {
+        let clock = Instant::now();
+        let kubectl = self.cluster.kubectl();
+        let argument = "--log-level=debug";
+        let change = json!([{
+            "op": "add",
+            "path": "/spec/template/spec/containers/0/args/-",
+            "value": format!("--serve-argument={argument}"),
+        }]);
+        kubectl
+            .succeed([
+                "patch",
+                ANCHOR,
+                "-n",
+                NAMESPACE,
+                "--type=json",
+                "-p",
+                &change.to_string(),
+            ])
+            .await?;
+        wait::until("every static Pod has changed", || async {
+            let manifests = self.manifests()?;
+            let unchanged = manifests.iter().find(|manifest| !manifest.contains(argument));
+            ensure!(unchanged.is_none(), "{unchanged:?}");
+            Ok(())
+        })
+        .await?;
+        calls_static_pods(kubectl, true).await?;
+        self.end_step("the static Pods change", clock).await
+    }
+
     async fn rotation(&self) -> Result<()> {
         let clock = Instant::now();
         let kubectl = self.cluster.kubectl();
@@ -263,7 +296,7 @@ impl Anchored {
     }
 }
 
-/// Waits until both configurations call the static Pods, or until none does.
+/// Waits until the validating configuration, which the manager writes last, calls the static Pods, or the Service.
 async fn calls_static_pods(kubectl: &Kubectl, expected: bool) -> Result<()> {
     let what = if expected {
         "the API servers call the static Pods"

@@ -1,4 +1,4 @@
-use kcp_rules::registration::{DISABLED_ANNOTATION, Switch, switch};
+use kcp_rules::registration::{DISABLED_ANNOTATION, Switch, calls_static_pods, switch};
 
 use super::*;
 use crate::manage::authorities::{CA_VALIDITY, KeyedCa};
@@ -85,15 +85,14 @@ fn api_servers_change_from_the_service_to_static_pods_and_back() {
     ] {
         let (service, static_pods) = (desired(kind, "CA"), desired_for_static_pods(kind, "CA"));
         let with_service = stored(service.clone());
-        assert!(!calls_static_pods(&with_service, 11443));
+        assert!(!calls_static_pods(&with_service, None));
         let outdated = Registration::Outdated { trusts_any: false };
         assert_eq!(compare(Some(&with_service), &static_pods, now()), outdated);
         let with_static_pods = merge(&with_service, &static_pods);
         for entry in with_static_pods["webhooks"].as_array().unwrap() {
             assert_eq!(entry["clientConfig"], json!({"caBundle": "Q0E=", "url": url}));
         }
-        assert!(calls_static_pods(&with_static_pods, 11443));
-        assert!(!calls_static_pods(&with_static_pods, 1144));
+        assert!(calls_static_pods(&with_static_pods, Some(11443)));
         assert_eq!(
             compare(Some(&with_static_pods), &static_pods, now()),
             Registration::Current

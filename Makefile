@@ -38,7 +38,7 @@ demo-migration: ## show leader migration on real controller managers: the denial
 
 # More threads than a small machine has cores, because most tests wait for elections and controllers most of the time.
 .PHONY: test
-test: ## run the tests of ten minutes: unit, table, snapshot and integration
+test: ## run all tests but the long ones: unit, table, snapshot and integration
 	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
 	INSTA_UPDATE=no RUST_TEST_THREADS=10 cargo test --workspace --all-features --locked --no-fail-fast
 
@@ -47,7 +47,7 @@ test: ## run the tests of ten minutes: unit, table, snapshot and integration
 test-long: ## run the tests that take minutes each: tutorials, upgrade paths, clusterctl, predictions, etcd maintenance, Helm
 	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
 	@tests/helm/helm > /dev/null
-	INSTA_UPDATE=no RUST_TEST_THREADS=6 cargo test --workspace --all-features --locked --test integration -- \
+	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --workspace --all-features --locked --test integration -- \
 		--ignored --skip leader_migration:: --skip real_machines::
 
 # The tests that `make test` leaves out, because they need kube-controller-managers that take half an hour to build.

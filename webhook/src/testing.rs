@@ -229,6 +229,9 @@ pub(crate) struct Captured {
 
 impl Captured {
     pub(crate) fn start() -> Self {
+        // While there is only one subscriber, tracing-core (callsite.rs, `Rebuilder::JustOne`) asks the thread that logs first whether
+        // anybody reads a line, and remembers the answer for all threads. The thread of another test would say no.
+        _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
         let text = Arc::<Mutex<Vec<u8>>>::default();
         let written = text.clone();
         let layer = tracing_subscriber::fmt::layer()

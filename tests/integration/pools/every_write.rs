@@ -86,6 +86,7 @@ const ROWS: [Row; 8] = [
 ];
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn no_fault_at_any_write_loses_an_entry_or_leases_it_twice() {
     // The other test repeats a repair.
     let rows = ROWS
@@ -104,6 +105,7 @@ fn no_fault_at_any_write_loses_an_entry_or_leases_it_twice() {
 }
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn repair_leaves_nothing_behind_after_a_fault_at_any_write() {
     with_pools(async |server| {
         at_every_write(server, "mend", &ROWS, async |row, case, plan| {

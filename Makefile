@@ -40,7 +40,7 @@ demo-migration: ## show leader migration on real controller managers: the denial
 .PHONY: test
 test: ## run all tests but the long ones: unit, table, snapshot and integration
 	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
-	INSTA_UPDATE=no RUST_TEST_THREADS=10 cargo test --workspace --all-features --locked --no-fail-fast
+	INSTA_UPDATE=no RUST_TEST_THREADS=8 cargo test --workspace --all-features --locked --no-fail-fast
 
 # The tests that `make test` leaves out because they take long. CI runs them after `make test`.
 .PHONY: test-long

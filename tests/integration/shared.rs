@@ -31,7 +31,7 @@ static CLUSTER: OnceCell<Result<ManagementCluster, String>> = OnceCell::const_ne
 static POOLS: OnceCell<Result<PoolServer, String>> = OnceCell::const_new();
 
 /// A workload cluster uses one core while it changes, and almost none while its members elect a leader or join.
-static WORKLOAD_CLUSTERS: Semaphore = Semaphore::const_new(5);
+static WORKLOAD_CLUSTERS: Semaphore = Semaphore::const_new(4);
 
 /// Runs a test on the shared management cluster.
 pub(crate) fn with_management_cluster(test: impl AsyncFnOnce(&ManagementCluster)) {

@@ -37,8 +37,8 @@ const COMPONENTS: [&str; 5] = [
     "SchedulerPodHealthy",
 ];
 
-/// The minimum of acknowledged writes during a change. On an idle machine there are thirty times as many.
-const LEAST_WRITES: usize = 3;
+/// The minimum of acknowledged writes during a change. On an idle machine there are ten times as many.
+const LEAST_WRITES: usize = 10;
 
 #[test]
 #[ignore = "takes minutes: make test-long"]

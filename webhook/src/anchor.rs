@@ -15,14 +15,10 @@ mod host;
 mod objects;
 mod passes;
 
-use std::{io, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use kcp_rules::anchor::USER;
-use thiserror::Error;
-use tokio::{
-    runtime,
-    time::{self, Instant},
-};
+use tokio::time::{self, Instant};
 use tracing::{info, warn};
 
 use self::{
@@ -32,36 +28,18 @@ use self::{
 };
 use crate::{
     arguments::AnchorArguments,
-    cluster::{self, AccessError},
-    log,
+    reconciler::{self, ReconcilerError},
     shutdown::Stop,
 };
 
 /// The time between two passes while the anchor waits to remove its files.
 const REMOVAL_POLL: Duration = Duration::from_secs(1);
 
-/// Why the anchor cannot start.
-#[derive(Debug, Error)]
-pub enum AnchorError {
-    #[error("{0}")]
-    Access(#[from] AccessError),
-    #[error("no API server: run kcp-webhook anchor in a pod with a service account, or pass --kubeconfig")]
-    NoAccess,
-    #[error("cannot start: {0}")]
-    System(#[from] io::Error),
-}
-
 /// Runs until SIGTERM or SIGINT.
-pub fn run(arguments: &AnchorArguments) -> Result<ExitCode, AnchorError> {
-    log::init(arguments.log_format, &arguments.log_level);
-    // Install the default provider of the process, which the Kubernetes client uses.
-    _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut stop = Stop::on_signals()?;
-        let client = cluster::connect(arguments.kubeconfig.as_deref())
-            .await?
-            .ok_or(AnchorError::NoAccess)?;
+pub fn run(arguments: &AnchorArguments) -> Result<ExitCode, ReconcilerError> {
+    let kubeconfig = arguments.kubeconfig.as_deref();
+    let (format, level) = (arguments.log_format, &arguments.log_level);
+    reconciler::run("anchor", format, level, kubeconfig, async |client, mut stop| {
         let objects = Objects::new(client, arguments);
         let host = Host::new(&arguments.manifest_folder, &arguments.folder, USER);
         let mut anchor = Anchor::new(objects, host, Files::of(arguments));
@@ -78,7 +56,6 @@ pub fn run(arguments: &AnchorArguments) -> Result<ExitCode, AnchorError> {
         };
         info!(reason, "the anchor stops");
         stopped(&mut anchor, arguments.removal_timeout, &mut stop).await;
-        Ok(ExitCode::SUCCESS)
     })
 }
 

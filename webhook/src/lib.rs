@@ -7,6 +7,7 @@
 //! - [`serve`]: starts the server, runs it, and shuts it down
 //! - [`anchor`]: `kcp-webhook anchor`, which runs the webhook as a static Pod beside an API server
 //! - [`manage`]: `kcp-webhook manage`, which creates the certificates and registers the webhook
+//! - `reconciler`: what `manage` and `anchor` have in common
 //! - [`offline`]: responds to reviews without sockets and without API access
 //! - [`certs`]: `kcp-webhook certs issue`
 //! - [`node_probe`]: `kcp-webhook probe`
@@ -72,6 +73,7 @@ pub mod node_probe;
 pub mod offline;
 mod panics;
 mod probes;
+mod reconciler;
 mod replace_file;
 mod request;
 mod response;

@@ -19,12 +19,11 @@ mod objects;
 mod passes;
 mod registration;
 
-use std::{env, io, process, process::ExitCode};
+use std::{env, process, process::ExitCode};
 
 use jiff::Timestamp;
 use kube::Api;
-use thiserror::Error;
-use tokio::{runtime, sync::watch};
+use tokio::sync::watch;
 use tracing::info;
 
 use self::{
@@ -34,33 +33,14 @@ use self::{
 };
 use crate::{
     arguments::ManageArguments,
-    cluster::{self, AccessError},
-    log,
-    shutdown::Stop,
+    reconciler::{self, ReconcilerError},
 };
 
-/// Why the manager cannot start.
-#[derive(Debug, Error)]
-pub enum ManageError {
-    #[error("{0}")]
-    Access(#[from] AccessError),
-    #[error("no API server: run kcp-webhook manage in a pod with a service account, or pass --kubeconfig")]
-    NoAccess,
-    #[error("cannot start: {0}")]
-    System(#[from] io::Error),
-}
-
 /// Runs until SIGTERM or SIGINT.
-pub fn run(arguments: &ManageArguments) -> Result<ExitCode, ManageError> {
-    log::init(arguments.log_format, &arguments.log_level);
-    // Install the default provider of the process, which the Kubernetes client uses.
-    _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut stop = Stop::on_signals()?;
-        let client = cluster::connect(arguments.kubeconfig.as_deref())
-            .await?
-            .ok_or(ManageError::NoAccess)?;
+pub fn run(arguments: &ManageArguments) -> Result<ExitCode, ReconcilerError> {
+    let kubeconfig = arguments.kubeconfig.as_deref();
+    let (format, level) = (arguments.log_format, &arguments.log_level);
+    reconciler::run("manage", format, level, kubeconfig, async |client, mut stop| {
         let leases = Api::namespaced(client.clone(), &arguments.namespace);
         let identity = identity();
         let (leads, is_leading) = watch::channel(false);
@@ -86,7 +66,6 @@ pub fn run(arguments: &ManageArguments) -> Result<ExitCode, ManageError> {
             reason = stop.wait_for_request() => info!(reason, "the manager stops"),
         }
         election::release(&leases, &identity).await;
-        Ok(ExitCode::SUCCESS)
     })
 }
 

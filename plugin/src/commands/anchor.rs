@@ -1,10 +1,7 @@
 //! `kubectl kcp anchor files`: prints the part of a `KubeadmControlPlane` with which a new Machine runs kcp-webhook as a static
 //! Pod from its first boot on.
 
-use std::{
-    fmt::Write as _,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -46,7 +43,7 @@ pub struct FilesArguments {
     #[arg(long, value_name = "NAME", default_value = "kcp-webhook-system")]
     pub anchor_namespace: String,
 
-    /// Secret with ca.crt, tls.crt and tls.key in the namespace of the control plane
+    /// Secret with key tls.pem in the namespace of the control plane
     #[arg(long, value_name = "NAME", default_value = "kcp-webhook-tls")]
     pub secret: String,
 
@@ -82,13 +79,10 @@ fn files(installed: &InstalledAnchor, arguments: &FilesArguments) -> String {
     let (static_pod, api_server_port) =
         StaticPod::of_anchor(anchor_namespace, &installed.image, &installed.arguments);
     let control_plane = static_pod.control_plane(api_server_port, installed.configuration.as_deref(), secret);
-    let mut printed = format!(
+    format!(
         "# Add these fields to the KubeadmControlPlane, its lists to the lists that are there. Secret {secret} must exist in the\n\
          # namespace of the control plane: copy Secret {anchor_namespace}/kcp-webhook-tls, and copy it again after each renewal.\n"
-    );
-    // Writing to a String does not fail.
-    let _ = write!(printed, "{}", text(&control_plane));
-    printed
+    ) + &text(&control_plane)
 }
 
 #[cfg(test)]

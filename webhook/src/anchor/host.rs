@@ -51,7 +51,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// `user` is the user of the static Pod, to whom the files belong if this process may give them away.
+    /// `user` is the user of the static Pod. The files belong to this user if the process may change the owner of files.
     pub(crate) fn new(manifest_folder: &Path, folder: &Path, user: u32) -> Self {
         Self {
             manifest_folder: manifest_folder.to_owned(),

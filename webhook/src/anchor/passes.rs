@@ -8,7 +8,7 @@ use kcp_rules::anchor::{
     CONFIGURATION, KEY_PAIR, KUBECONFIG, NO_TOKEN, SERVES, StaticPod, TOKEN, kubeconfig, text,
 };
 use thiserror::Error;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{
     decision::{Cause, Membership, may_stop},
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     arguments::AnchorArguments,
+    reconciler::LastProblem,
     request::RequestError,
     self_test,
     tls_client::{ProbeError, Trust},
@@ -155,19 +156,20 @@ pub(crate) struct Anchor {
     token: Option<(Token, Timestamp)>,
     /// The number of tests of the static Pod that have failed since the last one that passed.
     failures: u32,
-    /// The problems in the log, which are not logged again while they last: that of the pass, and that of the token.
-    problems: [Option<String>; 2],
+    last_problem: LastProblem,
+    last_token_problem: LastProblem,
 }
 
 impl Anchor {
-    pub(crate) const fn new(objects: Objects, host: Host, files: Files) -> Self {
+    pub(crate) fn new(objects: Objects, host: Host, files: Files) -> Self {
         Self {
             objects,
             host,
             files,
             token: None,
             failures: 0,
-            problems: [const { None }; 2],
+            last_problem: LastProblem::default(),
+            last_token_problem: LastProblem::default(),
         }
     }
 
@@ -200,8 +202,7 @@ impl Anchor {
             Ok(_) => None,
             Err(error) => Some(error.to_string()),
         };
-        let [of_pass, _] = &mut self.problems;
-        report(of_pass, problem);
+        self.last_problem.report(problem);
         outcome.ok()
     }
 
@@ -260,8 +261,8 @@ impl Anchor {
             return;
         }
         let requested = self.objects.token().await;
-        let [_, of_token] = &mut self.problems;
-        report(of_token, requested.as_ref().err().map(ToString::to_string));
+        let problem = requested.as_ref().err().map(ToString::to_string);
+        self.last_token_problem.report(problem);
         if let Ok(token) = requested {
             let third = token.expires.duration_since(now) / 3;
             let renewal = now.checked_add(third).unwrap_or(now);
@@ -290,13 +291,6 @@ impl Anchor {
         }
         Ok(StaticPodState::Serves(serves))
     }
-}
-
-fn report(last: &mut Option<String>, problem: Option<String>) {
-    if let Some(problem) = problem.as_ref().filter(|problem| Some(*problem) != last.as_ref()) {
-        warn!("{problem}");
-    }
-    *last = problem;
 }
 
 #[cfg(test)]

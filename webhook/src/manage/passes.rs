@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::Value;
 use thiserror::Error;
 use tokio::{sync::watch, time};
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{
     anchors::{self, Backend},
@@ -21,12 +21,13 @@ use super::{
         Authorities, CA_VALIDITY, CERTIFICATE_VALIDITY, CaCertificate, KeyedCa, SecretError, certificates,
         offset_time,
     },
-    decision::{Observed, PodCertificate, Refusal, Registration, Serving, Step, decide},
+    decision::{Observed, PodCertificate, Registration, Serving, Step, decide},
     objects::{Address, ObjectError, Objects, TLS_SECRET},
     registration::{Kind, Place, bundles, compare, merge},
 };
 use crate::{
     authority::{CertificateError, Lifetime, ServerNames, serial_number},
+    reconciler::LastProblem,
     self_test,
     tls_client::{ProbeError, Trust},
 };
@@ -77,8 +78,7 @@ pub(crate) struct AnchorSettings {
 pub(crate) struct Manager {
     objects: Objects,
     settings: Settings,
-    /// The last problem in the log, which is not logged again while it lasts.
-    last_problem: Option<String>,
+    last_problem: LastProblem,
 }
 
 /// What one pass has read.
@@ -107,11 +107,11 @@ struct SeenAnchors {
 }
 
 impl Manager {
-    pub(crate) const fn new(objects: Objects, settings: Settings) -> Self {
+    pub(crate) fn new(objects: Objects, settings: Settings) -> Self {
         Self {
             objects,
             settings,
-            last_problem: None,
+            last_problem: LastProblem::default(),
         }
     }
 
@@ -128,7 +128,7 @@ impl Manager {
                 }
                 Ok(Next::Wait(until)) => until,
                 Err(error) => {
-                    self.report(error.to_string());
+                    self.last_problem.report(Some(error.to_string()));
                     None
                 }
             };
@@ -139,39 +139,26 @@ impl Manager {
         }
     }
 
-    fn report(&mut self, problem: String) {
-        if self.last_problem.as_ref() != Some(&problem) {
-            warn!("{problem}");
-            self.last_problem = Some(problem);
-        }
-    }
-
     async fn pass(&mut self) -> Result<Next, PassError> {
         let now = Timestamp::now();
         let seen = self.read(now).await?;
         let step = decide(&seen.observed, self.settings.trust_delay, now);
         match step {
             Step::Wait(until) => {
-                match seen.problem {
-                    Some(problem) => self.report(problem),
-                    None => self.last_problem = None,
-                }
+                self.last_problem.report(seen.problem);
                 Ok(Next::Wait(until))
             }
             Step::Refuse(refusal) => {
-                self.refuse(refusal);
+                let problem = format!("the webhook is not registered: {refusal}");
+                self.last_problem.report(Some(problem));
                 Ok(Next::Wait(None))
             }
             _ => {
                 self.take(step, seen, now).await?;
-                self.last_problem = None;
+                self.last_problem.report(None);
                 Ok(Next::Continue)
             }
         }
-    }
-
-    fn refuse(&mut self, refusal: Refusal) {
-        self.report(format!("the webhook is not registered: {refusal}"));
     }
 
     async fn read(&self, now: Timestamp) -> Result<Seen, PassError> {

@@ -44,10 +44,10 @@ test: ## run all tests but the long ones: unit, table, snapshot and integration
 
 # The tests that `make test` leaves out because they take long. CI runs them after `make test`.
 .PHONY: test-long
-test-long: ## run the tests that take minutes each: tutorials, upgrade paths, clusterctl, predictions, etcd maintenance, Helm
+test-long: ## run the tests that take minutes each: tutorials, flows, upgrade paths, faults, predictions, etcd, Helm
 	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
 	@tests/helm/helm > /dev/null
-	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --workspace --all-features --locked --test integration -- \
+	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --workspace --all-features --locked --tests -- \
 		--ignored --skip leader_migration:: --skip real_machines::
 
 # The tests that `make test` leaves out, because they need kube-controller-managers that take half an hour to build.
@@ -56,7 +56,7 @@ test-migration: ROUNDS ?= 10
 test-migration: ## test leader migration on kube-controller-manager 1.30, 1.35 and 1.37 too; moves Node IPAM ROUNDS times
 	@tests/envtest/managers > /dev/null
 	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
-	MIGRATION_ROUNDS=$(ROUNDS) INSTA_UPDATE=no cargo test --workspace --all-features --locked --test integration -- \
+	MIGRATION_ROUNDS=$(ROUNDS) INSTA_UPDATE=no cargo test --workspace --all-features --locked --tests -- \
 		--ignored --nocapture leader_migration
 
 # The tests on real machines, which `make test` leaves out, because they need root and Debian packages. Two at a time, because a
@@ -68,7 +68,7 @@ test-machines: ## test on real machines (systemd, containerd, kubelet, kubeadm),
 	@tests/real-machines
 	@tests/envtest/machines $(if $(filter full,$(PART)),all) > /dev/null
 	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
-	RUST_TEST_THREADS=2 INSTA_UPDATE=no cargo test --workspace --all-features --locked --test integration -- \
+	RUST_TEST_THREADS=2 INSTA_UPDATE=no cargo test --workspace --all-features --locked --tests -- \
 		--ignored $(if $(filter full,$(PART)),--nocapture) real_machines::$(PART)::
 
 .PHONY: unit

@@ -16,8 +16,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 /// The interval between two writes, unless a test sets another.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// A write that has no answer after this time is sent to another member. An election takes a second.
-const ANSWER: Duration = Duration::from_secs(10);
+/// A write that has no answer after this time is sent to another member. An election takes a second, and a member that was removed
+/// never answers.
+const ANSWER: Duration = Duration::from_secs(3);
 
 /// The prefix of all keys.
 const PREFIX: &str = "acknowledged/";

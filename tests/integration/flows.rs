@@ -15,6 +15,7 @@ const OLD: &str = "v1.33.6";
 const NEW: &str = "v1.34.2";
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn a_cluster_is_upgraded_scaled_rolled_out_paused_and_deleted() {
     with_controllers("lifecycle", lifecycle);
 }

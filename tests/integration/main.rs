@@ -6,6 +6,7 @@
 mod acknowledged_writes;
 mod audit;
 mod changes;
+mod checks;
 mod cluster_rules;
 mod cluster_view;
 mod completion;
@@ -59,7 +60,6 @@ mod samples;
 mod schema;
 mod shared;
 mod skipped_reviews;
-mod status;
 mod status_read;
 mod status_workload;
 mod stopped_controller;

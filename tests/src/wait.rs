@@ -1,13 +1,15 @@
 //! Waiting for a condition. Nothing else in the tests sleeps.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::process::Process;
 
-/// The time between two tries.
-const INTERVAL: Duration = Duration::from_millis(100);
+/// The shortest and the longest time between two tries. In between it is a tenth of the time waited so far: a short wait
+/// ends soon after its condition is met, and a long one leaves the processor to what it waits for.
+const INTERVAL: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(1);
 
 /// Ends a wait that would never end. What tests wait for takes seconds on an idle machine and a minute or two on a busy
 /// one. The limit is far longer, because a slow machine must not fail a test.
@@ -37,10 +39,14 @@ where
             Ok(Err(reason)) if started.elapsed() >= limit => {
                 return Err(reason).with_context(|| format!("waited {} s until {what}", limit.as_secs()));
             }
-            Ok(Err(_)) => tokio::time::sleep(INTERVAL).await,
+            Ok(Err(_)) => tokio::time::sleep(interval(started.elapsed())).await,
             Err(_) => bail!("waited {} s until {what}: one try did not end", limit.as_secs()),
         }
     }
+}
+
+fn interval(waited: Duration) -> Duration {
+    (waited / 10).clamp(*INTERVAL.start(), *INTERVAL.end())
 }
 
 /// [`until`], but fails as soon as `process` ends, because only that process can make the condition true.

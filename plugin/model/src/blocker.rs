@@ -405,8 +405,8 @@ impl Blocker {
                 group,
                 template,
             } => Some(format!(
-                "create {kind} {template} in namespace {namespace}, or refer to another template, although \
-                 the controller then replaces every Machine; to list the templates: kubectl get {}.{group} \
+                "create {kind} {template} in namespace {namespace}; or refer to another template, but then \
+                 the controller replaces every Machine; to list the templates: kubectl get {}.{group} \
                  -n {namespace}",
                 kind.to_lowercase()
             )),

@@ -51,7 +51,10 @@ fn status_writes(traffic: &Traffic) -> Vec<&ForwardedWrite> {
 fn a_command_without_a_fault_is_recorded_completely() {
     with_pools(async |server| {
         let (code, traffic, is_stored) = lease_with(server, "proxy-none", None).await.unwrap();
-        assert_eq!((code, traffic.fault_injected, is_stored), (Some(0), false, true));
+        assert_eq!(
+            (code, traffic.faulted.is_some(), is_stored),
+            (Some(0), false, true)
+        );
         let [write] = status_writes(&traffic)[..] else {
             panic!("{traffic:?}")
         };
@@ -79,7 +82,10 @@ fn a_command_killed_before_its_write_has_written_nothing() {
         assert_eq!((code, is_stored), (None, false));
         let nothing = Traffic {
             forwarded: Vec::new(),
-            fault_injected: true,
+            faulted: Some(
+                "/apis/hive.openshift.io/v1/namespaces/proxy-killed-before-write/clusterdeploymentcustomizations/host-1/status"
+                    .to_owned(),
+            ),
         };
         assert_eq!(traffic, nothing);
     });
@@ -96,7 +102,7 @@ fn a_command_killed_before_the_answer_has_written_once() {
         .await
         .unwrap();
         assert_eq!(
-            (code, traffic.fault_injected, traffic.forwarded.len()),
+            (code, traffic.faulted.is_some(), traffic.forwarded.len()),
             (None, true, 1)
         );
     });
@@ -111,7 +117,7 @@ fn a_command_whose_answer_is_lost_finds_what_it_wrote() {
         ] {
             let (code, traffic, is_stored) = lease_with(server, namespace, Some(fault)).await.unwrap();
             assert_eq!(
-                (code, traffic.fault_injected, is_stored),
+                (code, traffic.faulted.is_some(), is_stored),
                 (Some(0), true, true),
                 "{fault:?}"
             );
@@ -132,7 +138,7 @@ fn a_fault_at_a_write_that_never_happens_is_not_injected() {
             .await
             .unwrap();
         assert_eq!(
-            (ended.code, ended.traffic.fault_injected),
+            (ended.code, ended.traffic.faulted.is_some()),
             (Some(0), false),
             "{ended}"
         );

@@ -22,7 +22,8 @@ use crate::cluster_api::Controllers;
 use crate::resources;
 use crate::run::{Log, Run};
 
-/// Watches would need much more code than two small lists four times a second.
+/// Watches would need much more code than two small lists four times a second. The API server takes the lists from its watch
+/// cache. If the cache is behind, the next pass does what this one missed.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 const FINALIZER: &str = "infrastructure.cluster.x-k8s.io/stand-in";
@@ -88,7 +89,7 @@ impl Provider {
     async fn reconcile_clusters(&self) -> Result<()> {
         let all: Api<DynamicObject> = Api::all_with(self.client.clone(), &resources::stand_in_clusters());
         let objects = all
-            .list(&ListParams::default())
+            .list(&ListParams::default().match_any())
             .await
             .context("listing StandInClusters")?;
         let mut keep = HashSet::new();
@@ -139,7 +140,7 @@ impl Provider {
     async fn reconcile_machines(self: &Arc<Self>, work: &mut JoinSet<()>) -> Result<()> {
         let all: Api<DynamicObject> = Api::all_with(self.client.clone(), &resources::stand_in_machines());
         for object in all
-            .list(&ListParams::default())
+            .list(&ListParams::default().match_any())
             .await
             .context("listing StandInMachines")?
         {

@@ -38,8 +38,8 @@ pub struct ForwardedWrite {
 pub struct Traffic {
     /// In the order of the answers.
     pub forwarded: Vec<ForwardedWrite>,
-    /// Whether the fault was injected.
-    pub fault_injected: bool,
+    /// The path of the write into which the fault was injected.
+    pub faulted: Option<String>,
 }
 
 pub(super) struct FaultProxy {
@@ -167,7 +167,7 @@ impl Exchange {
         if is_review || matches!(*request.method(), Method::GET | Method::HEAD) {
             return self.forward(request).await;
         }
-        match self.fault_of_next_write() {
+        match self.fault_of_next_write(request.uri().path()) {
             Some(Fault::KilledBeforeWrite) => Err(self.killed().await),
             None => self.write(request).await,
             Some(Fault::KilledBeforeAnswer) => {
@@ -186,11 +186,11 @@ impl Exchange {
     }
 
     /// Counts one write and returns its fault.
-    fn fault_of_next_write(&self) -> Option<Fault> {
+    fn fault_of_next_write(&self, path: &str) -> Option<Fault> {
         let mut seen = self.seen();
         seen.writes += 1;
         let plan = self.plan.filter(|plan| plan.write == seen.writes)?;
-        seen.traffic.fault_injected = true;
+        seen.traffic.faulted = Some(path.to_owned());
         Some(plan.fault)
     }
 
@@ -297,7 +297,7 @@ mod tests {
             client.request::<Value>(write).await
         });
         wait::until("the write reaches the proxy", || async {
-            ensure!(proxy.exchange.seen().traffic.fault_injected);
+            ensure!(proxy.exchange.seen().traffic.faulted.is_some());
             Ok(())
         })
         .await

@@ -385,7 +385,7 @@ impl<'p> Lessee<'p> {
             self.counts.killed += 1;
         }
         match plan
-            .filter(|_| ended.traffic.fault_injected)
+            .filter(|_| ended.traffic.faulted.is_some())
             .map(|plan| plan.fault)
         {
             Some(Fault::AnswerCut) => self.counts.cut += 1,

@@ -46,7 +46,9 @@ impl NoCel {
     /// The reason as text for lists of rules.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::OtherObjects => "the rule reads other objects, but a CEL expression can read only one",
+            Self::OtherObjects => {
+                "the rule reads other objects, but a CEL expression sees only the object of the write"
+            }
             Self::Grammar => "the rule needs a parser that CEL does not have",
             Self::Normalized => "the rule compares objects without their default values",
             Self::DefaultedFirst => "Cluster API sets a default before policies run",

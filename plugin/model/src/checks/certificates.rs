@@ -30,7 +30,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "secrets-not-owned",
-        "Deleting the Cluster leaves a Secret with a CA or a key behind.",
+        "If you delete the Cluster, a Secret with a CA or a key remains.",
         check_secrets_not_owned,
         Responsible::Fault(Actor::Person),
     ),

@@ -64,14 +64,14 @@ pub const CHECKS: &[Check] = &[
     .effect_of(&[&["secrets-missing"]]),
     Check::new(
         "etcd-cluster-unhealthy",
-        "The condition EtcdClusterHealthy is not True, and no etcd member explains it.",
+        "The condition EtcdClusterHealthy is not True, and no problem of an etcd member explains why.",
         check_etcd_cluster_unhealthy,
         Responsible::Fault(Actor::Person),
     )
     .as_summary(),
     Check::new(
         "components-unhealthy",
-        "The condition ControlPlaneComponentsHealthy is not True, and no static pod explains it.",
+        "The condition ControlPlaneComponentsHealthy is not True, and no problem of a static pod explains why.",
         check_components_unhealthy,
         Responsible::Fault(Actor::Person),
     )

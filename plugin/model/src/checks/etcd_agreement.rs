@@ -39,7 +39,7 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
     Check::new(
         "etcd-no-leader",
-        "A member of etcd has no leader, or follows another leader than the other members.",
+        "A member of etcd has no leader, or follows a different leader from the other members.",
         check_etcd_no_leader,
         Responsible::Fault(Actor::Person),
     )
@@ -52,7 +52,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "etcd-raft-lag",
-        "A member of etcd is far behind the others, or behind in applying its own log.",
+        "A member of etcd is far behind the others, or has many log entries that it has not applied yet.",
         check_etcd_raft_lag,
         Responsible::Fault(Actor::Person),
     ),

@@ -25,7 +25,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "kubeadm-config-outdated",
-        "ConfigMap `kubeadm-config` has another version than the control plane asks for.",
+        "ConfigMap `kubeadm-config` has a different version from the control plane.",
         check_kubeadm_config_outdated,
         Responsible::Fault(Actor::Person),
     ),

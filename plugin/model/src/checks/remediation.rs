@@ -38,7 +38,7 @@ pub const CHECKS: &[Check] = &[
     ]]),
     Check::new(
         "remediation-blocked",
-        "The controller replaces an unhealthy Machine, or cannot replace it.",
+        "The controller is replacing an unhealthy Machine, or cannot replace it.",
         check_remediation_blocked,
         Responsible::StepBy(who_unblocks),
     )
@@ -54,7 +54,7 @@ pub const CHECKS: &[Check] = &[
     .usually_within(OBSERVATION_LIMIT),
     Check::new(
         "machines-without-health-check",
-        "A MachineHealthCheck does not select a Machine, or cannot act.",
+        "No MachineHealthCheck selects a Machine, or the one that selects it cannot act.",
         check_machines_without_health_check,
         Responsible::Fault(Actor::Person),
     ),

@@ -58,7 +58,7 @@ pub const CHECKS: &[Check] = &[
     .effect_of(&[STEP_DELAYS]),
     Check::new(
         "rollout-endless",
-        "Certificates of new Machines are due for renewal at once, so the rollout never ends.",
+        "The certificates of each new Machine are due for renewal immediately, so the rollout never ends.",
         check_rollout_endless,
         Responsible::Fault(Actor::Person),
     ),

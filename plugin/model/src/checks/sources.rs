@@ -23,7 +23,7 @@ pub const CHECKS: &[Check] = &[
     .as_unread(),
     Check::new(
         "workload-unreachable",
-        "The workload cluster could not be read, or only a part of it.",
+        "The workload cluster could not be read, or could be read only in part.",
         check_workload_unreachable,
         Responsible::Fault(Actor::Person),
     )
@@ -260,7 +260,7 @@ pub(super) mod test_cases {
             o.etcd = Reading::NotYet;
         }),
         ("etcd-unreachable", "wrong_ca", |o| {
-            o.etcd = Reading::Failed(failure("Secret/c1-etcd", "tls.crt is no certificate"));
+            o.etcd = Reading::Failed(failure("Secret/c1-etcd", "tls.crt is not a certificate"));
         }),
         ("etcd-unreachable", "elsewhere", |o| {
             use_external_etcd(&mut o.control_plane().spec);

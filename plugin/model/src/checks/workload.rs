@@ -37,13 +37,13 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "kube-proxy-not-ready",
-        "Pods of kube-proxy are not ready, or run another image than the spec requires.",
+        "Pods of kube-proxy are not ready, or run a different image from the one in the spec.",
         check_kube_proxy_not_ready,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "coredns-not-ready",
-        "Pods of CoreDNS are not ready, or run another image than the spec requires.",
+        "Pods of CoreDNS are not ready, or run a different image from the one in the spec.",
         check_coredns_not_ready,
         Responsible::Fault(Actor::Person),
     ),

@@ -257,7 +257,7 @@ fn config_frozen(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faul
             value: None,
             detail: format!(
                 "the rule kubeadm-config-frozen forbids changes to the configuration, but \
-                             {differences} would change"
+                             this write changes {differences}"
             )
             .into(),
             remedy: "keep the configuration, or create a new Cluster with the new configuration".into(),

@@ -47,9 +47,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-changed-during-rollout",
         summary: "a new migration must use the same lock as Machines of an earlier migration",
-        why: "Machines keep their configuration until they are replaced. If Machines of an earlier migration \
-              still run and use another lock than the new Machines, a controller can run twice, or not at \
-              all.",
+        why: "Machines keep their configuration until they are replaced. While Machines of an earlier \
+              migration still run and use a different lock, a controller can run twice, or not at all.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,

@@ -96,7 +96,7 @@ fn handover_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
             reason: CauseReason::Forbidden,
             value: None,
             detail: detail.into(),
-            remedy: "save the new manifest as FILE; to list every controller with its problem and the fix: \
+            remedy: "to list every controller with its problem and the fix, save the new manifest as FILE and run: \
                      kubectl kcp leader-migration check NAME -f FILE"
                 .into(),
         };
@@ -183,7 +183,7 @@ fn harm(rows: &[Row], pair: &ControllerManagerChange, known: Cloud) -> Option<(S
 fn twice(names: &str, row: &Row) -> String {
     match (row.runners_before.as_slice(), row.runners_after.as_slice()) {
         ([_, ..], [then]) => format!(
-            "{names} would run twice during the rollout, on old Machines {}, and on new Machines {}; both would change the \
+            "{names} would run twice during the rollout: on old Machines {}, and on new Machines {}; both would change the \
              same objects",
             places(&row.runners_before),
             place(then, row.runners_before.first())

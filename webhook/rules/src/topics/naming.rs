@@ -48,8 +48,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "naming-template-unverified",
         summary: "a naming template is checked only if it consists of text and fields",
-        why: "kcp-webhook evaluates only text and fields such as {{ .random }}. If another template produces \
-              an invalid name, the error appears only when Cluster API creates the next Machine.",
+        why: "kcp-webhook evaluates only text and fields such as {{ .random }}. If a template with \
+              anything else produces an invalid name, the error appears only when Cluster API creates the next Machine.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,

@@ -24,7 +24,7 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "pool-version-changed",
-        summary: "a change to the settings of new clusters replaces the unclaimed clusters",
+        summary: "Hive replaces the unclaimed clusters if settings for new clusters change",
         why: "Hive replaces unclaimed clusters that were created with other settings. Creating clusters takes time \
               and resources, and claims wait in the meantime.",
         operations: ON_UPDATE,

@@ -67,8 +67,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: AFTER_PAST,
         summary: "a rollout time in the past starts a rollout now, or has no effect",
-        why: "Cluster API replaces every Machine that is older than this time. A time in the past starts the \
-              rollout immediately, or has no effect.",
+        why: "Cluster API replaces every Machine that is older than this time. If this time is in the past, Cluster API \
+              replaces such Machines immediately. If every Machine is newer, the time has no effect.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Cluster,

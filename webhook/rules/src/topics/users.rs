@@ -81,7 +81,7 @@ fn secret_incomplete(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
                     reason: CauseReason::Required,
                     value: None,
                     detail: format!(
-                        "the password of the user comes from a Secret, but its {} is not set",
+                        "the password of the user comes from a Secret, but the reference to the Secret has no {}",
                         missing.field
                     )
                     .into(),

@@ -88,7 +88,7 @@ fn section(check: &Check) -> String {
         item("verdict", "Blocked, if the check fails");
     }
     if check.is_summary {
-        item("repeats", "only what other checks report in detail");
+        item("summary", "of findings that other checks report in detail");
     }
     let causes: Vec<String> = check.causes().map(link).collect();
     if !causes.is_empty() {

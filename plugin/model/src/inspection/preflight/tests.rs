@@ -323,7 +323,7 @@ const CASES: &[Case] = &[
     ),
     (
         "etcd_cannot_be_read",
-        |o| o.etcd = Reading::Failed(failure("Secret/c1-etcd", "tls.crt is no certificate")),
+        |o| o.etcd = Reading::Failed(failure("Secret/c1-etcd", "tls.crt is not a certificate")),
         &["unknown", "etcd-unreachable: Secret/c1-etcd"],
         &["unknown", "etcd-unreachable: Secret/c1-etcd"],
         &["unknown", "etcd-unreachable: Secret/c1-etcd"],

@@ -32,6 +32,7 @@ const NEW: &str = "v1.34.2";
 const ANSWER: Duration = Duration::from_secs(40);
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn status_reports_each_fault() {
     with_controllers(NAMESPACE, are_reported);
 }

@@ -44,7 +44,7 @@ test: ## run all tests but the long ones: unit, table, snapshot and integration
 
 # The tests that `make test` leaves out because they take long. CI runs them after `make test`.
 .PHONY: test-long
-test-long: ## run the tests that take minutes each: tutorials, flows, upgrade paths, faults, predictions, etcd, Helm
+test-long: ## run the tests that take minutes each: tutorials, flows, upgrade paths, faults, predictions, policy types, Helm
 	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
 	@tests/helm/helm > /dev/null
 	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --workspace --all-features --locked --tests -- \

@@ -223,6 +223,25 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_lists_every_command() {
+        fn names(command: &clap::Command, above: &str, listed: &mut Vec<String>) {
+            for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+                let name = format!("{above} {}", below.get_name());
+                if below.has_subcommands() {
+                    names(below, &name, listed);
+                } else {
+                    listed.push(name.trim_start().to_owned());
+                }
+            }
+        }
+        let page = include_str!("../../docs/src/commands/index.md");
+        let mut commands = Vec::new();
+        names(&command(), "", &mut commands);
+        commands.retain(|name| name != "options" && !page.contains(&format!("`{name}")));
+        assert_eq!(commands, Vec::<String>::new());
+    }
+
+    #[test]
     fn options_lists_the_flags_that_other_help_leaves_out() {
         let mut commands = command();
         commands.build();

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use crate::shared::with_management_cluster;
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn expressions_have_the_types_of_the_definitions() {
     with_management_cluster(async |management| {
         let cluster = management.another_without_ours("policy-types").await.unwrap();

@@ -29,6 +29,7 @@ const NAME: &str = "edge";
 type Reasons = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn a_machine_is_outdated_for_the_reasons_of_the_controller() {
     with_controllers(NAMESPACE, agree);
 }

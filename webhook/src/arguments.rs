@@ -336,6 +336,19 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_lists_every_flag_of_serve() {
+        let page = include_str!("../../docs/src/reference/configuration.md");
+        let command = Arguments::command();
+        let serve = command.find_subcommand("serve").expect("serve");
+        let missing: Vec<_> = serve
+            .get_arguments()
+            .filter_map(|argument| argument.get_long())
+            .filter(|flag| !page.contains(&format!("`--{flag}`")))
+            .collect();
+        assert_eq!(missing, Vec::<&str>::new());
+    }
+
+    #[test]
     fn accepts_durations_with_units() {
         for (text, expected) in [
             ("0s", Duration::ZERO),

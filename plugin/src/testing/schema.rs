@@ -37,9 +37,36 @@ pub(crate) fn checked_in<T: JsonSchema>(name: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
     use serde_json::{Value, json};
 
     use super::faults;
+
+    #[test]
+    fn the_reference_lists_every_kind() {
+        let page = include_str!("../../../docs/src/reference/output.md");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema");
+        let mut missing = Vec::new();
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                continue;
+            }
+            let schema: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            let kind = &schema["properties"]["kind"]["const"];
+            let kind = kind
+                .as_str()
+                .unwrap_or_else(|| panic!("{} has no kind", path.display()));
+            if !page
+                .split(|c: char| !c.is_alphanumeric())
+                .any(|word| word == kind)
+            {
+                missing.push(kind.to_owned());
+            }
+        }
+        assert_eq!(missing, Vec::<String>::new());
+    }
 
     #[test]
     fn rejects_values_that_the_schema_does_not_allow() {

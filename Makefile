@@ -9,10 +9,10 @@ target := $(or $(CARGO_TARGET_DIR),target)
 # Always --workspace: with fewer packages Cargo selects other features of our dependencies and compiles them again.
 demo_programs := --workspace --bin kubectl-kcp --bin kcp-webhook --bin supervise --bin demo --bin fault
 
-# Runs a Cargo command and builds the assets at the same time. Go and Cargo use the cores that the other one leaves idle.
-# The assets have a process group of their own, which ends with this shell.
-with_assets = setsid tests/envtest/assets > /dev/null & assets=$$!; \
-	trap 'kill -- -$$assets 2> /dev/null || true' EXIT; $(1); wait $$assets
+# Runs a Cargo command and builds the assets at the same time: `all`, or nothing for those of the demo. Go and Cargo use the
+# cores that the other one leaves idle. The assets have a process group of their own, which ends with this shell.
+with_assets = setsid tests/envtest/assets $(1) > /dev/null & assets=$$!; \
+	trap 'kill -- -$$assets 2> /dev/null || true' EXIT; $(2); wait $$assets
 
 .PHONY: help
 help: ## list the targets
@@ -20,7 +20,7 @@ help: ## list the targets
 
 .PHONY: assets
 assets: ## build the programs that the tests and the demo run against, once: about seven minutes on two cores
-	@tests/envtest/assets
+	@tests/envtest/assets all
 
 .PHONY: build
 build: ## build both programs and the test harness
@@ -28,24 +28,24 @@ build: ## build both programs and the test harness
 
 .PHONY: demo
 demo: ## show the product on a real control plane; KEEP=1 keeps it up until Ctrl-C
-	@$(call with_assets,cargo build $(demo_programs))
+	@$(call with_assets,,cargo build $(demo_programs))
 	@exec $(target)/debug/demo
 
 .PHONY: demo-migration
 demo-migration: ## show leader migration on real controller managers: the denial, check and status
-	@$(call with_assets,cargo build $(demo_programs))
+	@$(call with_assets,all,cargo build $(demo_programs))
 	@exec $(target)/debug/demo --leader-migration
 
 # More threads than a small machine has cores, because most tests wait for elections and controllers most of the time.
 .PHONY: test
 test: ## run all tests but the long ones: unit, table, snapshot and integration
-	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
+	@$(call with_assets,all,cargo build --workspace --all-features --locked --bins --tests)
 	INSTA_UPDATE=no RUST_TEST_THREADS=8 cargo test --workspace --all-features --locked --no-fail-fast
 
 # The tests that `make test` leaves out because they take long. CI runs them after `make test`.
 .PHONY: test-long
 test-long: ## run the tests that take minutes each: tutorials, flows, upgrade paths, faults, predictions, policy types, Helm
-	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
+	@$(call with_assets,all,cargo build --workspace --all-features --locked --bins --tests)
 	@tests/helm/helm > /dev/null
 	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --workspace --all-features --locked --tests -- \
 		--ignored --skip leader_migration:: --skip real_machines::
@@ -55,7 +55,7 @@ test-long: ## run the tests that take minutes each: tutorials, flows, upgrade pa
 test-migration: ROUNDS ?= 10
 test-migration: ## test leader migration on kube-controller-manager 1.30, 1.35 and 1.37 too; moves Node IPAM ROUNDS times
 	@tests/envtest/managers > /dev/null
-	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
+	@$(call with_assets,all,cargo build --workspace --all-features --locked --bins --tests)
 	MIGRATION_ROUNDS=$(ROUNDS) INSTA_UPDATE=no cargo test --workspace --all-features --locked --tests -- \
 		--ignored --nocapture leader_migration
 
@@ -67,7 +67,7 @@ test-machines: ## test on real machines (systemd, containerd, kubelet, kubeadm),
 	@case "$(PART)" in short|full) ;; *) echo "error: PART is short or full" >&2; exit 2;; esac
 	@tests/real-machines
 	@tests/envtest/machines $(if $(filter full,$(PART)),all) > /dev/null
-	@$(call with_assets,cargo build --workspace --all-features --locked --bins --tests)
+	@$(call with_assets,all,cargo build --workspace --all-features --locked --bins --tests)
 	RUST_TEST_THREADS=2 INSTA_UPDATE=no cargo test --workspace --all-features --locked --tests -- \
 		--ignored $(if $(filter full,$(PART)),--nocapture) real_machines::$(PART)::
 

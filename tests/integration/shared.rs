@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock};
 use std::thread;
 
 use anyhow::Result;
+use kcp_tests::assets::Assets;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::pools::server::PoolServer;
 use kcp_tests::run::Run;
@@ -39,7 +40,7 @@ pub(crate) fn with_management_cluster(test: impl AsyncFnOnce(&ManagementCluster)
         // All tests share the error, because another try would fail as slowly.
         let cluster = CLUSTER.get_or_init(async || {
             let run = RUN.as_ref().map_err(Clone::clone)?;
-            let started = ManagementCluster::start(run).await;
+            let started = async { ManagementCluster::start(run, Assets::locate()?).await }.await;
             started.map_err(|error| format!("{error:#}\nlogs: {}", run.logs().display()))
         });
         match cluster.await {

@@ -8,8 +8,14 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::products;
 
+/// Builds what the demo and the tests run.
+const ASSETS: &str = "tests/envtest/assets";
+
 /// The programs that envtest's `KUBEBUILDER_ASSETS` contains by convention.
 const KUBERNETES: [&str; 3] = ["etcd", "kube-apiserver", "kubectl"];
+
+/// The other programs that the demo runs. Those that only the tests run are in the subfolder `tests`.
+const DEMO: [&str; 4] = ["capi-core", "capi-bootstrap", "capi-control-plane", "kwok"];
 
 /// Builds kube-controller-manager of the minor versions that `assets` does not build.
 const OTHER_MANAGERS: &str = "tests/envtest/managers";
@@ -33,11 +39,19 @@ pub struct Assets {
 }
 
 impl Assets {
-    /// Finds the programs. Builds them first if this machine has not done so yet.
+    /// Finds all programs. Builds them first if this machine has not done so yet.
     pub fn locate() -> Result<Self> {
-        let folder = printed_by("tests/envtest/assets")?;
+        printed_with(ASSETS, &["all"]).map(Self::in_folder)
+    }
+
+    /// Finds what `make demo` runs, which a new machine builds in about half of the time.
+    pub fn locate_for_demo() -> Result<Self> {
+        printed_by(ASSETS).map(Self::in_folder)
+    }
+
+    fn in_folder(folder: PathBuf) -> Self {
         let kubernetes = env::var_os("KUBEBUILDER_ASSETS").map_or_else(|| folder.clone(), PathBuf::from);
-        Ok(Self { folder, kubernetes })
+        Self { folder, kubernetes }
     }
 
     /// kube-controller-manager of a Kubernetes version, with or without `v`. All versions of a minor version are the same
@@ -60,8 +74,10 @@ impl Assets {
     pub fn program(&self, name: &str) -> PathBuf {
         if KUBERNETES.contains(&name) {
             self.kubernetes.join(name)
-        } else {
+        } else if DEMO.contains(&name) {
             self.folder.join(name)
+        } else {
+            self.folder.join("tests").join(name)
         }
     }
 

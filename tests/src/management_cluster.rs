@@ -31,20 +31,19 @@ pub struct ManagementCluster {
 
 impl ManagementCluster {
     /// Starts everything except Cluster API's controllers.
-    pub async fn start(run: &Arc<Run>) -> Result<Self> {
-        Self::start_with(run, None).await
+    pub async fn start(run: &Arc<Run>, assets: Assets) -> Result<Self> {
+        Self::start_with(run, assets, None).await
     }
 
     /// Starts it in the network of a site, where the machines of its clusters are real.
     pub async fn start_at(site: &Arc<Site>) -> Result<Self> {
-        Self::start_with(site.run(), Some(site)).await
+        Self::start_with(site.run(), Assets::locate()?, Some(site)).await
     }
 
-    async fn start_with(run: &Arc<Run>, site: Option<&Arc<Site>>) -> Result<Self> {
+    async fn start_with(run: &Arc<Run>, assets: Assets, site: Option<&Arc<Site>>) -> Result<Self> {
         // Fail early: nothing else should start for a program that is out of date.
         products::under_test("kcp-webhook")?;
         products::under_test("kubectl-kcp")?;
-        let assets = Assets::locate()?;
         let etcd = Etcd::start(run, &assets, "etcd")?;
         let cluster = ClusterApiAlone::start(run, &assets, &etcd, "management", &[]).await?;
         let admission = cluster.install_ours().await?;

@@ -101,14 +101,15 @@ fn run() -> Result<Figures> {
 }
 
 async fn measured(run: &Arc<Run>) -> Result<Figures> {
-    let management = ManagementCluster::start(run).await?;
+    let assets = Assets::locate()?;
+    let management = ManagementCluster::start(run, assets.clone()).await?;
     management.start_controllers().await?;
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 1, "v1.34.2").await?;
     cluster.settled(1).await?;
     let workload = management.machines().cluster(NAMESPACE, NAME).await?;
     let bench = Bench {
         run,
-        assets: Assets::locate()?,
+        assets,
         management: &management,
         workload: &workload,
         machine: cluster.machines().await?.pop().context("no Machine")?,

@@ -62,7 +62,7 @@ const NEGATIVE: i32 = 1;
 pub(crate) async fn show(demo: &Arc<Run>) -> Result<()> {
     println!("Setup: the controller managers are real, see tests/README.md.");
     let started = Instant::now();
-    let management = ManagementCluster::start(demo).await?;
+    let management = ManagementCluster::start(demo, Assets::locate()?).await?;
     report(
         started,
         "a management cluster: etcd, kube-apiserver, Cluster API, kcp-webhook",

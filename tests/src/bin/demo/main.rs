@@ -90,7 +90,7 @@ async fn show_until_stopped(run: &Arc<Run>) -> Result<End> {
     match env::args().nth(1).as_deref() {
         None => {}
         Some(API_SERVER_ONLY) => {
-            let assets = Assets::locate()?;
+            let assets = Assets::locate_for_demo()?;
             let etcd = Etcd::start(run, &assets, "etcd")?;
             let api = ApiServer::start(run, &assets, &etcd, "management").await?;
             stay(&Kubectl::new(run, &assets, api.kubeconfig())?, &mut stop).await;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
+use kcp_tests::assets::Assets;
 use kcp_tests::cluster::{Cluster, SHORTEST_CONTROL_PLANE};
 use kcp_tests::kubectl::Kubectl;
 use kcp_tests::management_cluster::ManagementCluster;
@@ -27,7 +28,7 @@ impl Demo {
     pub(crate) async fn set_up(run: &Arc<Run>) -> Result<Self> {
         println!("Setup: everything is real except for the machines, see tests/README.md.");
         let started = Instant::now();
-        let management = ManagementCluster::start(run).await?;
+        let management = ManagementCluster::start(run, Assets::locate_for_demo()?).await?;
         report(
             started,
             "a management cluster: etcd, kube-apiserver, Cluster API, Hive's CRDs, kcp-webhook",

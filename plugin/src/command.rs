@@ -10,6 +10,7 @@ use crate::{
         certificates::CertificatesArguments,
         completion::CompletionArguments,
         debug::DebugArguments,
+        discovery::DiscoveryArguments,
         etcd::EtcdArguments,
         genesis::GenesisArguments,
         leader_migration::LeaderMigrationArguments,
@@ -93,6 +94,8 @@ pub enum Command {
     Webhook(WebhookArguments),
     /// Run kcp-webhook as a static Pod beside the API servers of new Machines
     Anchor(AnchorArguments),
+    /// Let kubelets find the API servers without a load balancer
+    Discovery(DiscoveryArguments),
     /// Print a completion script, or install the completion of `kubectl kcp`
     Completion(CompletionArguments),
     /// Create manual pages

@@ -53,9 +53,9 @@ use arguments::invocation;
 use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
-    anchor, audit, certificates, completion as completion_command, debug, etcd, genesis, leader_migration,
-    lint, machine, man, node, plan, pool, rollout, rules, scale, status, upgrade, validate, version, webhook,
-    why,
+    anchor, audit, certificates, completion as completion_command, debug, discovery, etcd, genesis,
+    leader_migration, lint, machine, man, node, plan, pool, rollout, rules, scale, status, upgrade, validate,
+    version, webhook, why,
 };
 use session::Session;
 use terminal::Terminal;
@@ -174,6 +174,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Rules(arguments) => rules::run(&arguments, session),
         Command::Webhook(arguments) => Box::pin(webhook::run(arguments, session)).await,
         Command::Anchor(arguments) => Box::pin(anchor::run(arguments, session)).await,
+        Command::Discovery(arguments) => Box::pin(discovery::run(arguments, session)).await,
         Command::Completion(arguments) => completion_command::run(&arguments, command::command(), session),
         Command::Man(arguments) => man::run(&arguments, command::program(), session),
         Command::Version(arguments) => version::run(arguments, session).await,

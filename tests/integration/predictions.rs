@@ -101,7 +101,7 @@ async fn predicted(management: &ManagementCluster) -> Result<()> {
 }
 
 /// Plans a change, makes it with a verb, and compares the result with the plan.
-async fn as_planned(
+pub(crate) async fn as_planned(
     management: &ManagementCluster,
     cluster: &Cluster,
     arguments: &[&str],
@@ -112,12 +112,12 @@ async fn as_planned(
     // A control plane that is settled for its controller may still elect an etcd leader, and a Machine that is
     // unhealthy for a moment is planned to be deleted first.
     let planned = wait::until("nothing blocks the first step", || async {
-        let status = ["kcp", "status", NAME, "-n", NAMESPACE];
+        let status = ["kcp", "status", cluster.name(), "-n", cluster.namespace()];
         let ended = management.kubectl().run(&status).await?;
         ensure!(ended.code == 0, "{ended}");
-        all_components_are_healthy(management).await?;
-        let (ended, document) = plan(management, arguments).await?;
-        all_components_are_healthy(management).await?;
+        all_components_are_healthy(management, cluster).await?;
+        let (ended, document) = plan(management, cluster, arguments).await?;
+        all_components_are_healthy(management, cluster).await?;
         ensure!(ended.code == 0 && ended.stderr.is_empty(), "{ended}");
         ensure!(document.get("etcd") == Some(&json!("read")), "{document:#}");
         let planned = planned(&document)?;
@@ -129,8 +129,8 @@ async fn as_planned(
         Ok(planned)
     })
     .await?;
-    let seen = Seen::begin(management).await?;
-    let command = [&["kcp"], verb, &["-n", NAMESPACE]].concat();
+    let seen = Seen::begin(management, cluster).await?;
+    let command = [&["kcp"], verb, &["-n", cluster.namespace()]].concat();
     let ended = management.kubectl().run(&command).await?;
     ensure!(ended.code == 0, "{command:?}: {ended}");
     cluster.settled(replicas).await?;
@@ -139,8 +139,8 @@ async fn as_planned(
 
 /// Succeeds if the controller reports every component of every Machine as healthy. `status` does not require it of a
 /// Machine that has just joined, but the controller deletes no other Machine until then.
-async fn all_components_are_healthy(management: &ManagementCluster) -> Result<()> {
-    let machines = resources::machines(management.client(), NAMESPACE);
+async fn all_components_are_healthy(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+    let machines = resources::machines(management.client(), cluster.namespace());
     for machine in machines.list(&ListParams::default()).await? {
         let conditions = machine
             .data
@@ -179,7 +179,7 @@ async fn remediated_as_planned(
         .patch(victim, &PatchParams::default(), &Patch::Merge(&remediate))
         .await?;
     let planned = wait::until("the plan is to replace the Machine", || async {
-        let (ended, document) = plan(management, &[]).await?;
+        let (ended, document) = plan(management, cluster, &[]).await?;
         let blockers = document.get("blockers").and_then(Value::as_array);
         let blockers: Option<Vec<&Value>> = blockers.map(|blockers| {
             blockers
@@ -201,7 +201,7 @@ async fn remediated_as_planned(
         !deletion.is_creation && deletion.names == [victim.as_str()] && creation.is_creation,
         "{planned:#?}"
     );
-    let seen = Seen::begin(management).await?;
+    let seen = Seen::begin(management, cluster).await?;
     cluster.patch(&pause(Value::Null)).await?;
     wait::until("the Machine is being deleted", || async {
         let machines = cluster.machines().await?;
@@ -220,8 +220,20 @@ async fn remediated_as_planned(
 }
 
 /// The plan, and its document.
-async fn plan(management: &ManagementCluster, arguments: &[&str]) -> Result<(CommandOutput, Value)> {
-    let plan = ["kcp", "plan", NAME, "-n", NAMESPACE, "-o", "json"];
+async fn plan(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+    arguments: &[&str],
+) -> Result<(CommandOutput, Value)> {
+    let plan = [
+        "kcp",
+        "plan",
+        cluster.name(),
+        "-n",
+        cluster.namespace(),
+        "-o",
+        "json",
+    ];
     let ended = management.kubectl().run(plan.iter().chain(arguments)).await?;
     let document = serde_json::from_str(&ended.stdout).with_context(|| ended.to_string())?;
     Ok((ended, document))
@@ -286,8 +298,8 @@ struct Seen {
 }
 
 impl Seen {
-    async fn begin(management: &ManagementCluster) -> Result<Self> {
-        let machines = resources::machines(management.client(), NAMESPACE);
+    async fn begin(management: &ManagementCluster, cluster: &Cluster) -> Result<Self> {
+        let machines = resources::machines(management.client(), cluster.namespace());
         let list = machines.list(&ListParams::default()).await?;
         let version = list.metadata.resource_version.context("a list without version")?;
         let events = Arc::new(Mutex::new(Vec::new()));

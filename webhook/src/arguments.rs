@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use kcp_rules::anchor;
+use kcp_rules::{anchor, api_proxy};
 use tracing_subscriber::filter::Targets;
 
 /// Admission webhook for Cluster API control planes and Hive cluster pools.
@@ -31,6 +31,8 @@ pub enum Command {
     Manage(ManageArguments),
     /// Run the webhook as a static Pod beside the API server of a control plane node.
     Anchor(AnchorArguments),
+    /// Rewrite the list of API servers in the configuration of the local proxy of a node.
+    ApiProxy(ApiProxyArguments),
     /// Resolve names and reach the API server from this Pod, and print a report as JSON. Exit code 1: one of them failed.
     Probe(ProbeArguments),
     /// Manage certificates for development.
@@ -232,6 +234,33 @@ pub struct AnchorArguments {
     /// How long to wait after SIGTERM until no API server calls a static Pod that is to be removed.
     #[arg(long, value_name = "DURATION", default_value = "110s", value_parser = duration)]
     pub removal_timeout: Duration,
+
+    /// Format of the log on stderr.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+
+    /// Log level: error, warn, info, debug or trace. Can be set per module: `warn,kcp_webhook=debug`.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log_level: Targets,
+}
+
+/// `kcp-webhook api-proxy`.
+///
+/// Runs in a DaemonSet on the nodes with the files that `kubectl kcp discovery files` prints. HAProxy loads a new list of API
+/// servers without closing connections.
+#[derive(Clone, Debug, Args)]
+pub struct ApiProxyArguments {
+    /// Folder with haproxy.cfg and the socket of HAProxy. On the node, its path is /etc/kubernetes/kcp-api-proxy.
+    #[arg(long, value_name = "DIR", default_value = api_proxy::FOLDER)]
+    pub folder: PathBuf,
+
+    /// Kubeconfig for the API server. Defaults to the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// How often to compare the list with the API servers.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub interval: Duration,
 
     /// Format of the log on stderr.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]

@@ -7,13 +7,15 @@
 //! - [`serve`]: starts the server, runs it, and shuts it down
 //! - [`anchor`]: `kcp-webhook anchor`, which runs the webhook as a static Pod beside an API server
 //! - [`manage`]: `kcp-webhook manage`, which creates the certificates and registers the webhook
-//! - `reconciler`: what `manage` and `anchor` have in common
+//! - [`api_proxy`]: `kcp-webhook api-proxy`, which updates the list of API servers in the local proxy of a node
+//! - `reconciler`: what `manage`, `anchor` and `api-proxy` have in common
 //! - [`offline`]: responds to reviews without sockets and without API access
 //! - [`certs`]: `kcp-webhook certs issue`
 //! - [`node_probe`]: `kcp-webhook probe`
 //! - `self_test`: reviews that a server must answer before an API server may call it
 //! - `tls_client`: connects to a server as the API server does
 //! - `authority`: creates certificate authorities and serving certificates, and reads certificates
+//! - `api_servers`: reads the addresses of all API servers
 //! - `request`: one request to the API server, with a time limit
 //! - `replace_file`: replaces a file at once, so that a reader gets the old or the new content
 //! - [`log`]: the log on stderr
@@ -50,6 +52,8 @@
 
 mod admission;
 pub mod anchor;
+pub mod api_proxy;
+mod api_servers;
 pub mod arguments;
 mod authority;
 mod body;

@@ -8,7 +8,7 @@ use std::{
 use clap::Parser;
 use jiff::Timestamp;
 use kcp_webhook::{
-    anchor,
+    anchor, api_proxy,
     arguments::{Arguments, CertsCommand, Command},
     certs, configuration, manage, node_probe, serve,
 };
@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments).map_err(|error| error.to_string()),
         Command::Manage(arguments) => manage::run(&arguments).map_err(|error| error.to_string()),
         Command::Anchor(arguments) => anchor::run(&arguments).map_err(|error| error.to_string()),
+        Command::ApiProxy(arguments) => api_proxy::run(&arguments).map_err(|error| error.to_string()),
         Command::CheckConfiguration(arguments) => {
             configuration::check(&arguments.file, Timestamp::now(), &mut io::stdout())
                 .map(|has_no_problems| {

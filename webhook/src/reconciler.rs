@@ -1,4 +1,4 @@
-//! What `manage` and `anchor` have in common: they connect to the API server, and make passes until they are stopped.
+//! What `manage`, `anchor` and `api-proxy` have in common: they connect to the API server, and make passes until they are stopped.
 
 use std::{io, path::Path, process::ExitCode};
 

@@ -109,6 +109,7 @@ pub const CLUSTER_POOL: Kind = hive("ClusterPool", "clusterpools");
 pub const CONFIG_MAP: Kind = kubernetes("", "ConfigMap", "configmaps");
 pub const DAEMON_SET: Kind = kubernetes("apps", "DaemonSet", "daemonsets");
 pub const DEPLOYMENT: Kind = kubernetes("apps", "Deployment", "deployments");
+pub const ENDPOINT_SLICE: Kind = kubernetes("discovery.k8s.io", "EndpointSlice", "endpointslices");
 pub const EVENT: Kind = kubernetes("events.k8s.io", "Event", "events");
 pub const LEASE: Kind = kubernetes("coordination.k8s.io", "Lease", "leases");
 pub const NAMESPACE: Kind = kubernetes("", "Namespace", "namespaces");

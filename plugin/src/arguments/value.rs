@@ -1,4 +1,4 @@
-//! Parses the values of `--timeout` and `--reason`.
+//! Parses the values of `--timeout`, `--reason` and the options for images.
 
 use std::time::Duration;
 
@@ -17,6 +17,21 @@ pub fn parse_timeout(text: &str) -> Result<Duration, String> {
         return Err("expected more than 0".to_owned());
     }
     Ok(timeout)
+}
+
+/// The maximum length of the name of an image.
+const MAX_IMAGE: usize = 500;
+
+/// Parses the name of a container image, which becomes part of manifests and scripts.
+///
+/// # Errors
+/// What is wrong, in a few words.
+pub fn parse_image(text: &str) -> Result<String, String> {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.:@".contains(&byte);
+    if (1..=MAX_IMAGE).contains(&text.len()) && text.bytes().all(is_name) {
+        return Ok(text.to_owned());
+    }
+    Err("expected the name of an image, such as registry.example.com/haproxy:3.2".to_owned())
 }
 
 /// Parses the reason that a command records on an object.

@@ -5,6 +5,7 @@ pub mod audit;
 pub mod certificates;
 pub mod completion;
 pub mod debug;
+pub mod discovery;
 pub mod etcd;
 pub mod genesis;
 pub mod leader_migration;

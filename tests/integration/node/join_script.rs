@@ -16,7 +16,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, from_value, json};
 
-use super::{BareCluster, HOSTILE, exists};
+use super::{BareCluster, HOSTILE, exists, hostile_options};
 use crate::shared::with_run;
 
 const HOST: &str = "worker-7";
@@ -158,7 +158,7 @@ fn join_script(cluster: &BareCluster, file: &str) -> Vec<String> {
 }
 
 /// The id and the secret part in a script.
-fn token_of(script: &str) -> Result<(String, String)> {
+pub(crate) fn token_of(script: &str) -> Result<(String, String)> {
     let value = |name: &str| {
         let line = script
             .lines()
@@ -253,21 +253,11 @@ fn the_hash_is_that_of_openssl(cluster: &BareCluster, script: &str) -> Result<()
 }
 
 async fn hostile_values_create_no_token(cluster: &BareCluster) -> Result<()> {
+    for (flag, value) in hostile_options() {
+        let refused = cluster.node(&["join-script", flag, &value]).await?;
+        ensure!(refused.code == 2 && refused.stdout.is_empty(), "{refused}");
+    }
     for hostile in HOSTILE {
-        for (flag, value) in [
-            ("--hostname", hostile.to_owned()),
-            ("--labels", format!("a={hostile}")),
-            ("--taints", format!("a={hostile}:NoSchedule")),
-            ("--cri-socket", format!("unix:///run/{hostile}")),
-            ("--ignore-preflight-errors", hostile.to_owned()),
-            (
-                "--install",
-                format!("kubelet=https://a/{hostile},sha256={}", "0".repeat(64)),
-            ),
-        ] {
-            let refused = cluster.node(&["join-script", flag, &value]).await?;
-            ensure!(refused.code == 2 && refused.stdout.is_empty(), "{refused}");
-        }
         let info = cluster_info(cluster);
         let map = info.get("cluster-info").await?;
         let kubeconfig = map.data.as_ref().and_then(|data| data.get("kubeconfig"));

@@ -1,6 +1,6 @@
 //! `kubectl kcp node` through the real kubectl, against a real API server of its own without Cluster API.
 
-mod join_script;
+pub(crate) mod join_script;
 mod labels;
 mod member;
 mod remove;
@@ -109,6 +109,22 @@ impl BareCluster {
 
 /// Values that a shell or YAML would read as more than text.
 const HOSTILE: [&str; 7] = ["; rm -rf /", "a\nb", "'", "\"", "$(reboot)", "`reboot`", "a b"];
+
+/// Every option of a join script with every hostile value.
+pub(crate) fn hostile_options() -> impl Iterator<Item = (&'static str, String)> {
+    HOSTILE.into_iter().flat_map(|hostile| {
+        let download = format!("kubelet=https://a/{hostile},sha256={}", "0".repeat(64));
+        [
+            ("--hostname", hostile.to_owned()),
+            ("--labels", format!("a={hostile}")),
+            ("--taints", format!("a={hostile}:NoSchedule")),
+            ("--cri-socket", format!("unix:///run/{hostile}")),
+            ("--ignore-preflight-errors", hostile.to_owned()),
+            ("--install", download),
+            ("--proxy-image", hostile.to_owned()),
+        ]
+    })
+}
 
 fn exists(path: &str) -> bool {
     Path::new(path).exists()

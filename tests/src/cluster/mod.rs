@@ -130,6 +130,14 @@ impl Cluster {
         Ok(cluster)
     }
 
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     async fn create_infrastructure(&self) -> Result<()> {
         let Self {
             client, namespace, ..

@@ -60,7 +60,7 @@ pub const HEALTH_PORT: u16 = 11081;
 pub const API_SERVER_PORT: u16 = 6443;
 
 /// The CA certificate of the API server on a host that kubeadm has configured.
-const CLUSTER_CA: &str = "/etc/kubernetes/pki/ca.crt";
+pub(crate) const CLUSTER_CA: &str = "/etc/kubernetes/pki/ca.crt";
 
 /// What differs between installations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,8 +174,9 @@ impl StaticPod {
     /// The part of a `KubeadmControlPlane` with which a new Machine runs this static Pod from its first boot on. The certificate
     /// and the key come from a Secret in the namespace of the control plane, so that a new certificate causes no rollout.
     pub fn control_plane(&self, api_server_port: u16, configuration: Option<&str>, secret: &str) -> Value {
-        let entry = |path: String, permissions: &str, (source, value): (&str, Value)| json!({"path": path, "owner": "root:root", "permissions": permissions, source: value});
-        let own = |name: &str, content: (&str, Value)| entry(format!("{FOLDER}/{name}"), "0600", content);
+        let own = |name: &str, content: (&str, Value)| {
+            control_plane_file(&format!("{FOLDER}/{name}"), "0600", content)
+        };
         let key_pair = json!({"secret": {"name": secret, "key": KEY_PAIR}});
         let mut files = vec![
             own(STAMP, ("content", json!(STAMP_TEXT))),
@@ -188,7 +189,11 @@ impl StaticPod {
         ));
         files.push(own(TOKEN, ("content", json!(NO_TOKEN))));
         let manifest = ("content", json!(text(&self.manifest())));
-        files.push(entry(format!("{MANIFEST_FOLDER}/{MANIFEST}"), "0644", manifest));
+        files.push(control_plane_file(
+            &format!("{MANIFEST_FOLDER}/{MANIFEST}"),
+            "0644",
+            manifest,
+        ));
         json!({"spec": {"kubeadmConfigSpec": {
             "files": files,
             // cloud-init knows users by name only, and the user of the static Pod has none.
@@ -199,6 +204,11 @@ impl StaticPod {
             }},
         }}})
     }
+}
+
+/// An entry of `files` in a `KubeadmConfigSpec`. `source` is `content` or `contentFrom`.
+pub(crate) fn control_plane_file(path: &str, permissions: &str, (source, value): (&str, Value)) -> Value {
+    json!({"path": path, "owner": "root:root", "permissions": permissions, source: value})
 }
 
 /// An object as YAML.

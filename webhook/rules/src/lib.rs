@@ -25,6 +25,7 @@
 //! - [`registration`]: the webhook configurations, and how to disable and enable them
 //! - [`probe`]: the report of `kcp-webhook probe`
 //! - [`anchor`]: the static Pod beside an API server, which `kcp-webhook anchor` writes
+//! - [`api_proxy`]: the static Pod in front of all API servers, which kubelets use
 
 #![allow(
     missing_docs,
@@ -35,6 +36,7 @@ pub mod action;
 pub mod admission_policy;
 pub mod anchor;
 pub mod api;
+pub mod api_proxy;
 pub mod case;
 pub mod cel;
 pub mod change;

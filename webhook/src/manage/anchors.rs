@@ -1,18 +1,20 @@
 //! Where the API servers call the webhook: at its Service, or at the static Pod that `kcp-webhook anchor` runs beside each of
 //! them.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+};
 
-use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod, discovery::v1::EndpointSlice};
+use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
 use kcp_rules::anchor::{ANCHOR, SERVES, STOPS};
 use kube::{Api, Client, api::ListParams};
 
 use super::decision::PodCertificate;
-use crate::request::{RequestError, call};
-
-/// The `EndpointSlice` with the addresses of all API servers, which they write themselves: k8s.io/kubernetes,
-/// pkg/controlplane/reconcilers.
-const API_SERVERS: (&str, &str) = ("default", "kubernetes");
+use crate::{
+    api_servers,
+    request::{RequestError, call},
+};
 
 /// Where the API servers call the webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,20 +118,12 @@ pub(crate) async fn read(
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let selected = ListParams::default().labels(&format!("app.kubernetes.io/name={ANCHOR}"));
     let pods = call("list pods", pods.list(&selected)).await?;
-    let (namespace, name) = API_SERVERS;
-    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
-    let slice = call("get the EndpointSlice kubernetes", slices.get_opt(name)).await?;
+    let api_servers = api_servers::read(client).await?;
     Ok(Anchors {
-        api_servers: slice.as_ref().map(addresses).unwrap_or_default(),
+        api_servers: api_servers.iter().map(SocketAddr::ip).collect(),
         desired: found.as_ref().and_then(desired),
         pods: pods.items.iter().map(anchor_pod).collect(),
     })
-}
-
-fn addresses(slice: &EndpointSlice) -> BTreeSet<IpAddr> {
-    let endpoints = slice.endpoints.iter().flatten();
-    let addresses = endpoints.flat_map(|endpoint| &endpoint.addresses);
-    addresses.filter_map(|address| address.parse().ok()).collect()
 }
 
 fn desired(daemon_set: &DaemonSet) -> Option<usize> {
@@ -312,12 +306,6 @@ mod tests {
 
     #[test]
     fn objects_are_read_as_kubernetes_writes_them() {
-        let slice: EndpointSlice = serde_json::from_value(json!({
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": ["10.0.0.2"]}, {"addresses": ["10.0.0.1"]}],
-        }))
-        .unwrap();
-        assert_eq!(addresses(&slice), BTreeSet::from([address(1), address(2)]));
         let read: Pod = serde_json::from_value(json!({
             "metadata": {"annotations": {SERVES: "11443 00:01", STOPS: "true"}},
             "status": {

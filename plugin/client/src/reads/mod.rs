@@ -18,6 +18,7 @@
 //! - [`failure`]: describes errors for a report
 
 pub mod anchor;
+pub mod api_servers;
 pub mod audit;
 pub mod bundle;
 pub mod certificates;

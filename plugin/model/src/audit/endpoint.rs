@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use kcp_rules::api_proxy;
+
 use crate::{
     audit::{
         Assumptions, AuditCheck, Evidence, Facts,
@@ -20,10 +22,11 @@ use crate::{
 pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "endpoint-external",
-        requirement: "the control plane endpoint is served by static Pods of the Nodes, and needs no load balancer outside of \
-            the cluster",
+        requirement: "the control plane endpoint is served by static Pods of the Nodes, or kubelets do not need it, so that the \
+            cluster needs no load balancer outside",
         remedy: "serve the endpoint from the Nodes, such as with kube-vip or HAProxy as static Pods; or accept that the cluster \
-            comes back only after the load balancer or DNS server does",
+            comes back only after the load balancer or DNS server does; or let kubelets use a proxy on their own Node: kubectl kcp \
+            discovery files",
         function: check_endpoint_external,
     },
     AuditCheck {
@@ -83,6 +86,10 @@ fn endpoint_external(facts: &Facts) -> Result<Evidence, Evidence> {
             "{endpoint} is served by static Pods: {}",
             some_of(balancers, 3)
         ));
+    } else if have_workers_proxies(facts, nodes) {
+        evidence.pass(format!(
+            "the kubelet of each worker uses the proxy on its own Node; clients outside of the cluster use the endpoint {endpoint}"
+        ));
     } else if is_loopback {
         evidence.fail(format!(
             "the endpoint {endpoint} is a loopback address, but no static Pod serves it on {}",
@@ -108,12 +115,26 @@ fn endpoint_external(facts: &Facts) -> Result<Evidence, Evidence> {
     Ok(evidence)
 }
 
+/// Whether there are workers, and each has the local proxy. The kubelets of control plane Nodes use their own API server, which is
+/// another check.
+fn have_workers_proxies(facts: &Facts, nodes: &[Node]) -> bool {
+    let mut workers = nodes.iter().filter(|node| !node.is_control_plane).peekable();
+    let has_proxy = |node: &Node| facts.static_pods_on(&node.name).any(|pod| is_proxy(&pod.name));
+    workers.peek().is_some() && workers.all(has_proxy)
+}
+
+/// Whether this is the mirror Pod of the local proxy, which serves its own Node only.
+fn is_proxy(pod: &str) -> bool {
+    let node = pod.strip_prefix(api_proxy::NAME);
+    node.is_some_and(|node| node.starts_with('-'))
+}
+
 /// The static Pod on a Node that can serve the endpoint.
 fn balancer_on<'f>(facts: &'f Facts, node: &'f Node) -> Option<&'f str> {
     let is_component = |name: &str| Component::ALL.iter().any(|of| name.starts_with(of.as_str()));
     let mut pods = facts
         .static_pods_on(&node.name)
-        .filter(|pod| !is_component(&pod.name));
+        .filter(|pod| !is_component(&pod.name) && !is_proxy(&pod.name));
     let pod = pods.find(|pod| {
         let images = pod.containers.iter().map(|container| container.image.as_str());
         images
@@ -194,6 +215,24 @@ pub(super) mod test_cases {
         ("endpoint-external", "kube-vip on two of three Nodes", |facts| {
             facts.pods().retain(|pod| pod.name != "kube-vip-n2");
         }),
+        (
+            "endpoint-external",
+            "a proxy for kubelets on each worker",
+            |facts| {
+                facts.pods().retain(|pod| !pod.name.starts_with("kube-vip"));
+                facts.run_static_pod("kcp-api-proxy", "w1");
+            },
+        ),
+        (
+            "endpoint-external",
+            "a proxy for kubelets on the control plane only",
+            |facts| {
+                facts.pods().retain(|pod| !pod.name.starts_with("kube-vip"));
+                for node in ["n1", "n2", "n3"] {
+                    facts.run_static_pod("kcp-api-proxy", node);
+                }
+            },
+        ),
         ("endpoint-external", "the first Node", |facts| {
             facts.pods().retain(|pod| !pod.name.starts_with("kube-vip"));
             facts.kubeadm().control_plane_endpoint = Some("10.0.0.1:6443".to_owned());

@@ -209,6 +209,13 @@ impl Facts {
         self.pods().iter_mut().find(|pod| pod.name == name).expect(name)
     }
 
+    pub(crate) fn run_static_pod(&mut self, program: &str, node: &str) {
+        let nodes = self.nodes().iter();
+        let node = nodes.into_iter().find(|found| found.name == node).cloned();
+        let pod = static_pod(&node.unwrap(), program, Vec::new());
+        self.pods().push(pod);
+    }
+
     pub(crate) fn survey(&mut self) -> &mut EtcdSurvey {
         read(&mut self.etcd.survey)
     }

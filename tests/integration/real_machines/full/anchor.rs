@@ -2,8 +2,6 @@
 //! at 127.0.0.1. A client writes a control plane every 100 ms, and another one sets an even number of replicas: no write of the
 //! first is refused, and none of the second is admitted.
 
-#![expect(clippy::print_stderr, reason = "the figures of a run belong in its output")]
-
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -1,9 +1,7 @@
-//! Three machines under Cluster API: created, observed through real kubelets, one of them lost and replaced.
-
-#![expect(clippy::print_stderr, reason = "the figures of a run belong in its output")]
+//! Three machines under Cluster API: created, observed through real kubelets, one of them lost and replaced, all of them replaced,
+//! fewer and more of them, and a power failure.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
@@ -13,6 +11,8 @@ use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use serde_json::Value;
 
+use crate::predictions::as_planned;
+use crate::real_machines::full::Clock;
 use crate::real_machines::on_machines;
 use crate::schema;
 
@@ -43,7 +43,55 @@ async fn lives(management: &ManagementCluster) -> Result<()> {
     clock.lap("status reports them healthy");
     report_memory(management).await?;
 
-    lost_machine_is_replaced(management, &cluster, &mut clock).await
+    lost_machine_is_replaced(management, &cluster, &mut clock).await?;
+    changes_are_as_planned(management, &cluster, &mut clock).await?;
+    power_failure(management, &cluster, &mut clock).await
+}
+
+/// Each creation and deletion of a Machine is the one that `plan` said.
+async fn changes_are_as_planned(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+    clock: &mut Clock,
+) -> Result<()> {
+    let restart = ["rollout", "start", NAME];
+    as_planned(management, cluster, &["--restart"], &restart, 3, 6).await?;
+    clock.lap("a rollout of three machines, as planned");
+    for (replicas, number) in [("--replicas=1", 1), ("--replicas=3", 3)] {
+        let scale = ["scale", NAME, replicas];
+        as_planned(management, cluster, &[replicas], &scale, number, 2).await?;
+        clock.lap(&format!("scale {replicas}, as planned"));
+    }
+    Ok(())
+}
+
+/// Every machine loses power at once, and comes back. The management cluster is elsewhere, and does nothing meanwhile.
+async fn power_failure(management: &ManagementCluster, cluster: &Cluster, clock: &mut Clock) -> Result<()> {
+    let machines = management.machines().fleet()?.machines().await;
+    for machine in &machines {
+        machine.power_off().await?;
+    }
+    wait::until("status reports the power failure", || async {
+        let (status, document) = status(management).await?;
+        let found = findings(&document);
+        ensure!(
+            status.code == 1
+                && found
+                    .iter()
+                    .any(|finding| finding.contains("workload-unreachable")),
+            "{} {found:#?}",
+            status.code
+        );
+        Ok(())
+    })
+    .await?;
+    clock.lap("status reports a power failure of all machines");
+    for machine in &machines {
+        machine.power_on().await?;
+    }
+    is_healthy(management, cluster, 3).await?;
+    clock.lap("all machines are healthy again");
+    Ok(())
 }
 
 /// The machine of the last voter that joined loses power for good.
@@ -155,18 +203,4 @@ async fn report_memory(management: &ManagementCluster) -> Result<()> {
         eprintln!("memory of {}: {megabytes} MB", machine.name());
     }
     Ok(())
-}
-
-/// Prints how long each part takes. No test asserts it.
-struct Clock(Instant);
-
-impl Clock {
-    fn start() -> Self {
-        Self(Instant::now())
-    }
-
-    fn lap(&mut self, what: &str) {
-        eprintln!("{:>5} s  {what}", self.0.elapsed().as_secs());
-        self.0 = Instant::now();
-    }
 }

@@ -32,7 +32,7 @@ ExecStart=/usr/bin/cloud-init modules --mode final
 
 impl Machine {
     /// Puts bootstrap data on the disk of a machine that has never been on.
-    pub(super) fn bootstrap_with(&self, data: &str) -> Result<()> {
+    pub fn bootstrap_with(&self, data: &str) -> Result<()> {
         let name = self.name();
         self.write("/var/lib/cloud/seed/nocloud/user-data", data)?;
         self.write(

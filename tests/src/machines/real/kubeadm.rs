@@ -25,7 +25,7 @@ const TOKEN: &str = "abcdef.0123456789abcdef";
 const CERTIFICATE_KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// kubeadm asks whether the kernel's configuration is known and whether cgroups have version 2.
-const IGNORED_CHECK: &str = "SystemVerification";
+pub const IGNORED_CHECK: &str = "SystemVerification";
 
 const CONTAINER_RUNTIME: &str = "unix:///run/containerd/containerd.sock";
 
@@ -105,6 +105,11 @@ impl KubeadmCluster {
         }
     }
 
+    /// The key to the certificates that [`Self::init`] uploaded for two hours.
+    pub const fn certificate_key(&self) -> &'static str {
+        CERTIFICATE_KEY
+    }
+
     /// Runs `kubeadm join` on a machine, with any exit code.
     pub async fn join(&self, machine: &Machine, join: &Join<'_>) -> Result<CommandOutput> {
         let (host, port) = self.site.endpoint();
@@ -137,6 +142,24 @@ impl KubeadmCluster {
             .await
     }
 
+    /// The same cluster through the API server of one machine instead of the load balancer.
+    pub async fn through(&self, machine: &Machine) -> Result<Self> {
+        let (host, port) = self.site.endpoint();
+        let path = self.site.folder().join(format!("{}.conf", machine.name()));
+        let kubeconfig = fs::read_to_string(self.kubectl.kubeconfig()).context("reading the kubeconfig")?;
+        let kubeconfig = kubeconfig.replace(
+            &format!("https://{host}:{port}"),
+            &format!("https://{}:{port}", machine.address()),
+        );
+        fs::write(&path, kubeconfig).with_context(|| format!("writing {}", path.display()))?;
+        Ok(Self {
+            site: self.site.clone(),
+            kubectl: Kubectl::new(self.site.run(), self.site.assets(), path.clone())?,
+            client: kubeconfig::client_of(&path).await?,
+            authority_hash: self.authority_hash.clone(),
+        })
+    }
+
     /// Waits until these are the Nodes, and [`Self::is_ready_since`].
     pub async fn ready(&self, nodes: &[&str]) -> Result<()> {
         self.ready_since(nodes, Timestamp::UNIX_EPOCH).await
@@ -157,9 +180,19 @@ impl KubeadmCluster {
         let names: BTreeSet<_> = found.iter().map(kube::ResourceExt::name_any).collect();
         let expected: BTreeSet<_> = nodes.iter().map(|name| (*name).to_owned()).collect();
         ensure!(names == expected, "the Nodes are {names:?}");
+        self.are_nodes_ready_since(nodes, time).await?;
+        for pod in Api::<Pod>::all(self.client.clone()).list(&all).await? {
+            is_pod_ready_since(&pod, time).with_context(|| format!("pod {}", pod.name_any()))?;
+        }
+        Ok(())
+    }
+
+    /// Succeeds if these Nodes are ready and have renewed their Leases after `time`.
+    pub async fn are_nodes_ready_since(&self, nodes: &[&str], time: Timestamp) -> Result<()> {
+        let all = Api::<Node>::all(self.client.clone());
         let leases = Api::<Lease>::namespaced(self.client.clone(), "kube-node-lease");
-        for node in &found {
-            let name = node.name_any();
+        for name in nodes {
+            let node = all.get(name).await?;
             let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
             let is_ready = |condition: &k8s_openapi::api::core::v1::NodeCondition| {
                 condition.type_ == "Ready" && condition.status == "True"
@@ -168,14 +201,11 @@ impl KubeadmCluster {
                 conditions.is_some_and(|all| all.iter().any(is_ready)),
                 "{name} is not ready"
             );
-            let renewed = leases.get(&name).await?.spec.and_then(|spec| spec.renew_time);
+            let renewed = leases.get(name).await?.spec.and_then(|spec| spec.renew_time);
             let renewed = renewed
                 .with_context(|| format!("{name} has not renewed its Lease"))?
                 .0;
             ensure!(renewed > time, "{name} renewed its Lease at {renewed}");
-        }
-        for pod in Api::<Pod>::all(self.client.clone()).list(&all).await? {
-            is_pod_ready_since(&pod, time).with_context(|| format!("pod {}", pod.name_any()))?;
         }
         Ok(())
     }

@@ -28,14 +28,14 @@ mod fleet;
 mod kubeadm;
 mod load_balancer;
 mod machine;
+mod program_images;
 mod site;
-mod webhook_image;
 
 pub(crate) use self::cgroups::remove_of_run;
 pub use self::fleet::Fleet;
 pub(crate) use self::kubeadm::kubeadm_config;
-pub use self::kubeadm::{Addons, Join, KubeadmCluster};
+pub use self::kubeadm::{Addons, IGNORED_CHECK, Join, KubeadmCluster};
 pub use self::machine::Machine;
+pub use self::program_images::{HAPROXY, haproxy_image, webhook_image};
 pub use self::site::Site;
-pub use self::webhook_image::webhook_image;
 pub use crate::assets::Images;

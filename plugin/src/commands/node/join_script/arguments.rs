@@ -8,6 +8,7 @@ use kcp_rules::syntax::{key_fault, label_value_fault};
 
 use crate::{
     arguments::{parse_node, parse_timeout},
+    commands::discovery::ProxyArguments,
     output::{OutputFormat, OutputFormats},
 };
 
@@ -26,6 +27,7 @@ Examples:
   kubectl kcp node join-script --hostname worker-7 --output-file join.sh
   kubectl kcp node join-script --labels rack=r1,pool=batch --taints dedicated=batch:NoSchedule --output-file join.sh
   kubectl kcp node join-script --hostname worker-7 -o cloud-init --output-file user-data
+  kubectl kcp node join-script --api-proxy --proxy-image registry.example.com/haproxy:3.2 --output-file join.sh
   kubectl kcp node join-script --install kubelet=https://example.com/kubelet,sha256=\
 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 )]
@@ -69,6 +71,13 @@ pub struct JoinScriptArguments {
     /// File with the key that `kubeadm init phase upload-certs --upload-certs` printed, or - for stdin
     #[arg(long, value_name = "FILE", requires = "control_plane")]
     pub certificate_key_file: Option<PathBuf>,
+
+    /// Run HAProxy in front of all API servers on the host, and let the kubelet use it instead of the load balancer
+    #[arg(long)]
+    pub api_proxy: bool,
+
+    #[command(flatten)]
+    pub proxy: ProxyArguments,
 
     /// Create this file with mode 0600, instead of printing the script
     #[arg(long, value_name = "FILE")]

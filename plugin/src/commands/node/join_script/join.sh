@@ -19,6 +19,10 @@ cri_socket=@@           # empty: the only one that exists
 ignored_errors=@@       # preflight errors of kubeadm, separated by commas
 downloads=@@            # lines of: PROGRAM SHA256 URL
 join_configuration=@@   # kubeadm's JoinConfiguration, as JSON
+proxy_port=@@           # empty: no proxy in front of the API servers
+proxy_configuration=@@
+proxy_manifest=@@
+kubelet_edit=@@         # command that lets the kubelet use the proxy
 ready_seconds=@@
 
 readonly CLOCK_LIMIT_SECONDS=60
@@ -45,7 +49,7 @@ with_token() {
     curl --config - --silent --show-error --max-time 10 --cacert "$work/ca.crt" "$@"
 }
 with_kubelet() {
-  curl --silent --max-time 10 --cacert "$work/ca.crt" --cert /var/lib/kubelet/pki/kubelet-client-current.pem "$@"
+  curl --silent --max-time 10 --cacert "$work/ca.crt" ${proxy_port:+--resolve "$endpoint:127.0.0.1"} --cert /var/lib/kubelet/pki/kubelet-client-current.pem "$@"
 }
 
 check_name() {
@@ -66,6 +70,7 @@ check_swap() {
 
 check_ports() {
   local ports=(10250) port
+  [ -z "$proxy_port" ] || ports+=("$proxy_port")
   [ "$is_control_plane" = no ] || ports+=(6443 10257 10259 2379 2380)
   for port in "${ports[@]}"; do
     if ! is_ignored "Port-$port" && (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
@@ -190,6 +195,23 @@ join() {
   fail "this host did not join the cluster"
 }
 
+# From now on, the kubelet and this script reach the API servers through the proxy.
+use_proxy() {
+  [ -n "$proxy_port" ] || return 0
+  local folder=/etc/kubernetes/kcp-api-proxy manifests=/etc/kubernetes/manifests
+  printf '%s' "$proxy_configuration" >"$work/haproxy.cfg"
+  printf '%s' "$proxy_manifest" >"$work/manifest.yaml"
+  # The user of the proxy.
+  install -d -m 0700 -o 65532 -g 65532 "$folder"
+  install -m 0600 -o 65532 -g 65532 "$work/haproxy.cfg" "$folder/haproxy.cfg"
+  install -m 0644 "$work/manifest.yaml" "$manifests/.kcp-api-proxy.yaml.new"
+  mv "$manifests/.kcp-api-proxy.yaml.new" "$manifests/kcp-api-proxy.yaml"
+  sh -c "$kubelet_edit"
+  systemctl restart kubelet
+  # The name is in the certificate of every API server. curl connects to the proxy instead.
+  endpoint=kubernetes.default.svc:$proxy_port
+}
+
 # The API server's table of one Node has the columns NAME, STATUS, ROLES and so on.
 is_ready() {
   local table
@@ -219,6 +241,7 @@ check_versions
 stop_at_problems
 install_downloads
 join
+use_proxy
 say "node $name has joined; waiting until it is Ready"
 wait_until_ready
 say "node $name is Ready"

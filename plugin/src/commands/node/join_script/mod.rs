@@ -18,6 +18,8 @@ use kcp_client::{
     Action, Connection, Error, Token,
     bootstrap_token::{BootstrapToken, create_token, revoke_token},
     reads::{
+        self,
+        api_servers::read_api_servers,
         cluster_info::{ClusterInfo, read_cluster_info},
         node::{list_nodes, read_node},
     },
@@ -81,6 +83,12 @@ pub(super) async fn run(arguments: &JoinScriptArguments, session: &Session) -> a
     let cluster = read_cluster_info(&connection)
         .await
         .context("cannot find out how hosts join the cluster")?;
+    let api_servers = if arguments.api_proxy {
+        let limit = reads::list_limit(end.saturating_duration_since(Instant::now()));
+        Some(read_api_servers(&connection, limit).await?)
+    } else {
+        None
+    };
     let expires = expiry(connection.now(), arguments)?;
     let description = match &arguments.hostname {
         Some(name) => format!("for {name}, by kubectl kcp node join-script"),
@@ -99,6 +107,7 @@ pub(super) async fn run(arguments: &JoinScriptArguments, session: &Session) -> a
         token: &token,
         expires: &expires.to_string(),
         certificate_key: certificate_key.as_ref(),
+        api_servers: api_servers.as_ref(),
     };
     let written = write(&values, format, file, &connection, session, end).await;
     if !matches!(written, Ok(Verdict::Met)) {

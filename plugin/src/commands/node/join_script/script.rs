@@ -1,7 +1,13 @@
 //! Writes the join script, and wraps it for cloud-init and Ignition.
 
+use std::{collections::BTreeSet, net::SocketAddr};
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use kcp_client::{Token, bootstrap_token::BootstrapToken, reads::cluster_info::ClusterInfo};
+use kcp_rules::{
+    anchor::text,
+    api_proxy::{NODE_LABEL, kubelet_edit},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -34,6 +40,8 @@ pub(super) struct JoinValues<'v> {
     /// When the token expires, in RFC 3339 format.
     pub(super) expires: &'v str,
     pub(super) certificate_key: Option<&'v Token>,
+    /// The API servers of the proxy. None: the host runs no proxy.
+    pub(super) api_servers: Option<&'v BTreeSet<SocketAddr>>,
 }
 
 impl JoinValues<'_> {
@@ -57,6 +65,9 @@ impl JoinValues<'_> {
         let downloads = arguments.install.iter();
         let downloads =
             downloads.map(|Download { program, url, sha256 }| format!("{program} {sha256} {url}"));
+        let proxy = arguments.proxy.proxy();
+        let with_proxy =
+            |value: &dyn Fn(&BTreeSet<SocketAddr>) -> String| self.api_servers.map(value).unwrap_or_default();
         let values = [
             ("token_id", id.to_owned()),
             ("token_secret", secret.to_owned()),
@@ -76,6 +87,13 @@ impl JoinValues<'_> {
                 "join_configuration",
                 serde_json::to_string_pretty(&self.configuration())?,
             ),
+            ("proxy_port", with_proxy(&|_| proxy.port.to_string())),
+            (
+                "proxy_configuration",
+                with_proxy(&|servers| proxy.configuration(servers)),
+            ),
+            ("proxy_manifest", with_proxy(&|_| text(&proxy.manifest()))),
+            ("kubelet_edit", with_proxy(&|_| kubelet_edit(proxy.port))),
             ("ready_seconds", arguments.ready_timeout.as_secs().to_string()),
         ];
         fill(TEMPLATE, &values)
@@ -118,9 +136,11 @@ impl JoinValues<'_> {
             ignore_preflight_errors,
             ..
         } = self.arguments;
+        let of_proxy = self.api_servers.map(|_| format!("{NODE_LABEL}="));
+        let labels = labels.iter().map(|Label { key, value }| format!("{key}={value}"));
+        let labels: Vec<String> = labels.chain(of_proxy).collect();
         let kubelet_arguments = (!labels.is_empty()).then(|| {
-            let labels = labels.iter().map(|Label { key, value }| format!("{key}={value}"));
-            let labels = labels.collect::<Vec<_>>().join(",");
+            let labels = labels.join(",");
             if is_v1beta4 {
                 json!([{"name": "node-labels", "value": labels}])
             } else {

@@ -55,6 +55,7 @@ fn written(words: &str, version: &str, format: CommandFormat) -> String {
         .and_then(|minor| minor.parse().ok())
         .unwrap();
     let key = arguments.control_plane.then(|| Token::from(KEY.to_owned()));
+    let api_servers = ["10.0.0.1:6443".parse().unwrap()].into();
     let values = JoinValues {
         arguments: &arguments,
         cluster: &cluster(),
@@ -63,13 +64,14 @@ fn written(words: &str, version: &str, format: CommandFormat) -> String {
         token: &BootstrapToken::known("abc123", SECRET),
         expires: "2026-11-25T13:30:00Z",
         certificate_key: key.as_ref(),
+        api_servers: arguments.api_proxy.then_some(&api_servers),
     };
     values.write(format).unwrap()
 }
 
 const ALL: &str = "--hostname worker-7 --labels rack=r1,pool=batch --taints dedicated=batch:NoSchedule,gpu:NoExecute \
     --cri-socket unix:///run/containerd/containerd.sock --ignore-preflight-errors Swap,SystemVerification \
-    --ready-timeout 90s --install kubelet=https://example.com/k?a=1,sha256=\
+    --ready-timeout 90s --api-proxy --proxy-port 8445 --install kubelet=https://example.com/k?a=1,sha256=\
     0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// The value that bash reads for a variable of the script.
@@ -99,6 +101,7 @@ fn the_script_contains_the_values() {
             "downloads",
             "kubelet 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef https://example.com/k?a=1",
         ),
+        ("proxy_port", "8445"),
         ("ready_seconds", "90"),
     ] {
         assert_eq!(value(&script, name), expected, "{name}");
@@ -117,7 +120,7 @@ fn the_script_contains_the_values() {
             "nodeRegistration": {
                 "criSocket": "unix:///run/containerd/containerd.sock",
                 "ignorePreflightErrors": ["Swap", "SystemVerification"],
-                "kubeletExtraArgs": [{"name": "node-labels", "value": "rack=r1,pool=batch"}],
+                "kubeletExtraArgs": [{"name": "node-labels", "value": "rack=r1,pool=batch,kubectl-kcp.dev/api-proxy="}],
                 "taints": [
                     {"key": "dedicated", "value": "batch", "effect": "NoSchedule"},
                     {"key": "gpu", "value": "", "effect": "NoExecute"},

@@ -39,6 +39,6 @@ for interface in cni0 kube-ipvs0 flannel.1; do
 done
 
 # What kubectl kcp and kcp-webhook put on the host.
-rm -rf /etc/kubernetes/kcp-webhook /etc/kubectl-kcp
+rm -rf /etc/kubernetes/kcp-webhook /etc/kubernetes/kcp-api-proxy /etc/kubectl-kcp
 
 say "Kubernetes is removed from $name"

@@ -1,0 +1,198 @@
+//! `kubectl kcp discovery files`: prints the fields with which a new Machine runs a proxy in front of all API servers, which its
+//! kubelet uses instead of a load balancer.
+
+use std::{
+    collections::BTreeSet,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand, ValueEnum};
+use kcp_client::reads::{self, api_servers::read_api_servers};
+use kcp_rules::{
+    anchor::text,
+    api_proxy::{ApiProxy, HEALTH_PORT, IMAGE, PORT},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    arguments::{parse_image, parse_timeout},
+    session::Session,
+    verdict::Verdict,
+};
+
+/// Let kubelets find the API servers without a load balancer.
+#[derive(Debug, Args)]
+#[command(subcommand_value_name = "files")]
+pub struct DiscoveryArguments {
+    #[command(subcommand)]
+    pub command: DiscoveryCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DiscoveryCommand {
+    /// Print the fields with which new Machines run HAProxy in front of all API servers
+    Files(FilesArguments),
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The kubelet of each new Machine then connects to HAProxy on its own node, which connects to an API server \
+        that is ready. The list of API servers is that of the cluster that the kubeconfig selects: use the kubeconfig of the \
+        workload cluster, or name the servers. Install manifests/api-proxy in the workload cluster to update the lists when API \
+        servers change. Add the lists to those of your manifest; a patch would replace them.
+
+Examples:
+  kubectl kcp discovery files --kubeconfig edge.kubeconfig
+  kubectl kcp discovery files --kind KubeadmConfigTemplate --api-server 10.0.0.1:6443,10.0.0.2:6443"
+)]
+pub struct FilesArguments {
+    /// Kind of the object for which the fields are printed
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = OwnerKind::KubeadmControlPlane)]
+    pub kind: OwnerKind,
+
+    /// API servers, instead of those of the cluster that the kubeconfig selects
+    #[arg(long = "api-server", value_name = "IP:PORT,...", value_delimiter = ',')]
+    pub api_servers: Vec<SocketAddr>,
+
+    #[command(flatten)]
+    pub proxy: ProxyArguments,
+
+    /// Time limit for reading, such as 30s or 2m
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "10s")]
+    pub timeout: Duration,
+}
+
+/// The kinds that configure kubeadm on new Machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum OwnerKind {
+    /// The Machines of a control plane
+    KubeadmControlPlane,
+    /// The Machines of a MachineDeployment
+    KubeadmConfigTemplate,
+}
+
+/// Options of the proxy.
+#[derive(Debug, Args)]
+pub struct ProxyArguments {
+    /// Image with HAProxy 2.2 or newer
+    #[arg(long = "proxy-image", value_name = "IMAGE", value_parser = parse_image, default_value = IMAGE)]
+    pub image: String,
+
+    /// Port of the proxy on 127.0.0.1
+    #[arg(long = "proxy-port", value_name = "PORT", default_value_t = PORT, value_parser = clap::value_parser!(u16).range(1..))]
+    pub port: u16,
+
+    /// Port on 127.0.0.1 at which the kubelet probes the proxy
+    #[arg(long = "proxy-health-port", value_name = "PORT", default_value_t = HEALTH_PORT,
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub health_port: u16,
+}
+
+impl ProxyArguments {
+    pub fn proxy(&self) -> ApiProxy {
+        ApiProxy {
+            image: self.image.clone(),
+            port: self.port,
+            health_port: self.health_port,
+        }
+    }
+}
+
+/// Runs `discovery`.
+///
+/// # Errors
+/// The API servers cannot be read, or the result cannot be printed.
+pub async fn run(arguments: DiscoveryArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let DiscoveryCommand::Files(arguments) = arguments.command;
+    let servers = if arguments.api_servers.is_empty() {
+        let end = Instant::now() + arguments.timeout;
+        let connection = session.connect_within(arguments.timeout).await?;
+        let limit = reads::list_limit(end.saturating_duration_since(Instant::now()));
+        read_api_servers(&connection, limit).await?
+    } else {
+        arguments.api_servers.iter().copied().collect()
+    };
+    session
+        .terminal
+        .print(&files(&servers, &arguments))
+        .context("cannot write to stdout")?;
+    Ok(Verdict::Met)
+}
+
+fn files(servers: &BTreeSet<SocketAddr>, arguments: &FilesArguments) -> String {
+    let config = arguments.proxy.proxy().kubeadm_config(servers);
+    let (kind, fields) = match arguments.kind {
+        OwnerKind::KubeadmControlPlane => (
+            "KubeadmControlPlane",
+            json!({"spec": {"kubeadmConfigSpec": config}}),
+        ),
+        OwnerKind::KubeadmConfigTemplate => (
+            "KubeadmConfigTemplate",
+            json!({"spec": {"template": {"spec": without_init(config)}}}),
+        ),
+    };
+    format!("# Add these fields to the {kind}, its lists to the lists that are there.\n") + &text(&fields)
+}
+
+/// Only a control plane initializes a cluster.
+fn without_init(mut config: Value) -> Value {
+    if let Some(fields) = config.as_object_mut() {
+        fields.remove("initConfiguration");
+    }
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::command::{Arguments, Command};
+
+    fn printed(arguments: &[&str]) -> String {
+        let words = ["kubectl-kcp", "discovery", "files"].iter().chain(arguments);
+        let parsed = Arguments::try_parse_from(words).unwrap();
+        let Command::Discovery(DiscoveryArguments {
+            command: DiscoveryCommand::Files(arguments),
+        }) = parsed.command
+        else {
+            panic!("another command");
+        };
+        let servers = arguments.api_servers.iter().copied().collect();
+        files(&servers, &arguments)
+    }
+
+    #[test]
+    fn the_files_of_a_control_plane() {
+        insta::assert_snapshot!(printed(&["--api-server", "10.0.0.2:6443,10.0.0.1:6443"]));
+    }
+
+    #[test]
+    fn the_files_of_workers() {
+        let printed = printed(&[
+            "--kind",
+            "KubeadmConfigTemplate",
+            "--api-server",
+            "[fd00::1]:6443",
+            "--proxy-image",
+            "registry.example.com/haproxy:3.2",
+            "--proxy-port",
+            "8445",
+        ]);
+        assert!(
+            printed.starts_with("# Add these fields to the KubeadmConfigTemplate,"),
+            "{printed}"
+        );
+        for expected in [
+            "server api-0 [fd00::1]:6443",
+            "image: registry.example.com/haproxy:3.2",
+            "https://127.0.0.1:8445",
+        ] {
+            assert!(printed.contains(expected), "no '{expected}' in {printed}");
+        }
+        assert!(!printed.contains("initConfiguration"), "{printed}");
+    }
+}

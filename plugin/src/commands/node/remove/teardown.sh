@@ -16,8 +16,10 @@ name=$(uname -n | tr '[:upper:]' '[:lower:]')
 # is still in the cluster, it also removes the member.
 kubeadm reset --force >&2
 
-# kubeadm leaves the configuration and the state of network plugins.
-rm -rf /etc/cni/net.d /var/lib/cni
+# kubeadm leaves the configuration and the state of network plugins. The folder itself stays: containerd does not watch a folder
+# that was removed and created again, so a host that joined again would not become Ready.
+if [ -d /etc/cni/net.d ]; then find /etc/cni/net.d -mindepth 1 -delete; fi
+rm -rf /var/lib/cni
 
 # Rules of kube-proxy and of network plugins: kubeadm leaves them too.
 remove_rules() {

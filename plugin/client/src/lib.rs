@@ -44,5 +44,5 @@ pub use flags::{ConnectionFlags, Token};
 pub use limit::ReadLimit;
 pub use reader::Reader;
 pub use request::PatchRequest;
-pub use retry::retry_while_busy;
+pub use retry::{retry_after_lost_server, retry_while_busy};
 pub use written::Written;

@@ -6,7 +6,7 @@
 
 use std::{future::Future, time::Duration};
 
-use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder, Retryable as _};
+use backon::{BackoffBuilder as _, ConstantBuilder, ExponentialBackoff, ExponentialBuilder, Retryable as _};
 
 use crate::Error;
 
@@ -57,6 +57,28 @@ where
             } => delay.map(|_| (*after).min(MAX_BUSY_DELAY)),
             _ => delay,
         })
+        .await
+}
+
+/// How often to try again after an API server ended, and the pause before each attempt: a load balancer can take half a minute to
+/// find out.
+const LOST_SERVER_ATTEMPTS: usize = 30;
+const LOST_SERVER_DELAY: Duration = Duration::from_secs(1);
+
+/// Calls a function again while it fails with a transient error, because an API server behind a load balancer has just ended. The
+/// function must read before it writes, so that it does not repeat a write that was stored.
+///
+/// # Errors
+/// The function fails for another reason, or still fails at the last attempt.
+pub async fn retry_after_lost_server<T, F>(call: impl FnMut() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let backoff = ConstantBuilder::new()
+        .with_delay(LOST_SERVER_DELAY)
+        .with_max_times(LOST_SERVER_ATTEMPTS);
+    call.retry(backoff)
+        .when(|error| error.is_transient() || matches!(error, Error::OutcomeUnknown { .. }))
         .await
 }
 

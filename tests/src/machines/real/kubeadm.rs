@@ -59,6 +59,18 @@ impl KubeadmCluster {
     pub async fn init(first: &Machine, addons: Addons) -> Result<Self> {
         let site = first.site();
         first.write("/root/init.yaml", &configuration(first))?;
+        // containerd listens a moment before it responds to kubeadm.
+        wait::until("kubeadm's preflight checks pass", || async {
+            let preflight = [
+                "kubeadm",
+                "init",
+                "phase",
+                "preflight",
+                "--config=/root/init.yaml",
+            ];
+            first.succeed(preflight).await.map(drop)
+        })
+        .await?;
         let mut command = vec!["kubeadm", "init", "--config=/root/init.yaml", "--upload-certs"];
         if addons == Addons::None {
             command.push("--skip-phases=addon/coredns,addon/kube-proxy");

@@ -23,6 +23,7 @@ use kcp_client::{
         node::{list_nodes, read_node},
         node_removal::read_drain,
     },
+    retry_after_lost_server,
     update::{Change, Target, Updated, WriteMode, WriteResult, update},
 };
 use kcp_control_plane::{
@@ -176,7 +177,13 @@ impl RemoveCommand<'_> {
                 },
                 None => false,
             };
-            match self.delete(&node.name).await? {
+            // The API server on a host without an etcd member ends, and it may have been the one that served this command.
+            let deleted = if removed_member {
+                retry_after_lost_server(|| self.delete(&node.name)).await?
+            } else {
+                self.delete(&node.name).await?
+            };
+            match deleted {
                 Ok(()) => Ok(Removal::Removed {
                     evicted,
                     removed_member,
@@ -204,7 +211,7 @@ impl RemoveCommand<'_> {
     }
 
     /// Deletes the Node, if it still is cordoned and belongs to no Machine.
-    async fn delete(&self, name: &str) -> anyhow::Result<Result<(), Refusal>> {
+    async fn delete(&self, name: &str) -> Result<Result<(), Refusal>, Error> {
         let target = Target {
             connection: self.connection,
             resource: &NODE.api_resource("v1"),

@@ -65,7 +65,7 @@ async fn changes_are_as_planned(
     Ok(())
 }
 
-/// Every machine loses power at once, and comes back. The management cluster is elsewhere, and does nothing meanwhile.
+/// Every machine loses power, and all of them come back. The management cluster does not run on these machines.
 async fn power_failure(management: &ManagementCluster, cluster: &Cluster, clock: &mut Clock) -> Result<()> {
     let machines = management.machines().fleet()?.machines().await;
     for machine in &machines {

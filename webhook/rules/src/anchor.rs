@@ -108,43 +108,18 @@ impl StaticPod {
                 "labels": {"app.kubernetes.io/name": STATIC_POD, "app.kubernetes.io/part-of": "kubectl-kcp"},
                 "annotations": {WRITTEN_BY: ANCHOR},
             },
-            "spec": {
-                "hostNetwork": true,
-                // The API server sets the priority of other Pods. The kubelet knows no PriorityClasses: kubeadm writes both
-                // fields, too (cmd/kubeadm/app/util/staticpod/utils.go).
-                "priorityClassName": "system-node-critical",
-                "priority": 2_000_001_000,
-                "terminationGracePeriodSeconds": 40,
-                "securityContext": {
-                    "runAsNonRoot": true,
-                    "runAsUser": USER,
-                    "runAsGroup": USER,
-                    "seccompProfile": {"type": "RuntimeDefault"},
-                },
-                "containers": [{
-                    "name": "kcp-webhook",
-                    "image": self.image,
-                    // After a power failure, a registry may be unreachable.
-                    "imagePullPolicy": "IfNotPresent",
-                    "args": self.serve_arguments(),
-                    "livenessProbe": probe("/livez"),
-                    "readinessProbe": probe("/readyz"),
-                    "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}},
-                    "securityContext": {
-                        "allowPrivilegeEscalation": false,
-                        "readOnlyRootFilesystem": true,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                    "volumeMounts": [
-                        {"name": "files", "mountPath": FOLDER, "readOnly": true},
-                        {"name": "cluster-ca", "mountPath": CLUSTER_CA, "readOnly": true},
-                    ],
-                }],
-                "volumes": [
-                    {"name": "files", "hostPath": {"path": FOLDER, "type": "Directory"}},
-                    {"name": "cluster-ca", "hostPath": {"path": CLUSTER_CA, "type": "File"}},
+            "spec": static_pod_spec(FOLDER, &json!({
+                "name": "kcp-webhook",
+                "image": self.image,
+                "args": self.serve_arguments(),
+                "livenessProbe": probe("/livez"),
+                "readinessProbe": probe("/readyz"),
+                "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}},
+                "volumeMounts": [
+                    {"name": "files", "mountPath": FOLDER, "readOnly": true},
+                    {"name": "cluster-ca", "mountPath": CLUSTER_CA, "readOnly": true},
                 ],
-            },
+            }), &json!({"terminationGracePeriodSeconds": 40})),
         })
     }
 
@@ -204,6 +179,44 @@ impl StaticPod {
             }},
         }}})
     }
+}
+
+/// The spec of a static Pod in the network of its node, with these fields of its container and these fields of its own. The volumes
+/// `files` and `cluster-ca` contain a folder of the host, and the CA certificate of the cluster.
+pub(crate) fn static_pod_spec(folder: &str, container: &Value, own: &Value) -> Value {
+    let shared_by_containers = json!({
+        // After a power failure, a registry may be unreachable.
+        "imagePullPolicy": "IfNotPresent",
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    });
+    let shared = json!({
+        "hostNetwork": true,
+        // The API server sets the priority of other Pods. The kubelet knows no PriorityClasses: kubeadm writes both
+        // fields, too (cmd/kubeadm/app/util/staticpod/utils.go).
+        "priorityClassName": "system-node-critical",
+        "priority": 2_000_001_000,
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [merged(shared_by_containers, container)],
+        "volumes": [
+            {"name": "files", "hostPath": {"path": folder, "type": "Directory"}},
+            {"name": "cluster-ca", "hostPath": {"path": CLUSTER_CA, "type": "File"}},
+        ],
+    });
+    merged(shared, own)
+}
+
+fn merged(mut object: Value, more: &Value) -> Value {
+    json_patch::merge(&mut object, more);
+    object
 }
 
 /// An entry of `files` in a `KubeadmConfigSpec`. `source` is `content` or `contentFrom`.

@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::anchor::{CLUSTER_CA, MANIFEST_FOLDER, USER, control_plane_file, text};
+use crate::anchor::{CLUSTER_CA, MANIFEST_FOLDER, USER, control_plane_file, static_pod_spec, text};
 
 /// The folder on the host with the files of the static Pod, at the same path in its container.
 pub const FOLDER: &str = "/etc/kubernetes/kcp-api-proxy";
@@ -107,44 +107,22 @@ backend api-servers
                 "namespace": "kube-system",
                 "labels": {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "kubectl-kcp"},
             },
-            "spec": {
-                "hostNetwork": true,
-                "priorityClassName": "system-node-critical",
-                "priority": 2_000_001_000,
-                "securityContext": {
-                    "runAsNonRoot": true,
-                    "runAsUser": USER,
-                    "runAsGroup": USER,
-                    "seccompProfile": {"type": "RuntimeDefault"},
-                },
-                "containers": [{
-                    "name": "haproxy",
-                    "image": self.image,
-                    // After a power failure, a registry may be unreachable.
-                    "imagePullPolicy": "IfNotPresent",
-                    "command": [
-                        "haproxy", "-W", "-db",
-                        "-S", format!("{FOLDER}/{SOCKET}"),
-                        "-f", format!("{FOLDER}/{CONFIGURATION}"),
-                    ],
-                    "livenessProbe": probe,
-                    "readinessProbe": probe,
-                    "resources": {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}},
-                    "securityContext": {
-                        "allowPrivilegeEscalation": false,
-                        "readOnlyRootFilesystem": true,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                    "volumeMounts": [
-                        {"name": "files", "mountPath": FOLDER},
-                        {"name": "cluster-ca", "mountPath": CLUSTER_CA, "readOnly": true},
-                    ],
-                }],
-                "volumes": [
-                    {"name": "files", "hostPath": {"path": FOLDER, "type": "Directory"}},
-                    {"name": "cluster-ca", "hostPath": {"path": CLUSTER_CA, "type": "File"}},
+            "spec": static_pod_spec(FOLDER, &json!({
+                "name": "haproxy",
+                "image": self.image,
+                "command": [
+                    "haproxy", "-W", "-db",
+                    "-S", format!("{FOLDER}/{SOCKET}"),
+                    "-f", format!("{FOLDER}/{CONFIGURATION}"),
                 ],
-            },
+                "livenessProbe": probe,
+                "readinessProbe": probe,
+                "resources": {"requests": {"cpu": "20m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}},
+                "volumeMounts": [
+                    {"name": "files", "mountPath": FOLDER},
+                    {"name": "cluster-ca", "mountPath": CLUSTER_CA, "readOnly": true},
+                ],
+            }), &json!({})),
         })
     }
 

@@ -47,6 +47,9 @@ pub struct Status {
     /// The leader's id; `0` if there is none.
     #[serde(default = "zero")]
     pub leader: String,
+    /// In bytes.
+    #[serde(rename = "dbSizeInUse", default = "zero")]
+    pub size_in_use: String,
 }
 
 /// The sender of an answer.

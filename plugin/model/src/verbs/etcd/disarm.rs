@@ -110,9 +110,10 @@ fn refuse_without_space(observed: &Snapshot, cluster: &EtcdCluster<'_>) -> Resul
     let defrag =
         format!("return the space to the file system: kubectl kcp etcd defrag {name} -n {namespace}");
     if needs_compaction {
+        // It may be done: a member counts deleted revisions as in use until its next write, and a full etcd accepts none.
         refusal.remedies.push(format!(
-            "delete the old revisions: kubectl kcp etcd compact {name} -n {namespace}; then {defrag}; if that is not enough, \
-             delete objects or raise the quota"
+            "if the old revisions are not deleted yet, delete them: kubectl kcp etcd compact {name} -n {namespace}; then \
+             {defrag}; if that is not enough, delete objects or raise the quota"
         ));
     } else if is_fragmented {
         refusal.remedies.push(defrag);
@@ -216,9 +217,9 @@ mod tests {
             Option<&'static str>,
         );
         const DEFRAG: &str = "return the space to the file system: kubectl kcp etcd defrag c1-cp -n d";
-        const COMPACT: &str = "delete the old revisions: kubectl kcp etcd compact c1-cp -n d; then return the space to the file \
-                               system: kubectl kcp etcd defrag c1-cp -n d; if that is not enough, delete objects or raise \
-                               the quota";
+        const COMPACT: &str = "if the old revisions are not deleted yet, delete them: kubectl kcp etcd compact c1-cp -n d; \
+                               then return the space to the file system: kubectl kcp etcd defrag c1-cp -n d; if that is \
+                               not enough, delete objects or raise the quota";
         let cases: &[Case] = &[
             (
                 "in use",

@@ -172,7 +172,7 @@ impl WorkloadCluster {
         .await
     }
 
-    async fn restart_member(&self, machine: &str, founding: &Founding) -> Result<u8> {
+    pub(super) async fn restart_member(&self, machine: &str, founding: &Founding) -> Result<u8> {
         let mut members = self.members.lock().await;
         let member = members.get_mut(machine);
         let member = member.with_context(|| format!("{} has no machine {machine}", self.name))?;
@@ -184,14 +184,18 @@ impl WorkloadCluster {
         Ok(number)
     }
 
-    async fn on_member<T>(&self, machine: &str, act: impl AsyncFnOnce(&mut Member) -> T) -> Result<T> {
+    pub(super) async fn on_member<T>(
+        &self,
+        machine: &str,
+        act: impl AsyncFnOnce(&mut Member) -> T,
+    ) -> Result<T> {
         let mut members = self.members.lock().await;
         let member = members.get_mut(machine);
         let member = member.with_context(|| format!("{} has no machine {machine}", self.name))?;
         Ok(act(member).await)
     }
 
-    async fn member_id(&self, machine: &str) -> Result<String> {
+    pub(super) async fn member_id(&self, machine: &str) -> Result<String> {
         let members = self.etcd().await?.members().await?;
         let named = members.into_iter().find(|member| member.name == machine);
         Ok(named.with_context(|| format!("etcd has no member {machine}"))?.id)

@@ -65,6 +65,7 @@ impl WorkloadCluster {
         let founding = Founding::Joining(initial_cluster(&added.members, machine));
         let member = self.start_member(machine, number, &founding).await?;
         self.members.lock().await.insert(machine.to_owned(), member);
+        self.publish_again(machine, &founding).await?;
         self.promotion_allowed().await?;
         let id = &added.member.id;
         wait::until("etcd promotes the learner", || async {
@@ -79,9 +80,25 @@ impl WorkloadCluster {
         Ok(address)
     }
 
-    /// Waits until a member answers clients, as a kubelet does before it reports that the pod is ready. A new member
-    /// takes seven seconds: its first request to publish its name is lost when it receives a snapshot, and it retries
-    /// later (`server/etcdserver/server.go`).
+    /// Restarts a new member that has received its data as a snapshot: its first request to publish its name is lost
+    /// with the snapshot, and it repeats the request after seven seconds (`publishV3` in `server/etcdserver/server.go`).
+    async fn publish_again(&self, machine: &str, founding: &Founding) -> Result<()> {
+        let folder = self.database_folder(machine);
+        let is_lost = wait::until("the new etcd member has data", || async {
+            if has_applied_snapshot(&folder)? {
+                return Ok(true);
+            }
+            self.member_id(machine).await.map(|_| false)
+        });
+        if is_lost.await? {
+            self.on_member(machine, async |member| member.process.kill().await)
+                .await??;
+            self.restart_member(machine, founding).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a member answers clients, as a kubelet does before it reports that the pod is ready.
     pub(super) async fn answering(&self, number: u8) -> Result<Ipv4Addr> {
         let address = self.addresses.machine(number);
         wait::until("the etcd member answers", || async {
@@ -214,6 +231,21 @@ pub(super) fn initial_cluster(members: &[etcd::Member], joining: &str) -> String
         Some(format!("{name}={}", member.peer_urls.first()?))
     });
     members.collect::<Vec<_>>().join(",")
+}
+
+/// Whether a member has replaced its database by one that it received. Its folder then has the file of the snapshot,
+/// and no longer the database that came with it.
+fn has_applied_snapshot(folder: &Path) -> Result<bool> {
+    let mut is_received = false;
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        let name = name.to_string_lossy();
+        if name.ends_with(".snap.db") {
+            return Ok(false);
+        }
+        is_received |= name.ends_with(".snap");
+    }
+    Ok(is_received)
 }
 
 fn data(folder: &Path) -> PathBuf {

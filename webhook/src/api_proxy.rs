@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use kcp_rules::api_proxy::{CONFIGURATION, MAX_SERVERS, SOCKET, with_servers};
+use kcp_rules::api_proxy::{CONFIGURATION, CountError, SOCKET, check_count, with_servers};
 use kube::Client;
 use thiserror::Error;
 use tokio::{
@@ -42,8 +42,8 @@ const MAX_ANSWER: u64 = 64 * 1024;
 enum PassError {
     #[error("{0}; the list of API servers on this node stays as it is")]
     Request(#[from] RequestError),
-    #[error("the EndpointSlice kubernetes has {0} API servers; the list on this node stays as it is")]
-    Count(usize),
+    #[error("EndpointSlice default/kubernetes: {0}; the list on this node stays as it is")]
+    Count(#[from] CountError),
     #[error("cannot {action} {}: {error}", path.display())]
     Io {
         action: &'static str,
@@ -97,10 +97,7 @@ pub fn run(arguments: &ApiProxyArguments) -> Result<ExitCode, ReconcilerError> {
 
 impl ApiProxy {
     async fn pass(&mut self, client: &Client) -> Result<(), PassError> {
-        let servers = api_servers::read(client).await?;
-        if servers.is_empty() || servers.len() > MAX_SERVERS {
-            return Err(PassError::Count(servers.len()));
-        }
+        let servers = check_count(api_servers::read(client).await?)?;
         if self.write(&servers)? {
             info!(?servers, "wrote the list of API servers");
             self.is_loaded = false;

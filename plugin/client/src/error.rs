@@ -167,8 +167,8 @@ impl Error {
                 format!("list the {kind}s with: kubectl config get-{kind}s")
             }
             Self::Unreachable { .. } => {
-                "check that the server is running and that the context is right; show the context with: \
-                 kubectl config current-context"
+                "check that the server is running, and that --server or the current context names the right \
+                 one; show the context with: kubectl config current-context"
                     .to_owned()
             }
             Self::Tls { .. } => {

@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use kcp_client::reads::{self, api_servers::read_api_servers};
 use kcp_rules::{
     anchor::text,
-    api_proxy::{ApiProxy, HEALTH_PORT, IMAGE, PORT},
+    api_proxy::{ApiProxy, HEALTH_PORT, IMAGE, PORT, check_count},
 };
 use serde_json::{Value, json};
 
@@ -92,6 +92,21 @@ pub struct ProxyArguments {
 }
 
 impl ProxyArguments {
+    /// # Errors
+    /// Both ports are the same.
+    pub fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.port != self.health_port,
+            "--proxy-port and --proxy-health-port are both {}; use two ports",
+            self.port
+        );
+        Ok(())
+    }
+
+    pub fn is_default(&self) -> bool {
+        (self.image.as_str(), self.port, self.health_port) == (IMAGE, PORT, HEALTH_PORT)
+    }
+
     pub fn proxy(&self) -> ApiProxy {
         ApiProxy {
             image: self.image.clone(),
@@ -107,13 +122,14 @@ impl ProxyArguments {
 /// The API servers cannot be read, or the result cannot be printed.
 pub async fn run(arguments: DiscoveryArguments, session: &Session) -> anyhow::Result<Verdict> {
     let DiscoveryCommand::Files(arguments) = arguments.command;
+    arguments.proxy.check()?;
     let servers = if arguments.api_servers.is_empty() {
         let end = Instant::now() + arguments.timeout;
         let connection = session.connect_within(arguments.timeout).await?;
         let limit = reads::list_limit(end.saturating_duration_since(Instant::now()));
         read_api_servers(&connection, limit).await?
     } else {
-        arguments.api_servers.iter().copied().collect()
+        check_count(arguments.api_servers.iter().copied().collect()).context("--api-server")?
     };
     session
         .terminal

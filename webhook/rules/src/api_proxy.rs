@@ -11,6 +11,7 @@ use std::{
 };
 
 use serde_json::{Value, json};
+use thiserror::Error;
 
 use crate::anchor::{CLUSTER_CA, MANIFEST_FOLDER, USER, control_plane_file, static_pod_spec, text};
 
@@ -41,7 +42,7 @@ pub const HEALTH_PORT: u16 = 7446;
 pub const SERVER_NAME: &str = "kubernetes.default.svc";
 
 /// The most API servers in a configuration, a limit against a list that is not one of API servers.
-pub const MAX_SERVERS: usize = 64;
+const MAX_SERVERS: usize = 64;
 
 /// The line of the configuration after which there are only API servers.
 const SERVERS: &str = "    # API servers. kcp-webhook api-proxy rewrites the lines below.";
@@ -170,6 +171,22 @@ pub fn api_servers<'a>(
         .collect()
 }
 
+/// The list, if it can be that of all API servers of a cluster.
+///
+/// # Errors
+/// The list is empty, or longer than any control plane.
+pub fn check_count(servers: BTreeSet<SocketAddr>) -> Result<BTreeSet<SocketAddr>, CountError> {
+    if servers.is_empty() || servers.len() > MAX_SERVERS {
+        return Err(CountError(servers.len()));
+    }
+    Ok(servers)
+}
+
+/// The number of addresses in a list that cannot be that of all API servers.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[error("the list has {0} API servers, and the proxy takes 1 to {MAX_SERVERS}")]
+pub struct CountError(usize);
+
 /// A command that lets the kubelet of a host use the proxy. It changes nothing if it runs again.
 pub fn kubelet_edit(port: u16) -> String {
     format!(
@@ -229,6 +246,22 @@ mod tests {
         let found = api_servers(addresses.iter(), [6443, -1].into_iter());
         assert_eq!(found, servers(&["10.0.0.1:6443", "10.0.0.2:6443"]));
         assert_eq!(api_servers(addresses.iter(), [].into_iter()), BTreeSet::new());
+    }
+
+    #[test]
+    fn a_list_has_one_to_sixty_four_api_servers() {
+        let list = |count: u16| {
+            (0..count)
+                .map(|port| SocketAddr::from(([10, 0, 0, 1], port)))
+                .collect()
+        };
+        assert_eq!(check_count(list(0)), Err(CountError(0)));
+        assert_eq!(check_count(list(1)), Ok(list(1)));
+        assert_eq!(check_count(list(64)), Ok(list(64)));
+        assert_eq!(
+            check_count(list(65)).unwrap_err().to_string(),
+            "the list has 65 API servers, and the proxy takes 1 to 64"
+        );
     }
 
     #[test]

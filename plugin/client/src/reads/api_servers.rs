@@ -4,14 +4,14 @@ use std::{collections::BTreeSet, net::SocketAddr};
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kcp_api::kind::ENDPOINT_SLICE;
-use kcp_rules::api_proxy::{API_SERVERS, api_servers};
+use kcp_rules::api_proxy::{API_SERVERS, api_servers, check_count};
 
 use crate::{Action, Connection, Error, ReadLimit};
 
 /// Reads the addresses and ports of the API servers.
 ///
 /// # Errors
-/// The `EndpointSlice` cannot be read, or contains no address.
+/// The `EndpointSlice` cannot be read, or contains no list of API servers.
 pub async fn read_api_servers(
     connection: &Connection,
     limit: ReadLimit,
@@ -29,11 +29,8 @@ pub async fn read_api_servers(
         endpoints.flat_map(|endpoint| &endpoint.addresses),
         ports.filter_map(|port| port.port),
     );
-    if servers.is_empty() {
-        return Err(Error::Other {
-            action,
-            cause: "it contains no address of an API server".to_owned(),
-        });
-    }
-    Ok(servers)
+    check_count(servers).map_err(|error| Error::Other {
+        action,
+        cause: error.to_string(),
+    })
 }

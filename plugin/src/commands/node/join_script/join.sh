@@ -20,6 +20,7 @@ ignored_errors=@@       # preflight errors of kubeadm, separated by commas
 downloads=@@            # lines of: PROGRAM SHA256 URL
 join_configuration=@@   # kubeadm's JoinConfiguration, as JSON
 proxy_port=@@           # empty: no proxy in front of the API servers
+proxy_health_port=@@
 proxy_configuration=@@
 proxy_manifest=@@
 kubelet_edit=@@         # command that lets the kubelet use the proxy
@@ -70,7 +71,7 @@ check_swap() {
 
 check_ports() {
   local ports=(10250) port
-  [ -z "$proxy_port" ] || ports+=("$proxy_port")
+  [ -z "$proxy_port" ] || ports+=("$proxy_port" "$proxy_health_port")
   [ "$is_control_plane" = no ] || ports+=(6443 10257 10259 2379 2380)
   for port in "${ports[@]}"; do
     if ! is_ignored "Port-$port" && (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then

@@ -89,6 +89,10 @@ impl JoinValues<'_> {
             ),
             ("proxy_port", with_proxy(&|_| proxy.port.to_string())),
             (
+                "proxy_health_port",
+                with_proxy(&|_| proxy.health_port.to_string()),
+            ),
+            (
                 "proxy_configuration",
                 with_proxy(&|servers| proxy.configuration(servers)),
             ),

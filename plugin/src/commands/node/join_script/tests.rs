@@ -102,6 +102,7 @@ fn the_script_contains_the_values() {
             "kubelet 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef https://example.com/k?a=1",
         ),
         ("proxy_port", "8445"),
+        ("proxy_health_port", "7446"),
         ("ready_seconds", "90"),
     ] {
         assert_eq!(value(&script, name), expected, "{name}");

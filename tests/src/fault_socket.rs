@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
+use crate::machines::fault::Fault;
 use crate::machines::{Clusters, WorkloadCluster};
 use crate::management_cluster::ManagementCluster;
 use crate::named_fault::NamedFault;
@@ -95,23 +96,31 @@ impl Inflicter {
     async fn inflict(&self, request: &str) -> Result<()> {
         let (target, fault) = request.split_once(' ').context("not a request")?;
         match fault.parse()? {
-            NamedFault::Machine(fault) => self.cluster_of(target).await?.inflict(fault, target).await,
+            NamedFault::Machine(fault) => {
+                let cluster = self.cluster_of(target, fault).await?;
+                cluster.inflict(fault, target).await
+            }
             NamedFault::Access(fault) => self.access(target).await?.inflict(fault).await,
         }
     }
 
-    /// The cluster that has the machine, or the only cluster, because some faults name a machine that does not exist
-    /// yet.
-    async fn cluster_of(&self, machine: &str) -> Result<Arc<WorkloadCluster>> {
+    /// The cluster that has the machine, or the only cluster for a fault of no machine that exists.
+    async fn cluster_of(&self, machine: &str, fault: Fault) -> Result<Arc<WorkloadCluster>> {
         let clusters: Vec<_> = self.clusters.lock().await.values().cloned().collect();
+        let mut known = Vec::new();
         for cluster in &clusters {
-            if cluster.has_machine(machine).await {
+            let machines = cluster.machines().await;
+            if machines.iter().any(|name| name == machine) {
                 return Ok(cluster.clone());
             }
+            known.extend(machines);
         }
         match clusters.as_slice() {
-            [only] => Ok(only.clone()),
-            _ => bail!("no workload cluster has a machine {machine}"),
+            [only] if !fault.is_of_a_machine() => Ok(only.clone()),
+            _ => bail!(
+                "no Machine {machine} is running; choose one of: {}",
+                known.join(", ")
+            ),
         }
     }
 
@@ -144,12 +153,16 @@ impl Inflicter {
     }
 }
 
-/// The folder of the run that listens: the one that the environment names, or the only one.
+/// The folder of the run that listens: the one that the environment names, that of `$KUBECONFIG`, or the only one.
 pub async fn listening() -> Result<PathBuf> {
-    let folders = match env::var(run::MARKER) {
+    let kubeconfig = env::var_os("KUBECONFIG").map(PathBuf::from).unwrap_or_default();
+    let mut folders = match env::var(run::MARKER) {
         Ok(id) => vec![run::folder_of(&id)],
         Err(_) => run::folders()?,
     };
+    if folders.iter().any(|folder| kubeconfig.starts_with(folder)) {
+        folders.retain(|folder| kubeconfig.starts_with(folder));
+    }
     let mut listening = Vec::new();
     for folder in folders {
         if UnixStream::connect(folder.join(SOCKET)).await.is_ok() {
@@ -160,14 +173,11 @@ pub async fn listening() -> Result<PathBuf> {
         [only] => Ok(only.clone()),
         [] => bail!("no cluster is up; start one with: make demo KEEP=1"),
         several => {
-            let several: Vec<_> = several
-                .iter()
-                .map(|folder| folder.display().to_string())
-                .collect();
+            let several = several.iter().filter_map(|folder| run::id_of(folder));
             bail!(
-                "several clusters are up; select one with {}=ID: {}",
+                "several demos are up; run the line `export ...` that yours printed, or select one with {}=ID: {}",
                 run::MARKER,
-                several.join(", ")
+                several.collect::<Vec<_>>().join(", ")
             )
         }
     }

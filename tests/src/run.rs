@@ -162,7 +162,8 @@ pub fn folder_of(id: &str) -> PathBuf {
     env::temp_dir().join(format!("{PREFIX}{id}"))
 }
 
-fn id_of(folder: &Path) -> Option<&str> {
+/// The id of the run with this folder.
+pub fn id_of(folder: &Path) -> Option<&str> {
     folder.file_name()?.to_str()?.strip_prefix(PREFIX)
 }
 

@@ -103,10 +103,6 @@ impl ProxyArguments {
         Ok(())
     }
 
-    pub fn is_default(&self) -> bool {
-        (self.image.as_str(), self.port, self.health_port) == (IMAGE, PORT, HEALTH_PORT)
-    }
-
     pub fn proxy(&self) -> ApiProxy {
         ApiProxy {
             image: self.image.clone(),

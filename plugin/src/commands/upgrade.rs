@@ -6,7 +6,7 @@ mod path;
 
 use std::{fmt::Write as _, time::Duration};
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use kcp_client::{
     ReadLimit,
@@ -56,23 +56,19 @@ use crate::{
   kubectl kcp upgrade edge --version v1.34.2 --yes --wait=1h
   kubectl kcp upgrade edge --to v1.36.3 --via v1.34.9,v1.35.6 --dry-run client
   kubectl kcp upgrade edge --to v1.36.3 --via v1.34.9,v1.35.6 --snapshot backups/ --yes --wait")]
+#[command(group = ArgGroup::new("goal").required(true))]
 pub struct UpgradeArguments {
     /// Control plane to upgrade, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
     /// New Kubernetes version, such as v1.34.2, with the same or the next minor version
-    #[arg(
-        long,
-        value_name = "VERSION",
-        required_unless_present = "to",
-        conflicts_with = "to"
-    )]
+    #[arg(long, value_name = "VERSION", group = "goal")]
     pub version: Option<String>,
 
     /// Upgrade to this Kubernetes version, such as v1.36.3, one minor version at a time. Without --wait, write only the
     /// next upgrade; run the same command again to continue
-    #[arg(long, value_name = "VERSION", value_parser = parse_full_version)]
+    #[arg(long, value_name = "VERSION", value_parser = parse_full_version, group = "goal")]
     pub to: Option<String>,
 
     /// With --to: the versions on the way, one for each minor version between the current version and the last

@@ -32,6 +32,14 @@ pub(super) async fn inflicts(
     let effect = "the member's static pod is not ready, but the member runs";
     is(&done, 0, &format!("{machine}: {effect}\n"), "")?;
     ensure!(pod_ready(workload, machine).await? == "False");
+    let typo = fault(management, &["no-machine", "kill"]).await?;
+    let error = String::from_utf8_lossy(&typo.stderr);
+    ensure!(
+        typo.status.code() == Some(1)
+            && error.starts_with("error: no-machine kill: no Machine no-machine is running; choose one of: ")
+            && error.contains(machine),
+        "{error}"
+    );
     let done = fault(management, &[machine, "pod-ready"]).await?;
     is(
         &done,

@@ -123,6 +123,14 @@ impl Fault {
             "the member's static pod is ready again",
         ),
     ];
+
+    /// Whether the fault needs a machine that exists.
+    pub(crate) const fn is_of_a_machine(self) -> bool {
+        !matches!(
+            self,
+            Self::Disarm | Self::Stray | Self::HoldPromotions | Self::Promote
+        )
+    }
 }
 
 impl fmt::Display for Fault {

@@ -125,8 +125,9 @@ impl WorkloadCluster {
         .await?
     }
 
-    pub(crate) async fn has_machine(&self, machine: &str) -> bool {
-        self.members.lock().await.contains_key(machine)
+    /// The names of the machines with an etcd member, in order.
+    pub(crate) async fn machines(&self) -> Vec<String> {
+        self.members.lock().await.keys().cloned().collect()
     }
 
     /// A client for a machine's member in any state.

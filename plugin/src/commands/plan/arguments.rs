@@ -1,8 +1,8 @@
 //! Arguments of `kubectl kcp plan`.
 
-use std::path::PathBuf;
+use std::{convert::Infallible, path::PathBuf};
 
-use clap::Args;
+use clap::{Args, builder::UnknownArgumentValueParser};
 
 use crate::{
     arguments::parse_control_plane, commands::scale::parse_replicas, fleet::ContextsArgument,
@@ -50,6 +50,10 @@ pub struct PlanArguments {
     /// Plan a change to this Kubernetes version
     #[arg(long, value_name = "VERSION", requires = "name", conflicts_with_all = LIST_FLAGS)]
     pub version: Option<String>,
+
+    #[arg(long, hide = true, value_parser = UnknownArgumentValueParser::suggest_arg("--version").and_suggest(
+        "for several minor versions, rehearse the upgrade, for example with: kubectl kcp upgrade edge --to v1.36.3 --dry-run=server"))]
+    pub to: Option<Infallible>,
 
     /// Plan the replacement of every Machine, as with rollout start
     #[arg(long, requires = "name", conflicts_with_all = LIST_FLAGS)]

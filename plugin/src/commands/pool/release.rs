@@ -90,6 +90,12 @@ pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyho
         session.terminal.warning(warning);
     }
     print(&result, &arguments.output, &session.terminal)?;
+    if let Some(pool) = result.pool_without_lease() {
+        session.terminal.hint(&format!(
+            "list the holders with: kubectl kcp pool list {} -n {}",
+            pool.name, pool.namespace
+        ));
+    }
     Ok(verdict(result.refusal(), &session.terminal))
 }
 
@@ -177,6 +183,12 @@ impl PoolRelease {
 
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// The pool in which the holder has no lease, so that nothing was to release.
+    fn pool_without_lease(&self) -> Option<&PoolDocumentName> {
+        let had_none = self.customizations.is_empty() && self.claim.is_none() && self.reason.is_none();
+        self.pool.as_ref().filter(|_| had_none)
     }
 
     /// One line that says why a lease or a claim was not released.

@@ -31,6 +31,9 @@ Examples:
   kubectl kcp node join-script --install kubelet=https://example.com/kubelet,sha256=\
 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 )]
+#[command(mut_arg("image", |image| image.requires("api_proxy")))]
+#[command(mut_arg("port", |port| port.requires("api_proxy")))]
+#[command(mut_arg("health_port", |port| port.requires("api_proxy")))]
 pub struct JoinScriptArguments {
     /// How long the token is valid, at most 168h
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "1h")]

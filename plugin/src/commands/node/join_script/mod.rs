@@ -10,7 +10,7 @@ mod script;
 
 use std::{io::Write as _, time::Instant};
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{Context as _, anyhow};
 pub use arguments::JoinScriptArguments;
 use jiff::{SignedDuration, Timestamp, Unit};
 use kcp_api::names::label;
@@ -58,10 +58,6 @@ pub(super) async fn run(arguments: &JoinScriptArguments, session: &Session) -> a
             ));
         }
     };
-    ensure!(
-        arguments.api_proxy || arguments.proxy.is_default(),
-        "--proxy-image, --proxy-port and --proxy-health-port have no effect without --api-proxy; add --api-proxy, or remove them"
-    );
     arguments.proxy.check()?;
     let certificate_key = arguments
         .certificate_key_file

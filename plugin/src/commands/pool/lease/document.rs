@@ -310,8 +310,8 @@ fn warnings(answer: &LeaseResult) -> Vec<String> {
     let unchecked = answer.are_patches_unchecked.then(|| {
         let name = &leased.customization;
         format!(
-            "the patches of {name} were not checked, because --install-config is not set and the pool has no \
-             install-config"
+            "the patches of {name} were not checked, because --install-config is not set and the pool refers to no \
+             Secret with an install-config"
         )
     });
     passed_over

@@ -1,17 +1,20 @@
 //! The faults that the audit finds. Each group is produced, found with exactly its findings, and undone.
 
 use std::fmt::Debug;
+use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use kcp_rules::registration::CONFIGURATION;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
+use kcp_tests::pki::{Authority, Subject};
 use kcp_tests::wait;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Client, Resource};
@@ -35,6 +38,7 @@ pub(super) async fn are_found(
     of_images_and_flags(audit, client, names).await?;
     of_nodes(audit, client, names).await?;
     of_servers_in_the_cluster(audit, client).await?;
+    of_the_certificate_of_kcp_webhook(audit, client).await?;
     local_kubelets_are_switched_off(audit, client).await?;
     static_balancers_serve_the_endpoint(audit, client).await?;
     of_members(audit, workload, names).await
@@ -268,6 +272,60 @@ async fn of_servers_in_the_cluster(audit: &Audit<'_>, client: &Client) -> Result
         .delete("carts.example.com", &DeleteParams::default())
         .await?;
     audit.finds("no servers in the cluster", &[]).await
+}
+
+/// The webhook configuration has the name of kcp-webhook's, and the API server ignores that nothing responds.
+async fn of_the_certificate_of_kcp_webhook(audit: &Audit<'_>, client: &Client) -> Result<()> {
+    const NAMESPACE: &str = "kcp-webhook-system";
+    const CHECK: &str = "webhook-certificate-expires-while-off";
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    create(&namespaces, &json!({"metadata": {"name": NAMESPACE}})).await?;
+    let webhooks: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    let webhook = json!({
+        "metadata": {"name": CONFIGURATION},
+        "webhooks": [{
+            "name": "carts.mutate.example.com", "failurePolicy": "Ignore", "sideEffects": "None",
+            "admissionReviewVersions": ["v1"], "clientConfig": {"service": {"namespace": NAMESPACE, "name": "kcp-webhook"}},
+            "rules": [{"apiGroups": ["example.com"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["carts"]}],
+        }],
+    });
+    create(&webhooks, &webhook).await?;
+    let absent = (
+        CHECK,
+        "UNKNOWN",
+        "there is no Secret kcp-webhook-system/kcp-webhook-tls with the key tls.crt",
+    );
+    audit.finds("kcp-webhook without its Secret", &[absent]).await?;
+
+    let (authority, folder) = (
+        Authority::new("webhook-ca")?,
+        audit.management.run().subfolder("webhook-tls")?,
+    );
+    let subject = Subject {
+        common_name: "kcp-webhook",
+        ..Subject::default()
+    };
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
+    for (files, expected) in [
+        (
+            authority.issue_expired(&folder, "expired", &subject)?,
+            &[(CHECK, "FAIL", "the serving certificate of kcp-webhook expired")][..],
+        ),
+        (authority.issue(&folder, "valid", &subject)?, &[]),
+    ] {
+        let data = json!({"tls.crt": fs::read_to_string(&files.certificate)?, "tls.key": fs::read_to_string(&files.key)?});
+        create(
+            &secrets,
+            &json!({"metadata": {"name": "kcp-webhook-tls"}, "stringData": data}),
+        )
+        .await?;
+        audit.finds("the certificate of kcp-webhook", expected).await?;
+        secrets
+            .delete("kcp-webhook-tls", &DeleteParams::default())
+            .await?;
+    }
+    webhooks.delete(CONFIGURATION, &DeleteParams::default()).await?;
+    audit.finds("no kcp-webhook", &[]).await
 }
 
 async fn is_rejected(client: &Client) -> Result<()> {

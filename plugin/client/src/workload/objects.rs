@@ -109,7 +109,19 @@ impl Objects {
     /// Same as [`Connection::read`].
     pub async fn get<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, Error>
     where
-        K: Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug,
+        K: Resource<DynamicType = ()> + DeserializeOwned,
+    {
+        self.get_as::<K, K>(namespace, name).await
+    }
+
+    /// Like [`Objects::get`], but decodes only the part `T` of the object, such as a Secret without its private key.
+    ///
+    /// # Errors
+    /// Same as [`Connection::read`].
+    pub async fn get_as<K, T>(&self, namespace: &str, name: &str) -> Result<Option<T>, Error>
+    where
+        K: Resource<DynamicType = ()>,
+        T: DeserializeOwned,
     {
         let action = Action::new("get", &ApiResource::erase::<K>(&()))
             .in_namespace(namespace)

@@ -33,6 +33,13 @@ pub const CHECKS: &[AuditCheck] = &[
             a kubelet whose certificate has expired must join again",
         function: check_kubelet_certificates_expire_while_off,
     },
+    AuditCheck {
+        id: "webhook-certificate-expires-while-off",
+        requirement: "if kcp-webhook is registered, its serving certificate is valid for longer than the machines stay off",
+        remedy: "renew it before you switch off the machines: delete Secret kcp-webhook-tls, which the manager of kcp-webhook or \
+            cert-manager creates again; the API servers refuse changes of control planes while the certificate is expired",
+        function: check_webhook_certificate_expires_while_off,
+    },
 ];
 
 fn check_certificates_expire_while_off(facts: &Facts, assumptions: Assumptions) -> Evidence {
@@ -127,6 +134,24 @@ fn judge(evidence: &mut Evidence, what: &str, expires: Timestamp, assumptions: A
     }
 }
 
+fn check_webhook_certificate_expires_while_off(facts: &Facts, assumptions: Assumptions) -> Evidence {
+    const WHAT: &str = "the serving certificate of kcp-webhook";
+    let certificate = match require(&facts.certificates.webhook, WHAT) {
+        Ok(certificate) => certificate,
+        Err(unread) => return unread,
+    };
+    let mut evidence = Evidence::default();
+    match certificate {
+        None => evidence.pass("the cluster has no webhook configuration of kcp-webhook"),
+        Some(Validity::Certificate { expires, .. }) => judge(&mut evidence, WHAT, *expires, assumptions),
+        Some(Validity::Missing { why } | Validity::Unread { why } | Validity::NoCertificate { why }) => {
+            evidence.unknown(format!("{WHAT}: {why}"));
+        }
+        Some(Validity::NoExpiry) => evidence.pass(format!("{WHAT} never expires")),
+    }
+    evidence
+}
+
 /// The default of `--cluster-signing-duration`.
 const SIGNING_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -210,6 +235,35 @@ pub(super) mod test_cases {
                 in_days(3),
             )]);
         }),
+        (
+            "webhook-certificate-expires-while-off",
+            "a webhook after 29 days",
+            |facts| {
+                facts.certificates.webhook = crate::snapshot::Reading::Read(Some(Validity::Certificate {
+                    issued: None,
+                    expires: in_days(29),
+                }));
+            },
+        ),
+        (
+            "webhook-certificate-expires-while-off",
+            "a webhook after 31 days",
+            |facts| {
+                facts.certificates.webhook = crate::snapshot::Reading::Read(Some(Validity::Certificate {
+                    issued: None,
+                    expires: in_days(31),
+                }));
+            },
+        ),
+        (
+            "webhook-certificate-expires-while-off",
+            "a webhook without its Secret",
+            |facts| {
+                facts.certificates.webhook = crate::snapshot::Reading::Read(Some(Validity::Missing {
+                    why: "Secret kcp-webhook-system/kcp-webhook-tls does not exist".to_owned(),
+                }));
+            },
+        ),
         ("certificates-expire-while-off", "a plain cluster", |facts| {
             facts.without_management();
         }),
@@ -223,6 +277,14 @@ pub(super) mod test_cases {
             facts.certificates.managed =
                 vec![Certificate::of_secret(Purpose::EtcdCa, "c1-etcd", validity, None)];
         }),
+        ("webhook-certificate-expires-while-off", "no webhook", |_| {}),
+        (
+            "webhook-certificate-expires-while-off",
+            "a forbidden Secret",
+            |facts| {
+                facts.certificates.webhook = failed("Secret/kcp-webhook-tls");
+            },
+        ),
         ("kubelet-certificates-expire-while-off", "healthy", |_| {}),
         (
             "kubelet-certificates-expire-while-off",

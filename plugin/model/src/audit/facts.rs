@@ -15,7 +15,7 @@ use k8s_openapi::{
 use kcp_api::names::{annotation, label};
 
 use crate::{
-    certificates::Certificate,
+    certificates::{Certificate, Validity},
     snapshot::{ControllerLease, EndpointCertificate, EtcdMembers, EtcdSurvey, Reading},
 };
 
@@ -63,6 +63,8 @@ pub struct CertificateFacts {
     pub managed: Vec<Certificate>,
     /// The CAs in the `ConfigMap` `extension-apiserver-authentication`: a name and the expiry.
     pub authorities: Reading<Vec<(String, Timestamp)>>,
+    /// The serving certificate of kcp-webhook. None if the cluster has no webhook configuration of kcp-webhook.
+    pub webhook: Reading<Option<Validity>>,
     /// Whether a management cluster has the certificates of the control plane.
     pub is_managed: bool,
 }

@@ -132,6 +132,7 @@ pub(crate) fn healthy() -> Facts {
             }),
             managed: Vec::new(),
             authorities: Reading::Read(vec![("the CA of clients".to_owned(), in_days(3000))]),
+            webhook: Reading::Read(None),
             is_managed: true,
         },
         namespaces: Reading::Read(
@@ -361,6 +362,7 @@ fn nothing_read_is_unknown_everywhere() {
             endpoint: failed("https://s"),
             managed: Vec::new(),
             authorities: failed("ConfigMap/extension-apiserver-authentication"),
+            webhook: failed("Secret/kcp-webhook-tls"),
             is_managed: true,
         },
         namespaces: failed("Namespace"),

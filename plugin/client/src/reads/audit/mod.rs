@@ -19,12 +19,13 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     kube_aggregator::pkg::apis::apiregistration::v1::APIService,
 };
-use kcp_api::{Machine, Object as _, kind::MACHINE, names::label};
+use kcp_api::{CertificateSecret, Machine, Object as _, kind::MACHINE, names::label};
 use kcp_control_plane::{
-    audit::facts::{CertificateFacts, EtcdFacts, Facts, MachineNode, Node, Pod},
-    certificates::Certificates,
+    audit::facts::{Backend, CertificateFacts, EtcdFacts, Facts, MachineNode, Node, Pod, Webhook},
+    certificates::{Certificates, Validity},
     snapshot::{EndpointCertificate, EtcdMembers, Failure, Reading, Snapshot},
 };
+use kcp_rules::registration::CONFIGURATION;
 use kube::api::ListParams;
 use tokio::time::timeout;
 
@@ -33,7 +34,7 @@ use crate::{
     reader::Reader,
     reads::{
         Excluded,
-        certificates::read_certificates,
+        certificates::{read_certificates, validity_of_bundle},
         failure, limit_per_control_plane, observe,
         secret::Secrets,
         time_limits::{self, remaining},
@@ -226,6 +227,7 @@ fn unread(failure: Option<&Failure>) -> Facts {
             endpoint: of(failure),
             managed: Vec::new(),
             authorities: of(failure),
+            webhook: of(failure),
             is_managed: false,
         },
         namespaces: of(failure),
@@ -293,6 +295,7 @@ async fn read_objects(source: &Source<'_>, server: &str) -> Facts {
         (Err(error), _) => source.reading("ValidatingWebhookConfiguration", Err(error)),
         (_, Err(error)) => source.reading("MutatingWebhookConfiguration", Err(error)),
     };
+    let webhook_certificate = Box::pin(read_webhook_certificate(source, &webhooks)).await;
     let api_services = source.reading("APIService", api_services);
     let conversions = source.reading("CustomResourceDefinition", crds);
     let names = services::named(&webhooks, &api_services, &conversions);
@@ -316,6 +319,7 @@ async fn read_objects(source: &Source<'_>, server: &str) -> Facts {
             authorities: source
                 .reading("ConfigMap/extension-apiserver-authentication", authorities)
                 .and_then(objects::authorities),
+            webhook: webhook_certificate,
             is_managed: false,
         },
         namespaces: source
@@ -329,3 +333,44 @@ async fn read_objects(source: &Source<'_>, server: &str) -> Facts {
 }
 
 const DEFINITIONS_PER_PAGE: u32 = 50;
+
+/// The namespace and the Secret of the serving certificate in `manifests`.
+const WEBHOOK_NAMESPACE: &str = "kcp-webhook-system";
+const WEBHOOK_SECRET: &str = "kcp-webhook-tls";
+
+/// Reads the serving certificate of kcp-webhook, if one of the webhooks is its own.
+async fn read_webhook_certificate(
+    source: &Source<'_>,
+    webhooks: &Reading<Vec<Webhook>>,
+) -> Reading<Option<Validity>> {
+    let Some(own) = webhooks
+        .value()
+        .into_iter()
+        .flatten()
+        .find(|webhook| is_own(webhook))
+    else {
+        return Reading::Read(None);
+    };
+    let namespace = match &own.backend {
+        Backend::Service(service) => service.namespace.as_str(),
+        Backend::Url(_) => WEBHOOK_NAMESPACE,
+    };
+    let secret = source
+        .objects
+        .get_as::<v1::Secret, CertificateSecret>(namespace, WEBHOOK_SECRET);
+    source
+        .reading(&format!("Secret/{WEBHOOK_SECRET}"), secret.await)
+        .map(|secret| {
+            let certificate = secret.as_ref().and_then(CertificateSecret::certificate);
+            Some(certificate.map_or_else(
+                || Validity::Missing {
+                    why: format!("there is no Secret {namespace}/{WEBHOOK_SECRET} with the key tls.crt"),
+                },
+                validity_of_bundle,
+            ))
+        })
+}
+
+fn is_own(webhook: &Webhook) -> bool {
+    webhook.configuration.rsplit('/').next() == Some(CONFIGURATION)
+}

@@ -16,7 +16,8 @@ cloud_final_modules: [scripts-user]
 system_info: {distro: debian, paths: {cloud_dir: /var/lib/cloud, templates_dir: /etc/cloud/templates}}
 ";
 
-/// cloud-init runs at every boot, and the bootstrap data at the first only.
+/// cloud-init runs at every boot, and the bootstrap data at the first only. The journal is lost with the machine, but not this log
+/// on its disk.
 const UNIT: &str = "\
 [Unit]
 After=containerd.service
@@ -24,6 +25,8 @@ Requires=containerd.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
+StandardOutput=append:/var/log/cloud-init-output.log
+StandardError=inherit
 ExecStart=/usr/bin/cloud-init init --local
 ExecStart=/usr/bin/cloud-init init
 ExecStart=/usr/bin/cloud-init modules --mode config

@@ -115,10 +115,15 @@ impl Inflicter {
             }
             known.extend(machines);
         }
+        known.sort();
         match clusters.as_slice() {
-            [only] if !fault.is_of_a_machine() => Ok(only.clone()),
+            [only] if !fault.needs_machine() => Ok(only.clone()),
+            several if !fault.needs_machine() => bail!(
+                "{} workload clusters are up, so name a Machine of one of them",
+                several.len()
+            ),
             _ => bail!(
-                "no Machine {machine} is running; choose one of: {}",
+                "no Machine is named {machine}; choose one of: {}",
                 known.join(", ")
             ),
         }
@@ -155,19 +160,24 @@ impl Inflicter {
 
 /// The folder of the run that listens: the one that the environment names, that of `$KUBECONFIG`, or the only one.
 pub async fn listening() -> Result<PathBuf> {
-    let kubeconfig = env::var_os("KUBECONFIG").map(PathBuf::from).unwrap_or_default();
-    let mut folders = match env::var(run::MARKER) {
+    let folders = match env::var(run::MARKER) {
         Ok(id) => vec![run::folder_of(&id)],
         Err(_) => run::folders()?,
     };
-    if folders.iter().any(|folder| kubeconfig.starts_with(folder)) {
-        folders.retain(|folder| kubeconfig.starts_with(folder));
-    }
     let mut listening = Vec::new();
     for folder in folders {
         if UnixStream::connect(folder.join(SOCKET)).await.is_ok() {
             listening.push(folder);
         }
+    }
+    let kubeconfig = env::var_os("KUBECONFIG").map(PathBuf::from).unwrap_or_default();
+    select(listening, &kubeconfig)
+}
+
+/// The only folder, or the one with the kubeconfig.
+fn select(mut listening: Vec<PathBuf>, kubeconfig: &Path) -> Result<PathBuf> {
+    if listening.iter().any(|folder| kubeconfig.starts_with(folder)) {
+        listening.retain(|folder| kubeconfig.starts_with(folder));
     }
     match listening.as_slice() {
         [only] => Ok(only.clone()),
@@ -202,4 +212,20 @@ pub async fn inflict(folder: &Path, target: &str, fault: NamedFault) -> Result<(
 async fn line(stream: &mut UnixStream) -> Result<String> {
     let mut lines = BufReader::new(stream.take(LINE_BYTES)).lines();
     lines.next_line().await?.context("empty line")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_demo_of_the_kubeconfig_is_selected() {
+        let folders = |ids: &[&str]| ids.iter().map(|id| run::folder_of(id)).collect::<Vec<_>>();
+        let kubeconfig = |id: &str| run::folder_of(id).join("management/kubeconfig");
+        let selected = |ids: &[&str], kubeconfig: &Path| select(folders(ids), kubeconfig).ok();
+        assert_eq!(selected(&["a", "b"], &kubeconfig("b")), Some(run::folder_of("b")));
+        assert_eq!(selected(&["a"], &kubeconfig("ended")), Some(run::folder_of("a")));
+        assert_eq!(selected(&["a", "b"], &kubeconfig("ended")), None);
+        assert_eq!(selected(&[], &kubeconfig("a")), None);
+    }
 }

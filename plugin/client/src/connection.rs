@@ -210,8 +210,8 @@ async fn config_from_kubeconfig(kubeconfig: &Kubeconfig, flags: &ConnectionFlags
     let mut config = Config::from_custom_kubeconfig(selected, &KubeConfigOptions::default())
         .await
         .map_err(|error| Error::configuration(&error))?;
-    kubeconfig::need_no_system_cas(&mut config);
     config.proxy_url = proxy_url;
+    kubeconfig::skip_system_cas(&mut config);
     Ok(config)
 }
 

@@ -196,11 +196,12 @@ fn not_in_kubeconfig(kind: &'static str, name: &str) -> Error {
     }
 }
 
-/// kube fails on a machine without CAs of the system if the kubeconfig names no CA, even if it verifies no certificate. Give
-/// it an empty list where it needs none.
-pub(crate) fn need_no_system_cas(config: &mut Config) {
-    let verifies = config.cluster_url.scheme_str() != Some("http") && !config.accept_invalid_certs;
-    if !verifies && config.root_cert.is_none() {
+/// Prevents that kube loads the CAs of the system where it verifies no certificate with them. On a machine without such CAs, that
+/// would fail. kube uses the same CAs for the server and for a proxy.
+pub(crate) fn skip_system_cas(config: &mut Config) {
+    let is_tls = |url: &http::Uri| url.scheme_str() == Some("https");
+    let connects_by_tls = is_tls(&config.cluster_url) || config.proxy_url.as_ref().is_some_and(is_tls);
+    if config.root_cert.is_none() && (config.accept_invalid_certs || !connects_by_tls) {
         config.root_cert = Some(Vec::new());
     }
 }
@@ -213,9 +214,9 @@ pub fn has_valid_token(config: &Config) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kube::config::Kubeconfig;
+    use kube::{Config, config::Kubeconfig};
 
-    use super::{ConnectionFlags, select};
+    use super::{ConnectionFlags, select, skip_system_cas};
 
     const KUBECONFIG: &str = "
 current-context: one
@@ -229,6 +230,33 @@ clusters:
 users:
 - {name: u, user: {token: sesame, client-certificate-data: Yw==, exec: {command: login}}}
 ";
+
+    #[test]
+    fn the_cas_of_the_system_are_loaded_only_to_verify_with_them() {
+        for (server, proxy, is_insecure, loads) in [
+            ("https://a", None, false, true),
+            ("https://a", None, true, false),
+            ("http://a", None, false, false),
+            ("http://a", Some("http://p"), false, false),
+            ("http://a", Some("https://p"), false, true),
+            ("https://a", Some("http://p"), false, true),
+        ] {
+            let mut config = Config::new(server.parse().expect("a URL"));
+            config.proxy_url = proxy.map(|proxy| proxy.parse().expect("a URL"));
+            config.accept_invalid_certs = is_insecure;
+            skip_system_cas(&mut config);
+            assert_eq!(
+                config.root_cert.is_none(),
+                loads,
+                "{server} {proxy:?} {is_insecure}"
+            );
+        }
+        let mut config = Config::new("https://a".parse().expect("a URL"));
+        config.accept_invalid_certs = true;
+        config.root_cert = Some(vec![vec![1]]);
+        skip_system_cas(&mut config);
+        assert_eq!(config.root_cert, Some(vec![vec![1]]), "the kubeconfig's own CA");
+    }
 
     fn selected(flags: &ConnectionFlags) -> Result<Kubeconfig, String> {
         let kubeconfig = Kubeconfig::from_yaml(KUBECONFIG).expect("a kubeconfig");

@@ -36,7 +36,7 @@ pub(super) async fn inflicts(
     let error = String::from_utf8_lossy(&typo.stderr);
     ensure!(
         typo.status.code() == Some(1)
-            && error.starts_with("error: no-machine kill: no Machine no-machine is running; choose one of: ")
+            && error.starts_with("error: no-machine kill: no Machine is named no-machine; choose one of: ")
             && error.contains(machine),
         "{error}"
     );

@@ -13,7 +13,8 @@ use kcp_tests::named_fault::NamedFault;
 
 const USAGE: &str = "usage: fault TARGET FAULT, while make demo KEEP=1 is up
 
-TARGET is the name of a Machine or a Cluster, or NAMESPACE/NAME if several Clusters have that name. $KUBECONFIG, or KCP_TEST_RUN=ID in the environment, selects one of several demos.
+TARGET is the name of a Machine or a Cluster, or NAMESPACE/NAME if several Clusters have that name.
+KCP_TEST_RUN=ID in the environment, or $KUBECONFIG, selects one of several demos.
 FAULT is one";
 
 const NOT_SENT: u8 = 2;

@@ -125,7 +125,7 @@ impl Fault {
     ];
 
     /// Whether the fault needs a machine that exists.
-    pub(crate) const fn is_of_a_machine(self) -> bool {
+    pub(crate) const fn needs_machine(self) -> bool {
         !matches!(
             self,
             Self::Disarm | Self::Stray | Self::HoldPromotions | Self::Promote

@@ -185,18 +185,14 @@ impl WorkloadCluster {
         Ok(number)
     }
 
-    pub(super) async fn on_member<T>(
-        &self,
-        machine: &str,
-        act: impl AsyncFnOnce(&mut Member) -> T,
-    ) -> Result<T> {
+    async fn on_member<T>(&self, machine: &str, act: impl AsyncFnOnce(&mut Member) -> T) -> Result<T> {
         let mut members = self.members.lock().await;
         let member = members.get_mut(machine);
         let member = member.with_context(|| format!("{} has no machine {machine}", self.name))?;
         Ok(act(member).await)
     }
 
-    pub(super) async fn member_id(&self, machine: &str) -> Result<String> {
+    async fn member_id(&self, machine: &str) -> Result<String> {
         let members = self.etcd().await?.members().await?;
         let named = members.into_iter().find(|member| member.name == machine);
         Ok(named.with_context(|| format!("etcd has no member {machine}"))?.id)

@@ -67,8 +67,10 @@ impl WorkloadCluster {
         let mut text = String::new();
         for stage in STAGES {
             for mut document in manifests::read(&self.assets.kwok(&format!("stage/{stage}")))? {
-                if document.pointer("/metadata/name") == Some(&json!("node-initialize")) {
-                    leave_known_nodes_alone(&mut document)?;
+                match document.pointer("/metadata/name").and_then(Value::as_str) {
+                    Some("node-initialize") => leave_known_nodes_alone(&mut document)?,
+                    Some("pod-delete") => leave_mirror_pods_alone(&mut document)?,
+                    _ => {}
                 }
                 text.push_str("---\n");
                 // JSON is YAML.
@@ -85,5 +87,16 @@ impl WorkloadCluster {
 fn leave_known_nodes_alone(stage: &mut Value) -> Result<()> {
     let values = stage.pointer_mut("/spec/selector/matchExpressions/0/values");
     *values.context("kwok's node-initialize has no selector")? = json!(["True", "False", "Unknown"]);
+    Ok(())
+}
+
+/// kwok deletes a pod by its name only, after a moment. If a mirror pod is replaced in this moment, the original stage deletes
+/// the new one. A kubelet names the uid.
+fn leave_mirror_pods_alone(stage: &mut Value) -> Result<()> {
+    let conditions = stage.pointer_mut("/spec/selector/matchExpressions");
+    let conditions = conditions.and_then(Value::as_array_mut);
+    conditions.context("kwok's pod-delete has no selector")?.push(
+        json!({"key": r#".metadata.annotations["kubernetes.io/config.mirror"]"#, "operator": "DoesNotExist"}),
+    );
     Ok(())
 }

@@ -5,8 +5,10 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use tokio::time::timeout;
 
 use super::peer_network::{Uplink, peer_address, peer_url};
 use super::workload_cluster::{LOOPBACK, WorkloadCluster};
@@ -17,6 +19,9 @@ use crate::wait;
 
 /// The file name of a member's serving certificate and key.
 const SERVER: &str = "server";
+
+/// How long one try waits for a response of a member that may have begun to respond.
+const RESPONSE: Duration = Duration::from_millis(300);
 
 /// A started member.
 pub(super) struct Member {
@@ -65,7 +70,7 @@ impl WorkloadCluster {
         let founding = Founding::Joining(initial_cluster(&added.members, machine));
         let member = self.start_member(machine, number, &founding).await?;
         self.members.lock().await.insert(machine.to_owned(), member);
-        self.publish_again(machine, &founding).await?;
+        self.publish_again(machine, number, &founding).await?;
         self.promotion_allowed().await?;
         let id = &added.member.id;
         wait::until("etcd promotes the learner", || async {
@@ -82,17 +87,19 @@ impl WorkloadCluster {
 
     /// Restarts a new member that has received its data as a snapshot: its first request to publish its name is lost
     /// with the snapshot, and it repeats the request after seven seconds (`publishV3` in `server/etcdserver/server.go`).
-    async fn publish_again(&self, machine: &str, founding: &Founding) -> Result<()> {
+    async fn publish_again(&self, machine: &str, number: u8, founding: &Founding) -> Result<()> {
         let folder = self.database_folder(machine);
+        let etcd = self.etcd_at(self.addresses.machine(number)).await?;
         let is_lost = wait::until("the new etcd member has data", || async {
             if has_applied_snapshot(&folder)? {
                 return Ok(true);
             }
-            self.member_id(machine).await.map(|_| false)
+            // The member accepts connections before it responds.
+            timeout(RESPONSE, etcd.status()).await??;
+            Ok(false)
         });
         if is_lost.await? {
-            self.on_member(machine, async |member| member.process.kill().await)
-                .await??;
+            self.kill_member(machine).await?;
             self.restart_member(machine, founding).await?;
         }
         Ok(())

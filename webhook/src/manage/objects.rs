@@ -10,7 +10,7 @@ use k8s_openapi::{
         rbac::v1::ClusterRole,
     },
 };
-use kcp_rules::registration::CONFIGURATION;
+use kcp_rules::registration::{CONFIGURATION, TLS_SECRET};
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, PostParams},
@@ -32,9 +32,6 @@ const PORT: &str = "webhook";
 
 /// The Secret with the CAs, which only the manager reads.
 const CA_SECRET: &str = "kcp-webhook-ca";
-
-/// The Secret that the Pods mount.
-pub(crate) const TLS_SECRET: &str = "kcp-webhook-tls";
 
 /// The name under which the API server records the fields that the manager writes.
 const FIELD_MANAGER: &str = "kcp-webhook-manage";

@@ -8,6 +8,7 @@ use std::{
 use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
+use kcp_rules::registration::TLS_SECRET;
 use kcp_rules::{anchor::KEY_PAIR, registration::calls_static_pods};
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::Value;
@@ -22,7 +23,7 @@ use super::{
         offset_time,
     },
     decision::{Observed, PodCertificate, Registration, Serving, Step, decide},
-    objects::{Address, ObjectError, Objects, TLS_SECRET},
+    objects::{Address, ObjectError, Objects},
     registration::{Kind, Place, bundles, compare, merge},
 };
 use crate::{

@@ -14,7 +14,7 @@ use crate::ConnectionFlags;
 use crate::workload::{ComponentTls, ServingCertificate, response_limit::limit_responses};
 use crate::{
     ServerClock,
-    kubeconfig::{has_valid_token, need_no_system_cas, select},
+    kubeconfig::{has_valid_token, select, skip_system_cas},
     proxy::{Environment, proxy_for},
     redact_url,
 };
@@ -107,8 +107,8 @@ pub async fn api_server(
     if !has_valid_token(&config) {
         return Err(error(KubeconfigFault::Token));
     }
-    need_no_system_cas(&mut config);
     config.proxy_url = proxy_url;
+    skip_system_cas(&mut config);
     config.default_retry = false;
     config.connect_timeout = Some(timeout);
     config.read_timeout = Some(timeout);

@@ -1,5 +1,5 @@
 //! Certificates that expire while the machines are off. After that, components cannot connect to each other, and nothing can
-//! renew the certificates.
+//! renew their certificates. That of kcp-webhook is replaced after the start, but until then it admits no change.
 
 use std::time::Duration;
 
@@ -36,8 +36,9 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "webhook-certificate-expires-while-off",
         requirement: "if kcp-webhook is registered, its serving certificate is valid for longer than the machines stay off",
-        remedy: "renew it before you switch off the machines: delete Secret kcp-webhook-tls, which the manager of kcp-webhook or \
-            cert-manager creates again; the API servers refuse changes of control planes while the certificate is expired",
+        remedy: "before you switch off the machines, replace the certificate: if the manager of kcp-webhook or cert-manager made \
+            it, delete its Secret, and they create the next one, which is valid for 90 days; after a longer time without power, \
+            API servers refuse changes of control planes until the certificate is replaced",
         function: check_webhook_certificate_expires_while_off,
     },
 ];
@@ -260,7 +261,8 @@ pub(super) mod test_cases {
             "a webhook without its Secret",
             |facts| {
                 facts.certificates.webhook = crate::snapshot::Reading::Read(Some(Validity::Missing {
-                    why: "Secret kcp-webhook-system/kcp-webhook-tls does not exist".to_owned(),
+                    why: "there is no Secret kcp-webhook-system/kcp-webhook-tls with the key tls.crt"
+                        .to_owned(),
                 }));
             },
         ),

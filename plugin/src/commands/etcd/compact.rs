@@ -32,7 +32,8 @@ const NOT_DONE: &str = "not compacted";
         (--etcd-compaction-interval), and records the round in the key compact_rev_key. If the database is full, \
         kube-apiserver cannot begin a round, so it no longer compacts etcd. A client that watches from a deleted \
         revision must list the objects again. etcd reuses the freed space for new data; etcd defrag returns it to the \
-        file system. A member counts the deleted revisions as in use until its next write.
+        file system. The other members may count the deleted revisions as in use until their next \
+        write.
 
 Examples:
   kubectl kcp etcd compact edge

@@ -185,8 +185,8 @@ impl PoolRelease {
         &self.warnings
     }
 
-    /// The pool in which the holder has no lease, so that nothing was to release.
-    fn pool_without_lease(&self) -> Option<&PoolDocumentName> {
+    /// The pool in which the holder has no lease, so there was nothing to release.
+    pub(crate) fn pool_without_lease(&self) -> Option<&PoolDocumentName> {
         let had_none = self.customizations.is_empty() && self.claim.is_none() && self.reason.is_none();
         self.pool.as_ref().filter(|_| had_none)
     }

@@ -25,7 +25,7 @@ use kcp_control_plane::{
     certificates::{Certificates, Validity},
     snapshot::{EndpointCertificate, EtcdMembers, Failure, Reading, Snapshot},
 };
-use kcp_rules::registration::CONFIGURATION;
+use kcp_rules::registration::{CONFIGURATION, TLS_SECRET};
 use kube::api::ListParams;
 use tokio::time::timeout;
 
@@ -334,21 +334,19 @@ async fn read_objects(source: &Source<'_>, server: &str) -> Facts {
 
 const DEFINITIONS_PER_PAGE: u32 = 50;
 
-/// The namespace and the Secret of the serving certificate in `manifests`.
+/// The namespace in `manifests`. A configuration that calls static Pods does not name another.
 const WEBHOOK_NAMESPACE: &str = "kcp-webhook-system";
-const WEBHOOK_SECRET: &str = "kcp-webhook-tls";
 
 /// Reads the serving certificate of kcp-webhook, if one of the webhooks is its own.
 async fn read_webhook_certificate(
     source: &Source<'_>,
     webhooks: &Reading<Vec<Webhook>>,
 ) -> Reading<Option<Validity>> {
-    let Some(own) = webhooks
-        .value()
-        .into_iter()
-        .flatten()
-        .find(|webhook| is_own(webhook))
-    else {
+    let webhooks = match webhooks.as_ref() {
+        Reading::Read(webhooks) => webhooks,
+        unread => return unread.map(|_| None),
+    };
+    let Some(own) = webhooks.iter().find(|webhook| is_own(webhook)) else {
         return Reading::Read(None);
     };
     let namespace = match &own.backend {
@@ -357,14 +355,17 @@ async fn read_webhook_certificate(
     };
     let secret = source
         .objects
-        .get_as::<v1::Secret, CertificateSecret>(namespace, WEBHOOK_SECRET);
+        .get_as::<v1::Secret, CertificateSecret>(namespace, TLS_SECRET);
     source
-        .reading(&format!("Secret/{WEBHOOK_SECRET}"), secret.await)
+        .reading(&format!("Secret/{TLS_SECRET}"), secret.await)
         .map(|secret| {
             let certificate = secret.as_ref().and_then(CertificateSecret::certificate);
             Some(certificate.map_or_else(
                 || Validity::Missing {
-                    why: format!("there is no Secret {namespace}/{WEBHOOK_SECRET} with the key tls.crt"),
+                    why: format!(
+                        "there is no Secret {namespace}/{TLS_SECRET} with the key tls.crt; its certificate may be in another \
+                         Secret"
+                    ),
                 },
                 validity_of_bundle,
             ))
@@ -373,4 +374,94 @@ async fn read_webhook_certificate(
 
 fn is_own(webhook: &Webhook) -> bool {
     webhook.configuration.rsplit('/').next() == Some(CONFIGURATION)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc::channel, time::Duration};
+
+    use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+    use crate::canned::failure;
+
+    fn webhooks(name: &str, client_config: &Value) -> Reading<Vec<Webhook>> {
+        let configuration = json!({
+            "metadata": {"name": name},
+            "webhooks": [{"name": "w", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": client_config}],
+        });
+        let configuration: MutatingWebhookConfiguration = from_value(configuration).expect("a configuration");
+        Reading::Read(objects::mutating_webhooks(configuration))
+    }
+
+    /// What is read if the API server responds to the read of the Secret in this way, and the path of this read.
+    async fn read(
+        webhooks: &Reading<Vec<Webhook>>,
+        response: (u16, Value),
+    ) -> (Reading<Option<Validity>>, Option<String>) {
+        let (requested, paths) = channel();
+        let connection = Connection::canned(move |_, path| {
+            let path = path.split('?').next().unwrap_or_default();
+            requested.send(path.to_owned()).expect("a receiver");
+            response.clone()
+        });
+        let source = Source {
+            objects: Objects::new(connection, Duration::from_secs(10)),
+            describe: Box::new(|object, error| failure::from_error(object.to_owned(), error)),
+        };
+        let found = read_webhook_certificate(&source, webhooks).await;
+        (found, paths.try_iter().next())
+    }
+
+    fn absent() -> (u16, Value) {
+        let (code, mut status) = failure(404, "NotFound", "secrets \"kcp-webhook-tls\" not found");
+        status["details"] = json!({"name": "kcp-webhook-tls", "kind": "secrets"});
+        (code, status)
+    }
+
+    fn service() -> Value {
+        json!({"service": {"namespace": "hooks", "name": "kcp-webhook"}})
+    }
+
+    #[tokio::test]
+    async fn the_secret_of_a_registered_webhook_is_read() {
+        let no_certificate = json!({"data": {"tls.crt": "bm9uZQ=="}});
+        for (config, namespace) in [
+            (service(), "hooks"),
+            (
+                json!({"url": "https://127.0.0.1:11443/mutate"}),
+                "kcp-webhook-system",
+            ),
+        ] {
+            let (found, path) = read(&webhooks(CONFIGURATION, &config), (200, no_certificate.clone())).await;
+            let why = "the data contains no certificate in PEM format".to_owned();
+            assert_eq!(found, Reading::Read(Some(Validity::Missing { why })));
+            assert_eq!(
+                path,
+                Some(format!("/api/v1/namespaces/{namespace}/secrets/kcp-webhook-tls"))
+            );
+        }
+        let (found, _) = read(&webhooks(CONFIGURATION, &service()), absent()).await;
+        let why = "there is no Secret hooks/kcp-webhook-tls with the key tls.crt; its certificate may be in another Secret";
+        assert_eq!(
+            found,
+            Reading::Read(Some(Validity::Missing { why: why.to_owned() }))
+        );
+        let (found, _) = read(
+            &webhooks(CONFIGURATION, &service()),
+            failure(403, "Forbidden", "forbidden"),
+        )
+        .await;
+        assert!(matches!(found, Reading::Failed(_)), "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn no_secret_is_read_for_other_webhooks() {
+        let (found, path) = read(&webhooks("other", &service()), absent()).await;
+        assert_eq!((found, path), (Reading::Read(None), None));
+        let unread = Reading::NotYet;
+        let (found, path) = read(&unread, absent()).await;
+        assert_eq!((found, path), (Reading::NotYet, None));
+    }
 }

@@ -85,6 +85,33 @@ fn value(script: &str, name: &str) -> String {
 }
 
 #[test]
+fn options_of_the_proxy_need_the_proxy_and_two_ports() {
+    for option in [
+        "--proxy-image a/b:1",
+        "--proxy-port 8445",
+        "--proxy-health-port 8446",
+    ] {
+        let words = ["kubectl-kcp", "node", "join-script"]
+            .into_iter()
+            .chain(option.split(' '));
+        let error = Arguments::try_parse_from(words).unwrap_err().to_string();
+        assert!(
+            error.contains("required arguments were not provided:\n  --api-proxy"),
+            "{error}"
+        );
+    }
+    let same = arguments("--api-proxy --proxy-port 7446")
+        .proxy
+        .check()
+        .unwrap_err();
+    assert_eq!(
+        same.to_string(),
+        "--proxy-port and --proxy-health-port are both 7446; use two ports"
+    );
+    assert!(arguments("--api-proxy --proxy-port 8445").proxy.check().is_ok());
+}
+
+#[test]
 fn the_script_contains_the_values() {
     let script = written(ALL, "1.36.3", CommandFormat::Script);
     for (name, expected) in [

@@ -310,8 +310,8 @@ fn warnings(answer: &LeaseResult) -> Vec<String> {
     let unchecked = answer.are_patches_unchecked.then(|| {
         let name = &leased.customization;
         format!(
-            "the patches of {name} were not checked, because --install-config is not set and the pool refers to no \
-             Secret with an install-config"
+            "the patches of {name} were not checked, because --install-config is not set and no install-config of \
+             the pool can be read"
         )
     });
     passed_over
@@ -431,6 +431,15 @@ mod tests {
             claim: Some("us".to_owned()),
             ..release(Some(pool()), &[])
         })
+    }
+
+    #[test]
+    fn only_a_release_of_nothing_hints_at_the_holders() {
+        let pool_of = |release: PoolRelease| release.pool_without_lease().map(|pool| pool.name.clone());
+        assert_eq!(pool_of(released(Some(pool()), &[])), Some("vsphere".to_owned()));
+        assert_eq!(pool_of(released(Some(pool()), &["foo"])), None);
+        assert_eq!(pool_of(claim_deleted()), None);
+        assert_eq!(pool_of(released(None, &[])), None);
     }
 
     fn held(holder: Option<&str>, pool: Option<&str>) -> Availability {

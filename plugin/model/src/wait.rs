@@ -134,6 +134,11 @@ impl WaitCondition {
                 );
             }
         }
+        if missing.is_empty() {
+            // For a moment, the counts still contain a Machine that no longer exists.
+            let more = counts.iter().filter(|(count, _)| *count > desired);
+            missing.extend(more.map(|(count, what)| format!("Machines {what}: {count}, desired {desired}")));
+        }
         missing
     }
 }
@@ -358,6 +363,12 @@ mod tests {
                      resume c1-cp -n d"
                         .to_owned(),
                 ),
+            ),
+            (
+                "the_counts_contain_a_deleted_machine",
+                RolledOut,
+                |s| s.control_plane.status.up_to_date_replicas = 4,
+                waiting(&["Machines up to date: 4, desired 3"]),
             ),
             ("upgraded", Version("v1.34.1".to_owned()), |_| {}, Met),
             (

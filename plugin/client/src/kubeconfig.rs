@@ -196,8 +196,8 @@ fn not_in_kubeconfig(kind: &'static str, name: &str) -> Error {
     }
 }
 
-/// Prevents that kube loads the CAs of the system where it verifies no certificate with them. On a machine without such CAs, that
-/// would fail. kube uses the same CAs for the server and for a proxy.
+/// Keeps kube from loading the CAs of the system if it verifies no certificate: on a machine without CAs, loading them fails.
+/// kube uses the same CAs for the server and for a proxy.
 pub(crate) fn skip_system_cas(config: &mut Config) {
     let is_tls = |url: &http::Uri| url.scheme_str() == Some("https");
     let connects_by_tls = is_tls(&config.cluster_url) || config.proxy_url.as_ref().is_some_and(is_tls);

@@ -9,7 +9,10 @@ use kcp_client::reads::{
     self,
     anchor::{InstalledAnchor, read_anchor},
 };
-use kcp_rules::anchor::{StaticPod, text};
+use kcp_rules::{
+    anchor::{StaticPod, text},
+    registration::{NAMESPACE, TLS_SECRET},
+};
 
 use crate::{arguments::parse_timeout, session::Session, verdict::Verdict};
 
@@ -40,11 +43,11 @@ Examples:
 )]
 pub struct FilesArguments {
     /// Namespace of the DaemonSet
-    #[arg(long, value_name = "NAME", default_value = "kcp-webhook-system")]
+    #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
     pub anchor_namespace: String,
 
     /// Secret with key tls.pem in the namespace of the control plane
-    #[arg(long, value_name = "NAME", default_value = "kcp-webhook-tls")]
+    #[arg(long, value_name = "NAME", default_value = TLS_SECRET)]
     pub secret: String,
 
     /// Time limit for reading, such as 30s or 2m

@@ -20,7 +20,7 @@ use crate::wait;
 /// The file name of a member's serving certificate and key.
 const SERVER: &str = "server";
 
-/// How long one try waits for a response of a member that may have begun to respond.
+/// How long one try waits for a member that accepts connections, but may not respond yet.
 const RESPONSE: Duration = Duration::from_millis(300);
 
 /// A started member.

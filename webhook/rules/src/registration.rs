@@ -11,6 +11,9 @@ use serde_json::{Map, Value, json};
 /// one sorts before `capi-kubeadm-control-plane-mutating-webhook-configuration`.
 pub const CONFIGURATION: &str = "admission.kubectl-kcp.dev";
 
+/// The namespace of the servers in `manifests`.
+pub const NAMESPACE: &str = "kcp-webhook-system";
+
 /// The Secret with the serving certificate, in the namespace of the servers. `manifests` and the manager use this name.
 pub const TLS_SECRET: &str = "kcp-webhook-tls";
 

@@ -34,7 +34,7 @@ use crate::{
 
 /// The Deployment whose image the Pods run by default.
 const WEBHOOK: DeploymentName = DeploymentName {
-    namespace: "kcp-webhook-system",
+    namespace: kcp_rules::registration::NAMESPACE,
     name: "kcp-webhook",
 };
 

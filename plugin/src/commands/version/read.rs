@@ -57,7 +57,7 @@ const INSTALLED: [Installed; 5] = [
     Installed {
         program: Program::Webhook,
         deployment: DeploymentName {
-            namespace: "kcp-webhook-system",
+            namespace: kcp_rules::registration::NAMESPACE,
             name: "kcp-webhook",
         },
         kind: None,

@@ -18,6 +18,7 @@ use crate::{
     change::Operation,
     configuration::Configuration,
     overrides,
+    registration::NAMESPACE,
     rule::{Check, Rule, Scope},
     topics,
     trusted_users::TrustedUsers,
@@ -31,7 +32,7 @@ pub const DOMAIN: &str = "kubectl-kcp.dev";
 pub const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
 /// The namespaces to which no rule applies.
-pub const EXEMPT_NAMESPACES: &[&str] = &["kube-system", "kcp-webhook-system"];
+pub const EXEMPT_NAMESPACES: &[&str] = &["kube-system", NAMESPACE];
 
 /// All policies, each followed by its binding. Rules that are off are omitted.
 pub fn objects(configuration: &Configuration) -> Vec<Value> {

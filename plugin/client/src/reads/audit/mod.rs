@@ -25,7 +25,7 @@ use kcp_control_plane::{
     certificates::{Certificates, Validity},
     snapshot::{EndpointCertificate, EtcdMembers, Failure, Reading, Snapshot},
 };
-use kcp_rules::registration::{CONFIGURATION, TLS_SECRET};
+use kcp_rules::registration::{CONFIGURATION, NAMESPACE, TLS_SECRET};
 use kube::api::ListParams;
 use tokio::time::timeout;
 
@@ -295,11 +295,13 @@ async fn read_objects(source: &Source<'_>, server: &str) -> Facts {
         (Err(error), _) => source.reading("ValidatingWebhookConfiguration", Err(error)),
         (_, Err(error)) => source.reading("MutatingWebhookConfiguration", Err(error)),
     };
-    let webhook_certificate = Box::pin(read_webhook_certificate(source, &webhooks)).await;
     let api_services = source.reading("APIService", api_services);
     let conversions = source.reading("CustomResourceDefinition", crds);
     let names = services::named(&webhooks, &api_services, &conversions);
-    let services = services::read(objects, source.describe.as_ref(), names).await;
+    let (services, webhook_certificate) = tokio::join!(
+        Box::pin(services::read(objects, source.describe.as_ref(), names)),
+        Box::pin(read_webhook_certificate(source, &webhooks)),
+    );
     Facts {
         server: server.to_owned(),
         nodes: source.reading("Node", nodes),
@@ -334,9 +336,6 @@ async fn read_objects(source: &Source<'_>, server: &str) -> Facts {
 
 const DEFINITIONS_PER_PAGE: u32 = 50;
 
-/// The namespace in `manifests`. A configuration that calls static Pods does not name another.
-const WEBHOOK_NAMESPACE: &str = "kcp-webhook-system";
-
 /// Reads the serving certificate of kcp-webhook, if one of the webhooks is its own.
 async fn read_webhook_certificate(
     source: &Source<'_>,
@@ -351,7 +350,8 @@ async fn read_webhook_certificate(
     };
     let namespace = match &own.backend {
         Backend::Service(service) => service.namespace.as_str(),
-        Backend::Url(_) => WEBHOOK_NAMESPACE,
+        // A configuration that calls static Pods names no namespace.
+        Backend::Url(_) => NAMESPACE,
     };
     let secret = source
         .objects

@@ -37,9 +37,7 @@ const REMOVAL_POLL: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(arguments: &AnchorArguments) -> Result<ExitCode, ReconcilerError> {
-    let kubeconfig = arguments.kubeconfig.as_deref();
-    let (format, level) = (arguments.log_format, &arguments.log_level);
-    reconciler::run("anchor", format, level, kubeconfig, async |client, mut stop| {
+    reconciler::run("anchor", &arguments.reconciler, async |client, mut stop| {
         let objects = Objects::new(client, arguments);
         let host = Host::new(&arguments.manifest_folder, &arguments.folder, USER);
         let mut anchor = Anchor::new(objects, host, Files::of(arguments));
@@ -50,7 +48,7 @@ pub fn run(arguments: &AnchorArguments) -> Result<ExitCode, ReconcilerError> {
         let reason = loop {
             anchor.pass().await;
             tokio::select! {
-                () = time::sleep(arguments.interval) => {}
+                () = time::sleep(arguments.reconciler.interval) => {}
                 reason = stop.wait_for_request() => break reason,
             }
         };

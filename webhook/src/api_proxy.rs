@@ -67,32 +67,24 @@ struct ApiProxy {
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(arguments: &ApiProxyArguments) -> Result<ExitCode, ReconcilerError> {
-    let kubeconfig = arguments.kubeconfig.as_deref();
-    let (format, level) = (arguments.log_format, &arguments.log_level);
-    reconciler::run(
-        "api-proxy",
-        format,
-        level,
-        kubeconfig,
-        async |client, mut stop| {
-            let mut proxy = ApiProxy {
-                folder: arguments.folder.clone(),
-                is_loaded: false,
-            };
-            let mut last_problem = LastProblem::default();
-            loop {
-                let problem = proxy.pass(&client).await.err();
-                last_problem.report(problem.map(|error| error.to_string()));
-                tokio::select! {
-                    () = time::sleep(arguments.interval) => {}
-                    reason = stop.wait_for_request() => {
-                        info!(reason, "stopping");
-                        return;
-                    }
+    reconciler::run("api-proxy", &arguments.reconciler, async |client, mut stop| {
+        let mut proxy = ApiProxy {
+            folder: arguments.folder.clone(),
+            is_loaded: false,
+        };
+        let mut last_problem = LastProblem::default();
+        loop {
+            let problem = proxy.pass(&client).await.err();
+            last_problem.report(problem.map(|error| error.to_string()));
+            tokio::select! {
+                () = time::sleep(arguments.reconciler.interval) => {}
+                reason = stop.wait_for_request() => {
+                    info!(reason, "stopping");
+                    return;
                 }
             }
-        },
-    )
+        }
+    })
 }
 
 impl ApiProxy {

@@ -105,13 +105,8 @@ pub struct ServeArguments {
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = duration)]
     pub drain_timeout: Duration,
 
-    /// Format of the log on stderr.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
-
-    /// Log level: error, warn, info, debug or trace. Can be set per module: `warn,kcp_webhook=debug`.
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    pub log_level: Targets,
+    #[command(flatten)]
+    pub log: LogArguments,
 }
 
 /// `kcp-webhook manage`.
@@ -124,10 +119,6 @@ pub struct ManageArguments {
     /// Namespace of the Service, the Pods and the Secrets.
     #[arg(long, value_name = "NAME", default_value = "kcp-webhook-system")]
     pub namespace: String,
-
-    /// Kubeconfig for the API server. Defaults to the pod's service account.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
 
     /// How long the API servers trust a new CA before a Pod serves a certificate from it, and the minimum time for which
     /// they still trust the old one.
@@ -154,17 +145,8 @@ pub struct ManageArguments {
     #[arg(long, value_name = "PORT", default_value_t = anchor::PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub anchor_port: u16,
 
-    /// How often to compare the certificates and the registration with what they should be.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
-    pub interval: Duration,
-
-    /// Format of the log on stderr.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
-
-    /// Log level: error, warn, info, debug or trace. Can be set per module: `warn,kcp_webhook=debug`.
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    pub log_level: Targets,
+    #[command(flatten)]
+    pub reconciler: ReconcilerArguments,
 }
 
 /// `kcp-webhook anchor`.
@@ -223,25 +205,12 @@ pub struct AnchorArguments {
     #[arg(long = "serve-argument", value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub serve_arguments: Vec<String>,
 
-    /// Kubeconfig for the API server. Defaults to the pod's service account.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// How often to compare the files with what they should be.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
-    pub interval: Duration,
-
     /// How long to wait after SIGTERM until no API server calls a static Pod that is to be removed.
     #[arg(long, value_name = "DURATION", default_value = "110s", value_parser = duration)]
     pub removal_timeout: Duration,
 
-    /// Format of the log on stderr.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
-
-    /// Log level: error, warn, info, debug or trace. Can be set per module: `warn,kcp_webhook=debug`.
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    pub log_level: Targets,
+    #[command(flatten)]
+    pub reconciler: ReconcilerArguments,
 }
 
 /// `kcp-webhook api-proxy`.
@@ -254,21 +223,8 @@ pub struct ApiProxyArguments {
     #[arg(long, value_name = "DIR", default_value = api_proxy::FOLDER)]
     pub folder: PathBuf,
 
-    /// Kubeconfig for the API server. Defaults to the pod's service account.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-
-    /// How often to compare the list with the API servers.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
-    pub interval: Duration,
-
-    /// Format of the log on stderr.
-    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
-
-    /// Log level: error, warn, info, debug or trace. Can be set per module: `warn,kcp_webhook=debug`.
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    pub log_level: Targets,
+    #[command(flatten)]
+    pub reconciler: ReconcilerArguments,
 }
 
 /// `kcp-webhook check-configuration`.
@@ -299,6 +255,33 @@ pub struct ProbeArguments {
     /// Time limit for each name, and for the response of the API server.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub timeout: Duration,
+}
+
+/// Options of `manage`, `anchor` and `api-proxy`.
+#[derive(Clone, Debug, Args)]
+pub struct ReconcilerArguments {
+    /// Kubeconfig for the API server. Defaults to the pod's service account.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+
+    /// How often to compare what exists with what should exist.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub interval: Duration,
+
+    #[command(flatten)]
+    pub log: LogArguments,
+}
+
+/// Options of the log.
+#[derive(Clone, Debug, Args)]
+pub struct LogArguments {
+    /// Format of the log on stderr.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+
+    /// Log level: error, warn, info, debug or trace. Can be set per module: `warn,kcp_webhook=debug`.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log_level: Targets,
 }
 
 /// The format of the log.

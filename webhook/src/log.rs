@@ -2,17 +2,17 @@
 
 use std::io::{self, IsTerminal};
 
-use tracing_subscriber::{filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
-use crate::arguments::LogFormat;
+use crate::arguments::{LogArguments, LogFormat};
 
 /// Starts logging for the rest of the process.
 ///
 /// Uses `Targets` instead of `EnvFilter`, whose regular expressions take a megabyte.
-pub fn init(format: LogFormat, level: &Targets) {
-    let registry = tracing_subscriber::registry().with(level.clone());
+pub fn init(arguments: &LogArguments) {
+    let registry = tracing_subscriber::registry().with(arguments.log_level.clone());
     // Fails only if logging was started before.
-    _ = match format {
+    _ = match arguments.log_format {
         LogFormat::Text => registry
             .with(
                 fmt::layer()

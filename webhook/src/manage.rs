@@ -38,9 +38,7 @@ use crate::{
 
 /// Runs until SIGTERM or SIGINT.
 pub fn run(arguments: &ManageArguments) -> Result<ExitCode, ReconcilerError> {
-    let kubeconfig = arguments.kubeconfig.as_deref();
-    let (format, level) = (arguments.log_format, &arguments.log_level);
-    reconciler::run("manage", format, level, kubeconfig, async |client, mut stop| {
+    reconciler::run("manage", &arguments.reconciler, async |client, mut stop| {
         let leases = Api::namespaced(client.clone(), &arguments.namespace);
         let identity = identity();
         let (leads, is_leading) = watch::channel(false);
@@ -49,7 +47,7 @@ pub fn run(arguments: &ManageArguments) -> Result<ExitCode, ReconcilerError> {
             Settings {
                 denial_events: arguments.denial_events,
                 trust_delay: arguments.ca_trust_delay,
-                interval: arguments.interval,
+                interval: arguments.reconciler.interval,
                 anchors: arguments.anchors.then(|| AnchorSettings {
                     daemon_set: arguments.anchor_daemon_set.clone(),
                     port: arguments.anchor_port,

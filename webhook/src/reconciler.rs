@@ -1,15 +1,14 @@
 //! What `manage`, `anchor` and `api-proxy` have in common: they connect to the API server, and make passes until they are stopped.
 
-use std::{io, path::Path, process::ExitCode};
+use std::{io, process::ExitCode};
 
 use kube::Client;
 use thiserror::Error;
 use tokio::runtime;
 use tracing::warn;
-use tracing_subscriber::filter::Targets;
 
 use crate::{
-    arguments::LogFormat,
+    arguments::ReconcilerArguments,
     cluster::{self, AccessError},
     log,
     shutdown::Stop,
@@ -29,18 +28,16 @@ pub enum ReconcilerError {
 /// Runs `reconcile` with a client until it ends. `command` is the subcommand of `kcp-webhook`.
 pub(crate) fn run(
     command: &'static str,
-    log_format: LogFormat,
-    log_level: &Targets,
-    kubeconfig: Option<&Path>,
+    arguments: &ReconcilerArguments,
     reconcile: impl AsyncFnOnce(Client, Stop),
 ) -> Result<ExitCode, ReconcilerError> {
-    log::init(log_format, log_level);
+    log::init(&arguments.log);
     // Install the default provider of the process, which the Kubernetes client uses.
     _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = Stop::on_signals()?;
-        let client = cluster::connect(kubeconfig)
+        let client = cluster::connect(arguments.kubeconfig.as_deref())
             .await?
             .ok_or(ReconcilerError::NoAccess(command))?;
         reconcile(client, stop).await;

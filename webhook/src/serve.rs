@@ -77,7 +77,7 @@ const REVIEW_THREADS: usize = 2;
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
-    log::init(arguments.log_format, &arguments.log_level);
+    log::init(&arguments.log);
     // Install the default provider of the process, which the Kubernetes client uses.
     _ = rustls::crypto::ring::default_provider().install_default();
     panics::log_panics_without_message();

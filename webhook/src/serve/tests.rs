@@ -7,7 +7,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    arguments::{IssueArguments, LogFormat},
+    arguments::{IssueArguments, LogArguments, LogFormat},
     certs,
 };
 
@@ -37,8 +37,10 @@ fn arguments(folder: &Path) -> ServeArguments {
         denial_events: false,
         shutdown_delay: Duration::ZERO,
         drain_timeout: DEADLINE,
-        log_format: LogFormat::Text,
-        log_level: "off".parse().unwrap(),
+        log: LogArguments {
+            log_format: LogFormat::Text,
+            log_level: "off".parse().unwrap(),
+        },
     }
 }
 

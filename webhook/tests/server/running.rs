@@ -9,7 +9,7 @@ use std::{
 
 use kcp_webhook::{
     Limits, Stop,
-    arguments::{IssueArguments, LogFormat, ServeArguments},
+    arguments::{IssueArguments, LogArguments, LogFormat, ServeArguments},
     certs,
     serve::{Server, StopReason},
 };
@@ -71,8 +71,10 @@ pub(crate) fn arguments(certificates: &Certificates) -> ServeArguments {
         denial_events: false,
         shutdown_delay: Duration::ZERO,
         drain_timeout: DEADLINE,
-        log_format: LogFormat::Text,
-        log_level: "off".parse().unwrap(),
+        log: LogArguments {
+            log_format: LogFormat::Text,
+            log_level: "off".parse().unwrap(),
+        },
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::{CLUSTERCTL_LABEL, Managers, PROVIDERS, Provider};
+use super::{CLUSTERCTL_LABEL, PROVIDERS, Provider};
 use crate::assets::Assets;
 use crate::manifests;
 
@@ -26,10 +26,15 @@ struct Labels {
     pairs: BTreeMap<String, String>,
 }
 
-pub(super) async fn install(client: &Client, assets: &Assets, managers: &Managers) -> Result<()> {
+/// Installs the definitions. `client_config` is the configuration with which an API server calls a provider's webhook at a path.
+pub(super) async fn install(
+    client: &Client,
+    assets: &Assets,
+    client_config: impl Fn(&Provider, &str) -> Result<Value>,
+) -> Result<()> {
     let mut creating = JoinSet::new();
     for provider in &PROVIDERS {
-        let webhook = managers.client_config(provider, "/convert")?;
+        let webhook = client_config(provider, "/convert")?;
         for definition in complete(assets, provider, &webhook)? {
             let client = client.clone();
             creating.spawn(async move { manifests::create_definition(&client, &definition).await });

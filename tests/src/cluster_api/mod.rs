@@ -1,12 +1,13 @@
 //! The real Cluster API: its definitions, its webhooks and its three managers.
 //!
-//! The managers run in two roles. One set, [`Managers::for_admission`], serves admission and conversion webhooks for
-//! all tests and reconciles nothing. Each test namespace has another set that reconciles it, see [`Controllers`]. Only
-//! this set is restarted when a workload cluster comes up, so other tests are not affected, and its logs are about one
-//! test only.
+//! On real machines, the managers can run as in a user's cluster, see [`install_deployments`]. Otherwise they are processes on this
+//! host, in two roles. One set, [`Managers::for_admission`], serves admission and conversion webhooks for all tests and reconciles
+//! nothing. Each test namespace has another set that reconciles it, see [`Controllers`]. Only this set is restarted when a workload
+//! cluster comes up, so other tests are not affected, and its logs are about one test only.
 
 mod controllers;
 mod definitions;
+mod deployments;
 mod managers;
 mod refusals;
 mod webhooks;
@@ -16,6 +17,7 @@ use kube::Client;
 
 pub use self::controllers::Controllers;
 pub(crate) use self::controllers::Scope;
+pub use self::deployments::install_deployments;
 pub use self::managers::Managers;
 pub(crate) use self::managers::NAMESPACE;
 use crate::api_server::ApiServer;
@@ -83,7 +85,10 @@ const PROVIDERS: [Provider; 3] = [
 
 /// Installs the definitions. `managers` convert their objects.
 pub async fn install_definitions(client: &Client, assets: &Assets, managers: &Managers) -> Result<()> {
-    definitions::install(client, assets, managers).await
+    definitions::install(client, assets, |provider, path| {
+        managers.client_config(provider, path)
+    })
+    .await
 }
 
 /// Installs the definitions with these plurals as they are generated. Each has one version only, so no webhook needs to
@@ -94,5 +99,8 @@ pub async fn install_unconverted(client: &Client, assets: &Assets, plurals: &[&s
 
 /// Registers the webhooks that `managers` serve.
 pub async fn install_webhooks(api: &ApiServer, assets: &Assets, managers: &Managers) -> Result<()> {
-    webhooks::install(api.client(), assets, managers).await
+    webhooks::install(api.client(), assets, |provider, path| {
+        managers.client_config(provider, path)
+    })
+    .await
 }

@@ -2,12 +2,18 @@
 
 use anyhow::{Context as _, Result};
 use kube::{Client, ResourceExt as _};
+use serde_json::Value;
 
-use super::{Managers, PROVIDERS};
+use super::{PROVIDERS, Provider};
 use crate::assets::Assets;
 use crate::manifests;
 
-pub(super) async fn install(client: &Client, assets: &Assets, managers: &Managers) -> Result<()> {
+/// Registers the webhooks. `client_config` is the configuration with which an API server calls a provider's webhook at a path.
+pub(super) async fn install(
+    client: &Client,
+    assets: &Assets,
+    client_config: impl Fn(&Provider, &str) -> Result<Value>,
+) -> Result<()> {
     for provider in &PROVIDERS {
         let file = assets
             .cluster_api(provider.folder, "webhook")
@@ -15,7 +21,7 @@ pub(super) async fn install(client: &Client, assets: &Assets, managers: &Manager
         for mut configuration in manifests::objects(&file)? {
             let name = format!("{}{}", provider.name_prefix, configuration.name_any());
             configuration.metadata.name = Some(name);
-            manifests::redirect_webhooks(&mut configuration, |path| managers.client_config(provider, path))
+            manifests::redirect_webhooks(&mut configuration, |path| client_config(provider, path))
                 .with_context(|| format!("in {}", file.display()))?;
             manifests::create_webhooks(client, &configuration).await?;
         }

@@ -1,13 +1,13 @@
-//! The anchor on three real control plane machines: their kubelets run kcp-webhook as static Pods, and their API servers call it
-//! at 127.0.0.1. A client writes a control plane every 100 ms, and another one sets an even number of replicas: no write of the
-//! first is refused, and none of the second is admitted.
+//! The anchor on three real control plane machines, which also run Cluster API: their kubelets run kcp-webhook as static Pods, and
+//! their API servers call it at 127.0.0.1. A client writes a control plane every 100 ms, and another one sets an even number of
+//! replicas: no write of the first is refused, and none of the second is admitted.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
-use kcp_tests::cluster_api::install_unconverted;
+use kcp_tests::cluster_api::install_deployments;
 use kcp_tests::kubectl::Kubectl;
 use kcp_tests::machines::real::{Addons, Images, KubeadmCluster, Machine, Site, webhook_image};
 use kcp_tests::managed::CONFIGURATION;
@@ -81,8 +81,7 @@ impl Anchored {
         }
         cluster.ready(&NAMES).await?;
         let kubectl = cluster.kubectl();
-        let plurals = ["kubeadmcontrolplanes", "clusters", "machines"];
-        install_unconverted(cluster.client(), site.assets(), &plurals).await?;
+        install_deployments(&cluster, &machines).await?;
         let (namespace, name) = WRITTEN;
         let object = control_plane(name, 3, "v1.34.2");
         written(kubectl, "create", &[object], &["-n", namespace]).await?;
@@ -250,15 +249,26 @@ impl Anchored {
         for machine in &self.machines {
             machine.power_on().await?;
         }
-        self.good.admitted(1).await?;
-        let admitted = clock.elapsed();
+        wait::until("an API server is ready", || async {
+            kubectl.succeed(["get", "--raw=/readyz"]).await.map(drop)
+        })
+        .await?;
+        let api = clock.elapsed();
         wait::until("an even number is refused", || denies(kubectl)).await?;
         let denied = clock.elapsed();
+        // Until a Pod of Cluster API serves its webhooks, the API servers refuse every write.
+        self.good.admitted(1).await?;
+        let admitted = clock.elapsed();
+        reconciles(kubectl).await?;
+        let reconciled = clock.elapsed();
         self.cluster.ready_since(&NAMES, switched_on).await?;
         eprintln!(
-            "power failure of three machines: the first write after {:.1} s, an even number refused by {:.1} s, all ready after {} s",
-            admitted.as_secs_f64(),
+            "power failure of three machines: an API server is ready after {:.1} s, an even number refused by {:.1} s, the first \
+             write by {:.1} s, Cluster API reconciles by {:.1} s, all Pods are ready after {} s",
+            api.as_secs_f64(),
             denied.as_secs_f64(),
+            admitted.as_secs_f64(),
+            reconciled.as_secs_f64(),
             clock.elapsed().as_secs()
         );
         let even = self.even.step().await;
@@ -351,6 +361,35 @@ async fn bundle(kubectl: &Kubectl) -> Result<String> {
     let encoded = kubectl.succeed(read).await?.stdout;
     let decoded: k8s_openapi::ByteString = serde_json::from_value(json!(encoded))?;
     Ok(String::from_utf8(decoded.0)?)
+}
+
+/// Creates a Cluster and its control plane. Waits until Cluster API's core manager has made the Cluster the owner of the control
+/// plane, and until the control plane manager has observed the control plane.
+async fn reconciles(kubectl: &Kubectl) -> Result<()> {
+    let name = "recovered";
+    let reference =
+        json!({"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": name});
+    let cluster = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": name},
+        "spec": {"controlPlaneRef": reference},
+    });
+    let objects = [cluster, control_plane(name, 3, "v1.34.2")];
+    let namespace = ["-n", "default"];
+    wait::until("a Cluster is created", || async {
+        let applied = write(kubectl, "apply", &objects, &namespace).await?;
+        ensure!(applied.code == 0, "{applied}");
+        Ok(())
+    })
+    .await?;
+    wait::until("Cluster API reconciles the Cluster", || async {
+        let read = "jsonpath={.metadata.ownerReferences[*].name} {.status.observedGeneration}";
+        let of_name = ["get", "kubeadmcontrolplane", name, "-o", read];
+        let observed = kubectl.succeed(of_name.iter().chain(&namespace)).await?.stdout;
+        let (owner, generation) = observed.split_once(' ').unwrap_or_default();
+        ensure!(owner == name && !generation.is_empty(), "{observed:?}");
+        Ok(())
+    })
+    .await
 }
 
 async fn denies(kubectl: &Kubectl) -> Result<()> {

@@ -1,18 +1,19 @@
 //! Three machines under Cluster API: created, observed through real kubelets, one of them lost and replaced, all of them replaced,
-//! fewer and more of them, and a power failure.
+//! fewer and more of them, a power failure, and new Machines with kcp-webhook and a proxy of their own.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::CommandOutput;
-use kcp_tests::machines::real::Images;
+use kcp_tests::machines::real::{Images, Site};
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use serde_json::Value;
 
 use crate::predictions::as_planned;
-use crate::real_machines::full::Clock;
+use crate::real_machines::full::{Clock, kubeadm_files};
 use crate::real_machines::on_machines;
 use crate::schema;
 
@@ -28,12 +29,12 @@ fn cluster_api_runs_a_control_plane_on_real_machines() {
     on_machines("cluster-api", Images::All, async |site| {
         let management = ManagementCluster::start_at(site).await?;
         management
-            .with_controllers(NAMESPACE, async || lives(&management).await)
+            .with_controllers(NAMESPACE, async || lives(site, &management).await)
             .await
     });
 }
 
-async fn lives(management: &ManagementCluster) -> Result<()> {
+async fn lives(site: &Arc<Site>, management: &ManagementCluster) -> Result<()> {
     let mut clock = Clock::start();
     let client = management.client();
     let cluster = Cluster::create_on_real_machines(client, NAMESPACE, NAME, 3, VERSION).await?;
@@ -45,7 +46,10 @@ async fn lives(management: &ManagementCluster) -> Result<()> {
 
     lost_machine_is_replaced(management, &cluster, &mut clock).await?;
     changes_are_as_planned(management, &cluster, &mut clock).await?;
-    power_failure(management, &cluster, &mut clock).await
+    power_failure(management, &cluster, &mut clock).await?;
+    kubeadm_files::reach_new_machines(site, management, &cluster).await?;
+    clock.lap("three new machines have the files of anchor and discovery");
+    is_healthy(management, &cluster, 3).await
 }
 
 /// Each creation and deletion of a Machine is the one that `plan` said.

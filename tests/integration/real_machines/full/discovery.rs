@@ -12,10 +12,8 @@ use kcp_tests::machines::real::{
 };
 use kcp_tests::{products, wait};
 
-use crate::real_machines::full::Clock;
+use crate::real_machines::full::{Clock, listed_servers, servers_of};
 use crate::real_machines::on_machines;
-
-const CONFIGURATION: &str = "/etc/kubernetes/kcp-api-proxy/haproxy.cfg";
 
 /// The machines of the control plane. The worker joins last.
 const CONTROL_PLANE: [&str; 3] = ["one", "two", "three"];
@@ -191,24 +189,13 @@ impl Discovery {
     /// Waits until the proxy of the worker has these API servers. An API server that was lost leaves the list of Kubernetes
     /// after 15 seconds.
     async fn lists(&self, names: &[&str]) -> Result<()> {
-        let addresses = names
-            .iter()
-            .map(|name| self.machine(name).map(|machine| machine.address()));
-        let addresses = addresses.collect::<Result<Vec<_>>>()?;
-        let file = self.worker.file(CONFIGURATION);
+        let machines = names.iter().map(|name| self.machine(name));
+        let machines = machines.collect::<Result<Vec<_>>>()?;
+        let expected = servers_of(machines.iter().map(|machine| &**machine));
         wait::until(
             &format!("the proxy has the API servers {}", names.join(", ")),
             || async {
-                let text =
-                    fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
-                let listed: Vec<_> = text
-                    .lines()
-                    .filter_map(|line| line.trim().strip_prefix("server ")?.split_whitespace().nth(1))
-                    .collect();
-                let expected: Vec<_> = addresses
-                    .iter()
-                    .map(|address| format!("{address}:6443"))
-                    .collect();
+                let listed = listed_servers(&self.worker)?;
                 ensure!(listed == expected, "it has {listed:?}");
                 Ok(())
             },

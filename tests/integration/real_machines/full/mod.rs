@@ -6,9 +6,15 @@
 mod anchor;
 mod cluster_api;
 mod discovery;
+mod kubeadm_files;
 mod nodes;
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use kcp_tests::machines::real::Machine;
 
 /// Prints how long each part takes. No test asserts it.
 struct Clock(Instant);
@@ -22,4 +28,23 @@ impl Clock {
         eprintln!("{:>5} s  {what}", self.0.elapsed().as_secs());
         self.0 = Instant::now();
     }
+}
+
+/// `ADDRESS:PORT` of each API server in the configuration of a machine's proxy.
+fn listed_servers(machine: &Machine) -> Result<BTreeSet<String>> {
+    let file = machine.file("/etc/kubernetes/kcp-api-proxy/haproxy.cfg");
+    let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    let servers = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("server "));
+    Ok(servers
+        .filter_map(|server| server.split_whitespace().nth(1))
+        .map(str::to_owned)
+        .collect())
+}
+
+/// `ADDRESS:PORT` of the API server of each machine.
+fn servers_of<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> BTreeSet<String> {
+    let server = |machine: &Machine| format!("{}:6443", machine.address());
+    machines.into_iter().map(server).collect()
 }

@@ -1,6 +1,7 @@
 //! The real machines of an infrastructure provider.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -12,6 +13,8 @@ use super::{Machine, Site};
 pub struct Fleet {
     site: Arc<Site>,
     machines: Mutex<BTreeMap<String, Arc<Machine>>>,
+    /// The archives of the images that each new machine gets.
+    images: Mutex<Vec<PathBuf>>,
 }
 
 impl Fleet {
@@ -19,11 +22,17 @@ impl Fleet {
         Self {
             site: site.clone(),
             machines: Mutex::default(),
+            images: Mutex::default(),
         }
     }
 
     pub(crate) fn endpoint(&self) -> (String, u16) {
         self.site.endpoint()
+    }
+
+    /// Imports archives of container images to each machine that is created from now on, as a machine image would contain them.
+    pub async fn add_images(&self, archives: impl IntoIterator<Item = PathBuf>) {
+        self.images.lock().await.extend(archives);
     }
 
     /// Creates a machine and switches it on. Returns its address. cloud-init and kubeadm are still running then, as in a cloud.
@@ -35,6 +44,9 @@ impl Fleet {
             .await
             .insert(name.to_owned(), machine.clone());
         machine.power_on().await?;
+        for archive in self.images.lock().await.clone() {
+            machine.import_image(&archive).await?;
+        }
         Ok(machine.address())
     }
 

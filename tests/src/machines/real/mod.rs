@@ -36,6 +36,7 @@ pub use self::fleet::Fleet;
 pub(crate) use self::kubeadm::kubeadm_config;
 pub use self::kubeadm::{Addons, IGNORED_CHECK, Join, KubeadmCluster};
 pub use self::machine::Machine;
+pub(crate) use self::program_images::program_image;
 pub use self::program_images::{HAPROXY, haproxy_image, webhook_image};
 pub use self::site::Site;
 pub use crate::assets::Images;

@@ -1,0 +1,185 @@
+//! The fields that `kubectl kcp anchor files` and `kubectl kcp discovery files` print, in a control plane of Cluster API: each new
+//! machine runs kcp-webhook and the proxy as static Pods.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Secret;
+use kcp_tests::cluster::Cluster;
+use kcp_tests::kubectl::Kubectl;
+use kcp_tests::machines::real::{HAPROXY, Machine, Site, haproxy_image, webhook_image};
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::pki::{Authority, Subject};
+use kcp_tests::{manifests, products, wait};
+use kube::Api;
+use serde_json::{Value, json};
+
+use crate::objects::control_plane;
+use crate::real_machines::full::{listed_servers, servers_of};
+
+/// Adds both to the control plane, waits until Cluster API has replaced every machine, and checks each new machine.
+pub(super) async fn reach_new_machines(
+    site: &Arc<Site>,
+    management: &ManagementCluster,
+    cluster: &Cluster,
+) -> Result<()> {
+    let fleet = management.machines().fleet()?;
+    fleet
+        .add_images([webhook_image(site)?, haproxy_image(site)?])
+        .await;
+    let workload = workload_kubectl(site, management, cluster).await?;
+    apply(&workload, "manifests/api-proxy").await?;
+    // No Node runs its Pods: the command reads only the DaemonSet.
+    apply(management.kubectl(), "manifests/anchor").await?;
+    create_certificate(site, management.kubectl(), cluster.namespace()).await?;
+
+    let before: BTreeSet<_> = cluster.machines().await?.into_iter().collect();
+    let mut fields = cluster.get().await?;
+    let printed = [
+        management.kubectl().succeed(["kcp", "anchor", "files"]).await?,
+        workload
+            .succeed(["kcp", "discovery", "files", "--proxy-image", HAPROXY])
+            .await?,
+    ];
+    for printed in printed {
+        for document in manifests::parse(&printed.stdout)? {
+            add(&mut fields, document);
+        }
+    }
+    let fields = fields
+        .pointer("/spec/kubeadmConfigSpec")
+        .context("the control plane has no kubeadmConfigSpec")?;
+    cluster
+        .patch(&json!({"spec": {"kubeadmConfigSpec": fields}}))
+        .await?;
+    wait::until("every machine is a new one", || async {
+        cluster.is_settled(3).await?;
+        let now = cluster.machines().await?;
+        ensure!(now.iter().all(|name| !before.contains(name)), "{now:?}");
+        Ok(())
+    })
+    .await?;
+
+    let machines = fleet.machines().await;
+    let servers = servers_of(machines.iter().map(|machine| &**machine));
+    for machine in &machines {
+        judges(machine).await.with_context(|| machine.name().to_owned())?;
+        has_a_proxy(machine, &servers)
+            .await
+            .with_context(|| machine.name().to_owned())?;
+    }
+    Ok(())
+}
+
+/// Adds fields as the commands ask for: lists to the lists that are there.
+fn add(fields: &mut Value, added: Value) {
+    match (fields, added) {
+        (Value::Object(fields), Value::Object(added)) => {
+            for (key, value) in added {
+                add(fields.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(fields), Value::Array(added)) => fields.extend(added),
+        (fields, added) => *fields = added,
+    }
+}
+
+async fn workload_kubectl(site: &Site, management: &ManagementCluster, cluster: &Cluster) -> Result<Kubectl> {
+    let secrets: Api<Secret> = Api::namespaced(management.client().clone(), cluster.namespace());
+    let secret = secrets.get(&format!("{}-kubeconfig", cluster.name())).await?;
+    let kubeconfig = secret.data.and_then(|mut data| data.remove("value"));
+    let kubeconfig = kubeconfig.context("the Secret has no kubeconfig")?;
+    let file = site.folder().join("workload.conf");
+    fs::write(&file, kubeconfig.0).with_context(|| format!("writing {}", file.display()))?;
+    Kubectl::new(site.run(), site.assets(), file)
+}
+
+async fn apply(kubectl: &Kubectl, folder: &str) -> Result<()> {
+    let folder = products::workspace().join(folder).display().to_string();
+    kubectl.succeed(["apply", "-k", &folder]).await.map(drop)
+}
+
+/// Creates the Secret to which the files refer, as a copy of the Secret that the manager renews.
+async fn create_certificate(site: &Site, kubectl: &Kubectl, namespace: &str) -> Result<()> {
+    let loopback = std::net::Ipv4Addr::LOCALHOST.into();
+    let subject = Subject {
+        common_name: "kcp-webhook",
+        addresses: &[loopback],
+        ..Subject::default()
+    };
+    let files = Authority::new("kcp-webhook")?.issue(&site.folder().join("kcp-webhook"), "tls", &subject)?;
+    let read = |file: &std::path::Path| {
+        fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
+    };
+    let both = site.folder().join("kcp-webhook/tls.pem");
+    fs::write(&both, read(&files.certificate)? + &read(&files.key)?)
+        .with_context(|| format!("writing {}", both.display()))?;
+    let from = format!("--from-file={}", both.display());
+    let create = [
+        "create",
+        "secret",
+        "generic",
+        "kcp-webhook-tls",
+        "-n",
+        namespace,
+        &from,
+    ];
+    kubectl.succeed(create).await.map(drop)
+}
+
+/// Waits until the static Pod of kcp-webhook denies an even number of replicas.
+async fn judges(machine: &Machine) -> Result<()> {
+    let kind = json!({"group": "controlplane.cluster.x-k8s.io", "version": "v1beta2", "kind": "KubeadmControlPlane"});
+    let resource = json!({"group": "controlplane.cluster.x-k8s.io", "version": "v1beta2", "resource": "kubeadmcontrolplanes"});
+    let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "1", "kind": kind, "requestKind": kind, "resource": resource, "requestResource": resource,
+        "name": "even", "namespace": "default", "operation": "CREATE", "userInfo": {"username": "test"},
+        "object": control_plane("even", 4, "v1.34.2"), "oldObject": null, "dryRun": true, "options": null,
+    }});
+    machine.write("/root/review.json", &review.to_string())?;
+    let post = [
+        "curl",
+        "--silent",
+        "--insecure",
+        "--header=Content-Type: application/json",
+        "--data=@/root/review.json",
+        "https://127.0.0.1:11443/mutate",
+    ];
+    wait::until("kcp-webhook denies an even number", || async {
+        let answer = machine.succeed(post).await?.stdout;
+        ensure!(answer.contains("(replicas-even)"), "{answer}");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until the kubelet uses the proxy, the proxy lists exactly these API servers, and one of them responds through it.
+async fn has_a_proxy(machine: &Machine, expected: &BTreeSet<String>) -> Result<()> {
+    let through = [
+        "curl",
+        "--silent",
+        "--cacert",
+        "/etc/kubernetes/pki/ca.crt",
+        "--connect-to",
+        "kubernetes.default.svc:443:127.0.0.1:7445",
+        "https://kubernetes.default.svc/readyz",
+    ];
+    wait::until("the proxy serves", || async {
+        let kubelet = machine
+            .succeed(["cat", "/etc/kubernetes/kubelet.conf"])
+            .await?
+            .stdout;
+        ensure!(
+            kubelet.contains("server: https://127.0.0.1:7445\n"),
+            "the kubelet does not use the proxy"
+        );
+        let listed = listed_servers(machine)?;
+        ensure!(listed == *expected, "it has {listed:?}");
+        let ready = machine.succeed(through).await?.stdout;
+        ensure!(ready == "ok", "{ready:?}");
+        Ok(())
+    })
+    .await
+}

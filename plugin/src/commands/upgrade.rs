@@ -76,7 +76,7 @@ pub struct UpgradeArguments {
           conflicts_with = "version")]
     pub via: Vec<String>,
 
-    /// Do not ask for confirmation on a terminal; without a terminal, the command never asks
+    /// Do not ask for confirmation; required if stdin or stderr is not a terminal
     #[arg(short, long)]
     pub yes: bool,
 

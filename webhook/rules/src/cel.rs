@@ -51,7 +51,9 @@ impl NoCel {
             }
             Self::Grammar => "the rule needs a parser that CEL does not have",
             Self::Normalized => "the rule compares objects without their default values",
-            Self::DefaultedFirst => "Cluster API sets a default before policies run",
+            Self::DefaultedFirst => {
+                "Cluster API sets the default before policies run, so a policy never sees an omitted field"
+            }
             Self::SchemaFirst => "the CRD schema rejects the object before policies run",
             Self::TooLong => "the expression would be too long to read",
         }

@@ -30,7 +30,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "secrets-not-owned",
-        "If you delete the Cluster, a Secret with a CA or a key remains.",
+        "If you delete the Cluster, a Secret with a CA or a key remains, because the Secret has no owner.",
         check_secrets_not_owned,
         Responsible::Fault(Actor::Person),
     ),

@@ -64,21 +64,24 @@ pub const CHECKS: &[Check] = &[
     .effect_of(&[&["secrets-missing"]]),
     Check::new(
         "etcd-cluster-unhealthy",
-        "The condition EtcdClusterHealthy is not True, and no problem of an etcd member explains why.",
+        "The condition EtcdClusterHealthy is not True, although no etcd member has a problem that explains \
+         this.",
         check_etcd_cluster_unhealthy,
         Responsible::Fault(Actor::Person),
     )
     .as_summary(),
     Check::new(
         "components-unhealthy",
-        "The condition ControlPlaneComponentsHealthy is not True, and no problem of a static pod explains why.",
+        "The condition ControlPlaneComponentsHealthy is not True, although no static pod has a problem that \
+         explains this.",
         check_components_unhealthy,
         Responsible::Fault(Actor::Person),
     )
     .as_summary(),
     Check::new(
         "workload-disconnected",
-        "The controller cannot connect to the workload cluster, so it changes no Machine.",
+        "The controller cannot connect to the workload cluster, so it does not create, delete or replace \
+         Machines.",
         check_workload_disconnected,
         Responsible::Fault(Actor::Person),
     )

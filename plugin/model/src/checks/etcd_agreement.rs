@@ -46,7 +46,7 @@ pub const CHECKS: &[Check] = &[
     .preflight(),
     Check::new(
         "etcd-raft-terms-differ",
-        "A member of etcd has missed the last election.",
+        "A member of etcd has missed the last election of a leader.",
         check_etcd_raft_terms_differ,
         Responsible::Fault(Actor::Person),
     ),

@@ -24,7 +24,7 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "etcd-no-quorum",
-        "etcd has lost its quorum, so it stores no change.",
+        "etcd has lost its quorum, so it accepts no writes.",
         check_etcd_no_quorum,
         Responsible::Fault(Actor::Person),
     )
@@ -32,7 +32,7 @@ pub const CHECKS: &[Check] = &[
     .blocking(),
     Check::new(
         "etcd-voters-unhealthy",
-        "A voting member of etcd is not healthy; the message says whether etcd can lose another one.",
+        "A voting member of etcd is not healthy; the message says whether etcd can lose another member.",
         check_etcd_voters_unhealthy,
         Responsible::Fault(Actor::Person),
     )

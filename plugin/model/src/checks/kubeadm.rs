@@ -25,7 +25,8 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "kubeadm-config-outdated",
-        "ConfigMap `kubeadm-config` has a different version from the control plane.",
+        "ConfigMap `kubeadm-config` contains a different Kubernetes version from the spec of the control \
+         plane.",
         check_kubeadm_config_outdated,
         Responsible::Fault(Actor::Person),
     ),

@@ -48,7 +48,8 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "cluster-reference-wrong",
-        "The Cluster does not refer to this control plane, so the controller does not reconcile it.",
+        "The Cluster does not refer to this control plane, so the controller does not reconcile the control \
+         plane.",
         check_cluster_reference_wrong,
         Responsible::Fault(Actor::Person),
     ),

@@ -84,7 +84,7 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "machine-conditions-outdated",
-        "The controller does not update the conditions of a Machine that has joined.",
+        "The controller does not update the conditions of a Machine whose node has joined.",
         check_machine_conditions_outdated,
         Responsible::Fault(Actor::ControlPlaneController),
     )

@@ -19,7 +19,7 @@ use crate::{
 
 pub const CHECKS: &[Check] = &[Check::new(
     "write-refused",
-    "The controller tries to create or delete a Machine, and its write fails.",
+    "The controller tries to create or delete a Machine, but the write fails.",
     check_write_refused,
     Responsible::StepBy(who_refuses),
 )

@@ -54,7 +54,8 @@ pub const CHECKS: &[Check] = &[
     .usually_within(OBSERVATION_LIMIT),
     Check::new(
         "machines-without-health-check",
-        "No MachineHealthCheck selects a Machine, or the one that selects it cannot act.",
+        "A Machine is selected by no MachineHealthCheck, or the MachineHealthCheck that selects it cannot \
+         act.",
         check_machines_without_health_check,
         Responsible::Fault(Actor::Person),
     ),

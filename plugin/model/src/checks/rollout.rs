@@ -51,14 +51,16 @@ pub(super) const CONTROLLER_OBSTACLES: &[&str] = &[
 pub const CHECKS: &[Check] = &[
     Check::new(
         "machines-outdated",
-        "A Machine differs from what the control plane asks for, so a rollout replaces it.",
+        "A Machine differs from what the spec of the control plane requires, so a rollout replaces the \
+         Machine.",
         check_machines_outdated,
         Responsible::Step(Actor::ControlPlaneController),
     )
     .effect_of(&[STEP_DELAYS]),
     Check::new(
         "rollout-endless",
-        "The certificates of each new Machine are due for renewal immediately, so the rollout never ends.",
+        "The controller replaces each new Machine immediately to renew its certificates, so the rollout \
+         never ends.",
         check_rollout_endless,
         Responsible::Fault(Actor::Person),
     ),

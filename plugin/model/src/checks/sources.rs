@@ -37,7 +37,7 @@ pub const CHECKS: &[Check] = &[
     .effect_of(&[&["workload-unreachable", "secrets-missing"]]),
     Check::new(
         "permissions-missing",
-        "The user may not read something that a check needs.",
+        "The user has no permission to read something that a check needs.",
         check_permissions_missing,
         Responsible::Fault(Actor::Person),
     )

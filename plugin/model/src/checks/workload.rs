@@ -25,7 +25,7 @@ use crate::{
 pub const CHECKS: &[Check] = &[
     Check::new(
         "workload-connection-insecure",
-        "The kubeconfig of the workload cluster does not secure the connection.",
+        "Settings in the kubeconfig of the workload cluster lower the security of the connection.",
         check_workload_connection_insecure,
         Responsible::Fault(Actor::Person),
     ),
@@ -37,13 +37,15 @@ pub const CHECKS: &[Check] = &[
     ),
     Check::new(
         "kube-proxy-not-ready",
-        "Pods of kube-proxy are not ready, or run a different image from the one in the spec.",
+        "Pods of kube-proxy are not ready, or do not have the image tag that the spec of the control plane \
+         requires.",
         check_kube_proxy_not_ready,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
         "coredns-not-ready",
-        "Pods of CoreDNS are not ready, or run a different image from the one in the spec.",
+        "Pods of CoreDNS are not ready, or do not have the image tag that the spec of the control plane \
+         requires.",
         check_coredns_not_ready,
         Responsible::Fault(Actor::Person),
     ),

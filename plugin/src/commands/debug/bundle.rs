@@ -36,7 +36,8 @@ const INDEX: &str = "index.json";
         workload cluster. The file index.json in it lists all files, and says what could not be read, and why.
 
 The archive contains no Secrets. In other objects, text stays only in fields that are known to contain no secrets; all other \
-text is replaced with <redacted>. Names, addresses and messages stay, so read the files before you send them.
+text is replaced with <redacted>. Names, addresses and messages stay; in messages, tokens and keys are replaced. Read the \
+files before you send them.
 
 Exits with 0 if the archive was written, even if some parts could not be read.
 

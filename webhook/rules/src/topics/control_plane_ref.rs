@@ -36,8 +36,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "control-plane-ref-other",
         summary: "the Cluster of a control plane must refer to that control plane",
-        why: "Cluster API reconciles a control plane only after its Cluster owns it, and a Cluster owns only the \
-              control plane that it refers to.",
+        why: "A Cluster owns only the control plane to which its controlPlaneRef refers. Cluster API does \
+              not reconcile a control plane that its Cluster does not own.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Cluster,

@@ -40,8 +40,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "cloud-provider-removed",
         summary: "kube-controller-manager and the kubelet must support the cloud provider",
-        why: "Kubernetes 1.31 has no in-tree cloud providers. The controller manager and the kubelet exit at startup \
-              if a flag names one.",
+        why: "Kubernetes 1.31 and later have no in-tree cloud providers. kube-controller-manager and the \
+              kubelet exit at startup if a flag names such a provider.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -26,8 +26,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "coredns-migration-unsupported",
         summary: "Cluster API must be able to migrate the CoreDNS configuration",
-        why: "Cluster API migrates the Corefile when the version of CoreDNS changes. Without a migration \
-              path, Cluster API never updates CoreDNS.",
+        why: "When the version of CoreDNS changes, Cluster API migrates the Corefile (the configuration of \
+              CoreDNS). If it knows no migration from the old to the new version, it never updates CoreDNS.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -38,9 +38,10 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "coredns-version-unknown",
-        summary: "Cluster API may be unable to migrate CoreDNS to a version that it does not know",
+        summary: "kcp-webhook should know both versions of a CoreDNS upgrade",
         why: "Cluster API migrates the Corefile only between the versions that its migration library \
-              contains. Which versions the library contains depends on the version of Cluster API.",
+              contains. kcp-webhook knows one release of this library, but your Cluster API may contain \
+              another release.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,

@@ -63,7 +63,7 @@ const RULES: &[Rule] = &[
         id: "patch-from-invalid",
         summary: "`from` must be a JSON pointer; `move` must not target a child of `from`",
         why: "Hive does not reject a pointer without a leading slash: it reads another field and reports \
-              success. A field cannot be moved into itself.",
+              success. `move` cannot put a field into one of its own children.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -87,7 +87,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "patch-value-ignored",
-        summary: "a patch must set either value or valueJSON",
+        summary: "a patch must not set both value and valueJSON",
         why: "If both fields are set, Hive uses valueJSON and silently ignores value.",
         operations: ON_WRITE,
         action: Action::Warn,

@@ -39,8 +39,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "customization-in-use",
         summary: "a customization must not be deleted while a cluster uses it",
-        why: "A deleted customization is missing from the inventory, so its names and addresses appear to be free \
-              although a cluster uses them.",
+        why: "Once the customization is deleted, its names and addresses appear to be free, although a \
+              cluster still uses them.",
         operations: ON_DELETE,
         action: Action::Deny,
         scope: Scope::Cluster,

@@ -21,8 +21,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "etcd-local-and-external",
         summary: "etcd must be either stacked or external",
-        why: "kubeadm runs etcd either on the control plane Machines or not at all. With both settings, kubeadm \
-              init fails.",
+        why: "kubeadm either runs etcd on the control plane Machines or uses an external etcd. If both are \
+              set, kubeadm init fails.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -34,8 +34,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "etcd-topology-switched",
         summary: "a control plane must not switch between stacked and external etcd",
-        why: "The data of a cluster is in its etcd, and neither kubeadm nor Cluster API moves this data. A \
-              new Machine would join an empty etcd.",
+        why: "The data of a cluster is in its etcd, and neither kubeadm nor Cluster API moves this data. \
+              After a switch, a new Machine would join an empty etcd.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,

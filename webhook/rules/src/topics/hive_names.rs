@@ -34,7 +34,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "customization-name-too-long",
         summary: "the name of a customization must not exceed 63 characters",
-        why: "Hive accepts names of at most 63 characters, so it cannot use a customization with a longer name.",
+        why: "Hive accepts names of at most 63 characters, so Hive cannot use a customization with a longer \
+              name.",
         operations: ON_CREATE,
         action: Action::Deny,
         scope: Scope::Object,

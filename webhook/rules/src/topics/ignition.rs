@@ -38,8 +38,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "ignition-without-format",
         summary: "Ignition settings require format: ignition",
-        why: "Cluster API ignores the Ignition settings if the format is cloud-config, so Machines start without \
-              them.",
+        why: "If the format is cloud-config, Cluster API ignores the Ignition settings, so Machines start \
+              without these settings.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

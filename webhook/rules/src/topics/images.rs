@@ -37,9 +37,9 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "dns-image-tag-not-semantic",
-        summary: "the image tag of CoreDNS must be its version",
-        why: "Cluster API parses the version of CoreDNS from the tag to migrate the Corefile. If the tag is not a \
-              version, Cluster API stops updating CoreDNS.",
+        summary: "the image tag of CoreDNS must be the version of CoreDNS",
+        why: "Cluster API reads the version of CoreDNS from the tag, to migrate the Corefile (the \
+              configuration of CoreDNS). If the tag is not a version, Cluster API stops updating CoreDNS.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -56,8 +56,9 @@ const RULES: &[Rule] = &[
     Rule {
         id: "kubeadm-config-frozen",
         summary: "the kubeadm configuration must not change",
-        why: "A platform team can turn on this rule to keep all Machines of a control plane identical. A \
-              change to the configuration makes Cluster API replace every Machine.",
+        why: "A change to the kubeadm configuration makes Cluster API replace every Machine. This rule is \
+              off by default; a platform team can turn it on to keep all Machines of a control plane \
+              identical.",
         operations: ON_UPDATE,
         action: Action::Off,
         scope: Scope::Transition,

@@ -34,8 +34,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "infrastructure-ref-namespace-ignored",
         summary: "the infrastructure template must be in the control plane's namespace",
-        why: "Cluster API v1beta2 has no namespace in this reference. It uses the template of the same name \
-              in the control plane's namespace. This template may be a different one, or may not exist.",
+        why: "The API version v1beta2 has no namespace in this reference. Cluster API uses the template with \
+              this name in the control plane's namespace, which may be another template or may not exist.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

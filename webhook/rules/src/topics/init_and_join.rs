@@ -38,8 +38,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "health-check-seconds-differ",
         summary: "kubeadm init and kubeadm join must wait equally long for components",
-        why: "Cluster API uses one timeout for the first Machine and for joining Machines, and its own \
-              webhook rejects different values.",
+        why: "Cluster API uses one timeout for the first Machine and for joining Machines. Its own webhook \
+              rejects an object that sets two different timeouts.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -51,8 +51,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "discovery-user-conflict",
         summary: "a joining Machine must have only one way to authenticate",
-        why: "A kubeconfig user can have only one way to authenticate. kubeadm join fails if the kubeconfig \
-              sets two ways.",
+        why: "A user in a kubeconfig can have only one way to authenticate. If the kubeconfig sets two ways, \
+              kubeadm join fails.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -41,7 +41,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "inventory-empty",
         summary: "an inventory must have at least one entry",
-        why: "Hive removes an empty list, and then creates clusters without customizations.",
+        why: "The pool creates no clusters until Hive removes the empty list. After that, the pool creates \
+              clusters without customizations.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -66,8 +67,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "inventory-duplicate",
         summary: "an inventory must list each customization only once",
-        why: "A customization serves one cluster at a time. A second entry with the same name adds no capacity, \
-              although the pool counts it.",
+        why: "A customization serves one cluster at a time. A second entry with the same name adds no \
+              capacity, although the pool counts both entries.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -42,13 +42,15 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-ignored",
         summary: "leader migration must not be configured where it has no effect",
-        why: "The controller manager uses leader migration only if enable-leader-migration and leader election \
-              are on. Otherwise two programs can run the same controller during a migration.",
+        why: "The controller manager uses leader migration only if enable-leader-migration and leader \
+              election are both on. If one is off, two controller managers can run the same controller \
+              during a migration.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
-        source: "KEP-2436, Component Flags: a configuration without enable-leader-migration is fatal",
+        source: "KEP-2436, Component Flags: such a configuration is fatal; kube-controller-manager only \
+                 ignores it",
         check: Check::ControlPlaneSpec(ignored),
         cel: Cel::Faults(include_str!("cel/leader-migration-ignored.cel")),
     },
@@ -68,9 +70,9 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-configuration-invalid",
         summary: "the leader migration configuration must be valid",
-        why: "The controller manager exits at startup if it cannot parse the configuration. If \
-              leaderName is not a valid Lease name, or names the Lease of another component, it never gets the \
-              migration lock.",
+        why: "The controller manager exits at startup if it cannot parse the configuration. It starts, but \
+              never gets the migration lock (a Lease), if leaderName is not a valid Lease name or is the \
+              Lease of another component.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -81,9 +83,9 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "leader-migration-configuration-unchecked",
-        summary: "a leader migration configuration from a Secret cannot be checked",
-        why: "Admission rules cannot see the content of the file. If the file is invalid, the controller \
-              manager of the first new Machine exits at startup.",
+        summary: "a leader migration configuration that is encoded or in a Secret is not checked",
+        why: "The rules do not decode a file, and do not read it from a Secret. If the configuration is \
+              invalid, the controller manager of the first new Machine exits at startup.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -95,8 +97,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-unprotected",
         summary: "leader migration should select a controller that the controller manager runs",
-        why: "Leader migration protects only the controllers that the configuration names and that the controller \
-              manager runs. Other controllers can run twice during a migration.",
+        why: "Leader migration protects a controller only if the configuration names the controller and the \
+              controller manager runs it. Every other controller can run twice during a migration.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,

@@ -34,8 +34,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "leader-migration-changed",
         summary: "the migration lock and its controllers must not change during a migration",
-        why: "During a rollout, old and new controller managers use different configurations. If they disagree on \
-              the lock, a controller can run twice, or not at all.",
+        why: "During a rollout, old and new controller managers use different configurations. If the two \
+              configurations have different locks or controllers, a controller can run twice, or not at all.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,

@@ -33,8 +33,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "glob-outside",
         summary: "a glob must not select files outside the installer's directory",
-        why: "The installer's manifests are in one directory. A pattern that leaves the directory can change other \
-              files of the installer.",
+        why: "The installer's manifests are in one directory. A glob that leaves this directory can change \
+              other files of the installer.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -21,7 +21,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "pool-ref-changed",
         summary: "the pool and customization of a cluster must not change",
-        why: "Hive finds the pool and the customization of a cluster by this reference. If the reference \
+        why: "Hive finds the pool and the customization of a cluster by clusterPoolRef. If this field \
               changes, the customization loses its lease, and another cluster can use the same addresses.",
         operations: ON_UPDATE,
         action: Action::Deny,

@@ -48,8 +48,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "size-above-inventory",
         summary: "the size of a pool must not exceed the number of inventory entries",
-        why: "Every cluster of the pool needs its own customization. A pool with more clusters than customizations \
-              never reaches its size.",
+        why: "Every cluster of the pool needs its own customization. If the size is greater than the number \
+              of customizations, the pool never reaches its size.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,

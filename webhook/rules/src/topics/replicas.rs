@@ -21,7 +21,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-not-positive",
         summary: "a control plane must have at least one Machine",
-        why: "A control plane without Machines has no API server and no etcd. Cluster API cannot restore it.",
+        why: "A control plane without Machines has no API server and no etcd, and Cluster API cannot restore \
+              such a control plane.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -46,8 +47,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-dropped",
         summary: "an update must not scale the control plane to 1 by omitting replicas",
-        why: "If replicas is omitted, it defaults to 1. A manifest that leaves the field to an autoscaler or \
-              a person would then delete all Machines but one.",
+        why: "If replicas is omitted, the field defaults to 1. If a manifest omits the field because an \
+              autoscaler or a person sets it, applying the manifest would delete all Machines but one.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Transition,
@@ -59,8 +60,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-above-seven",
         summary: "more than seven etcd members slow down every write",
-        why: "The leader of etcd waits for a majority of the members before it confirms a write. Each additional \
-              pair of members makes every write slower.",
+        why: "The leader of etcd confirms a write once a majority of the members has stored it. Each \
+              additional pair of members adds one member to this majority, so every write takes longer.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,

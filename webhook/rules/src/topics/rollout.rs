@@ -28,8 +28,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "rollout-type-unsupported",
         summary: "the rollout type must be RollingUpdate",
-        why: "Cluster API implements only RollingUpdate for control planes, and its webhook replaces other types \
-              without a message.",
+        why: "Cluster API implements only RollingUpdate for control planes. Its webhook replaces any other \
+              type with RollingUpdate, without a message.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -41,8 +41,9 @@ const RULES: &[Rule] = &[
     Rule {
         id: "max-surge-unsupported",
         summary: "maxSurge must be 0 or 1",
-        why: "Cluster API changes one etcd member at a time. It reads a percentage or other text as 0, and then \
-              deletes a Machine before it creates the replacement.",
+        why: "A control plane grows by at most one Machine during a rollout, because Cluster API changes one \
+              etcd member at a time. Cluster API reads a percentage or other text as 0, and then deletes a \
+              Machine before it creates one.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -54,8 +55,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "max-surge-zero-below-three",
         summary: "maxSurge 0 requires at least three Machines",
-        why: "With maxSurge 0, Cluster API deletes a Machine before it creates the replacement. With fewer than \
-              three members, etcd loses quorum or its data.",
+        why: "With maxSurge 0, Cluster API deletes a Machine before it creates the replacement. If etcd has \
+              fewer than three members, this deletion costs etcd its quorum or its data.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -67,8 +68,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: AFTER_PAST,
         summary: "a rollout time in the past starts a rollout now, or has no effect",
-        why: "Cluster API replaces every Machine that is older than this time. If this time is in the past, Cluster API \
-              replaces such Machines immediately. If every Machine is newer, the time has no effect.",
+        why: "Cluster API replaces every Machine that was created before this time. If the time is past, it \
+              replaces these Machines immediately; if every Machine is newer, the time has no effect.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Cluster,

@@ -39,7 +39,8 @@ const RULES: &[Rule] = &[
         id: "replicas-during-rollout",
         summary: "replicas must not change while a rollout is, or may be, in progress",
         why: "Scaling and a rollout both add and remove etcd members. Cluster API finishes the rollout \
-              first, so it would scale later than you expect, when the Machines have already changed.",
+              first, so it scales later than you expect. A change that Cluster API has not processed yet may \
+              also start a rollout.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,

@@ -20,8 +20,8 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[Rule {
     id: "template-spec-immutable",
     summary: "the spec of a template must not change",
-    why: "Control planes refer to a template by its name. If the template changed, two control planes from \
-          the same template could differ, and nothing would show why.",
+    why: "A control plane records only the name of the template from which it was created. If the template \
+          changed, two control planes from the same template could differ, and nothing would show why.",
     operations: ON_UPDATE,
     action: Action::Deny,
     scope: Scope::Transition,

@@ -21,7 +21,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "user-passwd-conflict",
         summary: "a password hash must be either inline or from a Secret",
-        why: "A user has one password hash. If both fields are set, the manifest does not say which one counts.",
+        why: "A user has one password hash. If passwd and passwdFrom are both set, the manifest does not say \
+              which one counts.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -41,8 +41,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-without-v",
         summary: "the version must begin with v",
-        why: "The tags of Kubernetes images begin with v. Without the v, the images of the first new Machine do \
-              not exist.",
+        why: "The tags of Kubernetes images begin with v. Without the v, the first new Machine would need \
+              images that do not exist.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -67,8 +67,9 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-changes-too-early",
         summary: "a minor upgrade must wait until the previous one has rolled out",
-        why: "Until the previous upgrade has rolled out, some Machines are one version behind. Another upgrade \
-              would put them two versions behind, which Kubernetes does not support.",
+        why: "Until the previous upgrade has rolled out, some Machines are still one minor version behind. \
+              The next upgrade would put these Machines two minor versions behind, which Kubernetes does not \
+              support.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -93,8 +94,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-lowered-unverified",
         summary: "a downgrade is not allowed while it is unknown whether a Machine has joined",
-        why: "A downgrade is safe only if no Machine with the higher version has joined. If the Machines cannot be \
-              read, this is unknown.",
+        why: "A downgrade is safe only if no Machine with the higher version has joined. If the webhook \
+              cannot read the Machines, it does not know whether one has joined, so it denies the downgrade.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -106,8 +107,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-reverted",
         summary: "a failed upgrade can be reverted before its first Machine has joined",
-        why: "No Machine runs the new version yet, so it is safe to return to the old one. The warning only \
-              points out that the write is a downgrade.",
+        why: "No Machine with the new version has joined yet, so it is safe to return to the old version. \
+              The warning only points out that the write is a downgrade.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Cluster,
@@ -119,7 +120,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-patch-lowered",
         summary: "a lower patch version is rarely intended",
-        why: "A lower patch version replaces every Machine and removes fixes, including security fixes.",
+        why: "Cluster API replaces every Machine to apply the lower patch version. The lower version lacks \
+              fixes, including security fixes.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,

@@ -8,6 +8,7 @@
 //! | Fail | yes | a Service, or a URL of a Service | deadlock |
 //! | Fail | yes | a loopback URL, with a static Pod on each control plane Node | safe |
 //! | Fail | yes | a loopback URL, with a static Pod on some of them | deadlock |
+//! | Fail | yes | a loopback URL, without a static Pod | unknown, because another program may listen |
 //! | Fail | yes | any other URL | unknown, because the server may depend on the cluster |
 
 use std::collections::BTreeSet;

@@ -81,14 +81,17 @@ fn section(check: &Check) -> String {
     if check.is_preflight {
         item(
             "preflight",
-            "while the check fails, the controller neither creates nor deletes Machines",
+            "while the check fails, the controller neither scales nor rolls out",
         );
     }
     if check.is_blocking {
         item("verdict", "Blocked, if the check fails");
     }
     if check.is_summary {
-        item("summary", "of findings that other checks report in detail");
+        item(
+            "summary",
+            "its findings come last, because other checks may report the same problem in detail",
+        );
     }
     let causes: Vec<String> = check.causes().map(link).collect();
     if !causes.is_empty() {

@@ -7,9 +7,11 @@
 //!
 //! - `passes`: one pass: reads, decides, writes
 //! - `objects`: reads and writes of the API server
-//! - `host`: the files on the host
+//! - `host`: the files of the static Pod on the host
+//! - `admission_folder`: the files on the host from which the API server loads webhook configurations
 //! - `decision`: whether the files stay
 
+mod admission_folder;
 mod decision;
 mod host;
 mod objects;
@@ -22,6 +24,7 @@ use tokio::time::{self, Instant};
 use tracing::{info, warn};
 
 use self::{
+    admission_folder::AdmissionFolder,
     host::Host,
     objects::Objects,
     passes::{Anchor, Files, Outcome},
@@ -40,7 +43,8 @@ pub fn run(arguments: &AnchorArguments) -> Result<ExitCode, ReconcilerError> {
     reconciler::run("anchor", &arguments.reconciler, async |client, mut stop| {
         let objects = Objects::new(client, arguments);
         let host = Host::new(&arguments.manifest_folder, &arguments.folder, USER);
-        let mut anchor = Anchor::new(objects, host, Files::of(arguments));
+        let admission_folder = arguments.admission_folder.as_deref().map(AdmissionFolder::new);
+        let mut anchor = Anchor::new(objects, host, admission_folder, Files::of(arguments));
         info!(
             node = arguments.node_name,
             "keeping the static Pod of kcp-webhook on this node"

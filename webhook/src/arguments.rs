@@ -189,6 +189,12 @@ pub struct AnchorArguments {
     #[arg(long, value_name = "DIR", default_value = anchor::FOLDER)]
     pub folder: PathBuf,
 
+    /// Folder from which the API server of the node loads webhook configurations, from Kubernetes 1.36 on. On the node, its path is
+    /// /etc/kubernetes/kcp-webhook-admission. The anchor writes the configurations to the subfolders that exist. Without this flag,
+    /// the anchor writes none.
+    #[arg(long, value_name = "DIR")]
+    pub admission_folder: Option<PathBuf>,
+
     /// Port on 127.0.0.1 on which the static Pod serves reviews.
     #[arg(long, value_name = "PORT", default_value_t = anchor::PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,

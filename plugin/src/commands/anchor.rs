@@ -79,9 +79,8 @@ fn files(installed: &InstalledAnchor, arguments: &FilesArguments) -> String {
         secret,
         ..
     } = arguments;
-    let (static_pod, api_server_port) =
-        StaticPod::of_anchor(anchor_namespace, &installed.image, &installed.arguments);
-    let control_plane = static_pod.control_plane(api_server_port, installed.configuration.as_deref(), secret);
+    let host_files = StaticPod::of_anchor(anchor_namespace, &installed.image, &installed.arguments);
+    let control_plane = host_files.control_plane(installed.configuration.as_deref(), secret);
     format!(
         "# Add these fields to the KubeadmControlPlane, its lists to the lists that are there. Secret {secret} must exist in the\n\
          # namespace of the control plane: copy Secret {anchor_namespace}/kcp-webhook-tls, and copy it again after each renewal.\n"

@@ -31,6 +31,29 @@ pub const TOKEN: &str = "token";
 /// The token before the anchor has requested one. The API server rejects it, and the webhook then reads no objects.
 pub const NO_TOKEN: &str = "none";
 
+/// The folder on the host from which an API server of Kubernetes 1.36 or newer loads webhook configurations at its start (Kubernetes
+/// documentation, "Manifest-Based Admission Control"): [`ADMISSION_CONFIGURATION`], and a folder for each of [`ADMISSION_KINDS`].
+/// The API server does not start if one of them is missing, so the anchor never removes any of these.
+pub const ADMISSION_FOLDER: &str = "/etc/kubernetes/kcp-webhook-admission";
+pub const ADMISSION_CONFIGURATION: &str = "admission.yaml";
+
+/// Each kind of webhook configuration, its folder in [`ADMISSION_FOLDER`], and the plugin of the API server that loads it.
+pub const ADMISSION_KINDS: [(&str, &str, &str); 2] = [
+    (
+        "MutatingWebhookConfiguration",
+        "mutating",
+        "MutatingAdmissionWebhook",
+    ),
+    (
+        "ValidatingWebhookConfiguration",
+        "validating",
+        "ValidatingAdmissionWebhook",
+    ),
+];
+
+/// The flag of the anchor with the path of [`ADMISSION_FOLDER`] in its container.
+const ADMISSION_FLAG: &str = "admission-folder";
+
 /// The annotation of the static Pod by which the anchor recognizes its manifest.
 pub const WRITTEN_BY: &str = "kubectl-kcp.dev/written-by";
 pub const ANCHOR: &str = "kcp-webhook-anchor";
@@ -123,8 +146,8 @@ impl StaticPod {
         })
     }
 
-    /// The static Pod that an anchor writes whose container has this image and these arguments, and the port of the API server.
-    pub fn of_anchor(namespace: &str, image: &str, arguments: &[String]) -> (Self, u16) {
+    /// What an anchor writes whose container has this image and these arguments.
+    pub fn of_anchor(namespace: &str, image: &str, arguments: &[String]) -> HostFiles {
         let values = |flag: &str| -> Vec<String> {
             let prefix = format!("--{flag}=");
             let values = arguments
@@ -143,12 +166,27 @@ impl StaticPod {
             health_port: port("health-port", HEALTH_PORT),
             arguments: values("serve-argument"),
         };
-        (static_pod, port("api-server-port", API_SERVER_PORT))
+        HostFiles {
+            static_pod,
+            api_server_port: port("api-server-port", API_SERVER_PORT),
+            has_admission_manifests: !values(ADMISSION_FLAG).is_empty(),
+        }
     }
+}
 
-    /// The part of a `KubeadmControlPlane` with which a new Machine runs this static Pod from its first boot on. The certificate
+/// What an anchor writes to its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostFiles {
+    pub static_pod: StaticPod,
+    pub api_server_port: u16,
+    /// Whether the API server of the host loads webhook configurations from [`ADMISSION_FOLDER`].
+    pub has_admission_manifests: bool,
+}
+
+impl HostFiles {
+    /// The part of a `KubeadmControlPlane` with which a new Machine runs the static Pod from its first boot on. The certificate
     /// and the key come from a Secret in the namespace of the control plane, so that a new certificate causes no rollout.
-    pub fn control_plane(&self, api_server_port: u16, configuration: Option<&str>, secret: &str) -> Value {
+    pub fn control_plane(&self, configuration: Option<&str>, secret: &str) -> Value {
         let own = |name: &str, content: (&str, Value)| {
             control_plane_file(&format!("{FOLDER}/{name}"), "0600", content)
         };
@@ -160,25 +198,76 @@ impl StaticPod {
         files.extend(configuration.map(|text| own(CONFIGURATION, ("content", json!(text)))));
         files.push(own(
             KUBECONFIG,
-            ("content", json!(text(&kubeconfig(api_server_port)))),
+            ("content", json!(text(&kubeconfig(self.api_server_port)))),
         ));
         files.push(own(TOKEN, ("content", json!(NO_TOKEN))));
-        let manifest = ("content", json!(text(&self.manifest())));
+        let manifest = ("content", json!(text(&self.static_pod.manifest())));
         files.push(control_plane_file(
             &format!("{MANIFEST_FOLDER}/{MANIFEST}"),
             "0644",
             manifest,
         ));
-        json!({"spec": {"kubeadmConfigSpec": {
-            "files": files,
+        let mut fields = json!({
             // cloud-init knows users by name only, and the user of the static Pod has none.
             "preKubeadmCommands": [format!("chown -R {USER}:{USER} {FOLDER}")],
             // kubeadm join expects an empty folder of static Pods.
             "joinConfiguration": {"nodeRegistration": {
                 "ignorePreflightErrors": ["DirAvailable--etc-kubernetes-manifests"],
             }},
-        }}})
+        });
+        if self.has_admission_manifests {
+            let file = |(path, content): (String, String)| {
+                control_plane_file(&path, "0644", ("content", json!(content)))
+            };
+            files.extend(admission_files().map(file));
+            let api_server = json!({"clusterConfiguration": {"apiServer": admission_api_server()}});
+            json_patch::merge(&mut fields, &api_server);
+        }
+        json_patch::merge(&mut fields, &json!({"files": files}));
+        json!({"spec": {"kubeadmConfigSpec": fields}})
     }
+}
+
+/// The paths and contents of the files with which an API server starts that loads webhook configurations from [`ADMISSION_FOLDER`].
+/// Until the anchor writes a configuration, it loads none. It ignores the stamps, without which there would be no folders.
+pub fn admission_files() -> impl Iterator<Item = (String, String)> {
+    let plugins = ADMISSION_KINDS.map(|(_, folder, plugin)| {
+        json!({"name": plugin, "configuration": {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "WebhookAdmissionConfiguration",
+            "staticManifestsDir": format!("{ADMISSION_FOLDER}/{folder}"),
+        }})
+    });
+    let configuration = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins});
+    let stamps = ADMISSION_KINDS.map(|(_, folder, _)| {
+        (
+            format!("{ADMISSION_FOLDER}/{folder}/{STAMP}"),
+            STAMP_TEXT.to_owned(),
+        )
+    });
+    let configuration = (
+        format!("{ADMISSION_FOLDER}/{ADMISSION_CONFIGURATION}"),
+        text(&configuration),
+    );
+    std::iter::once(configuration).chain(stamps)
+}
+
+/// The fields of `apiServer` in kubeadm's `ClusterConfiguration` for an API server that loads [`admission_files`].
+pub fn admission_api_server() -> Value {
+    json!({
+        "extraArgs": [
+            {"name": "admission-control-config-file", "value": format!("{ADMISSION_FOLDER}/{ADMISSION_CONFIGURATION}")},
+            {"name": "feature-gates", "value": "ManifestBasedAdmissionControlConfig=true"},
+        ],
+        "extraVolumes": [{
+            "name": "kcp-webhook-admission",
+            "hostPath": ADMISSION_FOLDER,
+            "mountPath": ADMISSION_FOLDER,
+            "readOnly": true,
+            "pathType": "Directory",
+        }],
+    })
 }
 
 /// The spec of a static Pod in the network of its node, with these fields of its container and these fields of its own. The volumes
@@ -284,22 +373,46 @@ mod tests {
             "--api-server-port=3",
         ]
         .map(str::to_owned);
-        let (static_pod, api_server_port) = StaticPod::of_anchor("n", "i", &arguments);
-        let expected = StaticPod {
-            namespace: "n".to_owned(),
-            image: "i".to_owned(),
-            port: 1,
-            health_port: HEALTH_PORT,
-            arguments: vec!["--denial-events".to_owned()],
+        let expected = HostFiles {
+            static_pod: StaticPod {
+                namespace: "n".to_owned(),
+                image: "i".to_owned(),
+                port: 1,
+                health_port: HEALTH_PORT,
+                arguments: vec!["--denial-events".to_owned()],
+            },
+            api_server_port: 3,
+            has_admission_manifests: false,
         };
-        assert_eq!((static_pod, api_server_port), (expected, 3));
+        assert_eq!(StaticPod::of_anchor("n", "i", &arguments), expected);
+        let folder = ["--admission-folder=/host/admission".to_owned()];
+        assert!(StaticPod::of_anchor("n", "i", &folder).has_admission_manifests);
     }
 
     #[test]
     fn a_new_machine_gets_the_same_files() {
-        let control_plane =
-            static_pod().control_plane(API_SERVER_PORT, Some("rules: {}\n"), "kcp-webhook-tls");
+        let host_files = |has_admission_manifests| HostFiles {
+            static_pod: static_pod(),
+            api_server_port: API_SERVER_PORT,
+            has_admission_manifests,
+        };
+        let control_plane = host_files(false).control_plane(Some("rules: {}\n"), "kcp-webhook-tls");
         insta::assert_snapshot!(text(&control_plane));
+        let mut more = host_files(true).control_plane(Some("rules: {}\n"), "kcp-webhook-tls");
+        let (fields, before) = (
+            "/spec/kubeadmConfigSpec",
+            control_plane["spec"]["kubeadmConfigSpec"].clone(),
+        );
+        let files = more
+            .pointer_mut(&format!("{fields}/files"))
+            .unwrap()
+            .as_array_mut()
+            .unwrap();
+        files.drain(..before["files"].as_array().unwrap().len());
+        let more = more.pointer(fields).unwrap();
+        insta::assert_snapshot!(text(
+            &json!({"files": more["files"], "clusterConfiguration": more["clusterConfiguration"]})
+        ));
     }
 
     #[test]

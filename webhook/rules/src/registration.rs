@@ -108,6 +108,51 @@ pub fn calls_static_pods(configuration: &Value, port: Option<u16>) -> bool {
     urls.any(|called| called.starts_with(&url))
 }
 
+/// The name of both configurations in files from which API servers load them. Kubernetes reserves the suffix for such files.
+pub const STATIC_CONFIGURATION: &str = "admission.kubectl-kcp.dev.static.k8s.io";
+
+/// What the files from which API servers load webhook configurations should be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StaticManifest {
+    /// The file with the same webhooks as the stored configuration.
+    Same(Value),
+    /// No file, because the stored configuration calls a Service, or another address than that of the static Pods.
+    Absent,
+    /// The file that is there, because no configuration is stored.
+    Unchanged,
+}
+
+/// The file for a configuration as it is stored. An API server that cannot load such a file does not start, so a file must be one
+/// that it loads: its name has the reserved suffix, and each of its webhooks has a URL (k8s.io/apiserver 1.36,
+/// `pkg/admission/plugin/webhook/manifest/loader`). The API server has validated everything else when it stored the configuration.
+pub fn static_manifest(kind: &str, stored: Option<&Value>) -> StaticManifest {
+    let Some(stored) = stored else {
+        return StaticManifest::Unchanged;
+    };
+    let entries = entries(stored);
+    let is_static = |entry: &Value| {
+        let config = entry.get("clientConfig");
+        let url = config.and_then(|config| config.get("url")?.as_str());
+        url.is_some_and(|url| url.starts_with(STATIC_PODS))
+            && config.is_some_and(|config| config.get("service").is_none())
+    };
+    if entries.is_empty() || !entries.iter().all(is_static) {
+        return StaticManifest::Absent;
+    }
+    StaticManifest::Same(json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": STATIC_CONFIGURATION},
+        "webhooks": entries,
+    }))
+}
+
+/// Whether a file is a [`StaticManifest`], and not somebody's own file of the same name.
+pub fn is_static_manifest(manifest: &str) -> bool {
+    let parsed: Result<Value, _> = serde_saphyr::from_str(manifest);
+    parsed.is_ok_and(|manifest| manifest.pointer("/metadata/name") == Some(&json!(STATIC_CONFIGURATION)))
+}
+
 fn entries(configuration: &Value) -> &[Value] {
     let entries = configuration.get("webhooks").and_then(Value::as_array);
     entries.map(Vec::as_slice).unwrap_or_default()
@@ -171,6 +216,35 @@ mod tests {
         assert!(!calls("https://127.0.0.1:11443/mutate", Some(1144)));
         assert!(!calls("https://webhook.example.com/mutate", None));
         assert!(!calls_static_pods(&json!({}), None));
+    }
+
+    #[test]
+    fn only_webhooks_of_static_pods_become_a_manifest() {
+        let kind = "MutatingWebhookConfiguration";
+        let url = json!({"name": "a", "clientConfig": {"url": "https://127.0.0.1:11443/mutate", "caBundle": "Q0E="}});
+        let service = json!({"name": "b", "clientConfig": {"service": {"name": "s"}}});
+        let elsewhere = json!({"name": "c", "clientConfig": {"url": "https://webhook.example.com/mutate"}});
+        let both =
+            json!({"name": "d", "clientConfig": {"url": "https://127.0.0.1:1/", "service": {"name": "s"}}});
+        let of = |entries: &Value| static_manifest(kind, Some(&configuration(entries, &json!({"a": "b"}))));
+        let expected = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
+            "metadata": {"name": STATIC_CONFIGURATION}, "webhooks": [url],
+        });
+        assert_eq!(of(&json!([url])), StaticManifest::Same(expected.clone()));
+        for entries in [
+            json!([]),
+            json!([url, service]),
+            json!([elsewhere]),
+            json!([both]),
+            json!([{}]),
+        ] {
+            assert_eq!(of(&entries), StaticManifest::Absent, "{entries}");
+        }
+        assert_eq!(static_manifest(kind, None), StaticManifest::Unchanged);
+        assert!(is_static_manifest(&expected.to_string()));
+        assert!(!is_static_manifest("metadata: {name: other.static.k8s.io}"));
+        assert!(!is_static_manifest("{"));
     }
 
     #[test]

@@ -174,7 +174,7 @@ fn is_ours(manifest: &[u8]) -> bool {
     std::str::from_utf8(manifest).is_ok_and(is_written_by_anchor)
 }
 
-fn failed(action: &'static str, path: &Path, error: io::Error) -> HostError {
+pub(super) fn failed(action: &'static str, path: &Path, error: io::Error) -> HostError {
     HostError::Io {
         action,
         path: path.to_owned(),
@@ -183,7 +183,7 @@ fn failed(action: &'static str, path: &Path, error: io::Error) -> HostError {
 }
 
 /// The content of a file. None if it does not exist.
-fn read(path: &Path) -> Result<Option<Vec<u8>>, HostError> {
+pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, HostError> {
     match fs::read(path) {
         Ok(content) => Ok(Some(content)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -192,7 +192,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, HostError> {
 }
 
 /// Removes a file that may not exist.
-fn remove_file(path: &Path) -> Result<(), HostError> {
+pub(super) fn remove_file(path: &Path) -> Result<(), HostError> {
     match fs::remove_file(path).and_then(|()| sync_folder(path)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path, error)),
         _ => Ok(()),

@@ -9,14 +9,14 @@ use k8s_openapi::api::{
     core::v1::{Node, Pod, ServiceAccount},
 };
 use kcp_rules::{
-    anchor::{NAME, SERVES, STOPS, StaticPod},
+    anchor::{ADMISSION_KINDS, NAME, SERVES, STOPS, StaticPod},
     registration::{CONFIGURATION, calls_static_pods},
 };
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::decision::{Cause, Membership};
 use crate::{
@@ -75,23 +75,23 @@ impl Objects {
 
     /// Whether a webhook configuration has the address of the static Pods, at any port.
     pub(crate) async fn is_called(&self) -> Result<bool, RequestError> {
-        for (kind, plural) in [
-            ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
-            (
-                "ValidatingWebhookConfiguration",
-                "validatingwebhookconfigurations",
-            ),
-        ] {
-            let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
-            let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
-            let configurations: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-            let action = format!("get the {kind} {CONFIGURATION}");
-            let found = call(&action, configurations.get_opt(CONFIGURATION)).await?;
-            if found.is_some_and(|found| calls_static_pods(&found.data, None)) {
+        for (kind, ..) in ADMISSION_KINDS {
+            let stored = self.configuration(kind).await?;
+            if stored.is_some_and(|stored| calls_static_pods(&stored, None)) {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// The stored webhook configuration of a kind. None if there is none.
+    pub(crate) async fn configuration(&self, kind: &str) -> Result<Option<Value>, RequestError> {
+        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, &(kind.to_lowercase() + "s"));
+        let configurations: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
+        let action = format!("get the {kind} {CONFIGURATION}");
+        let stored = call(&action, configurations.get_opt(CONFIGURATION)).await?;
+        Ok(stored.map(|stored| stored.data))
     }
 
     /// The Pod in which this process runs.
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_static_pod_runs_once_its_own_version_is_ready() {
-        let static_pod = StaticPod::of_anchor("n", "image", &[]).0;
+        let static_pod = StaticPod::of_anchor("n", "image", &[]).static_pod;
         let mirror = |image: &str, argument: Option<&str>, ready: &str| -> Pod {
             let mut arguments = static_pod.serve_arguments();
             arguments.extend(argument.map(str::to_owned));

@@ -4,13 +4,18 @@ use std::{fs, io, path::PathBuf};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kcp_rules::anchor::{
-    CONFIGURATION, KEY_PAIR, KUBECONFIG, NO_TOKEN, SERVES, StaticPod, TOKEN, kubeconfig, text,
+use kcp_rules::{
+    anchor::{
+        ADMISSION_KINDS, CONFIGURATION, KEY_PAIR, KUBECONFIG, NO_TOKEN, SERVES, StaticPod, TOKEN, kubeconfig,
+        text,
+    },
+    registration::{StaticManifest, static_manifest},
 };
 use thiserror::Error;
 use tracing::info;
 
 use super::{
+    admission_folder::AdmissionFolder,
     decision::{Cause, Membership, may_stop},
     host::{Host, HostError, Wanted},
     objects::{Objects, StaticPodState, Token, image, runs},
@@ -151,6 +156,8 @@ type WantedFiles = [(&'static str, Wanted); 4];
 pub(crate) struct Anchor {
     objects: Objects,
     host: Host,
+    /// None if the API server of the host loads no webhook configurations from files.
+    admission_folder: Option<AdmissionFolder>,
     files: Files,
     /// The token in the file, and when to request the next one.
     token: Option<(Token, Timestamp)>,
@@ -161,10 +168,16 @@ pub(crate) struct Anchor {
 }
 
 impl Anchor {
-    pub(crate) fn new(objects: Objects, host: Host, files: Files) -> Self {
+    pub(crate) fn new(
+        objects: Objects,
+        host: Host,
+        admission_folder: Option<AdmissionFolder>,
+        files: Files,
+    ) -> Self {
         Self {
             objects,
             host,
+            admission_folder,
             files,
             token: None,
             failures: 0,
@@ -213,6 +226,13 @@ impl Anchor {
             self.objects.record(&pod, &StaticPodState::Stops).await?;
             return Ok(Outcome::WaitsForService);
         }
+        // The API server calls the static Pod until it has noticed that its files are gone.
+        if let Some(folder) = &self.admission_folder
+            && folder.remove()?
+        {
+            info!("removed the webhook configurations of the API server on this node");
+            return Ok(Outcome::WaitsForService);
+        }
         if self.host.remove()? {
             info!(%cause, "removed the static Pod of kcp-webhook from this node");
         }
@@ -228,6 +248,12 @@ impl Anchor {
         let (files, trust) = self.files.wanted(token, now)?;
         let static_pod = self.files.static_pod(image);
         let manifest = text(&static_pod.manifest());
+        let configurations = self.admission_manifests().await?;
+        let is_withdrawn = |(_, wanted): &&(_, StaticManifest)| *wanted == StaticManifest::Absent;
+        if self.write_admission_manifests(configurations.iter().filter(is_withdrawn))? {
+            // The API server calls the static Pod until it has noticed that its files are gone.
+            return Ok(Outcome::WaitsForService);
+        }
         if self.host.has_another_manifest(&manifest)? {
             let has_api_server = self.host.has_api_server()?;
             if !may_stop(self.objects.is_called().await?, has_api_server) {
@@ -243,6 +269,7 @@ impl Anchor {
             Ok(state) => {
                 self.failures = 0;
                 self.objects.record(&pod, &state).await?;
+                self.write_admission_manifests(configurations.iter())?;
                 Ok(Outcome::Written)
             }
             Err(error) => {
@@ -253,6 +280,39 @@ impl Anchor {
                 Err(error)
             }
         }
+    }
+
+    /// What the files of the API server should be. Empty if it loads none.
+    async fn admission_manifests(&self) -> Result<Vec<(&'static str, StaticManifest)>, RequestError> {
+        let mut manifests = Vec::new();
+        if self.admission_folder.is_some() {
+            for (kind, ..) in ADMISSION_KINDS {
+                let stored = self.objects.configuration(kind).await?;
+                manifests.push((kind, static_manifest(kind, stored.as_ref())));
+            }
+        }
+        Ok(manifests)
+    }
+
+    /// Returns whether a file has changed.
+    fn write_admission_manifests<'m>(
+        &self,
+        manifests: impl Iterator<Item = &'m (&'static str, StaticManifest)>,
+    ) -> Result<bool, HostError> {
+        let Some(folder) = &self.admission_folder else {
+            return Ok(false);
+        };
+        let mut has_changed = false;
+        for (kind, manifest) in manifests {
+            if folder.write(kind, manifest)? {
+                info!(
+                    kind,
+                    "changed the webhook configuration of the API server on this node"
+                );
+                has_changed = true;
+            }
+        }
+        Ok(has_changed)
     }
 
     /// Requests a token when a third of its validity has passed. The webhook serves without one, so a failure stops nothing.

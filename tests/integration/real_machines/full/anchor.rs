@@ -1,18 +1,20 @@
 //! The anchor on three real control plane machines, which also run Cluster API: their kubelets run kcp-webhook as static Pods, and
 //! their API servers call it at 127.0.0.1. A client writes a control plane every 100 ms, and another one sets an even number of
-//! replicas: no write of the first is refused, and none of the second is admitted.
+//! replicas: no write of the first is refused, and none of the second is admitted. The API servers also load the webhook
+//! configurations from files (manifest-based admission).
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
+use kcp_rules::anchor::{ADMISSION_FOLDER, admission_api_server, admission_files};
 use kcp_tests::cluster_api::install_deployments;
 use kcp_tests::kubectl::Kubectl;
 use kcp_tests::machines::real::{Addons, Images, KubeadmCluster, Machine, Site, webhook_image};
 use kcp_tests::managed::CONFIGURATION;
 use kcp_tests::managed::writer::{Writer, control_planes};
-use kcp_tests::{products, wait};
+use kcp_tests::{manifests, products, wait};
 use serde_json::{Value, json};
 
 use crate::objects::{control_plane, write, written};
@@ -40,6 +42,7 @@ fn an_anchor_keeps_admission_beside_each_api_server() {
         anchored.rolling_update().await?;
         anchored.changed_static_pod().await?;
         anchored.rotation().await?;
+        anchored.deleted_configurations().await?;
         anchored.lost_label().await?;
         anchored.power_failure().await?;
         anchored.uninstallation().await
@@ -72,9 +75,12 @@ impl Anchored {
             anyhow::bail!("no machine")
         };
         for machine in &machines {
+            for (path, content) in admission_files() {
+                machine.write(&path, &content)?;
+            }
             machine.power_on().await?;
         }
-        let cluster = KubeadmCluster::init(first, Addons::All).await?;
+        let cluster = KubeadmCluster::init_with(first, Addons::All, &admission_api_server()).await?;
         for machine in others {
             let joined = cluster.join(machine, &cluster.control_plane()).await?;
             ensure!(joined.code == 0, "{joined}");
@@ -99,8 +105,9 @@ impl Anchored {
         kubectl
             .succeed(["apply", "-k", &folder.display().to_string()])
             .await?;
-        // Short delays, so that a rotation takes seconds.
-        let more = ["--ca-trust-delay=3s", "--interval=1s"].map(
+        with_admission_manifests(kubectl).await?;
+        // Short delays, so that a rotation takes seconds. In the delay, the anchors copy the CA to the files of the API servers.
+        let more = ["--ca-trust-delay=10s", "--interval=1s"].map(
             |argument| json!({"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": argument}),
         );
         let manager = "deployment/kcp-webhook-manager";
@@ -213,6 +220,51 @@ impl Anchored {
         self.end_step("new CA", clock).await
     }
 
+    /// Somebody deletes the stored webhook configurations. Each API server still calls the static Pod beside it.
+    async fn deleted_configurations(&self) -> Result<()> {
+        let clock = Instant::now();
+        let kubectl = self.cluster.kubectl();
+        for machine in &self.machines {
+            let beside = self.cluster.through(machine).await?;
+            wait::until("the API server has loaded both files", || async {
+                let metrics = beside.kubectl().succeed(["get", "--raw=/metrics"]).await?.stdout;
+                let loaded = metrics.lines().filter(|line| {
+                    line.contains("_last_config_info{")
+                        && line.contains("plugin=")
+                        && line.contains("sha256:")
+                });
+                let loaded: Vec<_> = loaded.collect();
+                ensure!(loaded.len() == 2, "{loaded:?}");
+                Ok(())
+            })
+            .await
+            .with_context(|| machine.name().to_owned())?;
+        }
+        let scale = ["scale", "deployment/kcp-webhook-manager", "-n", NAMESPACE];
+        kubectl.succeed(scale.iter().chain(&["--replicas=0"])).await?;
+        let gone = [
+            "wait",
+            "--for=delete",
+            "pod",
+            "-l",
+            "app.kubernetes.io/name=kcp-webhook-manager",
+            "-n",
+            NAMESPACE,
+        ];
+        kubectl.succeed(gone.iter().chain(&["--timeout=5m"])).await?;
+        let kinds = "mutatingwebhookconfiguration,validatingwebhookconfiguration";
+        kubectl.succeed(["delete", kinds, CONFIGURATION]).await?;
+        for machine in &self.machines {
+            denies(self.cluster.through(machine).await?.kubectl()).await?;
+        }
+        self.end_step("the stored webhook configurations are deleted", clock)
+            .await?;
+        let clock = Instant::now();
+        kubectl.succeed(scale.iter().chain(&["--replicas=1"])).await?;
+        calls_static_pods(kubectl, true).await?;
+        self.end_step("the manager stores them again", clock).await
+    }
+
     async fn lost_label(&self) -> Result<()> {
         let clock = Instant::now();
         let kubectl = self.cluster.kubectl();
@@ -288,6 +340,10 @@ impl Anchored {
             .await?;
         for machine in &self.machines {
             removed(machine).await?;
+            for folder in ["mutating", "validating"] {
+                let file = machine.file(&format!("{ADMISSION_FOLDER}/{folder}/kcp-webhook.yaml"));
+                ensure!(!file.exists(), "{} is there", file.display());
+            }
             let foreign = machine.succeed(["cat", FOREIGN]).await?;
             ensure!(foreign.stdout == self.foreign, "{foreign}");
         }
@@ -302,6 +358,19 @@ impl Anchored {
         };
         self.machines.iter().map(read).collect()
     }
+}
+
+/// Applies the patch of the kustomize component to the anchor, which then makes a pass every second.
+async fn with_admission_manifests(kubectl: &Kubectl) -> Result<()> {
+    let file = products::workspace().join("manifests/components/admission-manifests/kustomization.yaml");
+    let component = manifests::read(&file)?.pop().context("the component is empty")?;
+    let patch = component.pointer("/patches/0/patch").and_then(Value::as_str);
+    let patch = patch.context("the component has no patch")?.to_owned()
+        + "- {op: add, path: /spec/template/spec/containers/0/args/-, value: --interval=1s}\n";
+    kubectl
+        .succeed(["patch", ANCHOR, "-n", NAMESPACE, "--type=json", "-p", &patch])
+        .await
+        .map(drop)
 }
 
 /// Waits until the validating configuration, which the manager writes last, calls the static Pods, or the Service.

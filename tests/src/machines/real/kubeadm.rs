@@ -57,8 +57,13 @@ pub struct Join<'a> {
 impl KubeadmCluster {
     /// Creates the control plane on one machine. Its endpoint is the load balancer.
     pub async fn init(first: &Machine, addons: Addons) -> Result<Self> {
+        Self::init_with(first, addons, &json!({})).await
+    }
+
+    /// [`Self::init`] with `apiServer` of kubeadm's `ClusterConfiguration`.
+    pub async fn init_with(first: &Machine, addons: Addons, api_server: &Value) -> Result<Self> {
         let site = first.site();
-        first.write("/root/init.yaml", &configuration(first))?;
+        first.write("/root/init.yaml", &configuration(first, api_server))?;
         // containerd listens a moment before it responds to kubeadm.
         wait::until("kubeadm's preflight checks pass", || async {
             let preflight = [
@@ -243,7 +248,7 @@ fn is_pod_ready_since(pod: &Pod, time: Timestamp) -> Result<()> {
 }
 
 /// kubeadm's configuration of the first machine.
-fn configuration(first: &Machine) -> String {
+fn configuration(first: &Machine, api_server: &Value) -> String {
     let (host, port) = first.site().endpoint();
     let documents = [
         json!({
@@ -260,6 +265,7 @@ fn configuration(first: &Machine) -> String {
             "kubernetesVersion": first.site().machine_assets.version(),
             "controlPlaneEndpoint": format!("{host}:{port}"),
             "networking": {"podSubnet": "10.244.0.0/16", "serviceSubnet": "10.96.0.0/16"},
+            "apiServer": api_server,
         }),
         kube_proxy(),
     ];

@@ -55,8 +55,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "max-surge-zero-below-three",
         summary: "maxSurge 0 requires at least three Machines",
-        why: "With maxSurge 0, Cluster API deletes a Machine before it creates the replacement. If etcd has \
-              fewer than three members, this deletion costs etcd its quorum or its data.",
+        why: "With maxSurge 0, Cluster API has to delete a Machine before it creates the replacement. If etcd \
+              has fewer than three members, it would lose its quorum or its data.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

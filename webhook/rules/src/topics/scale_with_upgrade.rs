@@ -38,9 +38,9 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-during-rollout",
         summary: "replicas must not change while a rollout is, or may be, in progress",
-        why: "Scaling and a rollout both add and remove etcd members. Cluster API finishes the rollout \
-              first, so it scales later than you expect. A change that Cluster API has not processed yet may \
-              also start a rollout.",
+        why: "Scaling and a rollout both add and remove etcd members. During a rollout, Cluster API scales \
+              while it replaces Machines, so the order of both is hard to predict. A change that Cluster API \
+              has not processed yet may also start a rollout.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,

@@ -74,7 +74,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
 const ROLES: &str = "the API server exits if it cannot reconcile its own roles";
 const PRIORITIES: &str = "the API server cannot set up API Priority and Fairness";
-const PODS: &str = "no Pod is created or started";
+const PODS: &str = "no new Pod can be created";
 const ADDRESSES: &str = "the API server cannot assign addresses to Services";
 
 /// All critical resources, the most harmful first.

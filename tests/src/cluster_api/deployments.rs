@@ -8,6 +8,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json, to_value};
 
 use super::{PROVIDERS, Provider, definitions, webhooks};
+use crate::machines;
 use crate::machines::real::{KubeadmCluster, Machine, program_image};
 use crate::pki::{Authority, Subject};
 use crate::wait;
@@ -31,8 +32,8 @@ impl Provider {
     }
 }
 
-/// Installs Cluster API in a cluster: the definitions, a Deployment of one Pod for each manager, and the webhooks, which the API
-/// servers call through Services. Any of `machines` may run the Pods. Waits until the Pods are ready.
+/// Installs Cluster API in a cluster: its definitions and those of an infrastructure provider that does not run, a Deployment of one
+/// Pod for each manager, and the webhooks, which the API servers call through Services. Any of `machines` may run the Pods. Waits until the Pods are ready.
 ///
 /// It differs from `clusterctl init` in two points: cert-manager does not run, so the certificates are ours, and each manager has
 /// all permissions.
@@ -45,6 +46,7 @@ pub async fn install_deployments(cluster: &KubeadmCluster, machines: &[Arc<Machi
             "namespace": provider.namespace(), "name": provider.name_of("webhook-service"), "path": path}}))
     };
     definitions::install(cluster.client(), site.assets(), client_config).await?;
+    machines::definitions::install(cluster.client()).await?;
     for provider in &PROVIDERS {
         let program = site.assets().program(provider.program);
         let image = program_image(site, &provider.image(), &program, "/manager")?;

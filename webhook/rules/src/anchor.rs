@@ -85,6 +85,12 @@ pub const API_SERVER_PORT: u16 = 6443;
 /// The CA certificate of the API server on a host that kubeadm has configured.
 pub(crate) const CLUSTER_CA: &str = "/etc/kubernetes/pki/ca.crt";
 
+/// The command that lets the user of a static Pod read the CA certificate of the API server. kubeadm lets everybody read it, but the
+/// bootstrap data of Cluster API writes it for root alone.
+pub(crate) fn readable_cluster_ca() -> String {
+    format!("chmod 0644 {CLUSTER_CA}")
+}
+
 /// What differs between installations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticPod {
@@ -198,7 +204,7 @@ impl HostFiles {
         files.extend(configuration.map(|text| own(CONFIGURATION, ("content", json!(text)))));
         files.push(own(
             KUBECONFIG,
-            ("content", json!(text(&kubeconfig(self.api_server_port)))),
+            ("content", json!(text(&kubeconfig(self.api_server_port, None)))),
         ));
         files.push(own(TOKEN, ("content", json!(NO_TOKEN))));
         let manifest = ("content", json!(text(&self.static_pod.manifest())));
@@ -209,7 +215,7 @@ impl HostFiles {
         ));
         let mut fields = json!({
             // cloud-init knows users by name only, and the user of the static Pod has none.
-            "preKubeadmCommands": [format!("chown -R {USER}:{USER} {FOLDER}")],
+            "preKubeadmCommands": [format!("chown -R {USER}:{USER} {FOLDER}"), readable_cluster_ca()],
             // kubeadm join expects an empty folder of static Pods.
             "joinConfiguration": {"nodeRegistration": {
                 "ignorePreflightErrors": ["DirAvailable--etc-kubernetes-manifests"],
@@ -319,8 +325,14 @@ pub fn text(object: &Value) -> String {
     serde_saphyr::to_string(object).unwrap_or_else(|_| object.to_string())
 }
 
-/// The kubeconfig of the static Pod: the API server on its own host, and a token in a file that the anchor renews.
-pub fn kubeconfig(api_server_port: u16) -> Value {
+/// The kubeconfig of the static Pod: the API server on its own host, and a token in a file that the anchor renews. `authority` is the
+/// CA certificate of the API server in base64; without it, the static Pod reads the certificate of the host, which it may not be
+/// allowed to.
+pub fn kubeconfig(api_server_port: u16, authority: Option<&Value>) -> Value {
+    let (key, authority) = match authority {
+        Some(data) => ("certificate-authority-data", data.clone()),
+        None => ("certificate-authority", json!(CLUSTER_CA)),
+    };
     json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -329,7 +341,7 @@ pub fn kubeconfig(api_server_port: u16) -> Value {
             "server": format!("https://127.0.0.1:{api_server_port}"),
             // kubeadm's certificate has this name, but not the address 127.0.0.1.
             "tls-server-name": "kubernetes.default.svc",
-            "certificate-authority": CLUSTER_CA,
+            key: authority,
         }}],
         "users": [{"name": "kcp-webhook", "user": {"tokenFile": format!("{FOLDER}/{TOKEN}")}}],
         "contexts": [{"name": "local", "context": {"cluster": "local", "user": "kcp-webhook"}}],
@@ -413,6 +425,29 @@ mod tests {
         insta::assert_snapshot!(text(
             &json!({"files": more["files"], "clusterConfiguration": more["clusterConfiguration"]})
         ));
+    }
+
+    #[test]
+    fn the_kubeconfig_contains_the_authority_or_its_path() {
+        let cluster =
+            |authority: Option<Value>| kubeconfig(6443, authority.as_ref())["clusters"][0]["cluster"].clone();
+        let with = cluster(Some(json!("Q0E=")));
+        assert_eq!(
+            (
+                &with["certificate-authority-data"],
+                with.get("certificate-authority")
+            ),
+            (&json!("Q0E="), None)
+        );
+        let without = cluster(None);
+        let path = json!("/etc/kubernetes/pki/ca.crt");
+        assert_eq!(
+            (
+                &without["certificate-authority"],
+                without.get("certificate-authority-data")
+            ),
+            (&path, None)
+        );
     }
 
     #[test]

@@ -13,7 +13,9 @@ use std::{
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::anchor::{CLUSTER_CA, MANIFEST_FOLDER, USER, control_plane_file, static_pod_spec, text};
+use crate::anchor::{
+    CLUSTER_CA, MANIFEST_FOLDER, USER, control_plane_file, readable_cluster_ca, static_pod_spec, text,
+};
 
 /// The folder on the host with the files of the static Pod, at the same path in its container.
 pub const FOLDER: &str = "/etc/kubernetes/kcp-api-proxy";
@@ -145,6 +147,7 @@ backend api-servers
             // cloud-init knows users by name only, and the user of the static Pod has none.
             "preKubeadmCommands": [format!("chown -R {USER}:{USER} {FOLDER}")],
             "postKubeadmCommands": [
+                readable_cluster_ca(),
                 format!("mv {FOLDER}/{MANIFEST} {MANIFEST_FOLDER}/{MANIFEST}"),
                 kubelet_edit(self.port),
                 "systemctl restart kubelet",

@@ -3,7 +3,7 @@
 use std::{fs, io, path::PathBuf};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::{ByteString, api::core::v1::Pod};
 use kcp_rules::{
     anchor::{
         ADMISSION_KINDS, CONFIGURATION, KEY_PAIR, KUBECONFIG, NO_TOKEN, SERVES, StaticPod, TOKEN, kubeconfig,
@@ -27,6 +27,10 @@ use crate::{
     self_test,
     tls_client::{ProbeError, Trust},
 };
+
+/// The CA certificates of the API server in a Pod with a service account. The user of the static Pod may not be allowed to read those
+/// of the host.
+const CLUSTER_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
 
 /// The address of the static Pod, which its certificate must contain.
 const LOCAL: &str = "127.0.0.1";
@@ -132,7 +136,11 @@ impl Files {
             Some(token) => Wanted::Content(token.text.as_bytes().to_vec()),
             None => Wanted::Initially(NO_TOKEN.as_bytes().to_vec()),
         };
-        let kubeconfig = text(&kubeconfig(self.api_server_port)).into_bytes();
+        // Outside a Pod, there is no such file.
+        let authority = fs::read(CLUSTER_CA).ok();
+        let authority =
+            authority.and_then(|certificates| serde_json::to_value(ByteString(certificates)).ok());
+        let kubeconfig = text(&kubeconfig(self.api_server_port, authority.as_ref())).into_bytes();
         let files = [
             (KEY_PAIR, Wanted::Content(pair)),
             (CONFIGURATION, configuration),

@@ -39,13 +39,13 @@ pub enum DiscoveryCommand {
 #[derive(Debug, Args)]
 #[command(
     after_help = "The kubelet of each new Machine then connects to HAProxy on its own node, which connects to an API server \
-        that is ready. The list of API servers is that of the cluster that the kubeconfig selects: use the kubeconfig of the \
-        workload cluster, or name the servers. Install manifests/api-proxy in the workload cluster to update the lists when API \
-        servers change. Add the lists to those of your manifest; a patch would replace them.
+        that is ready. With --api-server, name the load balancer: a rollout replaces the API servers of today, and a Machine that \
+        is created later would find none of them. Install manifests/api-proxy in the workload cluster, which replaces the \
+        load balancer in the list by the API servers. Add the lists to those of your manifest; a patch would replace them.
 
 Examples:
-  kubectl kcp discovery files --kubeconfig edge.kubeconfig
-  kubectl kcp discovery files --kind KubeadmConfigTemplate --api-server 10.0.0.1:6443,10.0.0.2:6443"
+  kubectl kcp discovery files --api-server 10.0.0.10:6443
+  kubectl kcp discovery files --kind KubeadmConfigTemplate --kubeconfig edge.kubeconfig"
 )]
 pub struct FilesArguments {
     /// Kind of the object for which the fields are printed

@@ -44,12 +44,12 @@ async fn lives(site: &Arc<Site>, management: &ManagementCluster) -> Result<()> {
     clock.lap("status reports them healthy");
     report_memory(management).await?;
 
-    lost_machine_is_replaced(management, &cluster, &mut clock).await?;
-    changes_are_as_planned(management, &cluster, &mut clock).await?;
-    power_failure(management, &cluster, &mut clock).await?;
     kubeadm_files::reach_new_machines(site, management, &cluster).await?;
     clock.lap("three new machines have the files of anchor and discovery");
-    is_healthy(management, &cluster, 3).await
+    is_healthy(management, &cluster, 3).await?;
+    lost_machine_is_replaced(management, &cluster, &mut clock).await?;
+    changes_are_as_planned(management, &cluster, &mut clock).await?;
+    power_failure(management, &cluster, &mut clock).await
 }
 
 /// Each creation and deletion of a Machine is the one that `plan` said.

@@ -37,11 +37,21 @@ pub(super) async fn reach_new_machines(
 
     let before: BTreeSet<_> = cluster.machines().await?.into_iter().collect();
     let mut fields = cluster.get().await?;
+    // The API servers of today would all be gone when a later Machine starts.
+    let (host, port) = site.endpoint();
+    let endpoint = format!("{host}:{port}");
+    let discovery = [
+        "kcp",
+        "discovery",
+        "files",
+        "--proxy-image",
+        HAPROXY,
+        "--api-server",
+        &endpoint,
+    ];
     let printed = [
         management.kubectl().succeed(["kcp", "anchor", "files"]).await?,
-        workload
-            .succeed(["kcp", "discovery", "files", "--proxy-image", HAPROXY])
-            .await?,
+        workload.succeed(discovery).await?,
     ];
     for printed in printed {
         for document in manifests::parse(&printed.stdout)? {

@@ -153,8 +153,10 @@ async fn judges(machine: &Machine) -> Result<()> {
         "curl",
         "--silent",
         "--insecure",
-        "--header=Content-Type: application/json",
-        "--data=@/root/review.json",
+        "--header",
+        "Content-Type: application/json",
+        "--data",
+        "@/root/review.json",
         "https://127.0.0.1:11443/mutate",
     ];
     wait::until("kcp-webhook denies an even number", || async {

@@ -73,6 +73,11 @@ test-machines: ## test on real machines (systemd, containerd, kubelet, kubeadm),
 	RUST_TEST_THREADS=2 INSTA_UPDATE=no cargo test --workspace --all-features --locked --tests -- \
 		--ignored $(if $(filter full,$(PART)),--nocapture) real_machines::$(PART)::
 
+# Each version takes as long as the integration tests of `make test`.
+.PHONY: support-matrix
+support-matrix: ## run the integration tests with other versions of Kubernetes and Cluster API, and print a table; builds them once
+	@tests/support-matrix
+
 .PHONY: unit
 unit: ## run the tests that need neither assets nor network
 	INSTA_UPDATE=no cargo test --workspace --all-features --exclude kcp-tests

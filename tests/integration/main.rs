@@ -67,6 +67,7 @@ mod tutorials;
 mod unobserved_changes;
 mod unreachable_mutation;
 mod upgrade_paths;
+mod v1beta1_only;
 mod validate_cluster;
 mod version;
 mod why;

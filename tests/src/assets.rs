@@ -1,8 +1,8 @@
 //! The real programs that the tests run. `tests/envtest/assets` builds them once and prints their folder.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{env, fs, io};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -30,6 +30,9 @@ const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
 /// The minor version of the Kubernetes programs in the folder.
 const MINOR: &str = "36";
+
+/// The minor version of Cluster API in the folder, unless the folder names another one.
+const CLUSTER_API_MINOR: u32 = 14;
 
 /// The folder of the programs.
 #[derive(Debug, Clone)]
@@ -89,6 +92,19 @@ impl Assets {
     /// The manifests that Cluster API ships for a provider. `kind` is `crd` or `webhook`.
     pub fn cluster_api(&self, provider: &str, kind: &str) -> PathBuf {
         self.folder.join("cluster-api").join(provider).join(kind)
+    }
+
+    /// The minor version of Cluster API. The folders of `tests/envtest/claimed-versions` have other versions.
+    pub(crate) fn cluster_api_minor(&self) -> Result<u32> {
+        let file = self.folder.join("cluster-api/minor");
+        match fs::read_to_string(&file) {
+            Ok(minor) => minor
+                .trim()
+                .parse()
+                .with_context(|| format!("reading {}", file.display())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(CLUSTER_API_MINOR),
+            Err(error) => Err(error).with_context(|| format!("reading {}", file.display())),
+        }
     }
 
     pub fn kwok(&self, file: &str) -> PathBuf {

@@ -122,7 +122,7 @@ impl Admission {
 
     /// Waits until the API server calls both webhooks, according to the server's request counters.
     async fn asked(&self, kubectl: &Kubectl) -> Result<()> {
-        let sample = products::workspace().join("manifests/samples/good/kubeadmcontrolplane-defaults.yaml");
+        let sample = products::workspace().join("manifests/samples/good/clusterpool.yaml");
         let sample = sample.display().to_string();
         wait::until("the API server asks kcp-webhook", || async {
             kubectl

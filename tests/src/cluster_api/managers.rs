@@ -23,6 +23,12 @@ pub(crate) const NAMESPACE: &str = "capi-system";
 /// A value of the label `cluster.x-k8s.io/watch-filter` that no object has.
 const NOTHING: &str = "nothing";
 
+/// The prefix of the flag that opens and closes feature gates.
+const GATES: &str = "--feature-gates=";
+
+/// Feature gates, and the minor version of Cluster API that introduced each: `feature/feature.go` of its releases.
+const NEW_GATES: [(&str, u32); 2] = [("ReconcilerRateLimiting", 12), ("MachineTaintPropagation", 12)];
+
 /// A set of the three managers.
 pub struct Managers {
     run: Arc<Run>,
@@ -71,6 +77,7 @@ impl Managers {
         };
         // The managers look for files of this name.
         api.authority().issue(&certificates, "tls", &subject)?;
+        let minor = assets.cluster_api_minor()?;
         let mut members = Vec::new();
         for provider in &PROVIDERS {
             let (webhook_port, health_port) = (free_port()?, free_port()?);
@@ -96,6 +103,9 @@ impl Managers {
                 "-v=2".to_owned(),
             ];
             arguments.extend(provider.flags.iter().chain(flags).map(|flag| (*flag).to_owned()));
+            for argument in &mut arguments {
+                *argument = without_unknown_gates(argument, minor);
+            }
             let log = format!("cluster-api-{name}-{}", provider.name);
             members.push(Manager {
                 provider,
@@ -187,5 +197,35 @@ impl Managers {
             .with_context(|| format!("no manager {}", provider.name))?
             .webhook_port;
         manifests::local_client_config(port, path, &self.authority)
+    }
+}
+
+/// The same argument without the feature gates with which a manager of this minor version would exit.
+fn without_unknown_gates(argument: &str, minor: u32) -> String {
+    let Some(gates) = argument.strip_prefix(GATES) else {
+        return argument.to_owned();
+    };
+    let is_known = |gate: &&str| {
+        let name = gate.split('=').next();
+        let introduced = NEW_GATES.iter().find(|(new, _)| Some(*new) == name);
+        introduced.is_none_or(|(_, introduced)| *introduced <= minor)
+    };
+    let known: Vec<_> = gates.split(',').filter(is_known).collect();
+    format!("{GATES}{}", known.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_unknown_gates;
+
+    #[test]
+    fn old_managers_get_no_gate_that_they_do_not_know() {
+        let gates = "--feature-gates=ReconcilerRateLimiting=false,ClusterTopology=true";
+        assert_eq!(without_unknown_gates(gates, 14), gates);
+        assert_eq!(
+            without_unknown_gates(gates, 11),
+            "--feature-gates=ClusterTopology=true"
+        );
+        assert_eq!(without_unknown_gates("--namespace=a", 10), "--namespace=a");
     }
 }

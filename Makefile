@@ -50,7 +50,7 @@ test-long: ## run the tests that take minutes each: tutorials, flows, upgrade pa
 	@$(call with_assets,all,cargo build --workspace --all-features --locked --bins --tests)
 	@tests/helm/helm > /dev/null
 	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --workspace --all-features --locked --tests -- \
-		--ignored --skip leader_migration:: --skip real_machines::
+		--ignored --skip leader_migration:: --skip real_machines:: --skip v1beta1_only::
 
 # The tests that `make test` leaves out, because they need kube-controller-managers that take half an hour to build.
 .PHONY: test-migration

@@ -6,7 +6,7 @@ use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
-use kcp_tests::{products, wait};
+use kcp_tests::wait;
 use serde_json::{Value, json};
 
 use crate::objects::written;
@@ -50,9 +50,8 @@ async fn guarded(management: &ManagementCluster) -> Result<()> {
 /// Gives the user the shipped roles for reading and for changing, and no others.
 async fn bind_the_operator(management: &ManagementCluster) -> Result<()> {
     for role in ["reader", "operator"] {
-        let folder = products::workspace().join("manifests").join(role);
-        let folder = folder.display().to_string();
-        management.kubectl().succeed(["apply", "-k", &folder]).await?;
+        let folder = format!("manifests/{role}");
+        management.kubectl().apply_kustomization(&folder).await?;
         let (to, whose) = (format!("--clusterrole=kcp-{role}"), format!("--user={OPERATOR}"));
         let bind = ["create", "rolebinding", role, &to, &whose, "-n", NAMESPACE];
         management.kubectl().succeed(bind).await?;

@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::{CommandOutput, RunningCommand};
 use kcp_tests::management_cluster::ManagementCluster;
-use kcp_tests::{products, wait};
+use kcp_tests::wait;
 use serde_json::{Value, json};
 
 use crate::shared::with_controllers;
@@ -33,9 +33,8 @@ impl<'m> Subject<'m> {
         let cluster = Cluster::create(management.client(), namespace, "edge", 1, OLD).await?;
         cluster.settled(1).await?;
         for role in ["reader", "operator"] {
-            let folder = products::workspace().join("manifests").join(role);
-            let folder = folder.display().to_string();
-            management.kubectl().succeed(["apply", "-k", &folder]).await?;
+            let folder = format!("manifests/{role}");
+            management.kubectl().apply_kustomization(&folder).await?;
             let (to, whose) = (format!("--clusterrole=kcp-{role}"), format!("--user={OPERATOR}"));
             let bind = ["create", "rolebinding", role, &to, &whose, "-n", namespace];
             management.kubectl().succeed(bind).await?;

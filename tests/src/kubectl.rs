@@ -153,6 +153,12 @@ impl Kubectl {
         ensure!(ended.code == 0, "{ended}");
         Ok(ended)
     }
+
+    /// Applies a kustomization of this repository, such as `manifests/anchor`.
+    pub async fn apply_kustomization(&self, folder: &str) -> Result<()> {
+        let folder = products::workspace().join(folder).display().to_string();
+        self.succeed(["apply", "-k", &folder]).await.map(drop)
+    }
 }
 
 /// A running command. Dropping it ends it.

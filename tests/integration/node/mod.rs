@@ -50,11 +50,7 @@ impl BareCluster {
     }
 
     async fn bind_the_operator(&self) -> Result<()> {
-        let folder = products::workspace()
-            .join("manifests/operator")
-            .display()
-            .to_string();
-        self.kubectl.succeed(["apply", "-k", &folder]).await?;
+        self.kubectl.apply_kustomization("manifests/operator").await?;
         let user = format!("--user={OPERATOR}");
         let role = "kcp-node-operator";
         let of_nodes = ["create", "clusterrolebinding", role, "--clusterrole", role, &user];

@@ -8,6 +8,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json, to_value};
 
 use super::{PROVIDERS, Provider, definitions, webhooks};
+use crate::admission::apply;
 use crate::machines;
 use crate::machines::real::{KubeadmCluster, Machine, program_image};
 use crate::pki::{Authority, Subject};
@@ -33,7 +34,8 @@ impl Provider {
 }
 
 /// Installs Cluster API in a cluster: its definitions and those of an infrastructure provider that does not run, a Deployment of one
-/// Pod for each manager, and the webhooks, which the API servers call through Services. Any of `machines` may run the Pods. Waits until the Pods are ready.
+/// Pod for each manager, and the webhooks, which the API servers call through Services. Any of `machines` may run the Pods. Waits
+/// until the Pods are ready.
 ///
 /// It differs from `clusterctl init` in two points: cert-manager does not run, so the certificates are ours, and each manager has
 /// all permissions.
@@ -53,14 +55,8 @@ pub async fn install_deployments(cluster: &KubeadmCluster, machines: &[Arc<Machi
         for machine in machines {
             machine.import_image(&image).await?;
         }
-        let list =
-            json!({"apiVersion": "v1", "kind": "List", "items": objects(cluster, &authority, provider)?});
-        let file = cluster
-            .kubectl()
-            .scratch_file(&format!("{}.json", provider.program));
-        std::fs::write(&file, list.to_string()).with_context(|| format!("writing {}", file.display()))?;
-        let file = file.display().to_string();
-        cluster.kubectl().succeed(["apply", "-f", &file]).await?;
+        let file = site.folder().join(format!("{}.json", provider.program));
+        apply(cluster.kubectl(), &file, &objects(cluster, &authority, provider)?).await?;
     }
     for provider in &PROVIDERS {
         let deployment = format!("deployment/{}", provider.name_of("controller-manager"));

@@ -20,10 +20,10 @@ impl AdmissionFolder {
         Self(folder.to_owned())
     }
 
-    /// Writes the file of a kind, or removes it. Does nothing if the API server of the host has no folder for this kind. Returns
+    /// Writes the file in the folder of a kind, or removes it. Does nothing if the API server of the host has no such folder. Returns
     /// whether the file has changed.
-    pub(crate) fn write(&self, kind: &str, manifest: &StaticManifest) -> Result<bool, HostError> {
-        let Some(path) = self.file_of(kind)? else {
+    pub(crate) fn write(&self, folder: &str, manifest: &StaticManifest) -> Result<bool, HostError> {
+        let Some(path) = self.file_in(folder)? else {
             return Ok(false);
         };
         let before = read(&path)?;
@@ -51,17 +51,14 @@ impl AdmissionFolder {
     /// and its own configuration file are there, so these stay.
     pub(crate) fn remove(&self) -> Result<bool, HostError> {
         let mut removed = false;
-        for (kind, ..) in ADMISSION_KINDS {
-            removed |= self.write(kind, &StaticManifest::Absent)?;
+        for (_, folder, _) in ADMISSION_KINDS {
+            removed |= self.write(folder, &StaticManifest::Absent)?;
         }
         Ok(removed)
     }
 
-    fn file_of(&self, kind: &str) -> Result<Option<PathBuf>, HostError> {
-        let folder = ADMISSION_KINDS.iter().find(|(known, ..)| *known == kind);
-        let Some(folder) = folder.map(|(_, folder, _)| self.0.join(folder)) else {
-            return Ok(None);
-        };
+    fn file_in(&self, folder: &str) -> Result<Option<PathBuf>, HostError> {
+        let folder = self.0.join(folder);
         match folder.metadata() {
             Ok(metadata) if metadata.is_dir() => Ok(Some(folder.join(MANIFEST))),
             Ok(_) => Err(HostError::Foreign(folder)),
@@ -84,15 +81,16 @@ mod tests {
 
     use super::*;
 
-    const MUTATING: &str = "MutatingWebhookConfiguration";
-    const VALIDATING: &str = "ValidatingWebhookConfiguration";
+    const KIND: &str = "MutatingWebhookConfiguration";
+    const MUTATING: &str = "mutating";
+    const VALIDATING: &str = "validating";
 
     fn stored(port: u16) -> Value {
         json!({"webhooks": [{"name": "a", "clientConfig": {"url": format!("https://127.0.0.1:{port}/mutate")}}]})
     }
 
     fn same(port: u16) -> StaticManifest {
-        static_manifest(MUTATING, Some(&stored(port)))
+        static_manifest(KIND, Some(&stored(port)))
     }
 
     #[test]
@@ -103,8 +101,8 @@ mod tests {
             !folder.write(MUTATING, &same(1)).unwrap(),
             "there is no folder yet"
         );
-        fs::create_dir(root.path().join("mutating")).unwrap();
-        let file = root.path().join("mutating").join(MANIFEST);
+        fs::create_dir(root.path().join(MUTATING)).unwrap();
+        let file = root.path().join(MUTATING).join(MANIFEST);
         assert!(folder.write(MUTATING, &same(1)).unwrap());
         assert!(!folder.write(MUTATING, &same(1)).unwrap());
         assert!(folder.write(MUTATING, &same(2)).unwrap());
@@ -114,14 +112,14 @@ mod tests {
         assert!(!folder.write(VALIDATING, &same(2)).unwrap());
         assert!(folder.remove().unwrap());
         assert!(!folder.remove().unwrap());
-        assert!(root.path().join("mutating").is_dir());
+        assert!(root.path().join(MUTATING).is_dir());
     }
 
     #[test]
     fn leaves_a_file_of_somebody_else() {
         let root = tempfile::tempdir().unwrap();
-        fs::create_dir(root.path().join("mutating")).unwrap();
-        let file = root.path().join("mutating").join(MANIFEST);
+        fs::create_dir(root.path().join(MUTATING)).unwrap();
+        let file = root.path().join(MUTATING).join(MANIFEST);
         fs::write(&file, "kind: MutatingWebhookConfiguration").unwrap();
         let folder = AdmissionFolder::new(root.path());
         for manifest in [same(1), StaticManifest::Absent] {

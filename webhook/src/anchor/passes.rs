@@ -290,13 +290,13 @@ impl Anchor {
         }
     }
 
-    /// What the files of the API server should be. Empty if it loads none.
+    /// The folder and the content of each file of the API server. Empty if it loads none.
     async fn admission_manifests(&self) -> Result<Vec<(&'static str, StaticManifest)>, RequestError> {
         let mut manifests = Vec::new();
         if self.admission_folder.is_some() {
-            for (kind, ..) in ADMISSION_KINDS {
+            for (kind, folder, _) in ADMISSION_KINDS {
                 let stored = self.objects.configuration(kind).await?;
-                manifests.push((kind, static_manifest(kind, stored.as_ref())));
+                manifests.push((folder, static_manifest(kind, stored.as_ref())));
             }
         }
         Ok(manifests)
@@ -307,14 +307,14 @@ impl Anchor {
         &self,
         manifests: impl Iterator<Item = &'m (&'static str, StaticManifest)>,
     ) -> Result<bool, HostError> {
-        let Some(folder) = &self.admission_folder else {
+        let Some(admission_folder) = &self.admission_folder else {
             return Ok(false);
         };
         let mut has_changed = false;
-        for (kind, manifest) in manifests {
-            if folder.write(kind, manifest)? {
+        for (folder, manifest) in manifests {
+            if admission_folder.write(folder, manifest)? {
                 info!(
-                    kind,
+                    folder,
                     "changed the webhook configuration of the API server on this node"
                 );
                 has_changed = true;

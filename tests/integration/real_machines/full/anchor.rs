@@ -101,10 +101,7 @@ impl Anchored {
             machine.write(FOREIGN, &foreign)?;
         }
         let clock = Instant::now();
-        let folder = products::workspace().join("manifests/anchor");
-        kubectl
-            .succeed(["apply", "-k", &folder.display().to_string()])
-            .await?;
+        kubectl.apply_kustomization("manifests/anchor").await?;
         with_admission_manifests(kubectl).await?;
         // Short delays, so that a rotation takes seconds. In the delay, the anchors copy the CA to the files of the API servers.
         let more = ["--ca-trust-delay=10s", "--interval=1s"].map(

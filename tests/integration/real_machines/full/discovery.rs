@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use kcp_tests::machines::real::{
     Addons, HAPROXY, IGNORED_CHECK, Images, KubeadmCluster, Machine, Site, haproxy_image, webhook_image,
 };
-use kcp_tests::{products, wait};
+use kcp_tests::wait;
 
-use crate::real_machines::full::{Clock, listed_servers, servers_of};
+use crate::real_machines::full::{Clock, kubelet_uses_proxy, listed_servers, servers_of};
 use crate::real_machines::on_machines;
 
 /// The machines of the control plane. The worker joins last.
@@ -89,19 +89,11 @@ impl Discovery {
             joined.code == 0 && joined.stderr.ends_with("node worker is Ready\n"),
             "{joined}"
         );
-        let kubelet = worker
-            .succeed(["cat", "/etc/kubernetes/kubelet.conf"])
-            .await?
-            .stdout;
-        ensure!(
-            kubelet.contains("server: https://127.0.0.1:7445\n"),
-            "the kubelet does not use the proxy"
-        );
+        kubelet_uses_proxy(&worker)?;
 
-        let updater = products::workspace().join("manifests/api-proxy");
         cluster
             .kubectl()
-            .succeed(["apply", "-k", &updater.display().to_string()])
+            .apply_kustomization("manifests/api-proxy")
             .await?;
         cluster.ready(&["one", "two", "worker"]).await?;
         clock.lap("two control plane machines, and a worker with a proxy");

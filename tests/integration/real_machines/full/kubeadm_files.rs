@@ -12,12 +12,12 @@ use kcp_tests::kubectl::Kubectl;
 use kcp_tests::machines::real::{HAPROXY, Machine, Site, haproxy_image, webhook_image};
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::pki::{Authority, Subject};
-use kcp_tests::{manifests, products, wait};
+use kcp_tests::{manifests, wait};
 use kube::Api;
 use serde_json::{Value, json};
 
 use crate::objects::control_plane;
-use crate::real_machines::full::{listed_servers, servers_of};
+use crate::real_machines::full::{kubelet_uses_proxy, listed_servers, servers_of};
 
 /// Adds both to the control plane, waits until Cluster API has replaced every machine, and checks each new machine.
 pub(super) async fn reach_new_machines(
@@ -30,9 +30,12 @@ pub(super) async fn reach_new_machines(
         .add_images([webhook_image(site)?, haproxy_image(site)?])
         .await;
     let workload = workload_kubectl(site, management, cluster).await?;
-    apply(&workload, "manifests/api-proxy").await?;
+    workload.apply_kustomization("manifests/api-proxy").await?;
     // No Node runs its Pods: the command reads only the DaemonSet.
-    apply(management.kubectl(), "manifests/anchor").await?;
+    management
+        .kubectl()
+        .apply_kustomization("manifests/anchor")
+        .await?;
     create_certificate(site, management.kubectl(), cluster.namespace()).await?;
 
     let before: BTreeSet<_> = cluster.machines().await?.into_iter().collect();
@@ -106,11 +109,6 @@ async fn workload_kubectl(site: &Site, management: &ManagementCluster, cluster: 
     Kubectl::new(site.run(), site.assets(), file)
 }
 
-async fn apply(kubectl: &Kubectl, folder: &str) -> Result<()> {
-    let folder = products::workspace().join(folder).display().to_string();
-    kubectl.succeed(["apply", "-k", &folder]).await.map(drop)
-}
-
 /// Creates the Secret to which the files refer, as a copy of the Secret that the manager renews.
 async fn create_certificate(site: &Site, kubectl: &Kubectl, namespace: &str) -> Result<()> {
     let loopback = std::net::Ipv4Addr::LOCALHOST.into();
@@ -179,14 +177,7 @@ async fn has_a_proxy(machine: &Machine, expected: &BTreeSet<String>) -> Result<(
         "https://kubernetes.default.svc/readyz",
     ];
     wait::until("the proxy serves", || async {
-        let kubelet = machine
-            .succeed(["cat", "/etc/kubernetes/kubelet.conf"])
-            .await?
-            .stdout;
-        ensure!(
-            kubelet.contains("server: https://127.0.0.1:7445\n"),
-            "the kubelet does not use the proxy"
-        );
+        kubelet_uses_proxy(machine)?;
         let listed = listed_servers(machine)?;
         ensure!(listed == *expected, "it has {listed:?}");
         let ready = machine.succeed(through).await?.stdout;

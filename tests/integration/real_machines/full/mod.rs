@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use kcp_tests::machines::real::Machine;
 
 /// Prints how long each part takes. No test asserts it.
@@ -32,8 +32,7 @@ impl Clock {
 
 /// `ADDRESS:PORT` of each API server in the configuration of a machine's proxy.
 fn listed_servers(machine: &Machine) -> Result<BTreeSet<String>> {
-    let file = machine.file("/etc/kubernetes/kcp-api-proxy/haproxy.cfg");
-    let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+    let text = file_on(machine, "/etc/kubernetes/kcp-api-proxy/haproxy.cfg")?;
     let servers = text
         .lines()
         .filter_map(|line| line.trim().strip_prefix("server "));
@@ -41,6 +40,21 @@ fn listed_servers(machine: &Machine) -> Result<BTreeSet<String>> {
         .filter_map(|server| server.split_whitespace().nth(1))
         .map(str::to_owned)
         .collect())
+}
+
+/// Succeeds if the kubelet of a machine connects to the proxy.
+fn kubelet_uses_proxy(machine: &Machine) -> Result<()> {
+    let kubeconfig = file_on(machine, "/etc/kubernetes/kubelet.conf")?;
+    ensure!(
+        kubeconfig.contains("server: https://127.0.0.1:7445\n"),
+        "the kubelet does not use the proxy"
+    );
+    Ok(())
+}
+
+fn file_on(machine: &Machine, path: &str) -> Result<String> {
+    let file = machine.file(path);
+    fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))
 }
 
 /// `ADDRESS:PORT` of the API server of each machine.

@@ -15,12 +15,15 @@ use crate::run::Run;
 /// The port of every API server, and of the load balancer.
 pub(super) const API_PORT: u16 = 6443;
 
+// A check waits 3 s for a response, because an API server on a busy machine can take longer than a second. A machine without power
+// is found by `timeout connect`.
 const SETTINGS: &str = "\
 global
   maxconn 1000
 defaults
   mode tcp
   timeout connect 2s
+  timeout check 3s
   timeout client 10m
   timeout server 10m
 backend api-servers

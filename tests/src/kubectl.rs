@@ -7,6 +7,7 @@ use std::process::{Output, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout};
 
@@ -152,6 +153,18 @@ impl Kubectl {
         let ended = self.run(arguments).await?;
         ensure!(ended.code == 0, "{ended}");
         Ok(ended)
+    }
+
+    /// The version of the API server, such as `v1.36.3`.
+    pub async fn server_version(&self) -> Result<String> {
+        let versions = self.succeed(["version", "-o", "json"]).await?;
+        let versions: Value = serde_json::from_str(&versions.stdout)?;
+        let version = versions
+            .pointer("/serverVersion/gitVersion")
+            .and_then(Value::as_str);
+        Ok(version
+            .context("kubectl prints no version of the server")?
+            .to_owned())
     }
 
     /// Applies a kustomization of this repository, such as `manifests/anchor`.

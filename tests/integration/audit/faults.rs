@@ -45,7 +45,7 @@ pub(super) async fn are_found(
 }
 
 /// The certificates of the stand-in machines are valid for a year, those of kubelets for at least a tenth of a year.
-async fn durations_are_compared(audit: &Audit<'_>) -> Result<()> {
+pub(crate) async fn durations_are_compared(audit: &Audit<'_>) -> Result<()> {
     let kubelets = (
         "kubelet-certificates-expire-while-off",
         "FAIL",
@@ -197,7 +197,7 @@ async fn of_nodes(audit: &Audit<'_>, client: &Client, [first, ..]: [&str; 3]) ->
             .patch(first, &PatchParams::default(), &Patch::Merge(&patch))
             .await?;
         let (_, results) = audit.run(&[]).await?;
-        super::is_exactly(&results, super::HEALTHY, &[("node-leases-stale", "FAIL", &stale)])
+        super::is_exactly(&results, audit.healthy, &[("node-leases-stale", "FAIL", &stale)])
     })
     .await?;
     audit.finds("renewed Leases", &[]).await
@@ -205,7 +205,7 @@ async fn of_nodes(audit: &Audit<'_>, client: &Client, [first, ..]: [&str; 3]) ->
 
 /// A webhook, an aggregated API and a conversion webhook whose Service does not exist. The webhook is called for a request that a
 /// restart needs, and the API server does reject this request. It calls mutating webhooks before it validates the request.
-async fn of_servers_in_the_cluster(audit: &Audit<'_>, client: &Client) -> Result<()> {
+pub(crate) async fn of_servers_in_the_cluster(audit: &Audit<'_>, client: &Client) -> Result<()> {
     let service = json!({"namespace": "hooks", "name": "hook"});
     let webhook = json!({
         "metadata": {"name": "hooks"},
@@ -275,7 +275,7 @@ async fn of_servers_in_the_cluster(audit: &Audit<'_>, client: &Client) -> Result
 }
 
 /// The webhook configuration has the name of kcp-webhook's, and the API server ignores that nothing responds.
-async fn of_the_certificate_of_kcp_webhook(audit: &Audit<'_>, client: &Client) -> Result<()> {
+pub(crate) async fn of_the_certificate_of_kcp_webhook(audit: &Audit<'_>, client: &Client) -> Result<()> {
     const NAMESPACE: &str = "kcp-webhook-system";
     const CHECK: &str = "webhook-certificate-expires-while-off";
     let namespaces: Api<Namespace> = Api::all(client.clone());

@@ -1,7 +1,8 @@
 //! `kubectl kcp audit resiliency` on a workload cluster with a real etcd and API server: the findings of a healthy cluster, and
-//! each fault that the audit knows. `genesis replace` runs on the same cluster. Static Pods are objects without containers here, so a fault of one is another object.
+//! each fault that the audit knows. `genesis replace` runs on the same cluster. Static Pods are objects without containers here, so a
+//! fault of one is another object. `real_machines::full::resiliency` produces faults of real ones.
 
-mod faults;
+pub(crate) mod faults;
 mod genesis;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,6 @@ use anyhow::{Context as _, Result, ensure};
 use kcp_tests::assets::Assets;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::Kubectl;
-use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use serde_json::Value;
@@ -49,9 +49,10 @@ fn each_fault_that_the_audit_knows_is_found() {
         let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, VERSION).await?;
         cluster.settled(3).await?;
         let workload = management.machines().cluster(NAMESPACE, NAME).await?;
-        let audit = Audit::new(management, &workload)?;
+        let audit = Audit::new(management, NAMESPACE, NAME, HEALTHY);
         audit.finds("a healthy cluster", &[]).await?;
-        audit.of_a_plain_cluster().await?;
+        let plain = Kubectl::new(management.run(), &Assets::locate()?, workload.kubeconfig())?;
+        finds_in_a_plain_cluster(&plain).await?;
         audit.prints_each_format().await?;
         let mut machines = cluster.machines().await?;
         machines.sort();
@@ -64,19 +65,28 @@ fn each_fault_that_the_audit_knows_is_found() {
 /// The audit of one workload cluster.
 pub(crate) struct Audit<'m> {
     management: &'m ManagementCluster,
-    /// kubectl with the kubeconfig of the workload cluster.
-    plain: Kubectl,
+    namespace: &'static str,
+    name: &'static str,
+    /// The checks that do not pass on the healthy cluster.
+    healthy: &'static [(&'static str, &'static str)],
 }
 
 /// The result of each check, and its evidence on one line.
 pub(crate) type Results = BTreeMap<String, (String, String)>;
 
 impl<'m> Audit<'m> {
-    fn new(management: &'m ManagementCluster, workload: &WorkloadCluster) -> Result<Self> {
-        Ok(Self {
+    pub(crate) const fn new(
+        management: &'m ManagementCluster,
+        namespace: &'static str,
+        name: &'static str,
+        healthy: &'static [(&'static str, &'static str)],
+    ) -> Self {
+        Self {
             management,
-            plain: Kubectl::new(management.run(), &Assets::locate()?, workload.kubeconfig())?,
-        })
+            namespace,
+            name,
+            healthy,
+        }
     }
 
     async fn run(&self, more: &[&str]) -> Result<(i32, Results)> {
@@ -84,9 +94,9 @@ impl<'m> Audit<'m> {
             "kcp",
             "audit",
             "resiliency",
-            NAME,
+            self.name,
             "-n",
-            NAMESPACE,
+            self.namespace,
             "-o",
             "json",
             "--timeout=2m",
@@ -96,7 +106,7 @@ impl<'m> Audit<'m> {
         Ok((ended.code, results))
     }
 
-    /// Waits until exactly these checks do not pass besides those of [`HEALTHY`], each with this result and this evidence.
+    /// Waits until exactly these checks do not pass besides those of the healthy cluster, each with this result and this evidence.
     pub(crate) async fn finds(&self, what: &str, expected: &[(&str, &str, &str)]) -> Result<()> {
         self.finds_with(what, &[], expected).await
     }
@@ -110,27 +120,10 @@ impl<'m> Audit<'m> {
     ) -> Result<()> {
         wait::until(&format!("the audit finds {what}"), || async {
             let (code, results) = self.run(more).await?;
-            is_exactly(&results, HEALTHY, expected)?;
+            is_exactly(&results, self.healthy, expected)?;
             ensure!(code == 1, "exit code {code}");
             Ok(())
         })
-        .await
-    }
-
-    async fn of_a_plain_cluster(&self) -> Result<()> {
-        wait::until(
-            "the audit of a plain cluster finds what it cannot read",
-            || async {
-                let ended = self
-                    .plain
-                    .run(["kcp", "audit", "resiliency", "-o", "json", "--timeout=2m"])
-                    .await?;
-                let results = results(&ended.stdout).with_context(|| format!("{ended}"))?;
-                is_exactly(&results, PLAIN, &[])?;
-                ensure!(ended.code == 1, "{ended}");
-                Ok(())
-            },
-        )
         .await
     }
 
@@ -165,6 +158,23 @@ impl<'m> Audit<'m> {
         ensure!(missing.code == 2 && missing.stdout.is_empty(), "{missing}");
         Ok(())
     }
+}
+
+/// The audit with the kubeconfig of the workload cluster.
+async fn finds_in_a_plain_cluster(kubectl: &Kubectl) -> Result<()> {
+    wait::until(
+        "the audit of a plain cluster finds what it cannot read",
+        || async {
+            let ended = kubectl
+                .run(["kcp", "audit", "resiliency", "-o", "json", "--timeout=2m"])
+                .await?;
+            let results = results(&ended.stdout).with_context(|| format!("{ended}"))?;
+            is_exactly(&results, PLAIN, &[])?;
+            ensure!(ended.code == 1, "{ended}");
+            Ok(())
+        },
+    )
+    .await
 }
 
 fn results(stdout: &str) -> Result<Results> {

@@ -42,7 +42,8 @@ async fn joined(cluster: &BareCluster) -> Result<()> {
     authenticates(cluster, &token).await?;
     the_hash_is_that_of_openssl(cluster, &script)?;
 
-    let host = StandInHost::new(cluster)?;
+    let host = StandInHost::new(cluster, &cluster.kubectl.server_version().await?)?;
+    host.is_checked(cluster, &file)?;
     host.joins(&file, &token)?;
     cluster.create_node(HOST, &json!({}), &json!({})).await?;
     host.is_refused(&file, &format!("the cluster already has a Node {HOST}"))?;
@@ -394,7 +395,8 @@ struct StandInHost {
 }
 
 impl StandInHost {
-    fn new(cluster: &BareCluster) -> Result<Self> {
+    /// Its kubeadm and its kubelet have `version`.
+    fn new(cluster: &BareCluster, version: &str) -> Result<Self> {
         let programs = cluster.file("programs");
         fs::create_dir(&programs)?;
         let joined = cluster.file("joined.json");
@@ -402,17 +404,15 @@ impl StandInHost {
             // The tests need not run as root.
             ("id", "echo 0".to_owned()),
             ("uname", format!("echo {HOST}")),
-            ("kubelet", "echo Kubernetes v1.36.3".to_owned()),
+            ("kubelet", format!("echo Kubernetes {version}")),
             (
                 "kubeadm",
                 format!(
-                    "case $1 in version) echo v1.36.3 ;; join) cat \"$3\" >{joined} ;; *) exit 1 ;; esac"
+                    "case $1 in version) echo {version} ;; join) cat \"$3\" >{joined} ;; *) exit 1 ;; esac"
                 ),
             ),
         ] {
-            let path = format!("{programs}/{name}");
-            fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+            write_program(&programs, name, &script)?;
         }
         let folder = cluster.file("host");
         fs::create_dir(&folder)?;
@@ -422,6 +422,50 @@ impl StandInHost {
             folder,
             _runtime: UnixListener::bind(cluster.file("runtime.sock"))?,
         })
+    }
+
+    /// Each fault of the host is found before anything changes.
+    fn is_checked(&self, cluster: &BareCluster, file: &str) -> Result<()> {
+        for (name, script, why) in [
+            (
+                "uname",
+                "echo worker-8",
+                "the name of this host is worker-8, but the script is for worker-7",
+            ),
+            // With two arguments, the script reads the time of the host.
+            (
+                "date",
+                "if [ $# -eq 2 ]; then echo 0; else PATH=/usr/bin:/bin exec date \"$@\"; fi",
+                "the clock of this host differs from the API server's by ",
+            ),
+            (
+                "kubelet",
+                "echo Kubernetes v1.20.15",
+                "the kubelet (v1.20.15) does not work with API servers of version ",
+            ),
+            (
+                "kubeadm",
+                "echo v1.20.15",
+                "kubeadm v1.20.15 cannot join a cluster of version ",
+            ),
+        ] {
+            let path = format!("{}/{name}", self.programs);
+            let healthy = fs::read(&path).ok();
+            write_program(&self.programs, name, script)?;
+            self.is_refused(file, why)?;
+            match healthy {
+                Some(healthy) => fs::write(&path, healthy)?,
+                None => fs::remove_file(&path)?,
+            }
+        }
+        let (socket, elsewhere) = (cluster.file("runtime.sock"), cluster.file("elsewhere.sock"));
+        fs::rename(&socket, &elsewhere)?;
+        self.is_refused(
+            file,
+            &format!("no container runtime listens at unix://{socket}: start it"),
+        )?;
+        fs::rename(&elsewhere, &socket)?;
+        Ok(())
     }
 
     /// Runs a script, and returns whether it succeeded, and its messages.
@@ -467,4 +511,11 @@ impl StandInHost {
         }
         Ok(())
     }
+}
+
+fn write_program(folder: &str, name: &str, script: &str) -> Result<()> {
+    let path = format!("{folder}/{name}");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    Ok(())
 }

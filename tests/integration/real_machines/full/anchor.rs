@@ -31,6 +31,9 @@ const STATIC_PODS: &str = "https://127.0.0.1:11443/validate";
 const MANIFEST: &str = "/etc/kubernetes/manifests/kcp-webhook.yaml";
 const FILES: &str = "/etc/kubernetes/kcp-webhook";
 
+/// How many checks `validate cluster` makes on each Node.
+const CHECKS_OF_A_NODE: usize = 6;
+
 /// The manifest of somebody else in the folder of the kubelet.
 const FOREIGN: &str = "/etc/kubernetes/manifests/foreign.yaml";
 
@@ -44,6 +47,7 @@ fn an_anchor_keeps_admission_beside_each_api_server() {
         anchored.rotation().await?;
         anchored.deleted_configurations().await?;
         anchored.lost_label().await?;
+        anchored.two_of_three_come_back().await?;
         anchored.power_failure().await?;
         anchored.uninstallation().await
     });
@@ -114,6 +118,7 @@ impl Anchored {
             .await?;
         calls_static_pods(kubectl, true).await?;
         wait::until("an even number is refused", || denies(kubectl)).await?;
+        denies_scale(kubectl).await?;
         let even = Writer::begin_even(api(), name);
         let anchored = Self {
             foreign,
@@ -123,6 +128,7 @@ impl Anchored {
             even,
         };
         anchored.end_step("installation", clock).await?;
+        anchored.is_valid().await?;
         Ok(anchored)
     }
 
@@ -281,18 +287,77 @@ impl Anchored {
         self.end_step("the label returns", clock).await
     }
 
-    async fn power_failure(&self) -> Result<()> {
-        let kubectl = self.cluster.kubectl();
+    /// `validate cluster` passes on each Node: real kubelets run its Pods, which resolve names with the DNS of the cluster.
+    async fn is_valid(&self) -> Result<()> {
+        let clock = Instant::now();
+        let validated = self.cluster.kubectl().run(["kcp", "validate", "cluster"]).await?;
+        let lines: Vec<&str> = validated.stdout.lines().skip(1).collect();
+        let passes = |name| {
+            let mut of_node = lines
+                .iter()
+                .filter(|line| line.split_whitespace().next() == Some(name));
+            of_node.any(|line| line.matches("PASS").count() == CHECKS_OF_A_NODE)
+        };
+        ensure!(
+            validated.code == 0 && lines.len() == NAMES.len() && NAMES.into_iter().all(passes),
+            "{validated}"
+        );
+        eprintln!("validate cluster: {} s", clock.elapsed().as_secs());
+        Ok(())
+    }
+
+    /// Every machine loses power. Returns after a write has failed, because no API server ran.
+    async fn lose_power(&self) -> Result<()> {
         for machine in &self.machines {
             machine.power_off().await?;
         }
-        // Writes failed because no API server ran.
         self.even.refused(1).await?;
         let (_, even) = (self.good.step().await, self.even.step().await);
         ensure!(
             even.admitted == 0,
             "an even number was admitted at the power failure"
         );
+        Ok(())
+    }
+
+    /// Two machines come back, and much later the third one. Until then, Cluster API's only Pod of a kind may be lost, so nothing
+    /// requires that a good write is admitted.
+    async fn two_of_three_come_back(&self) -> Result<()> {
+        let kubectl = self.cluster.kubectl();
+        self.lose_power().await?;
+        let clock = Instant::now();
+        let switched_on = Timestamp::now();
+        let [first, second, third] = self.machines.as_slice() else {
+            anyhow::bail!("there are {} machines", self.machines.len());
+        };
+        for machine in [first, second] {
+            machine.power_on().await?;
+        }
+        wait::until("an API server is ready", || async {
+            kubectl.succeed(["get", "--raw=/readyz"]).await.map(drop)
+        })
+        .await?;
+        let api = clock.elapsed();
+        wait::until("an even number is refused", || denies(kubectl)).await?;
+        let denied = clock.elapsed();
+        third.power_on().await?;
+        self.cluster.ready_since(&NAMES, switched_on).await?;
+        self.good.admitted(1).await?;
+        eprintln!(
+            "power failure, two of three machines come back: an API server is ready after {:.1} s, an even number refused by {:.1} s",
+            api.as_secs_f64(),
+            denied.as_secs_f64(),
+        );
+        let even = self.even.step().await;
+        ensure!(even.admitted == 0, "an even number was admitted by two of three");
+        self.good.step().await;
+        self.end_step("after the third machine has come back", clock)
+            .await
+    }
+
+    async fn power_failure(&self) -> Result<()> {
+        let kubectl = self.cluster.kubectl();
+        self.lose_power().await?;
         let clock = Instant::now();
         let switched_on = Timestamp::now();
         for machine in &self.machines {
@@ -326,6 +391,7 @@ impl Anchored {
             "an even number was admitted after the power failure"
         );
         self.good.step().await;
+        denies_scale(kubectl).await?;
         self.end_step("after the power failure", clock).await
     }
 
@@ -456,6 +522,25 @@ async fn reconciles(kubectl: &Kubectl) -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// A static Pod judges a change of the subresource only if it can read the control plane with the credential of its anchor.
+async fn denies_scale(kubectl: &Kubectl) -> Result<()> {
+    let (namespace, name) = WRITTEN;
+    let scale = [
+        "scale",
+        "kubeadmcontrolplane",
+        name,
+        "--replicas=4",
+        "-n",
+        namespace,
+    ];
+    let scaled = kubectl.run(scale).await?;
+    ensure!(
+        scaled.code == 1 && scaled.stderr.contains("(replicas-even)"),
+        "{scaled}"
+    );
+    Ok(())
 }
 
 async fn denies(kubectl: &Kubectl) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Three machines under Cluster API: created, observed through real kubelets, one of them lost and replaced, all of them replaced,
+//! Three machines under Cluster API: created, observed through real kubelets, audited, one of them lost and replaced, all of them replaced,
 //! fewer and more of them, a power failure, and new Machines with kcp-webhook and a proxy of their own.
 
 use std::collections::BTreeSet;
@@ -13,12 +13,12 @@ use kcp_tests::wait;
 use serde_json::Value;
 
 use crate::predictions::as_planned;
-use crate::real_machines::full::{Clock, kubeadm_files};
+use crate::real_machines::full::{Clock, kubeadm_files, resiliency};
 use crate::real_machines::on_machines;
 use crate::schema;
 
-const NAMESPACE: &str = "real";
-const NAME: &str = "edge";
+pub(super) const NAMESPACE: &str = "real";
+pub(super) const NAME: &str = "edge";
 
 /// The version of the programs in the images of the machines.
 const VERSION: &str = "v1.36.3";
@@ -43,6 +43,8 @@ async fn lives(site: &Arc<Site>, management: &ManagementCluster) -> Result<()> {
     is_healthy(management, &cluster, 3).await?;
     clock.lap("status reports them healthy");
     report_memory(management).await?;
+    resiliency::is_audited(site, management, &cluster).await?;
+    clock.lap("the audit finds each fault of the machines, and only these");
 
     kubeadm_files::reach_new_machines(site, management, &cluster).await?;
     clock.lap("three new machines have the files of anchor and discovery");

@@ -6,18 +6,16 @@ use std::fs;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::core::v1::Secret;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::Kubectl;
 use kcp_tests::machines::real::{HAPROXY, Machine, Site, haproxy_image, webhook_image};
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::pki::{Authority, Subject};
 use kcp_tests::{manifests, wait};
-use kube::Api;
 use serde_json::{Value, json};
 
 use crate::objects::control_plane;
-use crate::real_machines::full::{kubelet_uses_proxy, listed_servers, servers_of};
+use crate::real_machines::full::{kubelet_uses_proxy, listed_servers, servers_of, workload_kubeconfig};
 
 /// Adds both to the control plane, waits until Cluster API has replaced every machine, and checks each new machine.
 pub(super) async fn reach_new_machines(
@@ -29,7 +27,8 @@ pub(super) async fn reach_new_machines(
     fleet
         .add_images([webhook_image(site)?, haproxy_image(site)?])
         .await;
-    let workload = workload_kubectl(site, management, cluster).await?;
+    let kubeconfig = workload_kubeconfig(site, management, cluster).await?;
+    let workload = Kubectl::new(site.run(), site.assets(), kubeconfig)?;
     workload.apply_kustomization("manifests/api-proxy").await?;
     // No Node runs its Pods: the command reads only the DaemonSet.
     management
@@ -97,16 +96,6 @@ fn add(fields: &mut Value, added: Value) {
         (Value::Array(fields), Value::Array(added)) => fields.extend(added),
         (fields, added) => *fields = added,
     }
-}
-
-async fn workload_kubectl(site: &Site, management: &ManagementCluster, cluster: &Cluster) -> Result<Kubectl> {
-    let secrets: Api<Secret> = Api::namespaced(management.client().clone(), cluster.namespace());
-    let secret = secrets.get(&format!("{}-kubeconfig", cluster.name())).await?;
-    let kubeconfig = secret.data.and_then(|mut data| data.remove("value"));
-    let kubeconfig = kubeconfig.context("the Secret has no kubeconfig")?;
-    let file = site.folder().join("workload.conf");
-    fs::write(&file, kubeconfig.0).with_context(|| format!("writing {}", file.display()))?;
-    Kubectl::new(site.run(), site.assets(), file)
 }
 
 /// Creates the Secret to which the files refer, as a copy of the Secret that the manager renews.

@@ -8,13 +8,19 @@ mod cluster_api;
 mod discovery;
 mod kubeadm_files;
 mod nodes;
+mod resiliency;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
-use kcp_tests::machines::real::Machine;
+use k8s_openapi::api::core::v1::Secret;
+use kcp_tests::cluster::Cluster;
+use kcp_tests::machines::real::{Machine, Site};
+use kcp_tests::management_cluster::ManagementCluster;
+use kube::Api;
 
 /// Prints how long each part takes. No test asserts it.
 struct Clock(Instant);
@@ -61,4 +67,19 @@ fn file_on(machine: &Machine, path: &str) -> Result<String> {
 fn servers_of<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> BTreeSet<String> {
     let server = |machine: &Machine| format!("{}:6443", machine.address());
     machines.into_iter().map(server).collect()
+}
+
+/// The file with the kubeconfig that Cluster API has created for a cluster.
+async fn workload_kubeconfig(
+    site: &Site,
+    management: &ManagementCluster,
+    cluster: &Cluster,
+) -> Result<PathBuf> {
+    let secrets: Api<Secret> = Api::namespaced(management.client().clone(), cluster.namespace());
+    let secret = secrets.get(&format!("{}-kubeconfig", cluster.name())).await?;
+    let kubeconfig = secret.data.and_then(|mut data| data.remove("value"));
+    let kubeconfig = kubeconfig.context("the Secret has no kubeconfig")?;
+    let file = site.folder().join("workload.conf");
+    fs::write(&file, kubeconfig.0).with_context(|| format!("writing {}", file.display()))?;
+    Ok(file)
 }

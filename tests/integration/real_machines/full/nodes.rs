@@ -3,7 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
+use std::process::Command;
 use std::sync::Arc;
+use std::thread;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
@@ -45,6 +49,8 @@ struct Scene {
     worker: Arc<Machine>,
     /// The machines that joined the control plane.
     others: Vec<Arc<Machine>>,
+    /// The `--install` of a kubeadm, and its hash.
+    download: (String, String),
     /// The number of scripts that were created.
     scripts: u32,
     clock: Clock,
@@ -64,6 +70,7 @@ impl Scene {
             first,
             worker,
             others: Vec::new(),
+            download: serve_kubeadm(site)?,
             scripts: 0,
             clock,
         })
@@ -77,6 +84,15 @@ impl Scene {
             ensure!(refused.code == 2 && refused.stdout.is_empty(), "{refused}");
         }
         ensure!(self.tokens().await? == before, "a refused script has a token");
+
+        let (download, hash) = self.download.clone();
+        let other_hash = "0".repeat(hash.len());
+        let script = self
+            .join_script(&["--install", &download.replace(&hash, &other_hash)])
+            .await?;
+        let refusal = format!("does not have the SHA-256 {other_hash}");
+        self.is_refused(&script, &["error: kubeadm from http://", &refusal])
+            .await?;
 
         let script = self.join_script(&[]).await?;
         let (id, secret) = token_of(&script)?;
@@ -125,9 +141,22 @@ impl Scene {
     }
 
     async fn a_worker_joins(&mut self) -> Result<()> {
-        let options = ["--hostname", "worker", "--labels", "rack=r1,pool=batch"];
+        let (download, hash) = self.download.clone();
+        let options = [
+            "--hostname",
+            "worker",
+            "--labels",
+            "rack=r1,pool=batch",
+            "--install",
+            &download,
+        ];
         self.joins(&self.worker.clone(), &options).await?;
         self.cluster.ready(&["first", "worker"]).await?;
+        let installed = self
+            .worker
+            .succeed(["sha256sum", "/usr/local/bin/kubeadm"])
+            .await?;
+        ensure!(installed.stdout.starts_with(&hash), "{installed}");
         let node = self.nodes().get("worker").await?;
         let labels = node.metadata.labels.unwrap_or_default();
         ensure!(
@@ -500,6 +529,37 @@ impl Scene {
 fn network_of(machine: &Machine) -> Result<String> {
     let file = machine.file(NETWORK);
     fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))
+}
+
+/// Serves a kubeadm with another hash than that of the machines, by HTTP at the address of the load balancer, as long as this process
+/// runs. Returns the value for `--install`, and the hash.
+fn serve_kubeadm(site: &Site) -> Result<(String, String)> {
+    let mut program = fs::read(site.program("kubeadm")).context("reading kubeadm")?;
+    // Linux ignores what follows an ELF file.
+    program.push(0);
+    let copy = site.folder().join("kubeadm");
+    fs::write(&copy, &program).context("writing kubeadm")?;
+    let hashed = Command::new("sha256sum").arg(&copy).output()?;
+    let hashed = String::from_utf8(hashed.stdout)?;
+    let hash = hashed.split_whitespace().next().context("no hash")?.to_owned();
+
+    let listener = TcpListener::bind((site.endpoint().0, 0)).context("listening")?;
+    let url = format!("http://{}/kubeadm", listener.local_addr()?);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = BufReader::new(&stream).lines().map_while(Result::ok);
+            let _ = request.find(String::is_empty);
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                program.len()
+            );
+            // A client that has gone does not need the rest.
+            let _ = stream
+                .write_all(head.as_bytes())
+                .and_then(|()| stream.write_all(&program));
+        }
+    });
+    Ok((format!("kubeadm={url},sha256={hash}"), hash))
 }
 
 /// Runs a script as root on a host.

@@ -149,6 +149,11 @@ impl Site {
         self.machine_assets.sandbox_image()
     }
 
+    /// A program that every machine has in `/usr/local/bin`.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.machine_assets.usr().join("local/bin").join(name)
+    }
+
     pub fn folder(&self) -> &Path {
         &self.folder
     }

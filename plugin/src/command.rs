@@ -245,6 +245,21 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_describes_every_exit_code() {
+        let page = include_str!("../../docs/src/reference/output.md");
+        let lines = super::EXIT_CODES
+            .lines()
+            .filter_map(|line| line.strip_prefix("  "));
+        let codes: Vec<&str> = lines.filter_map(|line| line.split(' ').next()).collect();
+        assert_eq!(codes, ["0", "1", "2", "130"]);
+        let missing: Vec<&str> = codes
+            .into_iter()
+            .filter(|code| !page.contains(&format!("\n| {code} | ")))
+            .collect();
+        assert_eq!(missing, Vec::<&str>::new());
+    }
+
+    #[test]
     fn options_lists_the_flags_that_other_help_leaves_out() {
         let mut commands = command();
         commands.build();

@@ -14,8 +14,6 @@ use std::{
     process::{Command, Output},
 };
 
-use clap::Parser as _;
-use kubectl_kcp::command::Arguments;
 use serde_json::Value;
 
 const BAD: &str = "manifests/samples/bad/replicas-even.yaml";
@@ -203,9 +201,15 @@ fn the_pre_commit_hook_runs_the_plugin() {
     let hooks = yaml(&workspace().join(".pre-commit-hooks.yaml"));
     for hook in hooks.as_array().expect("hooks") {
         let entry = hook["entry"].as_str().expect("an entry");
-        let words = entry.split(' ').chain(["a.yaml", "b.yaml"]);
-        let parsed = Arguments::try_parse_from(words);
-        assert!(parsed.is_ok(), "{entry}: {parsed:?}");
-        assert!(entry.starts_with("kubectl-kcp lint "), "{entry}");
+        let arguments = entry.strip_prefix("kubectl-kcp ").expect(entry);
+        for (files, code) in [(&[GOOD][..], 0), (&[GOOD, BAD], 1)] {
+            let output = Command::new(env!("CARGO_BIN_EXE_kubectl-kcp"))
+                .current_dir(workspace())
+                .args(arguments.split(' '))
+                .args(files)
+                .output()
+                .expect("the plugin runs");
+            assert_eq!(output.status.code(), Some(code), "{entry} {files:?}: {output:?}");
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Every link of the README and the book leads to a file of the repository and to a heading in it, and the summary of the
-//! book lists every page. Addresses on the network are not followed.
+//! Every link of the README and the book leads to a file of the repository and to a heading in it, the links of the book lead
+//! to its pages, and the summary of the book lists every page. Addresses on the network are not followed.
 
 #![allow(
     clippy::expect_used,
@@ -141,18 +141,35 @@ fn anchor(title: &str) -> String {
     characters.collect::<String>().to_lowercase()
 }
 
-/// Why a link of a page leads nowhere; `None` if it leads somewhere.
-fn fault(page: &Path, link: &str) -> Option<String> {
+/// Whether a link is an address on the network.
+fn is_address(link: &str) -> bool {
+    link.contains("://") || link.starts_with("mailto:")
+}
+
+/// The file to which a link of a page leads, which may not exist, and the anchor in it.
+fn target<'l>(page: &Path, link: &'l str) -> (PathBuf, Option<&'l str>) {
     let (file, anchor) = match link.split_once('#') {
         Some((file, anchor)) => (file, Some(anchor)),
         None => (link, None),
     };
-    let target = if file.is_empty() {
+    let path = if file.is_empty() {
         page.to_owned()
     } else {
         page.parent().expect("a folder").join(file)
     };
-    let Ok(target) = target.canonicalize() else {
+    (path, anchor)
+}
+
+/// Whether a link of a page leads to a file that is not part of the book.
+fn leaves_book(page: &Path, link: &str) -> bool {
+    let (path, _) = target(page, link);
+    path.canonicalize().is_ok_and(|path| !path.starts_with(book()))
+}
+
+/// Why a link of a page leads nowhere; `None` if it leads somewhere.
+fn fault(page: &Path, link: &str) -> Option<String> {
+    let (path, anchor) = target(page, link);
+    let Ok(target) = path.canonicalize() else {
         return Some("does not exist".to_owned());
     };
     if !target.starts_with(workspace()) {
@@ -171,7 +188,7 @@ fn every_link_leads_somewhere() {
     let (mut followed, mut faults) = (0, Vec::new());
     for page in &texts {
         for link in links(&read(page)) {
-            if link.contains("://") || link.starts_with("mailto:") {
+            if is_address(&link) {
                 continue;
             }
             followed += 1;
@@ -181,6 +198,21 @@ fn every_link_leads_somewhere() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     assert!(followed > 200, "only {followed} links were found");
+}
+
+/// mdBook publishes only the pages of the book: a link to another file of the repository leads nowhere there.
+#[test]
+fn no_link_leaves_the_book() {
+    let mut leaving = Vec::new();
+    for page in pages(&book()) {
+        for link in links(&read(&page)) {
+            if !is_address(&link) && leaves_book(&page, &link) {
+                let name = page.strip_prefix(book()).expect("a page of the book");
+                leaving.push(format!("{}: {link}", name.display()));
+            }
+        }
+    }
+    assert!(leaving.is_empty(), "{}", leaving.join("\n"));
 }
 
 #[test]
@@ -195,6 +227,13 @@ fn the_summary_lists_every_page_once() {
     expected.retain(|page| *page != summary);
     expected.sort();
     assert_eq!(listed, expected);
+}
+
+/// Few people read a longer README to its end.
+#[test]
+fn the_readme_is_short() {
+    let lines = read(&workspace().join("README.md")).lines().count();
+    assert!(lines <= 150, "{lines} lines; move some of them into the book");
 }
 
 #[test]
@@ -258,5 +297,21 @@ fn a_link_that_leads_nowhere_is_found() {
         ("../../../", Some("is outside the repository")),
     ] {
         assert_eq!(fault(&page, link).as_deref(), expected, "{link}");
+    }
+}
+
+#[test]
+fn a_link_that_leaves_the_book_is_found() {
+    let page = book().join("introduction.md");
+    for (link, expected) in [
+        ("quick-start.md", false),
+        ("#the-design-documents", false),
+        ("../src/reference/rules.md#replicas-even", false),
+        ("absent.md", false),
+        ("../../CONTRIBUTING.md#house-rules", true),
+        ("../book.toml", true),
+        ("../../tests", true),
+    ] {
+        assert_eq!(leaves_book(&page, link), expected, "{link}");
     }
 }

@@ -13,7 +13,8 @@ use kcp_tests::{products, wait};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::objects::written;
+use crate::objects::{cluster, written};
+use crate::plugin::create_pool;
 use crate::shared::with_management_cluster;
 
 const NAMESPACE: &str = "completion";
@@ -83,6 +84,11 @@ async fn run(management: &ManagementCluster) -> Result<()> {
     for (name, version) in [("edge", "v1.34.2"), ("rim", "v1.35.1")] {
         Cluster::create(management.client(), NAMESPACE, name, 3, version).await?;
     }
+    // A Machine of the control plane, and a worker, which no command names.
+    let mut machines = cluster("edge", 3, "v1.34.2");
+    machines.retain(|object| object.get("kind").is_some_and(|kind| kind == "Machine"));
+    written(management.kubectl(), "create", &machines, &["-n", NAMESPACE]).await?;
+    create_pool(management, NAMESPACE, "hosts", 1).await?;
     let shell = Shell::new(management)?;
     is_installed_once(&shell).await?;
     names_are_completed(&shell).await?;
@@ -136,8 +142,14 @@ async fn names_are_completed(shell: &Shell<'_>) -> Result<()> {
                 ":4",
             ],
         ),
-        (&["machine", "replace", "-n", NAMESPACE, ""], &[":4"]),
-        (&["pool", "status", "-n", NAMESPACE, ""], &[":4"]),
+        (
+            &["machine", "replace", "-n", NAMESPACE, ""],
+            &["edge-1\tMachine of cluster edge", ":4"],
+        ),
+        (
+            &["pool", "status", "-n", NAMESPACE, ""],
+            &["hosts\tcluster pool", ":4"],
+        ),
         (
             &["sta"],
             &[

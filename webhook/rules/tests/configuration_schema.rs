@@ -6,7 +6,7 @@
     reason = "tests: they may panic"
 )]
 
-use std::{env, fs, path::Path};
+use std::{collections::BTreeSet, env, fs, path::Path};
 
 use kcp_rules::{Configuration, topics};
 use schemars::generate::SchemaSettings;
@@ -43,6 +43,20 @@ fn the_schema_of_the_values_of_the_chart_contains_it() {
     embedded["$id"] = json!("admission-configuration.schema.json");
     values["$defs"]["configuration"] = embedded;
     checked_in(&path, &values);
+}
+
+#[test]
+fn the_reference_names_every_property() {
+    let page = include_str!("../../../docs/src/reference/configuration.md");
+    let words: BTreeSet<&str> = page.split(|c: char| !c.is_alphanumeric()).collect();
+    let schema = schema();
+    let definitions = schema["$defs"].as_object().unwrap().values();
+    let properties = definitions
+        .chain([&schema])
+        .filter_map(|definition| definition["properties"].as_object())
+        .flat_map(|properties| properties.keys().map(String::as_str));
+    let missing: Vec<&str> = properties.filter(|name| !words.contains(name)).collect();
+    assert_eq!(missing, Vec::<&str>::new());
 }
 
 fn checked_in(path: &Path, schema: &Value) {

@@ -26,16 +26,16 @@ assets: ## build the programs that the tests and the demo run against, once: abo
 
 .PHONY: build
 build: ## build both programs and the test harness
-	cargo build --workspace --bins
+	cargo build --workspace --locked --bins
 
 .PHONY: demo
 demo: ## show the product on a real control plane; KEEP=1 keeps it up until Ctrl-C
-	@$(call with_assets,,cargo build $(demo_programs))
+	@$(call with_assets,,cargo build --locked $(demo_programs))
 	@exec $(target)/debug/demo
 
 .PHONY: demo-migration
 demo-migration: ## show leader migration on real controller managers: the denial, check and status
-	@$(call with_assets,all,cargo build $(demo_programs))
+	@$(call with_assets,all,cargo build --locked $(demo_programs))
 	@exec $(target)/debug/demo --leader-migration
 
 # More threads than a small machine has cores, because most tests wait for elections and controllers most of the time.
@@ -80,7 +80,7 @@ support-matrix: ## run the integration tests with other versions of Kubernetes a
 
 .PHONY: unit
 unit: ## run the tests that need neither assets nor network
-	INSTA_UPDATE=no cargo test --workspace --all-features --exclude kcp-tests
+	INSTA_UPDATE=no cargo test --workspace --all-features --locked --exclude kcp-tests
 
 .PHONY: monitoring
 monitoring: ## test the alert rules of manifests/monitoring with promtool
@@ -129,7 +129,7 @@ fuzz-corpus: ## reduce the corpus of T to the hundred files with the most covera
 .PHONY: lint
 lint: ## check format and clippy as CI does
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 
 # cargo-deny reads the advisories of RustSec from github.com. Without access to it: make deny CHECKS="licenses bans sources"
 .PHONY: deny
@@ -141,27 +141,31 @@ deny: ## check licences, sources and advisories of dependencies on every platfor
 
 .PHONY: crds
 crds: ## generate manifests/dev/crds from the Rust types
-	UPDATE_CRDS=1 cargo test --package kcp-rules --features schema --test crds
+	UPDATE_CRDS=1 cargo test --package kcp-rules --features schema --locked --test crds
 
 .PHONY: man
 man: ## create the manual pages in target/man, and check them with mandoc if it is installed
-	cargo build --workspace --bins
+	cargo build --workspace --locked --bins
 	rm -rf $(target)/man
 	$(target)/debug/kubectl-kcp man --date "$$(git log -1 --format=%cs)" $(target)/man
 	@if command -v mandoc > /dev/null; then mandoc -T lint $(target)/man/*.1; else echo "not checked: no 'mandoc' is on PATH"; fi
 
-# Needs cargo-auditable, musl-tools and the Rust target of the platform; for the test dpkg, rpm, mandoc and qemu-user.
+# Needs cargo-auditable, musl-tools and the Rust target of the platform; for the test dpkg, rpm, mandoc, perl and qemu-user.
 .PHONY: release
 release: PLATFORMS ?= linux_amd64
 release: ## make the files of a release in target/dist for PLATFORMS, and test them: verify, unpack, install, run, remove
 	rm -rf target/dist
 	set -e; for platform in $(PLATFORMS); do manifests/release/build $$platform; done
 	manifests/release/package
-	manifests/release/check
+	manifests/release/check $(PLATFORMS)
 
 .PHONY: images
 images: ## test the images of the programs in target/dist/build: two builds, one digest, two platforms; needs buildah
 	manifests/release/check-images
+
+.PHONY: reproducible
+reproducible: ## build the programs of a release for linux_amd64 in two folders, and compare them
+	manifests/release/check-reproducible
 
 .PHONY: lint-workflows
 lint-workflows: ## check .github/workflows with actionlint, which this builds once
@@ -170,3 +174,8 @@ lint-workflows: ## check .github/workflows with actionlint, which this builds on
 .PHONY: book
 book: ## build the book in target/book; needs mdbook
 	mdbook build docs
+
+# Takes hours. The steps: release, images, support-matrix, lint-workflows, deny, man, book and reproducible.
+.PHONY: nightly
+nightly: ## run what CI does not; prints `not checked: no TOOL` for a step whose tool is absent, and fails if a step fails
+	.ci/nightly

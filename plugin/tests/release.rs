@@ -155,6 +155,37 @@ fn the_formula_has_the_platforms_that_were_built() {
     );
 }
 
+/// The check of a release looks at the files in target/dist, so it must know which ones to expect.
+#[test]
+fn a_check_needs_the_archives_of_its_platforms() {
+    for (platforms, code, expected) in [
+        (&["plan9_amd64"][..], 1, "FAILED: there is no "),
+        (&[], 2, "usage: "),
+    ] {
+        let output = run("check", platforms, "");
+        assert_eq!(output.status.code(), Some(code), "{platforms:?}: {output:?}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.starts_with(expected), "{platforms:?}: {error}");
+    }
+}
+
+#[test]
+fn the_workflow_builds_and_checks_every_platform() {
+    let text = read(&workspace().join(".github/workflows/release.yaml"));
+    let workflow: Value = serde_saphyr::from_str(&text).expect("YAML");
+    let builds = &workflow["jobs"]["build"]["strategy"]["matrix"]["include"];
+    let built: Vec<&str> = builds
+        .as_array()
+        .expect("builds")
+        .iter()
+        .filter_map(|build| build["platform"].as_str())
+        .collect();
+    assert_eq!(built, PLATFORMS);
+    let steps = workflow["jobs"]["publish"]["steps"].as_array().expect("steps");
+    let check = format!("manifests/release/check {}", PLATFORMS.join(" "));
+    assert!(steps.iter().any(|step| step["run"] == check.as_str()), "{check}");
+}
+
 /// Every crate that the plugin links on this platform.
 fn linked() -> BTreeSet<String> {
     let tree = Command::new(env!("CARGO"))
@@ -234,7 +265,7 @@ fn the_workflows_are_restricted() {
     }
 }
 
-/// A release uses the versions in Cargo.lock.
+/// Releases, tests and users use the versions in Cargo.lock.
 #[test]
 fn every_build_is_locked() {
     let files = [
@@ -243,6 +274,9 @@ fn every_build_is_locked() {
         "plugin/Containerfile",
         "webhook/Containerfile",
         ".github/workflows/release.yaml",
+        "Makefile",
+        "README.md",
+        "docs/src/install.md",
     ];
     for file in files {
         let text = read(&workspace().join(file)).replace("\\\n", " ");
@@ -250,6 +284,9 @@ fn every_build_is_locked() {
         for command in [
             "cargo build",
             "cargo auditable build",
+            "cargo test",
+            "cargo bench",
+            "cargo clippy",
             "cargo tree",
             "cargo install",
             "cargo fetch",

@@ -493,7 +493,10 @@ impl StandInHost {
         );
         let configuration: Value = serde_json::from_str(&fs::read_to_string(&self.joined)?)?;
         let discovery = configuration.pointer("/discovery/bootstrapToken/token");
-        let labels = configuration.pointer("/nodeRegistration/kubeletExtraArgs/0/value");
+        // kubeadm's v1beta4 has a list of arguments, v1beta3 a map.
+        let labels = ["0/value", "node-labels"]
+            .iter()
+            .find_map(|key| configuration.pointer(&format!("/nodeRegistration/kubeletExtraArgs/{key}")));
         ensure!(
             discovery == Some(&json!(format!("{id}.{secret}")))
                 && labels == Some(&json!("rack=r1,pool=batch")),

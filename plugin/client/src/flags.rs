@@ -26,6 +26,7 @@ pub struct ConnectionFlags {
     pub client_key: Option<PathBuf>,
     pub insecure_skip_tls_verify: Option<bool>,
     pub tls_server_name: Option<String>,
+    pub proxy_url: Option<String>,
 }
 
 impl ConnectionFlags {

@@ -145,6 +145,9 @@ fn override_cluster(cluster: &mut Cluster, flags: &ConnectionFlags) {
     if let Some(name) = &flags.tls_server_name {
         cluster.tls_server_name = Some(name.clone());
     }
+    if let Some(url) = &flags.proxy_url {
+        cluster.proxy_url = Some(url.clone());
+    }
     if let Some(insecure) = flags.insecure_skip_tls_verify {
         cluster.insecure_skip_tls_verify = Some(insecure);
     }
@@ -356,6 +359,17 @@ users:
         };
         let cluster = selected(&flags).expect("selected").clusters[0].cluster.clone();
         assert_eq!(cluster.expect("a cluster").tls_server_name, None);
+    }
+
+    #[test]
+    fn a_proxy_flag_replaces_the_proxy_of_the_kubeconfig() {
+        let flags = ConnectionFlags {
+            proxy_url: Some("http://proxy:3128".to_owned()),
+            ..ConnectionFlags::default()
+        };
+        let cluster = selected(&flags).expect("selected").clusters[0].cluster.clone();
+        let proxy = cluster.expect("a cluster").proxy_url;
+        assert_eq!(proxy.as_deref(), Some("http://proxy:3128"));
     }
 
     #[test]

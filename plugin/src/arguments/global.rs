@@ -95,6 +95,10 @@ pub struct Global {
     #[arg(long, global = true, value_name = "NAME", hide = true)]
     pub tls_server_name: Option<String>,
 
+    /// URL of the proxy for requests to the API server
+    #[arg(long, global = true, value_name = "URL", hide = true)]
+    pub proxy_url: Option<String>,
+
     /// Log level; from level 6, requests are logged to stderr
     #[arg(
         short = 'v',
@@ -160,6 +164,7 @@ impl Global {
             client_key: self.client_key.clone(),
             insecure_skip_tls_verify: self.insecure_skip_tls_verify,
             tls_server_name: self.tls_server_name.clone(),
+            proxy_url: self.proxy_url.clone(),
         }
     }
 }
@@ -225,6 +230,7 @@ mod tests {
             "--client-key=ck",
             "--insecure-skip-tls-verify",
             "--tls-server-name=t",
+            "--proxy-url=http://p",
             "-v=6",
         ];
         let global = global(&flags);

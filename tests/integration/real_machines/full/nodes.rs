@@ -76,7 +76,7 @@ impl Scene {
         })
     }
 
-    /// Every refusal of the list, on a host that then joins with the same script that was refused last.
+    /// Each script is refused on the host that joins afterwards.
     async fn refused_joins_leave_nothing(&mut self) -> Result<()> {
         let before = self.tokens().await?;
         for (option, value) in hostile_options() {

@@ -1,7 +1,9 @@
-//! The images that the manifests name, and the files from which they are built.
+//! The images that the manifests name, and the files from which they are built; and the roles of the manifests, which the reference of
+//! the permissions names.
 
 #![allow(
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::panic,
     reason = "clippy knows tests by their attribute, and these helpers have none"
 )]
@@ -11,6 +13,8 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
+
+use serde_json::Value;
 
 /// The folders with a Containerfile. An image has the name of the program in it.
 const FOLDERS: [&str; 2] = ["plugin", "webhook"];
@@ -40,13 +44,19 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// The YAML files of a folder.
+fn yaml_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    files(folder)
+        .into_iter()
+        .filter(|file| file.extension().is_some_and(|extension| extension == "yaml"))
+}
+
 /// The images that the YAML files of a folder name, without their registry, as `NAME:TAG`. An image of the values of the chart has
 /// no tag.
 fn images(folder: &str) -> BTreeSet<String> {
-    let yaml = files(&workspace().join(folder))
-        .into_iter()
-        .filter(|file| file.extension().is_some_and(|extension| extension == "yaml"));
-    let texts: Vec<String> = yaml.map(|file| read(&file)).collect();
+    let texts: Vec<String> = yaml_files(&workspace().join(folder))
+        .map(|file| read(&file))
+        .collect();
     let values = texts.iter().flat_map(|text| text.lines()).filter_map(|line| {
         let line = line.trim().trim_start_matches("- ");
         let value = line
@@ -133,4 +143,39 @@ fn every_image_is_minimal_and_labelled() {
         let notices = "COPY --from=build /out/LICENSE /out/THIRD-PARTY-NOTICES /licenses/";
         assert!(image.iter().any(|line| line == notices), "{folder}");
     }
+}
+
+fn is_role(kind: &str) -> bool {
+    matches!(kind, "ClusterRole" | "Role")
+}
+
+/// The names of the roles in a file. A template of the chart is not YAML, so only a file with a role is parsed.
+fn roles(file: &Path) -> Vec<String> {
+    let text = read(file);
+    let mut kinds = text.lines().filter_map(|line| line.strip_prefix("kind: "));
+    if !kinds.any(is_role) {
+        return Vec::new();
+    }
+    let objects: Vec<Value> =
+        serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let roles = objects
+        .iter()
+        .filter(|object| object["kind"].as_str().is_some_and(is_role));
+    roles
+        .map(|role| role["metadata"]["name"].as_str().expect("a name").to_owned())
+        .collect()
+}
+
+#[test]
+fn the_reference_names_every_role() {
+    let page = read(&workspace().join("docs/src/reference/permissions.md"));
+    let roles: BTreeSet<String> = yaml_files(&workspace().join("manifests"))
+        .flat_map(|file| roles(&file))
+        .collect();
+    assert!(roles.contains("kcp-reader"), "{roles:?}");
+    let missing: Vec<String> = roles
+        .into_iter()
+        .filter(|role| !page.contains(&format!("`{role}`")))
+        .collect();
+    assert_eq!(missing, Vec::<String>::new());
 }

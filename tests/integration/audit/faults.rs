@@ -171,20 +171,26 @@ async fn of_images_and_flags(
     audit.finds("repaired images and flags", &[]).await
 }
 
-async fn of_nodes(audit: &Audit<'_>, client: &Client, [first, ..]: [&str; 3]) -> Result<()> {
+/// A Node whose Machine no longer exists. `more` are the findings about a Node without a kubelet.
+pub(crate) async fn of_a_node_without_a_machine(
+    audit: &Audit<'_>,
+    client: &Client,
+    more: &[(&str, &str, &str)],
+) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let stray =
         json!({"metadata": {"name": "stray", "annotations": {"cluster.x-k8s.io/machine": "edge-gone"}}});
-    nodes.create(&PostParams::default(), &from_value(stray)?).await?;
+    create(&nodes, &stray).await?;
     let left = "Node stray belonged to Machine edge-gone, which no longer exists";
-    audit
-        .finds(
-            "a Node without a Machine",
-            &[("nodes-without-machines", "FAIL", left)],
-        )
-        .await?;
+    let found = [more, &[("nodes-without-machines", "FAIL", left)]].concat();
+    audit.finds("a Node without a Machine", &found).await?;
     nodes.delete("stray", &DeleteParams::default()).await?;
-    audit.finds("no stray Node", &[]).await?;
+    audit.finds("no stray Node", &[]).await
+}
+
+async fn of_nodes(audit: &Audit<'_>, client: &Client, [first, ..]: [&str; 3]) -> Result<()> {
+    // kwok runs the kubelet of every Node.
+    of_a_node_without_a_machine(audit, client, &[]).await?;
 
     // kwok renews the Lease every ten seconds, so the fault is produced again before each try.
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");

@@ -4,7 +4,7 @@
 //! configurations from files (manifest-based admission).
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
@@ -18,6 +18,7 @@ use kcp_tests::{manifests, products, wait};
 use serde_json::{Value, json};
 
 use crate::objects::{control_plane, write, written};
+use crate::real_machines::full::file_on;
 use crate::real_machines::on_machines;
 
 const NAMESPACE: &str = "kcp-webhook-system";
@@ -320,10 +321,21 @@ impl Anchored {
         Ok(())
     }
 
+    /// Waits until an API server is ready, and until an even number is refused. Returns the time of each since `clock`.
+    async fn denies_again(&self, clock: Instant) -> Result<(Duration, Duration)> {
+        let kubectl = self.cluster.kubectl();
+        wait::until("an API server is ready", || async {
+            kubectl.succeed(["get", "--raw=/readyz"]).await.map(drop)
+        })
+        .await?;
+        let api = clock.elapsed();
+        wait::until("an even number is refused", || denies(kubectl)).await?;
+        Ok((api, clock.elapsed()))
+    }
+
     /// Two machines come back, and much later the third one. Until then, Cluster API's only Pod of a kind may be lost, so nothing
     /// requires that a good write is admitted.
     async fn two_of_three_come_back(&self) -> Result<()> {
-        let kubectl = self.cluster.kubectl();
         self.lose_power().await?;
         let clock = Instant::now();
         let switched_on = Timestamp::now();
@@ -333,13 +345,7 @@ impl Anchored {
         for machine in [first, second] {
             machine.power_on().await?;
         }
-        wait::until("an API server is ready", || async {
-            kubectl.succeed(["get", "--raw=/readyz"]).await.map(drop)
-        })
-        .await?;
-        let api = clock.elapsed();
-        wait::until("an even number is refused", || denies(kubectl)).await?;
-        let denied = clock.elapsed();
+        let (api, denied) = self.denies_again(clock).await?;
         third.power_on().await?;
         self.cluster.ready_since(&NAMES, switched_on).await?;
         self.good.admitted(1).await?;
@@ -363,13 +369,7 @@ impl Anchored {
         for machine in &self.machines {
             machine.power_on().await?;
         }
-        wait::until("an API server is ready", || async {
-            kubectl.succeed(["get", "--raw=/readyz"]).await.map(drop)
-        })
-        .await?;
-        let api = clock.elapsed();
-        wait::until("an even number is refused", || denies(kubectl)).await?;
-        let denied = clock.elapsed();
+        let (api, denied) = self.denies_again(clock).await?;
         // Until a Pod of Cluster API serves its webhooks, the API servers refuse every write.
         self.good.admitted(1).await?;
         let admitted = clock.elapsed();
@@ -415,10 +415,7 @@ impl Anchored {
     }
 
     fn manifests(&self) -> Result<Vec<String>> {
-        let read = |machine: &Arc<Machine>| {
-            let file = machine.file(MANIFEST);
-            std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))
-        };
+        let read = |machine: &Arc<Machine>| file_on(machine, MANIFEST);
         self.machines.iter().map(read).collect()
     }
 }

@@ -20,7 +20,7 @@ use serde_json::{Value, from_value, json};
 
 use crate::node::hostile_options;
 use crate::node::join_script::token_of;
-use crate::real_machines::full::Clock;
+use crate::real_machines::full::{Clock, file_on};
 use crate::real_machines::on_machines;
 
 /// The configuration of the network plugin, which a teardown removes. The DaemonSet of a real plugin would write it again.
@@ -227,7 +227,7 @@ impl Scene {
 
         let kubectl = self.cluster.kubectl();
         kubectl.succeed(["delete", "poddisruptionbudget", "shop"]).await?;
-        let network = network_of(&self.worker)?;
+        let network = file_on(&self.worker, NETWORK)?;
         self.leaves(&self.worker.clone(), &[]).await?;
         kubectl.succeed(["delete", "deployment", "shop"]).await?;
         self.cluster.ready(&["first"]).await?;
@@ -262,7 +262,7 @@ impl Scene {
     }
 
     async fn the_first_machine_becomes_a_worker(&mut self) -> Result<()> {
-        let network = network_of(&self.first)?;
+        let network = file_on(&self.first, NETWORK)?;
         let second = self
             .others
             .first()
@@ -524,11 +524,6 @@ impl Scene {
         let pods = pods.list(&ListParams::default().labels("app=shop")).await?.items;
         Ok(pods.into_iter().filter_map(|pod| pod.metadata.name).collect())
     }
-}
-
-fn network_of(machine: &Machine) -> Result<String> {
-    let file = machine.file(NETWORK);
-    fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))
 }
 
 /// Serves a kubeadm with another hash than that of the machines, by HTTP at the address of the load balancer, as long as this process

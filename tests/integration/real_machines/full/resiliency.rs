@@ -2,14 +2,12 @@
 //! the machines produce. Its other checks fail only on the machines of `crate::audit`, which has no faults of real kubelets.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use k8s_openapi::api::core::v1::Node;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubeconfig;
 use kcp_tests::machines::real::{Machine, Site};
 use kcp_tests::management_cluster::ManagementCluster;
-use kube::api::{DeleteParams, PostParams};
-use kube::{Api, Client};
-use serde_json::{from_value, json};
+use kube::Client;
+use serde_json::json;
 
 use crate::audit::{Audit, faults};
 use crate::real_machines::full::workload_kubeconfig;
@@ -215,22 +213,8 @@ async fn of_an_api_server(audit: &Audit<'_>, other: &Machine, machine: &Machine)
 
 /// A Node whose machine is gone, and a kubelet that stops while no kube-controller-manager notices it.
 async fn of_nodes(audit: &Audit<'_>, client: &Client, machines: [&Machine; 3]) -> Result<()> {
-    let nodes: Api<Node> = Api::all(client.clone());
-    let stray =
-        json!({"metadata": {"name": "stray", "annotations": {"cluster.x-k8s.io/machine": "edge-gone"}}});
-    nodes.create(&PostParams::default(), &from_value(stray)?).await?;
-    let left = "Node stray belonged to Machine edge-gone, which no longer exists";
-    audit
-        .finds(
-            "a Node without a Machine",
-            &[
-                ("nodes-without-machines", "FAIL", left),
-                ("node-leases-stale", "FAIL", "Node stray is not ready"),
-            ],
-        )
-        .await?;
-    nodes.delete("stray", &DeleteParams::default()).await?;
-    audit.finds("no stray Node", &[]).await?;
+    let not_ready = ("node-leases-stale", "FAIL", "Node stray is not ready");
+    faults::of_a_node_without_a_machine(audit, client, &[not_ready]).await?;
 
     let mut managers = Vec::new();
     for machine in machines {

@@ -46,9 +46,9 @@ async fn lifecycle(management: &ManagementCluster) -> Result<()> {
 
     let pause = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
     cluster.patch(&pause(json!(""))).await?;
-    has_condition(&cluster, "Paused", "True").await?;
+    cluster.has_condition("Paused", "True").await?;
     cluster.patch(&pause(Value::Null)).await?;
-    has_condition(&cluster, "Paused", "False").await?;
+    cluster.has_condition("Paused", "False").await?;
 
     // The control plane and the worker still exist.
     cluster.delete().await
@@ -149,21 +149,4 @@ async fn has_version(cluster: &Cluster, version: &str) -> Result<()> {
     let lowest = control_plane.pointer("/status/version");
     ensure!(lowest == Some(&json!(version)), "{lowest:?} is not {version}");
     Ok(())
-}
-
-async fn has_condition(cluster: &Cluster, kind: &str, status: &str) -> Result<()> {
-    wait::until(&format!("condition {kind} is {status}"), || async {
-        let control_plane = cluster.get().await?;
-        let conditions = control_plane
-            .pointer("/status/conditions")
-            .and_then(Value::as_array);
-        let mut conditions = conditions.into_iter().flatten();
-        let found = conditions.find(|condition| condition.get("type").is_some_and(|it| it == kind));
-        ensure!(
-            found.and_then(|condition| condition.get("status")) == Some(&json!(status)),
-            "it is {found:?}"
-        );
-        Ok(())
-    })
-    .await
 }

@@ -216,18 +216,7 @@ async fn is_paused_and_resumed(subject: &Subject<'_>) -> Result<()> {
     let control_plane = subject.cluster.get().await?;
     let annotation = control_plane.pointer("/metadata/annotations/cluster.x-k8s.io~1paused");
     ensure!(annotation == Some(&json!("true")), "{annotation:?}");
-    wait::until("the controller observes the pause", || async {
-        let control_plane = subject.cluster.get().await?;
-        let conditions = control_plane
-            .pointer("/status/conditions")
-            .and_then(Value::as_array);
-        let is_paused = |condition: &Value| {
-            condition.get("type") == Some(&json!("Paused")) && condition.get("status") == Some(&json!("True"))
-        };
-        ensure!(conditions.into_iter().flatten().any(is_paused), "{conditions:?}");
-        Ok(())
-    })
-    .await?;
+    subject.cluster.has_condition("Paused", "True").await?;
     // Nothing is left to do, so the pause stops nothing, and the command does not wait.
     let complete = subject.says("rollout status edge", 0, "rollout complete").await?;
     ensure!(complete.stdout.lines().count() == 1, "{complete}");

@@ -112,11 +112,17 @@ impl EtcdClient {
 
     /// Adds a learner, as kubeadm does first.
     pub async fn add_learner(&self, peer_url: &str) -> Result<MemberAdded> {
-        self.call(
-            "cluster/member/add",
-            &json!({"peerURLs": [peer_url], "isLearner": true}),
-        )
-        .await
+        self.add(peer_url, true).await
+    }
+
+    /// Adds a member that votes before it has started.
+    pub async fn add_voter(&self, peer_url: &str) -> Result<MemberAdded> {
+        self.add(peer_url, false).await
+    }
+
+    async fn add(&self, peer_url: &str, is_learner: bool) -> Result<MemberAdded> {
+        let member = json!({"peerURLs": [peer_url], "isLearner": is_learner});
+        self.call("cluster/member/add", &member).await
     }
 
     /// Promotes a learner. Fails until the learner is in sync.

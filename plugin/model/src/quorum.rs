@@ -1,7 +1,7 @@
 //! Counts etcd's votes, and decides whether etcd keeps its quorum after a change of its members.
 //!
-//! The count follows `targetEtcdClusterHealthy` of Cluster API: only voting members count for the quorum, a new member
-//! counts as unhealthy, and no change is safe while a member is a learner or has not started.
+//! The count after a change follows `targetEtcdClusterHealthy` of Cluster API: only voting members count for the quorum, a new
+//! member counts as unhealthy, and no change is safe while a member is a learner or has not started.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Whether the member is a learner or has not started, and therefore does not vote.
+    /// Whether the member is a learner or has not started, and therefore does not vote. The controller waits for it.
     pub const fn is_starting(&self) -> bool {
         self.name.is_empty() || self.is_learner
     }
@@ -75,13 +75,18 @@ impl Votes {
         votes
     }
 
-    /// Counts the votes according to the members' own status, whatever the controller reports.
+    /// Counts the votes as etcd does, according to the members' own status, whatever the controller reports. etcd counts a
+    /// member from the moment when it is added, unless it is added as a learner. The controller counts it once it has
+    /// started ([`Self::after`]).
+    ///
+    /// Source: etcd, "Design of runtime reconfiguration".
     pub fn by_status(members: &[Member]) -> Self {
-        let by_status = members.iter().map(|member| Member {
-            is_reported_unhealthy: false,
-            ..member.clone()
-        });
-        Self::after(&by_status.collect::<Vec<_>>(), Change::Unchanged)
+        let voters = members.iter().filter(|member| !member.is_learner);
+        Self {
+            voters: voters.clone().count(),
+            unhealthy: voters.filter(|member| !member.is_healthy).count(),
+            starting: members.iter().filter(|member| member.is_learner).count(),
+        }
     }
 
     /// Returns the votes if etcd has lost quorum: too few voters are healthy, even if every joining and every unknown
@@ -203,6 +208,33 @@ mod tests {
                 ),
                 (*voters, *unhealthy, *quorum, *may_fail, *safe),
                 "{letters} {change:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn counts_as_etcd_does() {
+        // Members, voters, unhealthy, members without a vote, failure tolerance, whether quorum is lost.
+        let cases = [
+            ("hhh", 3, 0, 0, 1, false),
+            ("hhl", 2, 0, 1, 0, false),
+            ("hhh-", 4, 1, 0, 0, false),
+            ("hh-", 3, 1, 0, 0, false),
+            ("h-", 2, 1, 0, 0, true),
+        ];
+        for (letters, voters, unhealthy, starting, may_fail, is_lost) in cases {
+            let members = members(letters);
+            let votes = Votes::by_status(&members);
+            assert_eq!(
+                (
+                    votes.voters,
+                    votes.unhealthy,
+                    votes.starting,
+                    votes.failure_tolerance(),
+                    Votes::lost_quorum_votes(&members).is_some(),
+                ),
+                (voters, unhealthy, starting, may_fail, is_lost),
+                "{letters}"
             );
         }
     }

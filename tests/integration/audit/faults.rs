@@ -39,7 +39,14 @@ pub(super) async fn are_found(
     of_nodes(audit, client, names).await?;
     of_servers_in_the_cluster(audit, client).await?;
     of_the_certificate_of_kcp_webhook(audit, client).await?;
-    local_kubelets_are_switched_off(audit, client).await?;
+    of_kubelets(
+        audit,
+        client,
+        "ControlPlaneKubeletLocalMode: true",
+        "ControlPlaneKubeletLocalMode: false",
+        "the feature gate ControlPlaneKubeletLocalMode is off",
+    )
+    .await?;
     static_balancers_serve_the_endpoint(audit, client).await?;
     of_members(audit, workload, names).await
 }
@@ -354,15 +361,21 @@ async fn is_rejected(client: &Client) -> Result<()> {
     .await
 }
 
-async fn local_kubelets_are_switched_off(audit: &Audit<'_>, client: &Client) -> Result<()> {
+/// kubeadm's own record says that kubelets use the endpoint. `from` becomes `to` in it.
+pub(crate) async fn of_kubelets(
+    audit: &Audit<'_>,
+    client: &Client,
+    from: &str,
+    to: &str,
+    evidence: &str,
+) -> Result<()> {
     let configs: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-system");
     let config = configs.get("kubeadm-config").await?;
     let text = config
         .data
         .and_then(|mut data| data.remove("ClusterConfiguration"))
         .context("no ClusterConfiguration")?;
-    let gate = "ControlPlaneKubeletLocalMode: true";
-    ensure!(text.contains(gate), "{text}");
+    ensure!(text.contains(from), "{text}");
     let set = async |text: &str| -> Result<()> {
         let patch = json!({"data": {"ClusterConfiguration": text}});
         configs
@@ -370,13 +383,9 @@ async fn local_kubelets_are_switched_off(audit: &Audit<'_>, client: &Client) -> 
             .await?;
         Ok(())
     };
-    set(&text.replace(gate, "ControlPlaneKubeletLocalMode: false")).await?;
-    let off = (
-        "kubelets-use-endpoint",
-        "FAIL",
-        "the feature gate ControlPlaneKubeletLocalMode is off",
-    );
-    audit.finds("kubelets that use the endpoint", &[off]).await?;
+    set(&text.replace(from, to)).await?;
+    let found = ("kubelets-use-endpoint", "FAIL", evidence);
+    audit.finds("kubelets that use the endpoint", &[found]).await?;
     set(&text).await?;
     audit.finds("kubelets that use their own API server", &[]).await
 }

@@ -223,6 +223,24 @@ impl Cluster {
         patched.context("pausing the Cluster").map(drop)
     }
 
+    /// Waits until the control plane has a condition with this status.
+    pub async fn has_condition(&self, kind: &str, status: &str) -> Result<()> {
+        wait::until(&format!("condition {kind} is {status}"), || async {
+            let control_plane = self.get().await?;
+            let conditions = control_plane
+                .pointer("/status/conditions")
+                .and_then(Value::as_array);
+            let mut conditions = conditions.into_iter().flatten();
+            let found = conditions.find(|condition| condition.get("type").is_some_and(|it| it == kind));
+            ensure!(
+                found.and_then(|condition| condition.get("status")) == Some(&json!(status)),
+                "it is {found:?}"
+            );
+            Ok(())
+        })
+        .await
+    }
+
     /// Names of the control plane's Machines that are not being deleted, oldest first.
     pub async fn machines(&self) -> Result<Vec<String>> {
         let mut machines = self.all_machines().await?;

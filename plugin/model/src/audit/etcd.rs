@@ -10,7 +10,7 @@ use crate::{
         images::without_port,
         static_pods::{PODS, control_plane_nodes, pod_of},
     },
-    quorum::{self, Change, Votes},
+    quorum::{self, Votes},
     snapshot::{EtcdMembers, Reading, workload::Component},
 };
 
@@ -91,7 +91,7 @@ fn members(facts: &Facts) -> Result<(Vec<quorum::Member>, &'static str), Evidenc
 
 fn check_etcd_members_even(facts: &Facts, _: Assumptions) -> Evidence {
     either(members(facts).map(|(members, what)| {
-        let votes = Votes::after(&members, Change::Unchanged);
+        let votes = Votes::by_status(&members);
         let counted = format!("{} voting {what}", votes.voters);
         if votes.voters.is_multiple_of(2) {
             let mut evidence = Evidence::default();
@@ -107,7 +107,7 @@ fn check_etcd_members_even(facts: &Facts, _: Assumptions) -> Evidence {
 
 fn check_etcd_loss_not_survived(facts: &Facts, _: Assumptions) -> Evidence {
     either(members(facts).map(|(members, what)| {
-        let votes = Votes::after(&members, Change::Unchanged);
+        let votes = Votes::by_status(&members);
         let healthy = votes.voters.saturating_sub(votes.unhealthy);
         let counted = format!(
             "{healthy} of {} voting {what} healthy, {} needed for quorum",
@@ -219,9 +219,25 @@ pub(super) mod test_cases {
     use kcp_etcd::{Alarm, AlarmKind};
 
     use crate::{
-        audit::tests::{Case, failed},
-        snapshot::{EtcdMembers, Reading, etcd::Alarms},
+        audit::{
+            Facts,
+            tests::{Case, failed},
+        },
+        snapshot::{
+            EtcdMembers, Reading,
+            etcd::{Alarms, EtcdMember},
+        },
     };
+
+    /// A member that was added as a voter. It has no name until it starts.
+    fn add_member(facts: &mut Facts) {
+        let mut members = facts.members();
+        members.push(EtcdMember {
+            fault: Some("has not started".to_owned()),
+            ..EtcdMember::default()
+        });
+        facts.etcd.members = EtcdMembers::Read(members);
+    }
 
     pub(crate) const CASES: &[Case] = &[
         ("etcd-members-even", "healthy", |_| {}),
@@ -230,6 +246,7 @@ pub(super) mod test_cases {
             members.push(members[0].clone());
             facts.etcd.members = EtcdMembers::Read(members);
         }),
+        ("etcd-members-even", "a fourth that never started", add_member),
         ("etcd-members-even", "two Pods of a plain cluster", |facts| {
             facts.without_management();
             facts.pods().retain(|pod| pod.name != "etcd-n3");
@@ -244,6 +261,11 @@ pub(super) mod test_cases {
             members[1].fault = Some("does not respond".to_owned());
             facts.etcd.members = EtcdMembers::Read(members);
         }),
+        (
+            "etcd-loss-not-survived",
+            "a fourth member that never started",
+            add_member,
+        ),
         ("etcd-loss-not-survived", "one member in all", |facts| {
             facts.etcd.members = EtcdMembers::Read(facts.members()[..1].to_vec());
         }),

@@ -209,7 +209,7 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, NoResul
         return Err(NoResult::skipped("etcd is external"));
     }
     if let Some(members) = voters(observed) {
-        let is_unhealthy = |member: &&quorum::Member| !member.is_starting() && !member.is_healthy;
+        let is_unhealthy = |member: &&quorum::Member| !member.is_learner && !member.is_healthy;
         let unhealthy: Vec<&quorum::Member> = members.iter().filter(is_unhealthy).collect();
         return Ok(VoteCount {
             votes: Votes::by_status(&members),
@@ -217,8 +217,10 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, NoResul
             clears_on_its_own: unhealthy
                 .iter()
                 .all(|member| clears_on_its_own(member, observed, now)),
+            // `etcd-learners-stuck` names a member without a name by its id.
             unhealthy: unhealthy
                 .iter()
+                .filter(|member| !member.name.is_empty())
                 .map(|member| format!("EtcdMember/{}", member.name))
                 .collect(),
             by: "",

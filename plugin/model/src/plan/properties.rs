@@ -94,7 +94,8 @@ fn starts() -> impl Strategy<Value = Start> {
                                 String::new()
                             },
                             is_learner,
-                            is_healthy,
+                            // A member has no name until it starts.
+                            is_healthy: named && is_healthy,
                             ..Member::default()
                         });
                     });

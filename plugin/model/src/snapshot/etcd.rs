@@ -248,9 +248,13 @@ impl EtcdSurvey {
             return status.leader.is_none().then(|| "has no leader".to_owned());
         }
         let Some(queried) = self.queried.iter().find(|queried| queried.name == member.name) else {
-            // Learners and members that have not started do not vote.
-            let votes = !member.is_learner && !member.name.is_empty();
-            return votes.then(|| "was not queried, because no control plane node has its name".to_owned());
+            let fault = if member.name.is_empty() {
+                "has not started"
+            } else {
+                "was not queried, because no control plane node has its name"
+            };
+            // A learner does not vote.
+            return (!member.is_learner).then(|| fault.to_owned());
         };
         let status = queried
             .response

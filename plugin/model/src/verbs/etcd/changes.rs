@@ -70,7 +70,7 @@ fn current(observed: &Snapshot, cluster: &EtcdCluster<'_>, now: Timestamp) -> Ve
         };
         Some(format!("Machine {} {what}", machine.name()))
     }));
-    let starting = cluster.members.iter().filter(|member| !member.is_voter);
+    let starting = cluster.members.iter().filter(|member| member.is_starting());
     why.extend(starting.map(|member| format!("etcd member {} does not vote yet", member.name)));
     why
 }

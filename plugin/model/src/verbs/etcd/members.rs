@@ -35,11 +35,19 @@ pub struct ClusterMember<'s> {
     /// The name of the member's node, or `host:port` of an external etcd, or the id if the member has no name yet.
     pub name: String,
     pub machine: Option<&'s str>,
-    /// Whether the member votes: it is not a learner, and it has started.
+    /// Whether etcd counts the member for the quorum: it is not a learner.
     pub is_voter: bool,
+    pub has_started: bool,
     pub is_leader: bool,
     /// The member's response. The error says why the member is not healthy.
     pub health: Result<HealthyMember<'s>, String>,
+}
+
+impl ClusterMember<'_> {
+    /// Whether the member does not vote yet: it is a learner, or has not started.
+    pub const fn is_starting(&self) -> bool {
+        !self.is_voter || !self.has_started
+    }
 }
 
 /// A member that responds, has a leader, and has applied the latest writes.
@@ -85,7 +93,8 @@ impl<'s> EtcdCluster<'s> {
                 id: member.id,
                 name,
                 machine: queried.and_then(|queried| queried.machine.as_deref()),
-                is_voter: !member.is_learner && !member.name.is_empty(),
+                is_voter: !member.is_learner,
+                has_started: !member.name.is_empty(),
                 is_leader: leader == Some(member.id),
                 health: health(queried, member.id, leader, newest),
             }

@@ -111,7 +111,7 @@ pub fn decide_member<'s>(survey: &'s EtcdSurvey, node: &str) -> Result<Option<Me
     let votes = Votes {
         voters: remaining().count(),
         unhealthy: remaining().filter(|other| other.health.is_err()).count(),
-        starting: others().filter(|other| !other.is_voter).count(),
+        starting: others().filter(|other| other.is_starting()).count(),
     };
     if votes.voters == 0 {
         return Err(refusal(format!(

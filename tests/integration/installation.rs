@@ -23,7 +23,11 @@ use crate::shared::with_management_cluster;
 const OBJECT: &str = "written";
 
 /// Short delays, so that a rotation takes seconds.
-pub(crate) const QUICK: [&str; 2] = ["--ca-trust-delay=3s", "--interval=500ms"];
+pub(crate) const QUICK: [&str; 3] = [
+    "--ca-trust-delay=3s",
+    "--interval=500ms",
+    "--registration-delay=1s",
+];
 
 /// The writes of a step in which nothing changes.
 pub(crate) const STEADY: usize = 10;
@@ -97,6 +101,11 @@ async fn life(management: &ManagementCluster) -> Result<()> {
     managed.start_server(1).await?;
     managed.start_server(2).await?;
     let registered = managed.registered().await?;
+    let log = managed.manager_log()?;
+    ensure!(
+        log.contains("it is registered if it passes throughout the delay"),
+        "{log}"
+    );
     owned(&managed, &registered).await?;
     wait::until("the API server calls the webhook", || async {
         denies(kubectl, NAME).await

@@ -127,6 +127,12 @@ pub struct ManageArguments {
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub ca_trust_delay: Duration,
 
+    /// How long the webhook must pass its self-test before the manager registers it for the first time.
+    // The self-test uses the rules of kube-proxy on the manager's node. On the node of an API server, kube-proxy may route to new
+    // Pods later: usually within a second, on a busy node within a few.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub registration_delay: Duration,
+
     /// Register the webhooks with `sideEffects: NoneOnDryRun`, which `kcp-webhook serve --denial-events` needs.
     #[arg(long)]
     pub denial_events: bool,

@@ -47,6 +47,7 @@ pub fn run(arguments: &ManageArguments) -> Result<ExitCode, ReconcilerError> {
             Settings {
                 denial_events: arguments.denial_events,
                 trust_delay: arguments.ca_trust_delay,
+                registration_delay: arguments.registration_delay,
                 interval: arguments.reconciler.interval,
                 anchors: arguments.anchors.then(|| AnchorSettings {
                     daemon_set: arguments.anchor_daemon_set.clone(),

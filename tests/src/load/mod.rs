@@ -37,7 +37,11 @@ const HOST: &str = "kcp-webhook.kcp-webhook-system.svc";
 const FIFTHS: u64 = 5;
 
 /// The arguments of the manager: a rotation takes seconds instead of minutes.
-const QUICK: [&str; 2] = ["--ca-trust-delay=3s", "--interval=500ms"];
+const QUICK: [&str; 3] = [
+    "--ca-trust-delay=3s",
+    "--interval=500ms",
+    "--registration-delay=1s",
+];
 
 /// The interval at which the client reads the caBundle, as the API server watches it.
 const WATCH: Duration = Duration::from_millis(200);

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::authority::Lifetime;
 
@@ -128,7 +128,6 @@ pub(crate) enum Refusal {
 
 /// Decides the next step.
 pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp) -> Step {
-    let delay = SignedDuration::try_from(trust_delay).unwrap_or(SignedDuration::MAX);
     let authorities = &observed.authorities;
     if let Some(step) = certificate_step(observed, now) {
         return step;
@@ -148,7 +147,7 @@ pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp)
         (None, _) => {}
         (Some(_), None) => return Step::RecordTrust,
         (Some(_), Some(since)) => {
-            let until = later(since, delay);
+            let until = later(since, trust_delay);
             return if now >= until {
                 Step::Promote
             } else {
@@ -157,7 +156,7 @@ pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp)
         }
     }
     if !authorities.retired.is_empty() {
-        let until = later(authorities.signing_since.unwrap_or(now), delay);
+        let until = later(authorities.signing_since.unwrap_or(now), trust_delay);
         let all_expired = authorities.retired.iter().all(|retired| retired.until <= now);
         let all_signed = observed.pods.iter().all(|pod| *pod == PodCertificate::Signing);
         // Without any Pod, one may be starting with the previous Secret.
@@ -233,7 +232,7 @@ fn renewal(lifetime: Lifetime) -> Timestamp {
     lifetime.until.checked_sub(third).unwrap_or(lifetime.until)
 }
 
-fn later(time: Timestamp, delay: SignedDuration) -> Timestamp {
+pub(super) fn later(time: Timestamp, delay: Duration) -> Timestamp {
     time.checked_add(delay).unwrap_or(Timestamp::MAX)
 }
 

@@ -22,7 +22,7 @@ use super::{
         Authorities, CA_VALIDITY, CERTIFICATE_VALIDITY, CaCertificate, KeyedCa, SecretError, certificates,
         offset_time,
     },
-    decision::{Observed, PodCertificate, Registration, Serving, Step, decide},
+    decision::{Observed, PodCertificate, Registration, Serving, Step, decide, later},
     objects::{Address, ObjectError, Objects},
     registration::{Kind, Place, bundles, compare, merge},
 };
@@ -65,6 +65,7 @@ enum Next {
 pub(crate) struct Settings {
     pub(crate) denial_events: bool,
     pub(crate) trust_delay: Duration,
+    pub(crate) registration_delay: Duration,
     pub(crate) interval: Duration,
     /// None if the API servers always call the Service.
     pub(crate) anchors: Option<AnchorSettings>,
@@ -80,6 +81,8 @@ pub(crate) struct Manager {
     objects: Objects,
     settings: Settings,
     last_problem: LastProblem,
+    /// Since when every self-test has passed. None before the first one, and after one that has failed.
+    passes_since: Option<Timestamp>,
 }
 
 /// What one pass has read.
@@ -113,6 +116,7 @@ impl Manager {
             objects,
             settings,
             last_problem: LastProblem::default(),
+            passes_since: None,
         }
     }
 
@@ -155,9 +159,9 @@ impl Manager {
                 Ok(Next::Wait(None))
             }
             _ => {
-                self.take(step, seen, now).await?;
+                let next = self.take(step, seen, now).await?;
                 self.last_problem.report(None);
-                Ok(Next::Continue)
+                Ok(next)
             }
         }
     }
@@ -325,7 +329,7 @@ impl Manager {
         Ok(certificates)
     }
 
-    async fn take(&self, step: Step, seen: Seen, now: Timestamp) -> Result<(), PassError> {
+    async fn take(&mut self, step: Step, seen: Seen, now: Timestamp) -> Result<Next, PassError> {
         let before = seen.ca_secret.as_ref();
         let authorities = seen.authorities.clone();
         match step {
@@ -376,10 +380,10 @@ impl Manager {
                 info!("removed the retired CA: every Pod serves a certificate from the CA that signs");
             }
             Step::IssueCertificate => self.issue(&seen, now).await?,
-            Step::Register => self.register(&seen).await?,
+            Step::Register => return self.register(&seen, now).await,
             Step::Wait(_) | Step::Refuse(_) => {}
         }
-        Ok(())
+        Ok(Next::Continue)
     }
 
     async fn write(&self, before: Option<&Secret>, authorities: &Authorities) -> Result<(), PassError> {
@@ -427,13 +431,26 @@ impl Manager {
         Ok(())
     }
 
-    async fn register(&self, seen: &Seen) -> Result<(), PassError> {
+    async fn register(&mut self, seen: &Seen, now: Timestamp) -> Result<Next, PassError> {
         // Each anchor has tested its static Pod.
         if !seen.calls_static_pods {
             let trust = Trust::new(&seen.authorities.bundle(), &self.objects.host())?;
-            self_test::run(&trust, &seen.service.host, seen.service.port)
-                .await
-                .map_err(PassError::SelfTest)?;
+            let passed = self_test::run(&trust, &seen.service.host, seen.service.port).await;
+            if passed.is_err() {
+                self.passes_since = None;
+            }
+            passed.map_err(PassError::SelfTest)?;
+            let delay = self.settings.registration_delay;
+            if self.passes_since.is_none() {
+                info!(
+                    ?delay,
+                    "the webhook passed its self-test; it is registered if it passes throughout the delay"
+                );
+            }
+            let until = later(*self.passes_since.get_or_insert(now), delay);
+            if seen.live.iter().any(Option::is_none) && now < until {
+                return Ok(Next::Wait(Some(until)));
+            }
         }
         let of_kinds = Kind::ALL.into_iter().zip(&seen.live).zip(&seen.desired);
         for ((kind, live), desired) in of_kinds {
@@ -459,7 +476,7 @@ impl Manager {
                 );
             }
         }
-        Ok(())
+        Ok(Next::Continue)
     }
 }
 

@@ -1,3 +1,5 @@
+use jiff::SignedDuration;
+
 use super::*;
 
 const TRUST_DELAY: Duration = Duration::from_secs(5 * 60);

@@ -38,7 +38,7 @@ pub struct Votes {
     pub voters: usize,
     /// The number of voting members that count as unhealthy.
     pub unhealthy: usize,
-    /// The number of learners and of members that have not started.
+    /// The number of learners. In the count of Cluster API's controller, also the number of members that have not started.
     pub starting: usize,
 }
 
@@ -92,13 +92,18 @@ impl Votes {
     /// Returns the votes if etcd has lost quorum: too few voters are healthy, even if every joining and every unknown
     /// member turns out to be healthy. None if etcd has not lost quorum.
     pub fn lost_quorum_votes(members: &[Member]) -> Option<Self> {
-        let votes = Self::by_status(members);
-        let may_be_healthy = |member: &&Member| {
-            (member.is_joining || member.is_unknown) && !member.is_healthy && !member.is_starting()
-        };
-        let unconfirmed = members.iter().filter(may_be_healthy).count();
-        let is_lost = votes.voters + unconfirmed < votes.unhealthy + votes.quorum();
-        (!members.is_empty() && is_lost).then_some(votes)
+        let best_case = members.iter().map(|member| Member {
+            is_healthy: member.is_healthy || member.is_joining || member.is_unknown,
+            ..member.clone()
+        });
+        let best_case: Vec<Member> = best_case.collect();
+        // Nothing is written until a member joins, unless the others have a quorum.
+        let started = best_case.iter().filter(|member| !member.name.is_empty());
+        let started: Vec<Member> = started.cloned().collect();
+        let is_lost = [&best_case, &started]
+            .iter()
+            .any(|members| !Self::by_status(members).has_quorum());
+        (!members.is_empty() && is_lost).then(|| Self::by_status(members))
     }
 
     pub const fn quorum(self) -> usize {
@@ -209,6 +214,25 @@ mod tests {
                 (*voters, *unhealthy, *quorum, *may_fail, *safe),
                 "{letters} {change:?}"
             );
+        }
+    }
+
+    /// As `h`, `u` and `-` in the other tests; `j` has not started, and may belong to a Machine that is joining.
+    #[test]
+    fn quorum_is_lost_if_no_joining_member_can_restore_it() {
+        for (letters, is_lost) in [
+            ("hj", false),
+            ("h-", true),
+            ("hhj", false),
+            ("huj", true),
+            ("j", true),
+            ("", false),
+        ] {
+            let mut members = members(&letters.replace('j', "-"));
+            for (member, letter) in members.iter_mut().zip(letters.chars()) {
+                member.is_joining = letter == 'j';
+            }
+            assert_eq!(Votes::lost_quorum_votes(&members).is_some(), is_lost, "{letters}");
         }
     }
 

@@ -18,7 +18,8 @@ pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
         id: "etcd-members-even",
         requirement: "etcd has an odd number of voting members",
-        remedy: "run 1, 3 or 5 members: kubectl kcp scale NAME --replicas 3",
+        remedy: "run 1, 3 or 5 members: kubectl kcp scale NAME --replicas 3; or remove a member that never started: kubectl kcp \
+            status NAME",
         function: check_etcd_members_even,
     },
     AuditCheck {

@@ -60,7 +60,12 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
         unhealthy: 0,
         starting: 0,
     };
-    for member in members.iter().filter(|member| member.name != node) {
+    // Cluster API counts no member that has not started.
+    let others = || {
+        let others = members.iter().filter(|member| member.name != node);
+        others.filter(|member| !member.name.is_empty())
+    };
+    for member in others() {
         let is_deleting = deleting
             .iter()
             .any(|machine| machine.node() == Some(member.name.as_str()));
@@ -82,7 +87,6 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
         .into_iter()
         .fold(finding, |finding, name| finding.with_object(machine_object(name)));
     let is_healthy = |member: &&EtcdMember| member.fault.is_none() && member.alarm.is_none();
-    let others = || members.iter().filter(|member| member.name != node);
     let survives = others().filter(is_healthy).any(|member| {
         !deleting
             .iter()

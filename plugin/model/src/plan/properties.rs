@@ -94,8 +94,7 @@ fn starts() -> impl Strategy<Value = Start> {
                                 String::new()
                             },
                             is_learner,
-                            // A member has no name until it starts.
-                            is_healthy: named && is_healthy,
+                            is_healthy,
                             ..Member::default()
                         });
                     });

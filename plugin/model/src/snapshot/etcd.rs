@@ -295,8 +295,9 @@ impl EtcdSurvey {
     }
 }
 
-/// Marks members without a Machine as joining, at most one for each Machine that is joining. Healthy members
-/// come first, because a member that does not respond was more likely left behind by a deleted Machine.
+/// Marks members without a Machine as joining, at most one for each Machine that is joining. Healthy members and those
+/// that have not started come first, because a member that does not respond was more likely left behind by a deleted
+/// Machine.
 fn mark_joining(members: &mut [EtcdMember], machines: &[Machine]) {
     let joining = machines
         .iter()
@@ -309,7 +310,7 @@ fn mark_joining(members: &mut [EtcdMember], machines: &[Machine]) {
     };
     let mut unmatched: Vec<&mut EtcdMember> =
         members.iter_mut().filter(|member| !has_machine(member)).collect();
-    unmatched.sort_by_key(|member| member.fault.is_some());
+    unmatched.sort_by_key(|member| member.fault.is_some() && !member.name.is_empty());
     for member in unmatched.into_iter().take(joining) {
         member.is_joining = true;
     }
@@ -415,8 +416,9 @@ mod tests {
 
     use super::{
         Alarms, EtcdMember, EtcdMembers, EtcdSurvey, Failure, MemberResponse, QueriedMember, count_reports,
-        highest_unless_tied, preferred_cluster,
+        highest_unless_tied, mark_joining, preferred_cluster,
     };
+    use crate::testing::objects::machine;
 
     /// The response of member `id`, with this list of members, by number, and this leader.
     fn queried(
@@ -547,6 +549,20 @@ mod tests {
             survey.members(&[]).fault("n4"),
             Some("was not queried, because no control plane node has its name")
         );
+    }
+
+    #[test]
+    fn a_member_that_has_not_started_joins_rather_than_one_left_behind() {
+        let of_unhealthy = |name: &str| EtcdMember {
+            name: name.to_owned(),
+            fault: Some("does not respond".to_owned()),
+            ..EtcdMember::default()
+        };
+        let mut members = ["left-behind", ""].map(of_unhealthy);
+        let mut joining = machine("m1");
+        joining.status.node_name = None;
+        mark_joining(&mut members, &[joining]);
+        assert_eq!(members.map(|member| member.is_joining), [false, true]);
     }
 
     #[test]

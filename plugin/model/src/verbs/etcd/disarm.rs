@@ -13,7 +13,7 @@ use crate::{
         Snapshot,
         etcd::{Alarms, QueriedMember},
     },
-    verbs::etcd::members::{EtcdCluster, read_refusal, refusal},
+    verbs::etcd::members::{ClusterMember, EtcdCluster, read_refusal, refusal},
 };
 
 /// etcd's default quota in bytes, for members that do not report their quota because they are older than etcd
@@ -81,8 +81,9 @@ pub fn decide(observed: &Snapshot) -> Result<Option<DisarmPlan>, Refusal> {
 /// Every member must have space, not only the one with the alarm: a write goes to all members.
 fn refuse_without_space(observed: &Snapshot, cluster: &EtcdCluster<'_>) -> Result<(), Refusal> {
     let mut refusal = cluster.quorum_refusal(String::new());
-    // The sizes of the databases of unhealthy members are unknown.
-    refusal.why = cluster.faults().collect();
+    // The sizes of the databases of unhealthy members are unknown. A member that has not started has no database.
+    let started = cluster.members.iter().filter(|member| member.has_started);
+    refusal.why = started.filter_map(ClusterMember::fault).collect();
     let (mut needs_compaction, mut is_fragmented) = (false, false);
     for (member, healthy) in cluster.healthy_voters() {
         let Space { used, file, quota } = Space::of(healthy.status, observed);

@@ -48,6 +48,12 @@ impl ClusterMember<'_> {
     pub const fn is_starting(&self) -> bool {
         !self.is_voter || !self.has_started
     }
+
+    /// Why the member is unhealthy, as a sentence. None if it is healthy, or a learner.
+    pub fn fault(&self) -> Option<String> {
+        let why = self.health.as_ref().err().filter(|_| self.is_voter)?;
+        Some(format!("etcd member {} {why}", self.name))
+    }
 }
 
 /// A member that responds, has a leader, and has applied the latest writes.
@@ -84,9 +90,10 @@ impl<'s> EtcdCluster<'s> {
             .max()
             .unwrap_or_default();
         let members = membership.listed().map(|ListedMember { member, queried }| {
+            let has_started = !member.name.is_empty();
             let name = match queried {
                 Some(queried) => queried.name.clone(),
-                None if member.name.is_empty() => hexadecimal(member.id),
+                None if !has_started => hexadecimal(member.id),
                 None => member.name.clone(),
             };
             ClusterMember {
@@ -94,9 +101,13 @@ impl<'s> EtcdCluster<'s> {
                 name,
                 machine: queried.and_then(|queried| queried.machine.as_deref()),
                 is_voter: !member.is_learner,
-                has_started: !member.name.is_empty(),
+                has_started,
                 is_leader: leader == Some(member.id),
-                health: health(queried, member.id, leader, newest),
+                health: if has_started || queried.is_some() {
+                    health(queried, member.id, leader, newest)
+                } else {
+                    Err("has not started".to_owned())
+                },
             }
         });
         Ok(Self {
@@ -136,11 +147,7 @@ impl<'s> EtcdCluster<'s> {
 
     /// The unhealthy voters and why they are unhealthy, one line each.
     pub fn faults(&self) -> impl Iterator<Item = String> {
-        let voters = self.members.iter().filter(|member| member.is_voter);
-        voters.filter_map(|member| {
-            let why = member.health.as_ref().err()?;
-            Some(format!("etcd member {} {why}", member.name))
-        })
+        self.members.iter().filter_map(ClusterMember::fault)
     }
 
     /// The name of a member by its id, or the id if the member is no longer listed.

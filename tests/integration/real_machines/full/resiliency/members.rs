@@ -55,6 +55,7 @@ pub(super) async fn of_an_added_member(
         .await?;
     etcd.remove(&added.member.id).await?;
     cluster.pause(false).await?;
+    cluster.has_condition("Paused", "False").await?;
     audit.finds("three members", &[]).await
 }
 

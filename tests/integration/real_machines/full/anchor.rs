@@ -18,7 +18,7 @@ use kcp_tests::{manifests, products, wait};
 use serde_json::{Value, json};
 
 use crate::objects::{control_plane, write, written};
-use crate::real_machines::full::file_on;
+use crate::real_machines::full::{file_on, kubeadm_files};
 use crate::real_machines::on_machines;
 
 const NAMESPACE: &str = "kcp-webhook-system";
@@ -42,14 +42,16 @@ const FOREIGN: &str = "/etc/kubernetes/manifests/foreign.yaml";
 #[ignore = "needs root: make test-machines PART=full"]
 fn an_anchor_keeps_admission_beside_each_api_server() {
     on_machines("anchor", Images::All, async |site| {
-        let anchored = Anchored::install(site).await?;
+        let mut anchored = Anchored::install(site).await?;
         anchored.rolling_update().await?;
         anchored.changed_static_pod().await?;
         anchored.rotation().await?;
         anchored.deleted_configurations().await?;
         anchored.lost_label().await?;
         anchored.two_of_three_come_back().await?;
-        anchored.power_failure().await?;
+        anchored.power_failure("recovered").await?;
+        anchored.the_load_balancer_ends(site).await?;
+        anchored.power_failure("recovered-without-load-balancer").await?;
         anchored.uninstallation().await
     });
 }
@@ -361,7 +363,8 @@ impl Anchored {
             .await
     }
 
-    async fn power_failure(&self) -> Result<()> {
+    /// All machines come back, and Cluster API reconciles a new Cluster with this name.
+    async fn power_failure(&self, new_cluster: &str) -> Result<()> {
         let kubectl = self.cluster.kubectl();
         self.lose_power().await?;
         let clock = Instant::now();
@@ -373,12 +376,12 @@ impl Anchored {
         // Until a Pod of Cluster API serves its webhooks, the API servers refuse every write.
         self.good.admitted(1).await?;
         let admitted = clock.elapsed();
-        reconciles(kubectl).await?;
+        reconciles(kubectl, new_cluster).await?;
         let reconciled = clock.elapsed();
         self.cluster.ready_since(&NAMES, switched_on).await?;
         eprintln!(
-            "power failure of three machines: an API server is ready after {:.1} s, an even number refused by {:.1} s, the first \
-             write by {:.1} s, Cluster API reconciles by {:.1} s, all Pods are ready after {} s",
+            "power failure of three machines, {new_cluster}: an API server is ready after {:.1} s, an even number refused by {:.1} s, \
+             the first write by {:.1} s, Cluster API reconciles by {:.1} s, all Pods are ready after {} s",
             api.as_secs_f64(),
             denied.as_secs_f64(),
             admitted.as_secs_f64(),
@@ -393,6 +396,19 @@ impl Anchored {
         self.good.step().await;
         denies_scale(kubectl).await?;
         self.end_step("after the power failure", clock).await
+    }
+
+    /// Every machine has a proxy in front of the API servers, and nobody uses the load balancer any more.
+    async fn the_load_balancer_ends(&mut self, site: &Arc<Site>) -> Result<()> {
+        let clock = Instant::now();
+        kubeadm_files::install_proxies(site, &self.cluster, &self.machines).await?;
+        let first = self.machines.first().context("no machine")?;
+        self.cluster = self.cluster.through(first).await?;
+        let (namespace, name) = WRITTEN;
+        let api = || control_planes(self.cluster.client(), namespace);
+        (self.good, self.even) = (Writer::begin(api(), name), Writer::begin_even(api(), name));
+        site.stop_load_balancer().await?;
+        self.end_step("without the load balancer", clock).await
     }
 
     async fn uninstallation(&self) -> Result<()> {
@@ -495,8 +511,7 @@ async fn bundle(kubectl: &Kubectl) -> Result<String> {
 /// Creates a Cluster and its control plane. Waits until Cluster API's core manager has made the Cluster the owner of the control
 /// plane, and until the control plane manager has reported a condition. No provider creates the infrastructure, so there is no
 /// Machine.
-async fn reconciles(kubectl: &Kubectl) -> Result<()> {
-    let name = "recovered";
+async fn reconciles(kubectl: &Kubectl, name: &str) -> Result<()> {
     let reference =
         json!({"apiGroup": "controlplane.cluster.x-k8s.io", "kind": "KubeadmControlPlane", "name": name});
     let cluster = json!({

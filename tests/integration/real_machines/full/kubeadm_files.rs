@@ -1,5 +1,5 @@
 //! The fields that `kubectl kcp anchor files` and `kubectl kcp discovery files` print, in a control plane of Cluster API: each new
-//! machine runs kcp-webhook and the proxy as static Pods.
+//! machine runs kcp-webhook and the proxy as static Pods. On machines that have joined already, somebody does what these fields say.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::Kubectl;
-use kcp_tests::machines::real::{HAPROXY, Machine, Site, haproxy_image, webhook_image};
+use kcp_tests::machines::real::{HAPROXY, KubeadmCluster, Machine, Site, haproxy_image, webhook_image};
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::pki::{Authority, Subject};
 use kcp_tests::{manifests, wait};
@@ -40,17 +40,8 @@ pub(super) async fn reach_new_machines(
     let before: BTreeSet<_> = cluster.machines().await?.into_iter().collect();
     let mut fields = cluster.get().await?;
     // The API servers of today would all be gone when a later Machine starts.
-    let (host, port) = site.endpoint();
-    let endpoint = format!("{host}:{port}");
-    let discovery = [
-        "kcp",
-        "discovery",
-        "files",
-        "--proxy-image",
-        HAPROXY,
-        "--api-server",
-        &endpoint,
-    ];
+    let endpoint = endpoint(site);
+    let discovery = discovery_files(&endpoint);
     let printed = [
         management.kubectl().succeed(["kcp", "anchor", "files"]).await?,
         workload.succeed(discovery).await?,
@@ -78,6 +69,97 @@ pub(super) async fn reach_new_machines(
     let servers = servers_of(machines.iter().map(|machine| &**machine));
     for machine in &machines {
         judges(machine).await.with_context(|| machine.name().to_owned())?;
+        has_a_proxy(machine, &servers)
+            .await
+            .with_context(|| machine.name().to_owned())?;
+    }
+    Ok(())
+}
+
+fn endpoint(site: &Site) -> String {
+    let (host, port) = site.endpoint();
+    format!("{host}:{port}")
+}
+
+const fn discovery_files(endpoint: &str) -> [&str; 7] {
+    [
+        "kcp",
+        "discovery",
+        "files",
+        "--proxy-image",
+        HAPROXY,
+        "--api-server",
+        endpoint,
+    ]
+}
+
+/// Puts the proxy on machines that have joined already, with the files and commands for new ones, and waits until each lists all
+/// API servers. kube-proxy uses it too.
+pub(super) async fn install_proxies(
+    site: &Arc<Site>,
+    cluster: &KubeadmCluster,
+    machines: &[Arc<Machine>],
+) -> Result<()> {
+    let kubectl = cluster.kubectl();
+    let endpoint = endpoint(site);
+    let printed = kubectl.succeed(discovery_files(&endpoint)).await?.stdout;
+    let document = manifests::parse(&printed)?.pop().context("nothing is printed")?;
+    let list = |name: &str| {
+        let list = document.pointer(&format!("/spec/kubeadmConfigSpec/{name}"));
+        let list = list.and_then(Value::as_array);
+        list.with_context(|| format!("there are no {name}: {printed}"))
+    };
+    let image = haproxy_image(site)?;
+    for machine in machines {
+        machine.import_image(&image).await?;
+        for file in list("files")? {
+            let text = |key: &str| {
+                file.get(key)
+                    .and_then(Value::as_str)
+                    .context("a file is incomplete")
+            };
+            machine.write(text("path")?, text("content")?)?;
+            machine
+                .succeed(["chmod", text("permissions")?, text("path")?])
+                .await?;
+        }
+        for command in list("preKubeadmCommands")?
+            .iter()
+            .chain(list("postKubeadmCommands")?)
+        {
+            let command = command.as_str().context("a command is no text")?;
+            machine.succeed(["sh", "-c", command]).await?;
+        }
+        let label = ["label", "node", machine.name(), "kubectl-kcp.dev/api-proxy="];
+        kubectl.succeed(label).await?;
+    }
+    kubectl.apply_kustomization("manifests/api-proxy").await?;
+
+    let config = [
+        "get",
+        "configmap",
+        "kube-proxy",
+        "-n",
+        "kube-system",
+        "-o",
+        "json",
+    ];
+    let config = kubectl.succeed(config).await?.stdout;
+    let server = format!("server: https://{endpoint}\\n");
+    ensure!(config.contains(&server), "{config}");
+    let proxy = "server: https://127.0.0.1:7445\\n    tls-server-name: kubernetes.default.svc\\n";
+    let file = site.folder().join("kube-proxy.json");
+    fs::write(&file, config.replace(&server, proxy))
+        .with_context(|| format!("writing {}", file.display()))?;
+    kubectl
+        .succeed(["replace", "-f", &file.display().to_string()])
+        .await?;
+    for verb in ["restart", "status"] {
+        let rollout = ["rollout", verb, "daemonset/kube-proxy", "-n", "kube-system"];
+        kubectl.succeed(rollout).await?;
+    }
+    let servers = servers_of(machines.iter().map(|machine| &**machine));
+    for machine in machines {
         has_a_proxy(machine, &servers)
             .await
             .with_context(|| machine.name().to_owned())?;

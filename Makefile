@@ -7,8 +7,7 @@ SHELL := /bin/bash
 target := $(or $(CARGO_TARGET_DIR),target)
 
 # Always --workspace: with fewer packages Cargo selects other features of our dependencies and compiles them again.
-# Without what only the next build would use (CARGO_INCREMENTAL), because most people build the demo once.
-build_demo := CARGO_INCREMENTAL=0 cargo build --locked --workspace --bin kubectl-kcp --bin kcp-webhook --bin supervise --bin demo --bin fault
+demo_programs := --workspace --bin kubectl-kcp --bin kcp-webhook --bin supervise --bin demo --bin fault
 
 # Runs a Cargo command and builds the assets at the same time: `all`, or nothing for those of the demo. Go uses the cores that
 # Cargo leaves idle, and both cores once Cargo has ended. Otherwise Cargo would end last, on one core. With `set -m`, the assets
@@ -31,12 +30,12 @@ build: ## build both programs and the test harness
 
 .PHONY: demo
 demo: ## show the product on a real control plane; KEEP=1 keeps it up until Ctrl-C
-	@$(call with_assets,,$(build_demo))
+	@$(call with_assets,,cargo build --locked $(demo_programs))
 	@exec $(target)/debug/demo
 
 .PHONY: demo-migration
 demo-migration: ## show leader migration on real controller managers: the denial, check and status
-	@$(call with_assets,all,$(build_demo))
+	@$(call with_assets,all,cargo build --locked $(demo_programs))
 	@exec $(target)/debug/demo --leader-migration
 
 # More threads than a small machine has cores, because most tests wait for elections and controllers most of the time.

@@ -248,13 +248,8 @@ impl EtcdSurvey {
             return status.leader.is_none().then(|| "has no leader".to_owned());
         }
         let Some(queried) = self.queried.iter().find(|queried| queried.name == member.name) else {
-            let fault = if member.name.is_empty() {
-                "has not started"
-            } else {
-                "was not queried, because no control plane node has its name"
-            };
             // A learner does not vote.
-            return (!member.is_learner).then(|| fault.to_owned());
+            return (!member.is_learner).then(|| why_not_queried(member).to_owned());
         };
         let status = queried
             .response
@@ -319,6 +314,15 @@ fn mark_joining(members: &mut [EtcdMember], machines: &[Machine]) {
 /// Says that a member does not respond, as the end of a sentence about it. Checks, plans and refusals use this text.
 pub fn describe_unresponsive(why: &str) -> String {
     format!("does not respond: {why}")
+}
+
+/// Why a listed member was not queried, as the end of a sentence about it.
+pub const fn why_not_queried(member: &Member) -> &'static str {
+    if member.name.is_empty() {
+        "has not started"
+    } else {
+        "was not queried, because no control plane node has its name"
+    }
 }
 
 /// The name of an alarm, as `etcdctl alarm list` prints it.

@@ -1,6 +1,6 @@
 //! The etcd members as the decisions of `kubectl kcp etcd` see them.
 
-use kcp_etcd::Status;
+use kcp_etcd::{Member, Status};
 
 use crate::{
     change::decision::{Refusal, RefusedBy},
@@ -11,7 +11,7 @@ use crate::{
     quorum::Votes,
     snapshot::{
         Failure, Reading, Snapshot,
-        etcd::{Alarms, EtcdSurvey, QueriedMember, describe_unresponsive, hexadecimal},
+        etcd::{Alarms, EtcdSurvey, QueriedMember, describe_unresponsive, hexadecimal, why_not_queried},
     },
 };
 
@@ -103,11 +103,7 @@ impl<'s> EtcdCluster<'s> {
                 is_voter: !member.is_learner,
                 has_started,
                 is_leader: leader == Some(member.id),
-                health: if has_started || queried.is_some() {
-                    health(queried, member.id, leader, newest)
-                } else {
-                    Err("has not started".to_owned())
-                },
+                health: health(queried, member, leader, newest),
             }
         });
         Ok(Self {
@@ -211,14 +207,13 @@ impl<'s> EtcdCluster<'s> {
 
 /// # Errors
 /// The member is not healthy. The error says why.
-fn health(
-    queried: Option<&QueriedMember>,
-    id: u64,
+fn health<'s>(
+    queried: Option<&'s QueriedMember>,
+    member: &Member,
     leader: Option<u64>,
     newest: u64,
-) -> Result<HealthyMember<'_>, String> {
-    let queried =
-        queried.ok_or_else(|| "was not queried, because no control plane node has its name".to_owned())?;
+) -> Result<HealthyMember<'s>, String> {
+    let queried = queried.ok_or_else(|| why_not_queried(member).to_owned())?;
     let response = queried.response.as_ref();
     let status = response.and_then(|response| response.status.as_ref());
     let status = status.map_err(|failure| describe_unresponsive(&failure.message))?;
@@ -228,7 +223,7 @@ fn health(
     if status.leader != leader {
         return Err("does not follow the same leader as the other members".to_owned());
     }
-    if status.member_id != id {
+    if status.member_id != member.id {
         return Err(describe_unresponsive("another member responds on its node"));
     }
     let behind = newest.saturating_sub(status.raft_applied_index);

@@ -435,11 +435,12 @@ impl Manager {
         // Each anchor has tested its static Pod.
         if !seen.calls_static_pods {
             let trust = Trust::new(&seen.authorities.bundle(), &self.objects.host())?;
-            let passed = self_test::run(&trust, &seen.service.host, seen.service.port).await;
-            if passed.is_err() {
-                self.passes_since = None;
-            }
-            passed.map_err(PassError::SelfTest)?;
+            self_test::run(&trust, &seen.service.host, seen.service.port)
+                .await
+                .map_err(|error| {
+                    self.passes_since = None;
+                    PassError::SelfTest(error)
+                })?;
             let delay = self.settings.registration_delay;
             if self.passes_since.is_none() {
                 info!(

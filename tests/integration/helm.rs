@@ -11,7 +11,7 @@ use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{assets, manifests, products, wait};
 use serde_json::{Value, json};
 
-use crate::installation::{QUICK, STEADY, denies, steady};
+use crate::installation::{STEADY, denies, steady};
 use crate::objects::{control_plane, write, written};
 use crate::shared::with_management_cluster;
 
@@ -86,7 +86,7 @@ async fn life(management: &ManagementCluster) -> Result<()> {
         helm.objects().await
     })
     .await?;
-    managed.start_manager(&QUICK)?;
+    managed.start_manager()?;
     managed.start_server(1).await?;
     managed.start_server(2).await?;
     managed.registered().await?;
@@ -126,7 +126,7 @@ async fn life(management: &ManagementCluster) -> Result<()> {
     managed.stop_server(1).await?;
     managed.stop_server(2).await?;
     managed.stop_manager().await?;
-    managed.start_manager(&QUICK)?;
+    managed.start_manager()?;
     side_effects(&managed, "None").await?;
     denies(kubectl, NAME).await?;
     writer.admitted(STEADY).await?;
@@ -185,7 +185,7 @@ async fn roll_out(managed: &mut Managed, objects: &[Value]) -> Result<()> {
         managed.stop_server(old).await?;
     }
     managed.stop_manager().await?;
-    managed.start_manager(&QUICK)
+    managed.start_manager()
 }
 
 /// Waits until every webhook has these side effects.

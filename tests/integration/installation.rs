@@ -22,13 +22,6 @@ use crate::shared::with_management_cluster;
 
 const OBJECT: &str = "written";
 
-/// Short delays, so that a rotation takes seconds.
-pub(crate) const QUICK: [&str; 3] = [
-    "--ca-trust-delay=3s",
-    "--interval=500ms",
-    "--registration-delay=1s",
-];
-
 /// The writes of a step in which nothing changes.
 pub(crate) const STEADY: usize = 10;
 
@@ -84,7 +77,7 @@ async fn life(management: &ManagementCluster) -> Result<()> {
         "a configuration exists"
     );
     // The manager runs, and no server does.
-    managed.start_manager(&QUICK)?;
+    managed.start_manager()?;
     wait::until("the manager has tested the webhook", || async {
         let log = managed.manager_log()?;
         ensure!(log.contains("the webhook did not pass its self-test"), "{log}");
@@ -120,7 +113,7 @@ async fn life(management: &ManagementCluster) -> Result<()> {
         managed.stop_server(old).await?;
     }
     managed.stop_manager().await?;
-    managed.start_manager(&QUICK)?;
+    managed.start_manager()?;
     writer.admitted(STEADY).await?;
     steady(&writer, "upgrade").await?;
 
@@ -285,7 +278,7 @@ async fn switched(management: &ManagementCluster) -> Result<()> {
     const NAME: &str = "switched";
     let (cluster, mut managed, writer) = cluster(management, NAME).await?;
     let kubectl = cluster.kubectl();
-    managed.start_manager(&QUICK)?;
+    managed.start_manager()?;
     managed.start_server(1).await?;
     let before = managed.registered().await?;
     wait::until("the API server calls the webhook", || async {
@@ -338,7 +331,7 @@ async fn switched(management: &ManagementCluster) -> Result<()> {
     writer.step().await;
     managed.kill_server(1).await?;
     managed.stop_manager().await?;
-    managed.start_manager(&QUICK)?;
+    managed.start_manager()?;
     wait::until("the manager leads", || async {
         let log = managed.manager_log()?;
         ensure!(log.matches("this manager leads").count() == 2, "{log}");
@@ -386,7 +379,7 @@ fn without_bundle(configuration: &kube::api::DynamicObject) -> (Value, Value) {
 fn of_two_managers_one_acts_and_the_other_takes_over() {
     with_management_cluster(async |management| {
         let (_cluster, mut managed, _writer) = cluster(management, "two-managers").await.unwrap();
-        managed.start_manager(&QUICK).unwrap();
+        managed.start_manager().unwrap();
         let leading = async |managed: &Managed, count: usize| {
             wait::until("a manager leads", || async {
                 let log = managed.manager_log()?;
@@ -396,7 +389,7 @@ fn of_two_managers_one_acts_and_the_other_takes_over() {
             .await
         };
         leading(&managed, 1).await.unwrap();
-        let second = managed.another_manager(&QUICK).unwrap();
+        let second = managed.another_manager().unwrap();
         wait::until("the CA exists", || async {
             managed.ca_secret().await?.context("no Secret")
         })

@@ -36,13 +36,6 @@ const HOST: &str = "kcp-webhook.kcp-webhook-system.svc";
 /// restarts while both certificates are replaced. After the fourth, the CA is replaced.
 const FIFTHS: u64 = 5;
 
-/// The arguments of the manager: a rotation takes seconds instead of minutes.
-const QUICK: [&str; 3] = [
-    "--ca-trust-delay=3s",
-    "--interval=500ms",
-    "--registration-delay=1s",
-];
-
 /// The interval at which the client reads the caBundle, as the API server watches it.
 const WATCH: Duration = Duration::from_millis(200);
 
@@ -150,7 +143,7 @@ pub async fn run_managed(run: &Arc<Run>, plan: &Plan) -> Result<Report> {
     let mut managed = Managed::install(run, &api, &kubectl, 2)
         .await?
         .without_api_access();
-    managed.start_manager(&QUICK)?;
+    managed.start_manager()?;
     for number in [1, 2] {
         managed.start_server(number).await?;
     }

@@ -38,6 +38,13 @@ use crate::volume::Volume;
 use crate::{kubeconfig, products, wait};
 
 pub const NAMESPACE: &str = "kcp-webhook-system";
+
+/// Short delays of the manager, so that a rotation takes seconds.
+const QUICK: [&str; 3] = [
+    "--ca-trust-delay=3s",
+    "--interval=500ms",
+    "--registration-delay=1s",
+];
 pub const CONFIGURATION: &str = "admission.kubectl-kcp.dev";
 const CA_SECRET: &str = "kcp-webhook-ca";
 const TLS_SECRET: &str = "kcp-webhook-tls";
@@ -171,21 +178,21 @@ impl Managed {
         self.balancer.address()
     }
 
-    /// Starts the manager with the arguments of its Deployment, and more.
-    pub fn start_manager(&mut self, more: &[&str]) -> Result<()> {
-        self.manager = Some(self.another_manager(more)?);
+    /// Starts the manager with the arguments of its Deployment, and with short delays.
+    pub fn start_manager(&mut self) -> Result<()> {
+        self.manager = Some(self.another_manager()?);
         Ok(())
     }
 
     /// Starts a manager that logs to the same file and ends when it is dropped.
-    pub fn another_manager(&self, more: &[&str]) -> Result<Process> {
+    pub fn another_manager(&self) -> Result<Process> {
         let mut arguments = self.manager_container.plain_arguments();
         for argument in &mut arguments {
             *argument = argument.replace("$(POD_NAMESPACE)", NAMESPACE);
         }
         let [_, kubeconfig] = &self.kubeconfigs;
         arguments.push(format!("--kubeconfig={}", kubeconfig.display()));
-        arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
+        arguments.extend(QUICK.map(str::to_owned));
         let program = products::under_test("kcp-webhook")?;
         let log = format!("{}-kcp-webhook-manager", self.name);
         Process::start(&self.run, &log, &program, arguments, NO_ENVIRONMENT)

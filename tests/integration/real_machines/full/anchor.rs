@@ -398,7 +398,7 @@ impl Anchored {
         self.end_step("after the power failure", clock).await
     }
 
-    /// Every machine has a proxy in front of the API servers, and nobody uses the load balancer any more.
+    /// Every machine gets a proxy in front of the API servers. Then the load balancer stops.
     async fn the_load_balancer_ends(&mut self, site: &Arc<Site>) -> Result<()> {
         let clock = Instant::now();
         kubeadm_files::install_proxies(site, &self.cluster, &self.machines).await?;

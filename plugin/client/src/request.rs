@@ -47,7 +47,10 @@ impl PatchRequest<'_> {
     }
 }
 
-type PageRequest = fn(&Request, &ListParams) -> Result<HttpRequest<Vec<u8>>, kube::core::request::Error>;
+/// A request for a response in JSON, or why its URL is invalid.
+pub(crate) type BuiltRequest = Result<HttpRequest<Vec<u8>>, kube::core::request::Error>;
+
+type PageRequest = fn(&Request, &ListParams) -> BuiltRequest;
 
 /// A list that is read page by page. The API server sorts the objects by namespace, then by name.
 pub struct Pages<'c> {
@@ -96,11 +99,7 @@ impl Pages<'_> {
         }
         let text = self
             .connection
-            .read(&self.action, || async {
-                let request = (self.request)(&self.requests, &self.parameters);
-                let request = request.map_err(kube::Error::BuildRequest)?;
-                self.connection.client.request_text(request).await
-            })
+            .read_text(&self.action, &|| (self.request)(&self.requests, &self.parameters))
             .await?;
         let List { items, metadata } =
             decode(&text).map_err(|source| Error::malformed(self.action.clone(), source))?;
@@ -120,6 +119,20 @@ impl Pages<'_> {
 }
 
 impl Connection {
+    /// Sends a read request like [`Connection::read`], and returns the JSON of the response. `build` builds the request of each
+    /// attempt. Not generic over the kind, because the compiler takes long for the code of a request.
+    pub(crate) async fn read_text(
+        &self,
+        action: &Action,
+        build: &(dyn Fn() -> BuiltRequest + Sync),
+    ) -> Result<String, Error> {
+        self.read(action, || async {
+            let request = build().map_err(kube::Error::BuildRequest)?;
+            self.client.request_text(request).await
+        })
+        .await
+    }
+
     /// Reads one object and returns its JSON.
     ///
     /// # Errors
@@ -146,13 +159,8 @@ impl Connection {
         let action = Action::new("get", resource).within(namespace).with_name(name);
         check_safe_in_url(&action)?;
         let requests = Request::new(DynamicObject::url_path(resource, namespace));
-        self.read(&action, || async {
-            let request = requests
-                .get(name, &GetParams::default())
-                .map_err(kube::Error::BuildRequest)?;
-            self.client.request_text(request).await
-        })
-        .await
+        self.read_text(&action, &|| requests.get(name, &GetParams::default()))
+            .await
     }
 
     /// Reads and decodes one object.
@@ -191,13 +199,10 @@ impl Connection {
             .with_name(name);
         check_safe_in_url(&action)?;
         let requests = Request::new(DynamicObject::url_path(resource, Some(namespace)));
-        self.read(&action, || async {
-            let request = requests
-                .get_metadata(name, &GetParams::default())
-                .map_err(kube::Error::BuildRequest)?;
-            self.client.request(request).await
-        })
-        .await
+        let text = self
+            .read_text(&action, &|| requests.get_metadata(name, &GetParams::default()))
+            .await?;
+        decode_response(&action, &text)
     }
 
     /// Lists the objects of one or all namespaces that match a label selector, page by page.
@@ -353,12 +358,17 @@ impl Connection {
         check_safe_in_url(&action)?;
         let requests = Request::new(DynamicObject::url_path(resource, namespace));
         let request = requests.create(parameters, object.to_string().into_bytes());
-        self.call(&action, async {
+        let answer = self.call(&action, async {
             let request = request.map_err(kube::Error::BuildRequest)?;
-            self.client.request::<T>(request).await
-        })
-        .await
+            self.client.request_text(request).await
+        });
+        decode_response(&action, &answer.await?)
     }
+}
+
+/// Decodes the response to `action`.
+pub(crate) fn decode_response<T: DeserializeOwned>(action: &Action, text: &str) -> Result<T, Error> {
+    serde_json::from_str(text).map_err(|source| Error::malformed(action.clone(), source.into()))
 }
 
 /// Rejects names that are unsafe in a URL. If the name comes from a field of another object, no server has

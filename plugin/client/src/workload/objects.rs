@@ -2,7 +2,6 @@
 
 use std::{fmt::Debug, future::Future, pin::Pin, time::Duration};
 
-use http::Request as HttpRequest;
 use k8s_openapi::{List, ListableResource};
 use kube::{
     Resource,
@@ -11,8 +10,7 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::workload::ResponseLimit;
-use crate::{Action, Connection, Error, ReadLimit};
+use crate::{Action, Connection, Error, ReadLimit, request::decode_response, workload::ResponseLimit};
 
 /// The number of objects on a page of a list, as in kubectl.
 const OBJECTS_PER_PAGE: u32 = 500;
@@ -127,24 +125,27 @@ impl Objects {
             .in_namespace(namespace)
             .with_name(name);
         let requests = Request::new(K::url_path(&(), Some(namespace)));
-        let get = |parameters: GetParams| {
-            let (action, requests) = (&action, &requests);
-            async move {
-                let read = self.cluster.read(action, || async {
-                    let request = requests
-                        .get(name, &parameters)
-                        .map_err(kube::Error::BuildRequest)?;
-                    self.cluster.client.request(request).await
-                });
-                match read.await {
-                    Ok(object) => Ok(Some(object)),
-                    Err(Error::NotFound { .. }) => Ok(None),
-                    Err(error) => Err(error),
-                }
+        let text = self.text_of(&action, &requests, name).await?;
+        text.map(|text| decode_response(&action, &text)).transpose()
+    }
+
+    /// Reads the JSON of one object. None if the object does not exist.
+    async fn text_of(
+        &self,
+        action: &Action,
+        requests: &Request,
+        name: &str,
+    ) -> Result<Option<String>, Error> {
+        let get = |parameters: GetParams| async move {
+            let build = || requests.get(name, &parameters);
+            match self.cluster.read_text(action, &build).await {
+                Ok(text) => Ok(Some(text)),
+                Err(Error::NotFound { .. }) => Ok(None),
+                Err(error) => Err(error),
             }
         };
         let (consistent, cached) = (get(GetParams::default()), get(GetParams::any()));
-        self.consistent_or_cached(&action, Box::pin(consistent), Box::pin(cached))
+        self.consistent_or_cached(action, Box::pin(consistent), Box::pin(cached))
             .await
     }
 
@@ -154,14 +155,12 @@ impl Objects {
         requests: &Request,
         parameters: &ListParams,
     ) -> Result<T, Error> {
-        self.cluster
-            .read(action, || async {
-                let mut request: HttpRequest<Vec<u8>> =
-                    requests.list(parameters).map_err(kube::Error::BuildRequest)?;
-                request.extensions_mut().insert(MAX_PAGE_SIZE);
-                self.cluster.client.request(request).await
-            })
-            .await
+        let build = || {
+            let mut request = requests.list(parameters)?;
+            request.extensions_mut().insert(MAX_PAGE_SIZE);
+            Ok(request)
+        };
+        decode_response(action, &self.cluster.read_text(action, &build).await?)
     }
 
     async fn consistent_or_cached<T>(

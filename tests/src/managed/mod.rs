@@ -38,6 +38,9 @@ use crate::volume::Volume;
 use crate::{kubeconfig, products, wait};
 
 pub const NAMESPACE: &str = "kcp-webhook-system";
+pub const CONFIGURATION: &str = "admission.kubectl-kcp.dev";
+const CA_SECRET: &str = "kcp-webhook-ca";
+const TLS_SECRET: &str = "kcp-webhook-tls";
 
 /// Short delays of the manager, so that a rotation takes seconds.
 const QUICK: [&str; 3] = [
@@ -45,9 +48,6 @@ const QUICK: [&str; 3] = [
     "--interval=500ms",
     "--registration-delay=1s",
 ];
-pub const CONFIGURATION: &str = "admission.kubectl-kcp.dev";
-const CA_SECRET: &str = "kcp-webhook-ca";
-const TLS_SECRET: &str = "kcp-webhook-tls";
 
 const TLS_VOLUME: &str = "tls";
 const CONFIGURATION_VOLUME: &str = "configuration";

@@ -85,7 +85,7 @@ impl Admission {
     /// Refuses a write to a resource that kcp-webhook does not review, so that a wrong webhook configuration is
     /// noticed. Allows every write of a status, because no rule checks a status, and a controller must always be able
     /// to write one.
-    pub(crate) async fn decide(&self, hook: Hook, request: &Request<'_>) -> Decision {
+    pub(crate) async fn decide(&self, hook: Hook, request: &mut Request<'_>) -> Decision {
         let Some(target) = Target::from_request(request) else {
             return not_reviewed(request);
         };
@@ -102,10 +102,14 @@ impl Admission {
         }
     }
 
-    async fn mutate(&self, target: Target, request: &Request<'_>) -> Decision {
+    async fn mutate(&self, target: Target, request: &mut Request<'_>) -> Decision {
         let evaluator = &self.evaluator;
+        let control_planes = request.control_planes.take();
         let mutation = match target {
-            Target::ControlPlane => object::mutate::<KubeadmControlPlane<'_>>(request, evaluator),
+            Target::ControlPlane => match control_planes {
+                Some(decoded) => object::mutate_control_planes(request, decoded, evaluator),
+                None => object::mutate::<KubeadmControlPlane<'_>>(request, evaluator),
+            },
             Target::ControlPlaneScale => return scale::mutate(request, evaluator).await,
             Target::Template => object::mutate::<KubeadmControlPlaneTemplate<'_>>(request, evaluator),
             Target::ClusterPool => object::mutate::<ClusterPool<'_>>(request, evaluator),
@@ -116,10 +120,14 @@ impl Admission {
         mutation.decision(request, evaluator).await
     }
 
-    async fn validate(&self, target: Target, request: &Request<'_>) -> Decision {
+    async fn validate(&self, target: Target, request: &mut Request<'_>) -> Decision {
         let evaluator = &self.evaluator;
+        let control_planes = request.control_planes.take();
         match target {
-            Target::ControlPlane => object::validate::<KubeadmControlPlane<'_>>(request, evaluator).await,
+            Target::ControlPlane => match control_planes {
+                Some(decoded) => object::validate_control_planes(request, decoded, evaluator).await,
+                None => object::validate::<KubeadmControlPlane<'_>>(request, evaluator).await,
+            },
             Target::ControlPlaneScale => scale::validate(request, evaluator).await,
             Target::Template => object::validate::<KubeadmControlPlaneTemplate<'_>>(request, evaluator).await,
             Target::ClusterPool => object::validate::<ClusterPool<'_>>(request, evaluator).await,

@@ -194,8 +194,8 @@ impl Router {
     /// Responds to a complete body of a request.
     async fn respond(&self, hook: Hook, admission: &Admission, body: &[u8]) -> Result<Vec<u8>, HttpError> {
         let written = match review::decode_review(body) {
-            Ok(request) => {
-                let decision = admission.decide(hook, &request).await;
+            Ok(mut request) => {
+                let decision = admission.decide(hook, &mut request).await;
                 self.metrics.count_decision(hook, &decision);
                 log(hook, &request, &decision);
                 if let Some(events) = &self.denial_events {

@@ -3,13 +3,12 @@
 use kcp_rules::{
     Change, HasRules,
     api::{
-        ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
-        KubeadmControlPlaneTemplate, decode_part,
+        ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
+        KubeadmControlPlaneTemplate,
     },
     defaulting::{Defaulted, default_control_plane, default_customization, set_control_plane_defaults},
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 /// The API group of `KubeadmControlPlane`s and their templates.
 pub(super) const CONTROL_PLANE_GROUP: &str = "controlplane.cluster.x-k8s.io";
@@ -20,23 +19,6 @@ pub(super) const HIVE: &str = "hive.openshift.io";
 pub(super) trait Kind<'a>: HasRules + Deserialize<'a> {
     const GROUP: &'static str;
     const KIND: &'static str;
-
-    /// Decodes the new object. `_old` is the stored object, if it can be decoded.
-    fn decode_reusing(_old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
-        decode_part(object)
-    }
-}
-
-impl<'a> Kind<'a> for KubeadmControlPlane<'a> {
-    const GROUP: &'static str = CONTROL_PLANE_GROUP;
-    const KIND: &'static str = "KubeadmControlPlane";
-
-    fn decode_reusing(old: Option<&Self>, object: &'a RawValue) -> Result<Self, DecodeError> {
-        match old {
-            Some(old) => Self::decode_reusing(old, object),
-            None => decode_part(object),
-        }
-    }
 }
 
 macro_rules! kind {
@@ -48,6 +30,7 @@ macro_rules! kind {
     };
 }
 
+kind!(KubeadmControlPlane, CONTROL_PLANE_GROUP);
 kind!(KubeadmControlPlaneTemplate, CONTROL_PLANE_GROUP);
 kind!(ClusterPool, HIVE);
 kind!(ClusterDeploymentCustomization, HIVE);

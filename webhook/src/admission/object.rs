@@ -15,9 +15,22 @@ use super::{
 use crate::{
     decision::Decision,
     limits::MAX_NAME_CHARS,
-    review::{Operation, Request},
+    review::{ControlPlanes, Operation, Request},
     shorten::shorten,
 };
+
+/// Evaluates all rules on the creation or the update of control planes that are already decoded.
+pub(super) async fn validate_control_planes(
+    request: &Request<'_>,
+    control_planes: ControlPlanes<'_>,
+    evaluator: &Evaluator,
+) -> Decision {
+    let ControlPlanes { new, old } = control_planes;
+    if old.as_ref().is_some_and(|old| old.metadata.is_deleting()) {
+        return Decision::allowed();
+    }
+    evaluate_change(request, change_of(&*new, old.as_deref()), evaluator).await
+}
 
 /// Evaluates all rules on a write to an object.
 pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Decision {
@@ -28,27 +41,27 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
         return Decision::missing_field("object");
     };
     if request.operation == Operation::Create {
-        return match decode_part::<T>(object) {
-            Ok(new) => evaluate_change(request, Change::create(&new), evaluator).await,
+        return match decode_part::<Box<T>>(object) {
+            Ok(new) => evaluate_change(request, Change::create(&*new), evaluator).await,
             Err(error) => undecodable::<T>(request, error),
         };
     }
     let Some(old_object) = request.old_object else {
         return Decision::missing_field("oldObject");
     };
-    let old = decode_part::<T>(old_object);
-    if is_deleting(&old, old_object) {
+    let old = decode_part::<Box<T>>(old_object);
+    if is_deleting(old.as_ref().map(|old| &**old), old_object) {
         return Decision::allowed();
     }
-    let new = match T::decode_reusing(old.as_ref().ok(), object) {
+    let new = match decode_part::<Box<T>>(object) {
         Ok(new) => new,
         Err(error) => return undecodable::<T>(request, error),
     };
     match &old {
-        Ok(old) => evaluate_change(request, Change::update(old, &new), evaluator).await,
+        Ok(old) => evaluate_change(request, Change::update(&**old, &*new), evaluator).await,
         Err(error) => {
             // Do not deny the update because of the stored object, which could then never be corrected.
-            let mut decision = evaluate_change(request, update_without_old(&new), evaluator).await;
+            let mut decision = evaluate_change(request, update_without_old(&*new), evaluator).await;
             decision.other_warnings.push(format!(
                 "{}: cannot decode the stored object, so kcp-webhook checked only the new object, and did not \
                  compare the two",
@@ -61,8 +74,8 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
 
 /// Evaluates the rules on a deletion. Allows the deletion of an object that cannot be decoded.
 async fn validate_deletion<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Decision {
-    match request.old_object.map(|object| decode_part::<T>(object)) {
-        Some(Ok(object)) => evaluate_change(request, Change::delete(&object), evaluator).await,
+    match request.old_object.map(decode_part::<Box<T>>) {
+        Some(Ok(object)) => evaluate_change(request, Change::delete(&*object), evaluator).await,
         Some(Err(_)) | None => Decision::allowed(),
     }
 }
@@ -105,6 +118,19 @@ impl Mutation {
     }
 }
 
+/// Same as [`mutate`], for control planes that are already decoded.
+pub(super) fn mutate_control_planes(
+    request: &Request<'_>,
+    control_planes: ControlPlanes<'_>,
+    evaluator: &Evaluator,
+) -> Mutation {
+    let ControlPlanes { mut new, old } = control_planes;
+    if old.as_ref().is_some_and(|old| old.metadata.is_deleting()) {
+        return Mutation::Decided(Decision::allowed());
+    }
+    judge_with_defaults(request, &mut *new, old.as_deref(), evaluator)
+}
+
 /// Sets defaults, and denies a write that is still invalid with them: this webhook runs before schema validation
 /// and before every validating webhook, and a user sees only the first denial.
 ///
@@ -116,7 +142,7 @@ pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &E
     };
     if request.operation == Operation::Create {
         return match decode_part::<T>(object) {
-            Ok(new) => judge_with_defaults(request, object, new, None, evaluator),
+            Ok(mut new) => judge_with_defaults(request, &mut new, None, evaluator),
             Err(error) => Mutation::Decided(undecodable::<T>(request, error)),
         };
     }
@@ -130,26 +156,27 @@ pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &E
     if old.metadata().is_deleting() {
         return Mutation::Decided(Decision::allowed());
     }
-    T::decode_reusing(Some(&old), object).map_or_else(
+    decode_part::<T>(object).map_or_else(
         |_| Mutation::Decided(Decision::allowed()),
-        |new| judge_with_defaults(request, object, new, Some((&old, old_object)), evaluator),
+        |mut new| judge_with_defaults(request, &mut new, Some(&old), evaluator),
     )
 }
 
-/// `old` is the stored object of an update, and its JSON.
+/// `old` is the stored object of an update.
 fn judge_with_defaults<'a, T: Defaulting<'a>>(
     request: &Request<'a>,
-    object: &RawValue,
-    mut new: T,
-    old: Option<(&T, &RawValue)>,
+    new: &mut T,
+    old: Option<&T>,
     evaluator: &Evaluator,
 ) -> Mutation {
-    let (old, old_object) = old.unzip();
-    let defaults = T::defaults(&change_of(&new, old));
+    let defaults = T::defaults(&change_of(new, old));
     let (judgement, name) = if defaults.operations.is_empty() || new.set_defaults(old) {
-        judge_object(request, change_of(&new, old), evaluator)
+        judge_object(request, change_of(new, old), evaluator)
     } else {
-        let judged = apply(object.get(), &defaults.operations)
+        let old_object = old.and(request.old_object);
+        let judged = request
+            .object
+            .and_then(|object| apply(object.get(), &defaults.operations))
             .and_then(|text| judge_text::<T::WithLifetime<'_>>(request, &text, old_object, evaluator));
         let Some(judged) = judged else {
             return Mutation::Decided(Decision::allowed());
@@ -225,7 +252,7 @@ const fn update_without_old<T>(new: &T) -> Change<'_, T> {
 
 /// Whether the stored object is being deleted. Writes to such an object are allowed, so that its controller can
 /// always finish the deletion. The deletion timestamp of the new object is ignored, because any client can set it.
-fn is_deleting<'a, T: Kind<'a>>(old: &Result<T, DecodeError>, text: &'a RawValue) -> bool {
+fn is_deleting<'a, T: Kind<'a>>(old: Result<&T, &DecodeError>, text: &'a RawValue) -> bool {
     #[derive(Deserialize)]
     struct WithMetadata<'a> {
         #[serde(borrow)]

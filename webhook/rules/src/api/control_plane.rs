@@ -8,7 +8,6 @@ use serde_json::value::RawValue;
 
 use super::{
     ControlPlaneSpec, DecodeError, IntOrString, Metadata, Text, Verbatim,
-    decode::decode_part_reusing,
     kubeadm_config::{KubeadmConfig, KubeadmConfigSpec},
     machine_template::{InfrastructureRef, MachineTemplate},
 };
@@ -217,27 +216,30 @@ impl KubeadmControlPlaneStatus<'_> {
     }
 }
 
-impl<'a> KubeadmControlPlane<'a> {
-    /// Decodes the new object of an update. If its `kubeadmConfigSpec` has the same bytes as that of the old object,
-    /// the decoded value is shared, because most updates do not change it and a comparison is faster than decoding.
+impl<'a> KubeadmControlPlane<'a, &'a RawValue> {
+    /// Decodes the `kubeadmConfigSpec`. If it has the same bytes as that of `other`, shares the decoded value, because most
+    /// updates do not change it and a comparison is faster than decoding.
     ///
     /// # Errors
     /// Same as [`decode`](super::decode()).
-    pub fn decode_reusing(old: &Self, part: &'a RawValue) -> Result<Self, DecodeError> {
-        let old = old.spec.kubeadm_config_spec.as_ref();
-        let KubeadmControlPlane {
+    pub fn decode_config(
+        self,
+        other: &KubeadmControlPlane<'a>,
+    ) -> Result<KubeadmControlPlane<'a>, DecodeError> {
+        let Self {
             api_version,
             metadata,
             spec,
             status,
-        } = decode_part_reusing::<KubeadmControlPlane<'a, &'a RawValue>>(part, old.map(Verbatim::text))?;
+        } = self;
+        let other = other.spec.kubeadm_config_spec.as_ref();
         let decoded = spec
             .kubeadm_config_spec
-            .map(|config| Verbatim::decode_reusing(old, config));
+            .map(|config| Verbatim::decode_reusing(other, config));
         let kubeadm_config_spec = decoded
             .transpose()
             .map_err(|error| error.prefix_field("spec.kubeadmConfigSpec"))?;
-        Ok(Self {
+        Ok(KubeadmControlPlane {
             api_version,
             metadata,
             spec: KubeadmControlPlaneSpec {
@@ -259,7 +261,9 @@ impl<'a> KubeadmControlPlane<'a> {
             status,
         })
     }
+}
 
+impl<'a> KubeadmControlPlane<'a> {
     /// The time in `rollout.after`, `rolloutAfter` or `upgradeAfter`; `None` if it is unset, invalid or zero. The zero
     /// time means unset (2019 proposal, Cluster upgrade).
     pub fn rollout_after(&self) -> Option<Timestamp> {
@@ -355,6 +359,8 @@ impl<'a> KubeadmControlPlane<'a> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::value::RawValue;
+
     use super::KubeadmControlPlane;
     use crate::api::decode;
 
@@ -366,32 +372,32 @@ mod tests {
     }
 
     #[test]
-    fn decoding_beside_an_old_object_gives_the_same_result() {
+    fn decoding_beside_another_object_gives_the_same_result() {
         let (one, other) = (r#"{"files":[{"path":"/a"}]}"#, r#"{"files":[{"path":"/b"}]}"#);
-        for old in [one, other, "{}", "null"].map(text) {
-            let old: KubeadmControlPlane = decode(&old).unwrap();
-            for new in [one, other, "{}", "null", "3", r#"{"files":[{"path":1}]}"#].map(text) {
+        for known in [one, other, "{}", "null"].map(text) {
+            let known: KubeadmControlPlane = decode(&known).unwrap();
+            for object in [one, other, "{}", "null", "3", r#"{"files":[{"path":1}]}"#].map(text) {
                 // Compare the Debug text, because `==` ignores differences such as default values.
-                let part = serde_json::from_str(&new).unwrap();
-                let beside = format!("{:?}", KubeadmControlPlane::decode_reusing(&old, part));
+                let undecoded: KubeadmControlPlane<'_, &RawValue> = decode(&object).unwrap();
+                let beside = format!("{:?}", undecoded.decode_config(&known));
                 assert_eq!(
                     beside,
-                    format!("{:?}", decode::<KubeadmControlPlane>(&new)),
-                    "{new}"
+                    format!("{:?}", decode::<KubeadmControlPlane>(&object)),
+                    "{object}"
                 );
             }
         }
     }
 
     #[test]
-    fn decoding_beside_an_old_object_shares_equal_bytes() {
+    fn decoding_beside_another_object_shares_equal_bytes() {
         let config = text(r#"{"files":[{"path":"/a"}]}"#);
-        let old: KubeadmControlPlane = decode(&config).unwrap();
-        let part = serde_json::from_str(&config).unwrap();
-        let new = KubeadmControlPlane::decode_reusing(&old, part).unwrap();
+        let known: KubeadmControlPlane = decode(&config).unwrap();
+        let undecoded: KubeadmControlPlane<'_, &RawValue> = decode(&config).unwrap();
+        let object = undecoded.decode_config(&known).unwrap();
         assert!(std::ptr::eq(
-            old.kubeadm_config().unwrap(),
-            new.kubeadm_config().unwrap()
+            known.kubeadm_config().unwrap(),
+            object.kubeadm_config().unwrap()
         ));
     }
 }

@@ -131,15 +131,7 @@ pub fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {
 /// # Errors
 /// Same as [`decode`].
 pub fn decode_part<'a, T: Deserialize<'a>>(part: &'a RawValue) -> Result<T, DecodeError> {
-    decode_part_reusing(part, None)
-}
-
-/// Same as [`decode_part`], with the same result, but does not scan an object that equals `known`.
-pub(super) fn decode_part_reusing<'a, T: Deserialize<'a>>(
-    part: &'a RawValue,
-    known: Option<&'a RawValue>,
-) -> Result<T, DecodeError> {
-    json::read_part(part, known).map_or_else(|| decode_with_serde_json(part.get()), Ok)
+    json::read_part(part).map_or_else(|| decode_with_serde_json(part.get()), Ok)
 }
 
 fn decode_with_serde_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {

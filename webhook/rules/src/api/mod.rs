@@ -23,4 +23,4 @@ pub use decode::{DecodeError, decode, decode_part};
 pub use hive::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
 pub use metadata::Metadata;
 pub use scalar::{IntOrString, Redacted, RedactedText, Text};
-pub use verbatim::Verbatim;
+pub use verbatim::{Verbatim, WithText};

@@ -11,6 +11,13 @@ use serde_json::{Value, value::RawValue};
 
 use super::{DecodeError, decode_part, json::WITH_TEXT};
 
+/// A value and the JSON text from which it was decoded. A fast decoder reads both in one pass.
+#[derive(Debug)]
+pub struct WithText<'a, T> {
+    pub text: &'a RawValue,
+    pub value: T,
+}
+
 /// A value with the JSON text from which it was decoded. Two values are equal if their texts have the same meaning; see
 /// [`Verbatim::differences`].
 pub struct Verbatim<'a, T> {
@@ -69,6 +76,7 @@ impl<'a, T: Deserialize<'a>> Verbatim<'a, T> {
     }
 
     /// The JSON text from which the value was decoded.
+    #[cfg(test)]
     pub(super) fn text(&self) -> &'a RawValue {
         self.text
     }
@@ -116,10 +124,18 @@ impl<T: fmt::Debug> fmt::Debug for Verbatim<'_, T> {
 
 impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Verbatim<'a, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct VerbatimVisitor<T>(PhantomData<T>);
+        let WithText { text, value } = WithText::deserialize(deserializer)?;
+        let value = Arc::new(value);
+        Ok(Self { text, value })
+    }
+}
 
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for VerbatimVisitor<T> {
-            type Value = Verbatim<'de, T>;
+impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for WithText<'a, T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct WithTextVisitor<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for WithTextVisitor<T> {
+            type Value = WithText<'de, T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("any value")
@@ -129,10 +145,7 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Verbatim<'a, T> {
                 let value = value_and_text.next_element()?;
                 let text = value_and_text.next_element()?;
                 match (value, text) {
-                    (Some(value), Some(text)) => Ok(Verbatim {
-                        text,
-                        value: Arc::new(value),
-                    }),
+                    (Some(value), Some(text)) => Ok(WithText { text, value }),
                     _ => Err(Error::invalid_length(0, &self)),
                 }
             }
@@ -145,14 +158,11 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Verbatim<'a, T> {
             ) -> Result<Self::Value, D::Error> {
                 let text = <&'de RawValue>::deserialize(deserializer)?;
                 let value = decode_part(text).map_err(|error| error.outer_error())?;
-                Ok(Verbatim {
-                    text,
-                    value: Arc::new(value),
-                })
+                Ok(WithText { text, value })
             }
         }
 
-        deserializer.deserialize_newtype_struct(WITH_TEXT, VerbatimVisitor(PhantomData))
+        deserializer.deserialize_newtype_struct(WITH_TEXT, WithTextVisitor(PhantomData))
     }
 }
 

@@ -62,8 +62,8 @@ fn server(cached: &[Value], live: &[Value]) -> (Admission, Arc<Mutex<Vec<String>
 async fn decide(cached: &[Value], live: &[Value], review: &Value) -> (String, Vec<String>) {
     let (admission, requested) = server(cached, live);
     let text = review.to_string();
-    let request = review::decode_review(text.as_bytes()).unwrap();
-    let decision = admission.decide(Hook::Validate, &request).await;
+    let mut request = review::decode_review(text.as_bytes()).unwrap();
+    let decision = admission.decide(Hook::Validate, &mut request).await;
     let verdict = match &decision.verdict {
         Verdict::Allowed => "allowed",
         Verdict::Invalid(invalid) => invalid.causes.first().unwrap().rule,
@@ -226,7 +226,10 @@ async fn warns_of_objects_that_cannot_be_read() {
     let admission = admission(Some(failing), &Arc::new(Metrics::new()));
     let text = review_of(HIVE, "clusterpools", &pool("example"), &Value::Null).to_string();
     let decision = admission
-        .decide(Hook::Validate, &review::decode_review(text.as_bytes()).unwrap())
+        .decide(
+            Hook::Validate,
+            &mut review::decode_review(text.as_bytes()).unwrap(),
+        )
         .await;
     assert_eq!(
         decision.other_warnings,
@@ -250,8 +253,8 @@ async fn concurrent_reviews_share_their_live_reads() {
         let admission = admission.clone();
         reviews.spawn(async move {
             let text = scale_at("7").to_string();
-            let request = review::decode_review(text.as_bytes()).unwrap();
-            let decision = admission.decide(Hook::Validate, &request).await;
+            let mut request = review::decode_review(text.as_bytes()).unwrap();
+            let decision = admission.decide(Hook::Validate, &mut request).await;
             matches!(decision.verdict, Verdict::Allowed)
         });
     }

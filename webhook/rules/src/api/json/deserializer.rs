@@ -65,7 +65,7 @@ impl<'de> Deserializer<'de> for &mut Scanner<'de> {
                 self.literal("null")?;
                 visitor.visit_unit()
             }
-            _ => decode_with_serde_json(self.capture(Scanner::number)?, visitor),
+            _ => decode_with_serde_json(self.capture(Scanner::number)?.1, visitor),
         }
     }
 
@@ -157,6 +157,8 @@ struct Items<'s, 'de> {
     closing: u8,
     is_first: bool,
     is_over: bool,
+    /// Whether the scanner remembers the value of the field whose name it has read last.
+    is_remembered: bool,
 }
 
 impl<'s, 'de> Items<'s, 'de> {
@@ -167,6 +169,7 @@ impl<'s, 'de> Items<'s, 'de> {
             closing,
             is_first: true,
             is_over: false,
+            is_remembered: false,
         })
     }
 
@@ -212,6 +215,7 @@ impl<'de> MapAccess<'de> for Items<'_, 'de> {
             return Ok(None);
         }
         let key = self.scanner.key()?;
+        self.is_remembered = key.is_often_repeated_field();
         if let Some(name) = key.unescaped() {
             return seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some);
         }
@@ -220,7 +224,11 @@ impl<'de> MapAccess<'de> for Items<'_, 'de> {
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, ScanStopped> {
-        seed.deserialize(&mut *self.scanner)
+        if self.is_remembered {
+            self.scanner.remember(|scanner| seed.deserialize(scanner))
+        } else {
+            seed.deserialize(&mut *self.scanner)
+        }
     }
 }
 
@@ -239,13 +247,9 @@ impl<'de> SeqAccess<'de> for ValueAndText<'_, 'de> {
     ) -> Result<Option<T::Value>, ScanStopped> {
         match self {
             Self::Value(scanner) => {
-                let mut value = None;
-                let text = scanner.capture(|scanner| {
-                    value = Some(seed.deserialize(scanner)?);
-                    Ok(())
-                })?;
+                let (value, text) = scanner.capture(|scanner| seed.deserialize(scanner))?;
                 *self = Self::Text(text);
-                Ok(value)
+                Ok(Some(value))
             }
             Self::Text(text) => seed.deserialize(RawText(text)).map(Some),
         }

@@ -31,18 +31,15 @@ pub fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<Document<T>> {
     decode_all(Scanner::new(text)).ok()
 }
 
-/// Decodes a part of a document, and skips an object that equals `known`. Returns `None` if the caller must use
-/// `serde_json`.
-pub(super) fn read_part<'a, T: Deserialize<'a>>(
-    text: &'a RawValue,
-    known: Option<&'a RawValue>,
-) -> Option<T> {
-    let scanner = Scanner::of_part(text);
-    let scanner = match known {
-        Some(known) => scanner.with_known(known),
-        None => scanner,
-    };
-    Some(decode_all(scanner).ok()?.root)
+/// Same as [`read`], but also returns `None` for a document with more than `max_values` values: a decoded value needs many
+/// times the memory of its text.
+pub fn read_bounded<'a, T: Deserialize<'a>>(text: &'a str, max_values: usize) -> Option<Document<T>> {
+    decode_all(Scanner::new(text).with_max_values(max_values)).ok()
+}
+
+/// Decodes a part of a document. Returns `None` if the caller must use `serde_json`.
+pub(super) fn read_part<'a, T: Deserialize<'a>>(text: &'a RawValue) -> Option<T> {
+    Some(decode_all(Scanner::of_part(text)).ok()?.root)
 }
 
 fn decode_all<'a, T: Deserialize<'a>>(mut scanner: Scanner<'a>) -> Result<Document<T>, ScanStopped> {

@@ -18,6 +18,7 @@ pub(super) struct Scanner<'a> {
     at: usize,
     depth: u8,
     values: usize,
+    max_values: usize,
     known: Option<KnownObject<'a>>,
     /// Whether the text is known to be JSON, so that values may be skipped without checking them.
     is_json: bool,
@@ -42,6 +43,7 @@ impl<'a> Scanner<'a> {
             at: 0,
             depth: 0,
             values: 0,
+            max_values: usize::MAX,
             known: None,
             is_json: false,
         }
@@ -55,10 +57,9 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Makes the scanner skip an object that equals `known`, without counting its values.
-    pub(super) fn with_known(mut self, known: &'a RawValue) -> Self {
-        self.remember(known.get(), 0);
-        self
+    /// Makes the scanner stop in a document that has more values.
+    pub(super) fn with_max_values(self, max_values: usize) -> Self {
+        Self { max_values, ..self }
     }
 
     /// The number of opening brackets and commas so far.
@@ -88,18 +89,18 @@ impl<'a> Scanner<'a> {
     /// Skips a value and returns its text.
     #[inline]
     pub(super) fn value(&mut self) -> Result<&'a str, ScanStopped> {
-        self.capture(Self::skip)
+        Ok(self.capture(Self::skip)?.1)
     }
 
-    /// Returns the text that `skip` consumes, without white space before it.
-    pub(super) fn capture(
+    /// Reads a value. Also returns its text, without white space before it.
+    pub(super) fn capture<T>(
         &mut self,
-        skip: impl FnOnce(&mut Self) -> Result<(), ScanStopped>,
-    ) -> Result<&'a str, ScanStopped> {
+        read: impl FnOnce(&mut Self) -> Result<T, ScanStopped>,
+    ) -> Result<(T, &'a str), ScanStopped> {
         self.peek()?;
         let start = self.at;
-        skip(self)?;
-        self.since(start)
+        let value = read(self)?;
+        Ok((value, self.since(start)?))
     }
 
     /// Consumes the opening bracket of a list or an object.
@@ -108,6 +109,13 @@ impl<'a> Scanner<'a> {
         self.values += 1;
         self.depth += 1;
         if self.depth > MAX_DEPTH {
+            return Err(ScanStopped);
+        }
+        self.check_values()
+    }
+
+    fn check_values(&self) -> Result<(), ScanStopped> {
+        if self.values > self.max_values {
             Err(ScanStopped)
         } else {
             Ok(())
@@ -131,6 +139,7 @@ impl<'a> Scanner<'a> {
             b',' => {
                 self.at += 1;
                 self.values += 1;
+                self.check_values()?;
                 Ok(true)
             }
             _ => Err(ScanStopped),
@@ -212,8 +221,16 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn remember(&mut self, text: &'a str, values: usize) {
+    /// Reads a value, and remembers its text, so that the scanner skips an object that equals it.
+    pub(super) fn remember<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, ScanStopped>,
+    ) -> Result<T, ScanStopped> {
+        let before = self.values;
+        let (value, text) = self.capture(read)?;
+        let values = self.values - before;
         self.known = Some(KnownObject { text, values });
+        Ok(value)
     }
 
     fn digits(&mut self) -> Result<(), ScanStopped> {
@@ -251,6 +268,12 @@ impl<'a> Quoted<'a> {
         self.text
     }
 
+    /// Whether this is the name of the field that is the largest part of most objects, and that most updates repeat
+    /// unchanged.
+    pub(super) fn is_often_repeated_field(&self) -> bool {
+        self.text == r#""kubeadmConfigSpec""#
+    }
+
     /// The string without its quotes; `None` if it contains escapes.
     pub(super) fn unescaped(&self) -> Option<&'a str> {
         let content = self.text.get(1..self.text.len() - 1)?;
@@ -261,42 +284,25 @@ impl<'a> Quoted<'a> {
 /// The position of the first byte that is not part of a string's plain text: a quote, a backslash or a control character. The
 /// length of the text if there is none.
 ///
-/// Compares eight bytes at a time, because most strings are short. Skips the middle of a long string in blocks that the compiler
-/// checks with vector instructions.
+/// Compares two words of eight bytes at a time, because most strings are short, and a branch for each word is often mispredicted.
 #[inline]
 fn first_special(text: &[u8]) -> usize {
-    /// The bytes that are compared before the search for blocks.
-    const SHORT: usize = 16;
-
-    #[expect(
-        clippy::needless_bitwise_bool,
-        reason = "lazy operators would make the compiler check byte by byte"
-    )]
-    let is_special = |byte: &u8| (*byte == b'"') | (*byte == b'\\') | (*byte < b' ');
-    let in_words = |words: &[[u8; 8]]| {
-        words.iter().enumerate().find_map(|(index, word)| {
-            let special = special_bytes(*word);
-            (special != 0).then(|| index * 8 + special.trailing_zeros() as usize / 8)
-        })
-    };
-
-    let (start, rest) = text.split_at(text.len().min(SHORT));
-    if let Some(special) = in_words(start.as_chunks().0) {
-        return special;
+    let pairs = text.as_chunks().0.as_chunks().0;
+    for (index, [low, high]) in pairs.iter().enumerate() {
+        let (low, high) = (special_bytes(*low), special_bytes(*high));
+        if low | high != 0 {
+            let bit = if low != 0 {
+                low.trailing_zeros()
+            } else {
+                u64::BITS + high.trailing_zeros()
+            };
+            return index * 16 + bit as usize / 8;
+        }
     }
-    let blocks = rest.as_chunks::<16>().0.iter();
-    // `any` would check byte by byte.
-    let plain = blocks.take_while(|block| !block.iter().fold(false, |found, byte| found | is_special(byte)));
-    let skipped = if rest.is_empty() {
-        0
-    } else {
-        SHORT + plain.count() * 16
-    };
-    let (words, tail) = text.get(skipped..).unwrap_or_default().as_chunks();
-    in_words(words).map_or_else(
-        || skipped + words.len() * 8 + tail.iter().position(is_special).unwrap_or(tail.len()),
-        |special| skipped + special,
-    )
+    let compared = pairs.len() * 16;
+    let tail = text.get(compared..).unwrap_or_default();
+    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | ..b' ');
+    compared + tail.iter().position(is_special).unwrap_or(tail.len())
 }
 
 /// Sets the highest bit of each byte that is a quote, a backslash or a control character, where only the lowest bit that is set is

@@ -4,9 +4,6 @@ use memchr::memchr;
 
 use super::{KnownObject, ScanStopped, Scanner};
 
-/// The name of the field that is the largest part of most objects, and that most updates repeat unchanged.
-const OFTEN_REPEATED: &str = r#""kubeadmConfigSpec""#;
-
 impl Scanner<'_> {
     /// Skips a value.
     pub(super) fn skip(&mut self) -> Result<(), ScanStopped> {
@@ -76,16 +73,9 @@ impl Scanner<'_> {
     /// Skips the name of a field and the colon. If the field is often repeated, also skips and remembers its value, and
     /// returns true.
     fn field(&mut self) -> Result<bool, ScanStopped> {
-        self.peek()?;
-        let start = self.at;
-        self.skip_string()?;
-        let is_often_repeated =
-            self.at - start == OFTEN_REPEATED.len() && self.since(start)? == OFTEN_REPEATED;
-        self.colon()?;
+        let is_often_repeated = self.key()?.is_often_repeated_field();
         if is_often_repeated {
-            let before = self.values;
-            let text = self.value()?;
-            self.remember(text, self.values - before);
+            self.remember(Self::skip)?;
         }
         Ok(is_often_repeated)
     }

@@ -61,7 +61,7 @@ pub(crate) struct Request<'a, New = &'a RawValue, Old = &'a RawValue> {
     /// An upper bound of the number of values in the review, and so in each of its objects.
     #[serde(skip)]
     pub(crate) values: usize,
-    /// The decoded objects of a creation or an update of a control plane; `None` if they are only text.
+    /// The decoded objects, if the API server creates or updates a control plane; `None` if they are only text.
     #[serde(skip)]
     pub(crate) control_planes: Option<ControlPlanes<'a>>,
 }
@@ -216,12 +216,13 @@ impl<'a> Request<'a, NewControlPlane<'a>, OldControlPlane<'a>> {
     fn with_control_planes(self, values: usize) -> Option<Request<'a>> {
         let object = self.object.as_ref().map(|new| new.text);
         let old_object = self.old_object.as_ref().map(|old| old.text);
-        let control_planes = match (self.operation, self.object, self.old_object) {
-            (Operation::Create, Some(new), _) => Some(ControlPlanes {
+        // A write to a subresource reads no decoded control plane.
+        let control_planes = match (self.operation, &*self.sub_resource, self.object, self.old_object) {
+            (Operation::Create, "", Some(new), _) => Some(ControlPlanes {
                 new: new.value,
                 old: None,
             }),
-            (Operation::Update, Some(new), Some(old)) => Some(ControlPlanes {
+            (Operation::Update, "", Some(new), Some(old)) => Some(ControlPlanes {
                 old: Some(Box::new(old.value.decode_config(&new.value).ok()?)),
                 new: new.value,
             }),
@@ -294,6 +295,9 @@ mod tests {
             assert_eq!(has_control_planes(&review), decoded, "{operation}: {review}");
         }
         assert!(!has_control_planes(&testing::scale_review(3)));
+        let mut status = testing::review("UPDATE", &object, &object);
+        status["request"]["subResource"] = json!("status");
+        assert!(!has_control_planes(&status));
     }
 
     #[test]

@@ -19,17 +19,18 @@ use crate::{
     shorten::shorten,
 };
 
-/// Evaluates all rules on the creation or the update of control planes that are already decoded.
+/// Same as [`validate`], for control planes that are already decoded.
 pub(super) async fn validate_control_planes(
     request: &Request<'_>,
     control_planes: ControlPlanes<'_>,
     evaluator: &Evaluator,
 ) -> Decision {
     let ControlPlanes { new, old } = control_planes;
-    if old.as_ref().is_some_and(|old| old.metadata.is_deleting()) {
+    let old = old.as_deref();
+    if old.is_some_and(|old| old.metadata.is_deleting()) {
         return Decision::allowed();
     }
-    evaluate_change(request, change_of(&*new, old.as_deref()), evaluator).await
+    evaluate_change(request, change_of(&*new, old), evaluator).await
 }
 
 /// Evaluates all rules on a write to an object.
@@ -125,10 +126,11 @@ pub(super) fn mutate_control_planes(
     evaluator: &Evaluator,
 ) -> Mutation {
     let ControlPlanes { mut new, old } = control_planes;
-    if old.as_ref().is_some_and(|old| old.metadata.is_deleting()) {
+    let old = old.as_deref();
+    if old.is_some_and(|old| old.metadata.is_deleting()) {
         return Mutation::Decided(Decision::allowed());
     }
-    judge_with_defaults(request, &mut *new, old.as_deref(), evaluator)
+    judge_with_defaults(request, &mut *new, old, evaluator)
 }
 
 /// Sets defaults, and denies a write that is still invalid with them: this webhook runs before schema validation

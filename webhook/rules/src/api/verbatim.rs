@@ -12,7 +12,6 @@ use serde_json::{Value, value::RawValue};
 use super::{DecodeError, decode_part, json::WITH_TEXT};
 
 /// A value and the JSON text from which it was decoded. A fast decoder reads both in one pass.
-#[derive(Debug)]
 pub struct WithText<'a, T> {
     pub text: &'a RawValue,
     pub value: T,
@@ -112,6 +111,13 @@ impl<T> Deref for Verbatim<'_, T> {
 
     fn deref(&self) -> &T {
         &self.value
+    }
+}
+
+/// Omits the text, which may contain secrets.
+impl<T: fmt::Debug> fmt::Debug for WithText<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
     }
 }
 

@@ -19,13 +19,13 @@ pub(super) struct Scanner<'a> {
     depth: u8,
     values: usize,
     max_values: usize,
-    known: Option<KnownObject<'a>>,
+    known: Option<KnownValue<'a>>,
     /// Whether the text is known to be JSON, so that values may be skipped without checking them.
     is_json: bool,
 }
 
-/// An object that the scanner has skipped before, and the number of values in it.
-struct KnownObject<'a> {
+/// The last value of an often repeated field, and the number of values in it.
+struct KnownValue<'a> {
     text: &'a str,
     values: usize,
 }
@@ -57,7 +57,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Makes the scanner stop in a document that has more values.
+    /// Makes the scanner stop in a document that has more values, at the latest at its end.
     pub(super) fn with_max_values(self, max_values: usize) -> Self {
         Self { max_values, ..self }
     }
@@ -78,11 +78,11 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Checks that only white space follows.
+    /// Checks that only white space follows, and that the document does not have too many values.
     pub(super) fn end(&mut self) -> Result<(), ScanStopped> {
         match self.peek() {
             Ok(_) => Err(ScanStopped),
-            Err(ScanStopped) => Ok(()),
+            Err(ScanStopped) => self.check_values(),
         }
     }
 
@@ -229,7 +229,7 @@ impl<'a> Scanner<'a> {
         let before = self.values;
         let (value, text) = self.capture(read)?;
         let values = self.values - before;
-        self.known = Some(KnownObject { text, values });
+        self.known = Some(KnownValue { text, values });
         Ok(value)
     }
 

@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::{KnownObject, ScanStopped, Scanner};
+use super::{KnownValue, ScanStopped, Scanner};
 
 impl Scanner<'_> {
     /// Skips a value.
@@ -83,7 +83,7 @@ impl Scanner<'_> {
     /// Skips the object that the scanner remembers, if it follows.
     fn skip_known(&mut self) -> bool {
         // A prefix match is enough, because an object ends with its closing bracket.
-        let Some(KnownObject { text, values }) = &self.known else {
+        let Some(KnownValue { text, values }) = &self.known else {
             return false;
         };
         let is_known = self.rest().starts_with(text.as_bytes());

@@ -96,9 +96,6 @@ impl Scanner<'_> {
 
     /// Skips a value of a text that is JSON. Finds only the end of strings and the brackets.
     fn skip_json(&mut self) -> Result<(), ScanStopped> {
-        if self.byte() == Some(b'{') && self.skip_known() {
-            return Ok(());
-        }
         let mut open = 0_usize;
         loop {
             match self.byte().ok_or(ScanStopped)? {

@@ -104,9 +104,8 @@ impl Admission {
 
     async fn mutate(&self, target: Target, request: &mut Request<'_>) -> Decision {
         let evaluator = &self.evaluator;
-        let control_planes = request.control_planes.take();
         let mutation = match target {
-            Target::ControlPlane => match control_planes {
+            Target::ControlPlane => match request.control_planes.take() {
                 Some(decoded) => object::mutate_control_planes(request, decoded, evaluator),
                 None => object::mutate::<KubeadmControlPlane<'_>>(request, evaluator),
             },
@@ -122,9 +121,8 @@ impl Admission {
 
     async fn validate(&self, target: Target, request: &mut Request<'_>) -> Decision {
         let evaluator = &self.evaluator;
-        let control_planes = request.control_planes.take();
         match target {
-            Target::ControlPlane => match control_planes {
+            Target::ControlPlane => match request.control_planes.take() {
                 Some(decoded) => object::validate_control_planes(request, decoded, evaluator).await,
                 None => object::validate::<KubeadmControlPlane<'_>>(request, evaluator).await,
             },

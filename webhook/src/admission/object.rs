@@ -51,7 +51,7 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
         return Decision::missing_field("oldObject");
     };
     let old = decode_part::<Box<T>>(old_object);
-    if is_deleting(old.as_ref().map(|old| &**old), old_object) {
+    if is_deleting(&old, old_object) {
         return Decision::allowed();
     }
     let new = match decode_part::<Box<T>>(object) {
@@ -254,7 +254,7 @@ const fn update_without_old<T>(new: &T) -> Change<'_, T> {
 
 /// Whether the stored object is being deleted. Writes to such an object are allowed, so that its controller can
 /// always finish the deletion. The deletion timestamp of the new object is ignored, because any client can set it.
-fn is_deleting<'a, T: Kind<'a>>(old: Result<&T, &DecodeError>, text: &'a RawValue) -> bool {
+fn is_deleting<'a, T: Kind<'a>>(old: &Result<Box<T>, DecodeError>, text: &'a RawValue) -> bool {
     #[derive(Deserialize)]
     struct WithMetadata<'a> {
         #[serde(borrow)]

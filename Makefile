@@ -13,7 +13,7 @@ demo_programs := --workspace --bin kubectl-kcp --bin kcp-webhook --bin supervise
 # Cargo leaves idle, and both cores once Cargo has ended. Otherwise Cargo would end last, on one core. With `set -m`, the assets
 # have a process group of their own, which ends with this shell. In a session of their own, `nice` would have no effect (sched(7),
 # autogroup).
-with_assets = set -m; nice tests/envtest/assets $(1) > /dev/null & assets=$$!; set +m; \
+with_assets = set -m; nice -n 19 tests/envtest/assets $(1) > /dev/null & assets=$$!; set +m; \
 	trap 'kill -- -$$assets 2> /dev/null || true' EXIT; $(2); wait $$assets
 
 .PHONY: help

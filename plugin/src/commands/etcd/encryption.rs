@@ -5,13 +5,87 @@ use std::{
     io::{self, Write},
 };
 
-use age::{Encryptor, stream::StreamWriter, x25519::Recipient};
-use anyhow::Context as _;
 use clap::{
     Arg, Command, Error,
     builder::{StringValueParser, TypedValueParser},
     error::ErrorKind,
 };
+
+pub(crate) use self::age_format::Recipient;
+use self::age_format::StreamWriter;
+
+#[cfg(feature = "encryption")]
+mod age_format {
+    //! Encryption with the crate age.
+
+    use std::io::Write;
+
+    use age::Encryptor;
+    pub(crate) use age::{stream::StreamWriter, x25519::Recipient};
+    use anyhow::Context as _;
+
+    pub(super) fn encrypt<W: Write>(output: W, recipients: &[Recipient]) -> anyhow::Result<StreamWriter<W>> {
+        let recipients = recipients.iter().map(|key| key as &dyn age::Recipient);
+        let encryptor = Encryptor::with_recipients(recipients).context("cannot encrypt the snapshot")?;
+        encryptor.wrap_output(output).context("cannot write the snapshot")
+    }
+}
+
+#[cfg(not(feature = "encryption"))]
+mod age_format {
+    //! The same names without the crate age. No public key can be parsed, so nothing is ever encrypted.
+
+    use std::{
+        convert::Infallible,
+        fmt,
+        io::{self, Write},
+        marker::PhantomData,
+        str::FromStr,
+    };
+
+    /// A public key, which has no value.
+    #[derive(Clone, Debug)]
+    pub struct Recipient(Infallible);
+
+    impl FromStr for Recipient {
+        type Err = &'static str;
+
+        fn from_str(_: &str) -> Result<Self, Self::Err> {
+            Err("this program has no encryption")
+        }
+    }
+
+    impl fmt::Display for Recipient {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match self.0 {}
+        }
+    }
+
+    pub(crate) struct StreamWriter<W>(Infallible, PhantomData<W>);
+
+    impl<W> StreamWriter<W> {
+        pub(super) fn finish(self) -> io::Result<W> {
+            match self.0 {}
+        }
+    }
+
+    impl<W> Write for StreamWriter<W> {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            match self.0 {}
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            match self.0 {}
+        }
+    }
+
+    pub(super) fn encrypt<W: Write>(_: W, recipients: &[Recipient]) -> anyhow::Result<StreamWriter<W>> {
+        match recipients {
+            [key, ..] => match key.0 {},
+            [] => anyhow::bail!("there is no public key to encrypt the snapshot for"),
+        }
+    }
+}
 
 /// Parses the public key of an age key pair. An invalid value is never printed, because it can be a private key.
 #[derive(Clone, Debug)]
@@ -43,6 +117,11 @@ fn invalid_recipient(text: &str, reason: &str) -> String {
                 age-keygen -y KEY-FILE\n"
             .to_owned();
     }
+    if !cfg!(feature = "encryption") {
+        return "this kubectl-kcp cannot encrypt, because it was built without the Cargo feature `encryption`; pipe the \
+                snapshot into the program age: kubectl kcp etcd snapshot NAME --file -\n"
+            .to_owned();
+    }
     format!(
         "--age-recipient needs the public key of an age key pair, which begins with age1: {reason}; to encrypt the \
          snapshot for an SSH key or a plugin of age, pipe it into the program age: kubectl kcp etcd snapshot NAME --file -\n"
@@ -65,12 +144,7 @@ impl<W: Write> SnapshotWriter<W> {
         if recipients.is_empty() {
             return Ok(Self::Plain(output));
         }
-        let recipients = recipients.iter().map(|key| key as &dyn age::Recipient);
-        let encryptor = Encryptor::with_recipients(recipients).context("cannot encrypt the snapshot")?;
-        let writer = encryptor
-            .wrap_output(output)
-            .context("cannot write the snapshot")?;
-        Ok(Self::Encrypted(writer))
+        age_format::encrypt(output, recipients).map(Self::Encrypted)
     }
 
     /// Writes the end of the snapshot. age does not decrypt an encrypted snapshot that lacks its end.
@@ -101,7 +175,7 @@ impl<W: Write> Write for SnapshotWriter<W> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "encryption"))]
 mod tests {
     use clap::{Arg, ArgAction, Command};
 

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use age::x25519::Recipient;
 use anyhow::Context as _;
 use kcp_api::Object as _;
 use kcp_client::{reader::Reader, reads::etcd::MemberConnection};
@@ -22,7 +21,10 @@ use crate::{
         arguments::{FIELD_MANAGER, WriteArguments},
         engine::{Engine, Verb},
     },
-    commands::etcd::{EtcdMembers, encryption::SnapshotWriter},
+    commands::etcd::{
+        EtcdMembers,
+        encryption::{Recipient, SnapshotWriter},
+    },
     file::{NewFile, STDIN},
     output::OutputArguments,
     terminal::Terminal,

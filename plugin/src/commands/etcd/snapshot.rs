@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use age::x25519::Recipient;
 use anyhow::anyhow;
 use clap::Args;
 use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};
@@ -16,7 +15,7 @@ use serde::Serialize;
 use crate::{
     arguments::{parse_control_plane, parse_timeout},
     commands::etcd::{
-        encryption::RecipientParser,
+        encryption::{Recipient, RecipientParser},
         save::{SaveRequest, Saved},
     },
     document::{API_VERSION, ObjectName, resource_name},

@@ -2,7 +2,6 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use age::x25519::Recipient;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use jiff::Timestamp;
@@ -12,7 +11,7 @@ use kcp_control_plane::verbs::etcd::snapshot::{file_name, recent_snapshot_warnin
 
 use crate::{
     commands::etcd::{
-        encryption::RecipientParser,
+        encryption::{Recipient, RecipientParser},
         save::{SaveRequest, Saved},
     },
     terminal::{Terminal, escape},

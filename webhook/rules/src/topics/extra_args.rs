@@ -94,8 +94,10 @@ impl<'c> FlagList<'c> {
 /// Whether two flag names are equal if underscores count as dashes (`k8s.io/component-base`,
 /// `cli/flag/flags.go`).
 fn is_same_flag(one: &str, other: &str) -> bool {
-    let dashed = |name: &'_ str| name.replace('_', "-");
-    one == other || dashed(one) == dashed(other)
+    fn dashed(name: &str) -> impl Iterator<Item = u8> {
+        name.bytes().map(|byte| if byte == b'_' { b'-' } else { byte })
+    }
+    one.len() == other.len() && dashed(one).eq(dashed(other))
 }
 
 impl FlagValue<'_> {

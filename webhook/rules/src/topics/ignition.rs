@@ -81,14 +81,14 @@ fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     }
     let spec = change.new;
     let found = [
-        ("format", has_format(spec), Some(quote(FORMAT))),
+        ("format", has_format(spec), Some(FORMAT)),
         ("ignition", has_configuration(spec), None),
     ];
     for (field, _, value) in found.into_iter().filter(|(_, is_set, _)| *is_set) {
         faults.push(Fault {
             field: spec.kubeadm_path(field),
             reason: CauseReason::Forbidden,
-            value,
+            value: value.map(quote),
             detail: "Cluster API's feature gate KubeadmBootstrapFormatIgnition is off".into(),
             remedy:
                 "remove the field, or enable the gate in Cluster API and set featureGates.ignition in kcp-webhook's \

@@ -135,8 +135,9 @@ fn is_enabled(flag: &FlagValue<'_>) -> bool {
 /// The flag `enable-leader-migration`; `None` unless it turns leader migration on.
 pub(super) fn enabling_flag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> {
     let flags = controller_manager(spec);
+    let enable = flags.get(ENABLE).filter(is_enabled)?;
     let elects = flags.get(LEADER_ELECT).and_then(|flag| flag.as_bool()) != Some(false);
-    flags.get(ENABLE).filter(|flag| elects && is_enabled(flag))
+    elects.then_some(enable)
 }
 
 fn unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {

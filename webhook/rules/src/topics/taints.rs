@@ -90,12 +90,14 @@ fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     });
 }
 
-/// The keys of all taints that have a key, each with its path.
-fn keys<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (Cow<'static, str>, &'c Text<'c>)> {
-    let path = spec.taints_path();
+/// The keys of all taints that have a key, each with its index.
+fn keys<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (usize, &'c Text<'c>)> {
     let taints = spec.taints().iter().enumerate();
-    taints
-        .filter_map(move |(index, taint)| Some((format!("{path}[{index}].key").into(), taint.key.as_ref()?)))
+    taints.filter_map(|(index, taint)| Some((index, taint.key.as_ref()?)))
+}
+
+fn key_path(spec: &ControlPlaneSpec<'_>, index: usize) -> Cow<'static, str> {
+    format!("{}[{index}].key", spec.taints_path()).into()
 }
 
 /// Why users must not set a taint with this key; `None` if they may.
@@ -117,10 +119,10 @@ fn why_reserved(key: &str) -> Option<&'static str> {
 }
 
 fn key_reserved(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
-    for (path, key) in keys(change.new) {
+    for (index, key) in keys(change.new) {
         let Some(reason) = why_reserved(key) else { continue };
         faults.push(Fault {
-            field: path,
+            field: key_path(change.new, index),
             reason: CauseReason::Invalid,
             value: Some(quote(key)),
             detail: reason.into(),
@@ -134,10 +136,10 @@ fn key_reserved(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
 }
 
 fn key_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
-    for (path, key) in keys(change.new) {
+    for (index, key) in keys(change.new) {
         let Some(detail) = key_fault(key) else { continue };
         faults.push(Fault {
-            field: path,
+            field: key_path(change.new, index),
             reason: CauseReason::Invalid,
             value: Some(quote(key)),
             detail: detail.into(),

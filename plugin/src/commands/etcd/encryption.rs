@@ -5,47 +5,27 @@ use std::{
     io::{self, Write},
 };
 
+#[cfg(feature = "encryption")]
+use anyhow::Context as _;
 use clap::{
     Arg, Command, Error,
     builder::{StringValueParser, TypedValueParser},
     error::ErrorKind,
 };
 
-pub(crate) use self::age_format::Recipient;
-use self::age_format::StreamWriter;
-
 #[cfg(feature = "encryption")]
-mod age_format {
-    //! Encryption with the crate age.
-
-    use std::io::Write;
-
-    use age::Encryptor;
-    pub(crate) use age::{stream::StreamWriter, x25519::Recipient};
-    use anyhow::Context as _;
-
-    pub(super) fn encrypt<W: Write>(output: W, recipients: &[Recipient]) -> anyhow::Result<StreamWriter<W>> {
-        let recipients = recipients.iter().map(|key| key as &dyn age::Recipient);
-        let encryptor = Encryptor::with_recipients(recipients).context("cannot encrypt the snapshot")?;
-        encryptor.wrap_output(output).context("cannot write the snapshot")
-    }
-}
+pub(crate) use age::x25519::Recipient;
 
 #[cfg(not(feature = "encryption"))]
-mod age_format {
-    //! The same names without the crate age. No public key can be parsed, so nothing is ever encrypted.
+pub(crate) use self::absent::Recipient;
 
-    use std::{
-        convert::Infallible,
-        fmt,
-        io::{self, Write},
-        marker::PhantomData,
-        str::FromStr,
-    };
+#[cfg(not(feature = "encryption"))]
+mod absent {
+    use std::{fmt, str::FromStr};
 
-    /// A public key, which has no value.
+    /// A public key in a program that has no encryption: it cannot be parsed, so none exists.
     #[derive(Clone, Debug)]
-    pub struct Recipient(Infallible);
+    pub enum Recipient {}
 
     impl FromStr for Recipient {
         type Err = &'static str;
@@ -57,32 +37,7 @@ mod age_format {
 
     impl fmt::Display for Recipient {
         fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
-            match self.0 {}
-        }
-    }
-
-    pub(crate) struct StreamWriter<W>(Infallible, PhantomData<W>);
-
-    impl<W> StreamWriter<W> {
-        pub(super) fn finish(self) -> io::Result<W> {
-            match self.0 {}
-        }
-    }
-
-    impl<W> Write for StreamWriter<W> {
-        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-            match self.0 {}
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            match self.0 {}
-        }
-    }
-
-    pub(super) fn encrypt<W: Write>(_: W, recipients: &[Recipient]) -> anyhow::Result<StreamWriter<W>> {
-        match recipients {
-            [key, ..] => match key.0 {},
-            [] => anyhow::bail!("there is no public key to encrypt the snapshot for"),
+            match *self {}
         }
     }
 }
@@ -117,21 +72,24 @@ fn invalid_recipient(text: &str, reason: &str) -> String {
                 age-keygen -y KEY-FILE\n"
             .to_owned();
     }
-    if !cfg!(feature = "encryption") {
-        return "this kubectl-kcp cannot encrypt, because it was built without the Cargo feature `encryption`; pipe the \
-                snapshot into the program age: kubectl kcp etcd snapshot NAME --file -\n"
-            .to_owned();
+    let pipe = "pipe the snapshot into the program age: kubectl kcp etcd snapshot NAME --file -";
+    if cfg!(feature = "encryption") {
+        format!(
+            "--age-recipient needs the public key of an age key pair, which begins with age1: {reason}; to encrypt for an SSH \
+             key or a plugin of age, {pipe}\n"
+        )
+    } else {
+        format!(
+            "this kubectl-kcp cannot encrypt, because it was built without the Cargo feature `encryption`; {pipe}\n"
+        )
     }
-    format!(
-        "--age-recipient needs the public key of an age key pair, which begins with age1: {reason}; to encrypt the \
-         snapshot for an SSH key or a plugin of age, pipe it into the program age: kubectl kcp etcd snapshot NAME --file -\n"
-    )
 }
 
 /// Writes a snapshot, encrypted or not.
 pub(crate) enum SnapshotWriter<W: Write> {
     Plain(W),
-    Encrypted(StreamWriter<W>),
+    #[cfg(feature = "encryption")]
+    Encrypted(age::stream::StreamWriter<W>),
 }
 
 impl<W: Write> SnapshotWriter<W> {
@@ -140,11 +98,26 @@ impl<W: Write> SnapshotWriter<W> {
     ///
     /// # Errors
     /// The header cannot be written.
+    #[cfg_attr(
+        not(feature = "encryption"),
+        expect(clippy::unnecessary_wraps, reason = "only an encrypted snapshot has a header")
+    )]
     pub(crate) fn new(output: W, recipients: &[Recipient]) -> anyhow::Result<Self> {
-        if recipients.is_empty() {
-            return Ok(Self::Plain(output));
+        match recipients {
+            [] => Ok(Self::Plain(output)),
+            #[cfg(feature = "encryption")]
+            recipients => {
+                let recipients = recipients.iter().map(|key| key as &dyn age::Recipient);
+                let encryptor =
+                    age::Encryptor::with_recipients(recipients).context("cannot encrypt the snapshot")?;
+                let writer = encryptor
+                    .wrap_output(output)
+                    .context("cannot write the snapshot")?;
+                Ok(Self::Encrypted(writer))
+            }
+            #[cfg(not(feature = "encryption"))]
+            [key, ..] => match *key {},
         }
-        age_format::encrypt(output, recipients).map(Self::Encrypted)
     }
 
     /// Writes the end of the snapshot. age does not decrypt an encrypted snapshot that lacks its end.
@@ -154,6 +127,7 @@ impl<W: Write> SnapshotWriter<W> {
     pub(crate) fn finish(self) -> io::Result<()> {
         match self {
             Self::Plain(mut output) => output.flush(),
+            #[cfg(feature = "encryption")]
             Self::Encrypted(writer) => writer.finish()?.flush(),
         }
     }
@@ -163,6 +137,7 @@ impl<W: Write> Write for SnapshotWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(output) => output.write(bytes),
+            #[cfg(feature = "encryption")]
             Self::Encrypted(writer) => writer.write(bytes),
         }
     }
@@ -170,6 +145,7 @@ impl<W: Write> Write for SnapshotWriter<W> {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(output) => output.flush(),
+            #[cfg(feature = "encryption")]
             Self::Encrypted(writer) => writer.flush(),
         }
     }

@@ -72,6 +72,9 @@ struct StatusCause<'a> {
     field: &'a str,
 }
 
+/// Most responses are shorter, so that their memory does not grow step by step.
+const TYPICAL_BYTES: usize = 1024;
+
 /// Writes the response to the review with this uid.
 pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8>> {
     let status = match &decision.verdict {
@@ -84,7 +87,7 @@ pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8
     } else {
         Some(STANDARD.encode(serde_json::to_vec(&decision.patch)?))
     };
-    serde_json::to_vec(&AdmissionReview {
+    let response = AdmissionReview {
         api_version: API_VERSION,
         kind: KIND,
         response: AdmissionResponse {
@@ -97,7 +100,10 @@ pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8
             audit_annotations: audit_annotations(decision),
             warnings: warnings(decision),
         },
-    })
+    };
+    let mut text = Vec::with_capacity(TYPICAL_BYTES);
+    serde_json::to_writer(&mut text, &response)?;
+    Ok(text)
 }
 
 /// Returns the same `Status` as `NewInvalid` (k8s.io/apimachinery, `pkg/api/errors`). kubectl prints its causes, not
@@ -173,6 +179,9 @@ fn rule_suffix(cause: &Cause) -> String {
 /// The audit annotations: the ids of the rules that denied, that warned, that only recorded a finding, and that an
 /// annotation on the object overrides. The API server writes them to its audit log, under the webhook's name.
 fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
+    if decision.causes().next().is_none() {
+        return BTreeMap::new();
+    }
     let rules = |by: Action| {
         let ids: BTreeSet<&str> = decision
             .causes()

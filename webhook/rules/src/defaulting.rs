@@ -3,7 +3,7 @@
 //! Each function is idempotent: it returns no operations for an object that has already been patched. It adds only the
 //! deepest missing parent, so that it does not overwrite fields that another mutating webhook has written.
 
-use std::{borrow::Cow, collections::HashSet, fmt};
+use std::{borrow::Cow, collections::HashSet, fmt, sync::LazyLock};
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -47,8 +47,14 @@ impl fmt::Display for Correction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum PatchOperation {
-    Add { path: Cow<'static, str>, value: Value },
-    Replace { path: Cow<'static, str>, value: Value },
+    Add {
+        path: Cow<'static, str>,
+        value: Cow<'static, Value>,
+    },
+    Replace {
+        path: Cow<'static, str>,
+        value: Cow<'static, Value>,
+    },
 }
 
 /// Applies a patch to an object in JSON. `None` if the patch cannot be applied to the object.
@@ -72,13 +78,13 @@ pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> De
     if change.new.spec.replicas.is_none() {
         operations.push(PatchOperation::Add {
             path: "/spec/replicas".into(),
-            value: json!(default_replicas(change.old)),
+            value: Cow::Owned(json!(default_replicas(change.old))),
         });
     }
     if let Some(version) = version_with_v(change.new) {
         operations.push(PatchOperation::Replace {
             path: "/spec/version".into(),
-            value: json!(version),
+            value: Cow::Owned(json!(version)),
         });
     }
     operations.extend(default_strategy(change.new));
@@ -133,10 +139,33 @@ fn is_deletion(operation: Operation, old: Option<&Metadata<'_>>) -> bool {
     operation == Operation::Delete || old.is_some_and(Metadata::is_deleting)
 }
 
+/// The default rollout strategy and its parts. They are created once, because most creations of a control plane need them.
+struct DefaultStrategy {
+    rollout: Value,
+    strategy: Value,
+    kind: Value,
+    rolling_update: Value,
+    max_surge: Value,
+}
+
+static DEFAULT_STRATEGY: LazyLock<DefaultStrategy> = LazyLock::new(|| {
+    let rolling_update = json!({ "maxSurge": DEFAULT_MAX_SURGE });
+    let strategy = json!({ "type": ROLLING_UPDATE, "rollingUpdate": rolling_update });
+    DefaultStrategy {
+        rollout: json!({ "strategy": strategy }),
+        strategy,
+        kind: json!(ROLLING_UPDATE),
+        rolling_update,
+        max_surge: json!(DEFAULT_MAX_SURGE),
+    }
+});
+
 fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperation> {
-    let add = |path: Cow<'static, str>, value| PatchOperation::Add { path, value };
-    let surge = json!({ "maxSurge": DEFAULT_MAX_SURGE });
-    let strategy = json!({ "type": ROLLING_UPDATE, "rollingUpdate": surge });
+    let defaults = &*DEFAULT_STRATEGY;
+    let add = |path: Cow<'static, str>, value| PatchOperation::Add {
+        path,
+        value: Cow::Borrowed(value),
+    };
     let shape = control_plane.shape();
     let pointer = match shape {
         Shape::V1Beta1 => "/spec/rolloutStrategy",
@@ -145,9 +174,9 @@ fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperati
     let Some(given) = control_plane.rollout_strategy() else {
         return match shape {
             Shape::V1Beta2 if control_plane.spec.rollout.is_none() => {
-                vec![add("/spec/rollout".into(), json!({ "strategy": strategy }))]
+                vec![add("/spec/rollout".into(), &defaults.rollout)]
             }
-            _ => vec![add(pointer.into(), strategy)],
+            _ => vec![add(pointer.into(), &defaults.strategy)],
         };
     };
     if given.kind.as_deref().is_some_and(|kind| kind != ROLLING_UPDATE) {
@@ -155,13 +184,16 @@ fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperati
     }
     let mut operations = Vec::new();
     if given.kind.is_none() {
-        operations.push(add(format!("{pointer}/type").into(), json!(ROLLING_UPDATE)));
+        operations.push(add(format!("{pointer}/type").into(), &defaults.kind));
     }
     match &given.rolling_update {
-        None => operations.push(add(format!("{pointer}/rollingUpdate").into(), surge)),
+        None => operations.push(add(
+            format!("{pointer}/rollingUpdate").into(),
+            &defaults.rolling_update,
+        )),
         Some(given) if given.max_surge.is_none() => {
             let path = format!("{pointer}/rollingUpdate/maxSurge");
-            operations.push(add(path.into(), json!(DEFAULT_MAX_SURGE)));
+            operations.push(add(path.into(), &defaults.max_surge));
         }
         Some(_) => {}
     }
@@ -196,7 +228,7 @@ pub fn default_customization(change: &Change<'_, ClusterDeploymentCustomization<
         });
         defaulted.operations.push(PatchOperation::Replace {
             path: pointer.json_pointer().into(),
-            value: json!(repaired),
+            value: Cow::Owned(json!(repaired)),
         });
     }
     defaulted

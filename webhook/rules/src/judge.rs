@@ -1,7 +1,7 @@
 //! Applies all rules to one change, and reports every finding in the order of the rules. A finding of one
 //! rule does not stop the other rules.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, mem, sync::LazyLock};
 
 use crate::{
     action::Action,
@@ -50,23 +50,75 @@ pub trait HasRules: Sized {
     fn customization(&self) -> Option<(&str, &str)> {
         None
     }
-    /// The function that applies a rule to a change of an object of this kind. A rule for another kind finds nothing.
-    fn checker<'c>(change: &'c Change<'c, Self>) -> impl Fn(&Rule, &mut Faults) + 'c;
+    /// The rules about this kind that check an operation, in the order in which findings are reported.
+    fn rules(operation: Operation) -> &'static [&'static Rule];
+    /// Calls `judge` with the function that applies one of [`Self::rules`] to a change.
+    fn with_checker<R>(change: &Change<'_, Self>, judge: impl FnOnce(&dyn Fn(&Rule, &mut Faults)) -> R) -> R;
 }
 
+/// The rules about one kind by operation, so that a review does not iterate over the rules about other kinds.
+struct RulesOfKind {
+    create: Vec<&'static Rule>,
+    update: Vec<&'static Rule>,
+    delete: Vec<&'static Rule>,
+}
+
+impl RulesOfKind {
+    fn new(is_of_kind: fn(Check) -> bool) -> Self {
+        let rules = |operation| {
+            let rules = topics::rules().filter(|rule| is_of_kind(rule.check));
+            rules
+                .filter(|rule| rule.operations.contains(&operation))
+                .collect()
+        };
+        Self {
+            create: rules(Operation::Create),
+            update: rules(Operation::Update),
+            delete: rules(Operation::Delete),
+        }
+    }
+
+    fn of(&self, operation: Operation) -> &[&'static Rule] {
+        match operation {
+            Operation::Create => &self.create,
+            Operation::Update => &self.update,
+            Operation::Delete => &self.delete,
+        }
+    }
+}
+
+/// Implements [`HasRules::rules`] for a kind that has these checks.
+macro_rules! rules_with {
+    ($($check:ident),+) => {
+        fn rules(operation: Operation) -> &'static [&'static Rule] {
+            static RULES: LazyLock<RulesOfKind> =
+                LazyLock::new(|| RulesOfKind::new(|check| matches!(check, $(Check::$check(_))|+)));
+            RULES.of(operation)
+        }
+    };
+}
+
+/// Implements [`HasRules`] for kinds that have only rules of their own.
 macro_rules! judged {
-    ($($kind:ident: $check:ident),+) => {$(
+    ($($kind:ident: $check:ident $({ $($customization:tt)+ })?),+) => {$(
         impl HasRules for $kind<'_> {
+            rules_with!($check);
+
             fn metadata(&self) -> &Metadata<'_> {
                 &self.metadata
             }
 
-            fn checker<'c>(change: &'c Change<'c, Self>) -> impl Fn(&Rule, &mut Faults) + 'c {
-                move |rule, faults| {
+            $($($customization)+)?
+
+            fn with_checker<R>(
+                change: &Change<'_, Self>,
+                judge: impl FnOnce(&dyn Fn(&Rule, &mut Faults)) -> R,
+            ) -> R {
+                judge(&|rule, faults| {
                     if let Check::$check(check) = rule.check {
                         check(change, faults);
                     }
-                }
+                })
             }
         }
     )+};
@@ -75,45 +127,38 @@ macro_rules! judged {
 judged!(
     Cluster: Cluster,
     ClusterPool: ClusterPool,
-    ClusterDeploymentCustomization: Customization
-);
-
-impl HasRules for ClusterDeployment<'_> {
-    fn metadata(&self) -> &Metadata<'_> {
-        &self.metadata
-    }
-
-    fn customization(&self) -> Option<(&str, &str)> {
-        let pool = self.pool()?;
-        Some((&pool.namespace, pool.customization()?))
-    }
-
-    fn checker<'c>(change: &'c Change<'c, Self>) -> impl Fn(&Rule, &mut Faults) + 'c {
-        move |rule, faults| {
-            if let Check::ClusterDeployment(check) = rule.check {
-                check(change, faults);
-            }
+    ClusterDeploymentCustomization: Customization,
+    ClusterDeployment: ClusterDeployment {
+        fn customization(&self) -> Option<(&str, &str)> {
+            let pool = self.pool()?;
+            Some((&pool.namespace, pool.customization()?))
         }
     }
-}
+);
 
 /// Implements [`HasRules`] for the kinds that have a [`crate::api::ControlPlaneSpec`]. Rules about this spec
 /// apply to all of these kinds.
 macro_rules! judged_with_common_spec {
     ($($kind:ident: $check:ident),+) => {$(
         impl HasRules for $kind<'_> {
+            rules_with!($check, ControlPlaneSpec);
+
             fn metadata(&self) -> &Metadata<'_> {
                 &self.metadata
             }
 
-            fn checker<'c>(change: &'c Change<'c, Self>) -> impl Fn(&Rule, &mut Faults) + 'c {
+            fn with_checker<R>(
+                change: &Change<'_, Self>,
+                judge: impl FnOnce(&dyn Fn(&Rule, &mut Faults)) -> R,
+            ) -> R {
                 // Once for all rules, of which most read it.
                 let (new, old) = (change.new.common_spec(), change.old.map(Self::common_spec));
-                move |rule, faults| match rule.check {
+                let common = change.part(&new, old.as_ref());
+                judge(&|rule, faults| match rule.check {
                     Check::$check(check) => check(change, faults),
-                    Check::ControlPlaneSpec(check) => check(&change.part(&new, old.as_ref()), faults),
+                    Check::ControlPlaneSpec(check) => check(&common, faults),
                     _ => {}
-                }
+                })
             }
         }
     )+};
@@ -132,24 +177,25 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
         ..change.context
     };
     let change = &Change { context, ..*change };
-    let check = T::checker(change);
     let mut judgement = Judgement::default();
-    for rule in topics::rules().filter(|rule| rule.operations.contains(&change.operation)) {
-        let action = configuration.action(rule);
-        if action == Action::Off {
-            continue;
-        }
+    T::with_checker(change, |check| {
         let mut faults = Faults::default();
-        check(rule, &mut faults);
-        let faults = faults.into_vec();
-        if !faults.is_empty() {
+        for rule in T::rules(change.operation) {
+            let action = configuration.action(rule);
+            if action == Action::Off {
+                continue;
+            }
+            check(rule, &mut faults);
+            if faults.is_empty() {
+                continue;
+            }
             let existing = faults_before(rule, change);
-            let findings = ratchet(rule, action, faults, existing);
+            let findings = ratchet(rule, action, mem::take(&mut faults).into_vec(), existing);
             judgement
                 .findings
                 .extend(findings.map(|finding| soften_copy(finding, change)));
         }
-    }
+    });
     apply_overrides(change, &mut judgement);
     judgement
 }
@@ -160,7 +206,7 @@ fn faults_before<T: HasRules>(rule: &Rule, change: &Change<'_, T>) -> Vec<Collec
     if rule.scope == Scope::Object
         && let Some(before) = change.unchanged_old()
     {
-        T::checker(&before)(rule, &mut faults);
+        T::with_checker(&before, |check| check(rule, &mut faults));
     }
     faults.into_vec()
 }

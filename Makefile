@@ -43,13 +43,14 @@ demo-migration: ## show leader migration on real controller managers: the denial
 .PHONY: test
 test: ## run all tests but the long ones: unit, table, snapshot and integration
 	@$(call with_assets,all,cargo build --workspace --all-features --locked --bins --tests)
-	INSTA_UPDATE=no RUST_TEST_THREADS=8 cargo test --workspace --all-features --locked --no-fail-fast
+	INSTA_UPDATE=no RUST_TEST_THREADS=8 cargo test --workspace --all-features --locked --tests --no-fail-fast
 
 # The tests that `make test` leaves out because they take long. CI runs them after `make test`.
 .PHONY: test-long
-test-long: ## run the tests that take minutes each: tutorials, flows, upgrade paths, faults, predictions, policy types, Helm
+test-long: ## run the tests that take minutes each (tutorials, flows, upgrade paths, faults, predictions, policy types, Helm), and doc examples
 	@$(call with_assets,all,cargo build --workspace --all-features --locked --bins --tests)
 	@tests/helm/helm > /dev/null
+	cargo test --workspace --all-features --locked --doc
 	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --workspace --all-features --locked --tests -- \
 		--ignored --skip leader_migration:: --skip real_machines:: --skip v1beta1_only::
 

@@ -21,6 +21,7 @@ const ANNOUNCED: &str = "kubectl-kcp.dev/machine-replacement";
 const WITHDRAWN: &str = "kubectl-kcp.dev/replacement-withdrawn";
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn replacements_exclude_each_other_and_need_etcd() {
     with_controllers(NAMESPACE, replaced);
 }

@@ -44,6 +44,7 @@ const PLAIN: &[(&str, &str)] = &[
 ];
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn each_fault_that_the_audit_knows_is_found() {
     with_controllers(NAMESPACE, async |management| {
         let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, VERSION).await?;

@@ -55,6 +55,7 @@ const FILES: [&str; 21] = [
 ];
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn a_bundle_contains_no_secret_and_says_what_it_lacks() {
     with_controllers(NAMESPACE, bundled);
 }

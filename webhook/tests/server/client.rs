@@ -110,6 +110,8 @@ pub(crate) async fn secure_as(
         .map(|protocol| protocol.as_bytes().to_vec())
         .collect();
     let name = ServerName::try_from("localhost").unwrap();
+    // Otherwise a body waits up to 40 ms, until the server has acknowledged the head.
+    stream.set_nodelay(true)?;
     soon(TlsConnector::from(Arc::new(config)).connect(name, stream))
         .await
         .map(Connection)

@@ -39,11 +39,12 @@ demo-migration: ## show leader migration on real controller managers: the denial
 	@$(call with_assets,all,cargo build --locked $(demo_programs))
 	@exec $(target)/debug/demo --leader-migration
 
-# More threads than a small machine has cores, because most tests wait for elections and controllers most of the time.
+# More threads than a small machine has cores, because most tests wait for elections and controllers most of the time. Not many
+# more, because the API servers and controllers of a waiting test take processor time too: eight threads take longer than five.
 .PHONY: test
 test: ## run all tests but the long ones: unit, table, snapshot and integration
 	@$(call with_assets,all,cargo build --workspace --all-features --locked --bins --tests)
-	INSTA_UPDATE=no RUST_TEST_THREADS=8 cargo test --workspace --all-features --locked --tests --no-fail-fast
+	INSTA_UPDATE=no RUST_TEST_THREADS=5 cargo test --workspace --all-features --locked --tests --no-fail-fast
 
 # The tests that `make test` leaves out because they take long. CI runs them after `make test`.
 .PHONY: test-long

@@ -31,6 +31,7 @@ const NOBODY: i32 = 0;
 const PERSON: i32 = 1;
 
 #[test]
+#[ignore = "takes minutes: make test-long"]
 fn why_names_who_must_act_and_because_of_what() {
     with_controllers(NAMESPACE, are_explained);
 }

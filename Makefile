@@ -46,9 +46,10 @@ test: ## run all tests but the long ones: unit, table, snapshot and integration
 	@$(call with_assets,all,cargo build --workspace --all-features --locked --bins --tests)
 	INSTA_UPDATE=no RUST_TEST_THREADS=5 cargo test --workspace --all-features --locked --tests --no-fail-fast
 
-# The tests that `make test` leaves out because they take long. CI runs them after `make test`.
+# The tests that `make test` leaves out because they take long, and the examples in doc comments, of which none runs yet. CI runs
+# them after `make test`.
 .PHONY: test-long
-test-long: ## run the tests that take minutes each (tutorials, flows, upgrade paths, faults, predictions, policy types, Helm), and doc examples
+test-long: ## run the tests that take minutes each: tutorials, flows, upgrade paths, faults, predictions, policy types, Helm
 	@$(call with_assets,all,cargo build --workspace --all-features --locked --bins --tests)
 	@tests/helm/helm > /dev/null
 	cargo test --workspace --all-features --locked --doc

@@ -14,9 +14,10 @@ use tokio::process::{Child, ChildStdin, Command};
 use crate::products;
 use crate::run::{MARKER, Run};
 
-/// Go's garbage collector runs when the heap has grown by this percentage. With the default of 100 it takes a third of
-/// the start of kube-apiserver, which a run starts fifty times, and a fifth of a kubectl, which a run starts 1,700 times. This value takes 100 MB more memory, and 20 GB more with
-/// tens of thousands of objects: there, the caller sets the variable.
+/// Go's garbage collector runs when the heap has grown by this percentage. The default of 100 takes a third of the
+/// processor time in which kube-apiserver starts, and a fifth of that of each kubectl, of which a run starts more than
+/// a thousand. With this value, kube-apiserver takes 100 MB more memory, and 20 GB more with tens of thousands of
+/// objects: there, the caller sets the variable.
 const GARBAGE: (&str, &str) = ("GOGC", "400");
 
 /// The lines of a log that an error shows.

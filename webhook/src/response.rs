@@ -72,8 +72,8 @@ struct StatusCause<'a> {
     field: &'a str,
 }
 
-/// Most responses are shorter, so that their memory does not grow step by step.
-const TYPICAL_BYTES: usize = 1024;
+/// More than most responses need, so that the buffer rarely grows.
+const INITIAL_CAPACITY: usize = 1024;
 
 /// Writes the response to the review with this uid.
 pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8>> {
@@ -101,7 +101,7 @@ pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8
             warnings: warnings(decision),
         },
     };
-    let mut text = Vec::with_capacity(TYPICAL_BYTES);
+    let mut text = Vec::with_capacity(INITIAL_CAPACITY);
     serde_json::to_writer(&mut text, &response)?;
     Ok(text)
 }
@@ -179,9 +179,6 @@ fn rule_suffix(cause: &Cause) -> String {
 /// The audit annotations: the ids of the rules that denied, that warned, that only recorded a finding, and that an
 /// annotation on the object overrides. The API server writes them to its audit log, under the webhook's name.
 fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
-    if decision.causes().next().is_none() {
-        return BTreeMap::new();
-    }
     let rules = |by: Action| {
         let ids: BTreeSet<&str> = decision
             .causes()

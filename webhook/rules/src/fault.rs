@@ -136,10 +136,6 @@ impl Faults {
         });
     }
 
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The faults in the order in which the rule reported them.
     pub fn into_vec(self) -> Vec<CollectedFault> {
         self.0

@@ -1,7 +1,7 @@
 //! Applies all rules to one change, and reports every finding in the order of the rules. A finding of one
 //! rule does not stop the other rules.
 
-use std::{collections::HashMap, mem, sync::LazyLock};
+use std::{collections::HashMap, sync::LazyLock};
 
 use crate::{
     action::Action,
@@ -52,8 +52,8 @@ pub trait HasRules: Sized {
     }
     /// The rules about this kind that check an operation, in the order in which findings are reported.
     fn rules(operation: Operation) -> &'static [&'static Rule];
-    /// Calls `judge` with the function that applies one of [`Self::rules`] to a change.
-    fn with_checker<R>(change: &Change<'_, Self>, judge: impl FnOnce(&dyn Fn(&Rule, &mut Faults)) -> R) -> R;
+    /// Calls `apply` with the function that checks a change with one of [`Self::rules`].
+    fn with_checker(change: &Change<'_, Self>, apply: impl FnOnce(&dyn Fn(&Rule, &mut Faults)));
 }
 
 /// The rules about one kind by operation, so that a review does not iterate over the rules about other kinds.
@@ -100,7 +100,7 @@ macro_rules! rules_with {
 
 /// Implements [`HasRules`] for kinds that have only rules of their own.
 macro_rules! judged {
-    ($($kind:ident: $check:ident $({ $($customization:tt)+ })?),+) => {$(
+    ($($kind:ident: $check:ident),+) => {$(
         impl HasRules for $kind<'_> {
             rules_with!($check);
 
@@ -108,17 +108,12 @@ macro_rules! judged {
                 &self.metadata
             }
 
-            $($($customization)+)?
-
-            fn with_checker<R>(
-                change: &Change<'_, Self>,
-                judge: impl FnOnce(&dyn Fn(&Rule, &mut Faults)) -> R,
-            ) -> R {
-                judge(&|rule, faults| {
+            fn with_checker(change: &Change<'_, Self>, apply: impl FnOnce(&dyn Fn(&Rule, &mut Faults))) {
+                apply(&|rule, faults| {
                     if let Check::$check(check) = rule.check {
                         check(change, faults);
                     }
-                })
+                });
             }
         }
     )+};
@@ -127,14 +122,29 @@ macro_rules! judged {
 judged!(
     Cluster: Cluster,
     ClusterPool: ClusterPool,
-    ClusterDeploymentCustomization: Customization,
-    ClusterDeployment: ClusterDeployment {
-        fn customization(&self) -> Option<(&str, &str)> {
-            let pool = self.pool()?;
-            Some((&pool.namespace, pool.customization()?))
-        }
-    }
+    ClusterDeploymentCustomization: Customization
 );
+
+impl HasRules for ClusterDeployment<'_> {
+    rules_with!(ClusterDeployment);
+
+    fn metadata(&self) -> &Metadata<'_> {
+        &self.metadata
+    }
+
+    fn customization(&self) -> Option<(&str, &str)> {
+        let pool = self.pool()?;
+        Some((&pool.namespace, pool.customization()?))
+    }
+
+    fn with_checker(change: &Change<'_, Self>, apply: impl FnOnce(&dyn Fn(&Rule, &mut Faults))) {
+        apply(&|rule, faults| {
+            if let Check::ClusterDeployment(check) = rule.check {
+                check(change, faults);
+            }
+        });
+    }
+}
 
 /// Implements [`HasRules`] for the kinds that have a [`crate::api::ControlPlaneSpec`]. Rules about this spec
 /// apply to all of these kinds.
@@ -147,18 +157,15 @@ macro_rules! judged_with_common_spec {
                 &self.metadata
             }
 
-            fn with_checker<R>(
-                change: &Change<'_, Self>,
-                judge: impl FnOnce(&dyn Fn(&Rule, &mut Faults)) -> R,
-            ) -> R {
+            fn with_checker(change: &Change<'_, Self>, apply: impl FnOnce(&dyn Fn(&Rule, &mut Faults))) {
                 // Once for all rules, of which most read it.
                 let (new, old) = (change.new.common_spec(), change.old.map(Self::common_spec));
                 let common = change.part(&new, old.as_ref());
-                judge(&|rule, faults| match rule.check {
+                apply(&|rule, faults| match rule.check {
                     Check::$check(check) => check(change, faults),
                     Check::ControlPlaneSpec(check) => check(&common, faults),
                     _ => {}
-                })
+                });
             }
         }
     )+};
@@ -179,21 +186,21 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
     let change = &Change { context, ..*change };
     let mut judgement = Judgement::default();
     T::with_checker(change, |check| {
-        let mut faults = Faults::default();
         for rule in T::rules(change.operation) {
             let action = configuration.action(rule);
             if action == Action::Off {
                 continue;
             }
+            let mut faults = Faults::default();
             check(rule, &mut faults);
-            if faults.is_empty() {
-                continue;
+            let faults = faults.into_vec();
+            if !faults.is_empty() {
+                let existing = faults_before(rule, change);
+                let findings = ratchet(rule, action, faults, existing);
+                judgement
+                    .findings
+                    .extend(findings.map(|finding| soften_copy(finding, change)));
             }
-            let existing = faults_before(rule, change);
-            let findings = ratchet(rule, action, mem::take(&mut faults).into_vec(), existing);
-            judgement
-                .findings
-                .extend(findings.map(|finding| soften_copy(finding, change)));
         }
     });
     apply_overrides(change, &mut judgement);

@@ -106,8 +106,8 @@ impl<W: Write> SnapshotWriter<W> {
         match recipients {
             [] => Ok(Self::Plain(output)),
             #[cfg(feature = "encryption")]
-            recipients => {
-                let recipients = recipients.iter().map(|key| key as &dyn age::Recipient);
+            keys => {
+                let recipients = keys.iter().map(|key| key as &dyn age::Recipient);
                 let encryptor =
                     age::Encryptor::with_recipients(recipients).context("cannot encrypt the snapshot")?;
                 let writer = encryptor

@@ -291,7 +291,6 @@ impl Metrics {
     fn create_series(&self) {
         for hook in Hook::ALL {
             let webhook = hook.path();
-            self.requests.create_series(hook);
             for decision in ["allowed", "denied", "refused", OVERRIDDEN] {
                 drop(
                     self.decisions

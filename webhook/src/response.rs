@@ -72,9 +72,6 @@ struct StatusCause<'a> {
     field: &'a str,
 }
 
-/// More than most responses need, so that the buffer rarely grows.
-const INITIAL_CAPACITY: usize = 1024;
-
 /// Writes the response to the review with this uid.
 pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8>> {
     let status = match &decision.verdict {
@@ -87,7 +84,7 @@ pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8
     } else {
         Some(STANDARD.encode(serde_json::to_vec(&decision.patch)?))
     };
-    let response = AdmissionReview {
+    serde_json::to_vec(&AdmissionReview {
         api_version: API_VERSION,
         kind: KIND,
         response: AdmissionResponse {
@@ -100,10 +97,7 @@ pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8
             audit_annotations: audit_annotations(decision),
             warnings: warnings(decision),
         },
-    };
-    let mut text = Vec::with_capacity(INITIAL_CAPACITY);
-    serde_json::to_writer(&mut text, &response)?;
-    Ok(text)
+    })
 }
 
 /// Returns the same `Status` as `NewInvalid` (k8s.io/apimachinery, `pkg/api/errors`). kubectl prints its causes, not

@@ -139,33 +139,26 @@ fn is_deletion(operation: Operation, old: Option<&Metadata<'_>>) -> bool {
     operation == Operation::Delete || old.is_some_and(Metadata::is_deleting)
 }
 
-/// The default rollout strategy and its parts. They are created once, because most creations of a control plane need them.
-struct DefaultStrategy {
+/// The default rollout, and the strategy in it. They are created once, because most creations of a control plane need one of them.
+struct DefaultRollout {
     rollout: Value,
     strategy: Value,
-    kind: Value,
-    rolling_update: Value,
-    max_surge: Value,
 }
 
-static DEFAULT_STRATEGY: LazyLock<DefaultStrategy> = LazyLock::new(|| {
-    let rolling_update = json!({ "maxSurge": DEFAULT_MAX_SURGE });
-    let strategy = json!({ "type": ROLLING_UPDATE, "rollingUpdate": rolling_update });
-    DefaultStrategy {
+static DEFAULT_ROLLOUT: LazyLock<DefaultRollout> = LazyLock::new(|| {
+    let strategy = json!({ "type": ROLLING_UPDATE, "rollingUpdate": default_rolling_update() });
+    DefaultRollout {
         rollout: json!({ "strategy": strategy }),
         strategy,
-        kind: json!(ROLLING_UPDATE),
-        rolling_update,
-        max_surge: json!(DEFAULT_MAX_SURGE),
     }
 });
 
+fn default_rolling_update() -> Value {
+    json!({ "maxSurge": DEFAULT_MAX_SURGE })
+}
+
 fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperation> {
-    let defaults = &*DEFAULT_STRATEGY;
-    let add = |path: Cow<'static, str>, value| PatchOperation::Add {
-        path,
-        value: Cow::Borrowed(value),
-    };
+    let add = |path: Cow<'static, str>, value: Cow<'static, Value>| PatchOperation::Add { path, value };
     let shape = control_plane.shape();
     let pointer = match shape {
         Shape::V1Beta1 => "/spec/rolloutStrategy",
@@ -174,9 +167,12 @@ fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperati
     let Some(given) = control_plane.rollout_strategy() else {
         return match shape {
             Shape::V1Beta2 if control_plane.spec.rollout.is_none() => {
-                vec![add("/spec/rollout".into(), &defaults.rollout)]
+                vec![add(
+                    "/spec/rollout".into(),
+                    Cow::Borrowed(&DEFAULT_ROLLOUT.rollout),
+                )]
             }
-            _ => vec![add(pointer.into(), &defaults.strategy)],
+            _ => vec![add(pointer.into(), Cow::Borrowed(&DEFAULT_ROLLOUT.strategy))],
         };
     };
     if given.kind.as_deref().is_some_and(|kind| kind != ROLLING_UPDATE) {
@@ -184,16 +180,17 @@ fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperati
     }
     let mut operations = Vec::new();
     if given.kind.is_none() {
-        operations.push(add(format!("{pointer}/type").into(), &defaults.kind));
+        let path = format!("{pointer}/type");
+        operations.push(add(path.into(), Cow::Owned(json!(ROLLING_UPDATE))));
     }
     match &given.rolling_update {
-        None => operations.push(add(
-            format!("{pointer}/rollingUpdate").into(),
-            &defaults.rolling_update,
-        )),
+        None => {
+            let path = format!("{pointer}/rollingUpdate");
+            operations.push(add(path.into(), Cow::Owned(default_rolling_update())));
+        }
         Some(given) if given.max_surge.is_none() => {
             let path = format!("{pointer}/rollingUpdate/maxSurge");
-            operations.push(add(path.into(), &defaults.max_surge));
+            operations.push(add(path.into(), Cow::Owned(json!(DEFAULT_MAX_SURGE))));
         }
         Some(_) => {}
     }

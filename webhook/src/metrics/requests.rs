@@ -32,14 +32,34 @@ pub(super) struct Requests {
     latency: Family<WebhookLabels, Histogram, fn() -> Histogram>,
     total: Family<CodeLabels, Counter>,
     in_flight: Family<WebhookLabels, Gauge>,
+    mutate: WebhookSeries,
+    validate: WebhookSeries,
+}
+
+/// The series of one webhook. They exist before its first request, and no review searches for them in their families.
+struct WebhookSeries {
+    latency: Histogram,
+    in_flight: Gauge,
 }
 
 impl Requests {
     pub(super) fn new() -> Self {
+        let latency: Family<_, _, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(LATENCY_BOUNDS));
+        let in_flight = Family::default();
+        let series = |hook: Hook| {
+            let labels = WebhookLabels { webhook: hook.path() };
+            WebhookSeries {
+                latency: latency.get_or_create_owned(&labels),
+                in_flight: in_flight.get_or_create_owned(&labels),
+            }
+        };
         Self {
-            latency: Family::new_with_constructor(|| Histogram::new(LATENCY_BOUNDS)),
+            mutate: series(Hook::Mutate),
+            validate: series(Hook::Validate),
+            latency,
             total: Family::default(),
-            in_flight: Family::default(),
+            in_flight,
         }
     }
 
@@ -62,19 +82,16 @@ impl Requests {
         );
     }
 
-    /// Creates the series of a webhook, so that they exist before its first request.
-    pub(super) fn create_series(&self, hook: Hook) {
-        let webhook = hook.path();
-        drop(self.latency.get_or_create(&WebhookLabels { webhook }));
-        drop(self.in_flight.get_or_create(&WebhookLabels { webhook }));
-    }
-
     pub(super) fn begin(&self, hook: Hook) -> InFlight<'_> {
-        let webhook = hook.path();
-        self.in_flight.get_or_create(&WebhookLabels { webhook }).inc();
+        let series = match hook {
+            Hook::Mutate => &self.mutate,
+            Hook::Validate => &self.validate,
+        };
+        series.in_flight.inc();
         InFlight {
-            requests: self,
-            webhook,
+            webhook: hook.path(),
+            series,
+            total: &self.total,
             started: Instant::now(),
             code: None,
         }
@@ -84,8 +101,9 @@ impl Requests {
 /// A request in progress. If it is dropped without [`InFlight::end`], the client has disconnected, and the request is
 /// not counted under any status code.
 pub(crate) struct InFlight<'r> {
-    requests: &'r Requests,
     webhook: &'static str,
+    series: &'r WebhookSeries,
+    total: &'r Family<CodeLabels, Counter>,
     started: Instant,
     code: Option<StatusCode>,
 }
@@ -99,19 +117,14 @@ impl InFlight<'_> {
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        let webhook = self.webhook;
-        let requests = self.requests;
-        requests.in_flight.get_or_create(&WebhookLabels { webhook }).dec();
+        self.series.in_flight.dec();
         if let Some(code) = self.code {
             let labels = CodeLabels {
-                webhook,
+                webhook: self.webhook,
                 code: code.as_u16(),
             };
-            requests.total.get_or_create(&labels).inc();
-            requests
-                .latency
-                .get_or_create(&WebhookLabels { webhook })
-                .observe(self.started.elapsed().as_secs_f64());
+            self.total.get_or_create(&labels).inc();
+            self.series.latency.observe(self.started.elapsed().as_secs_f64());
         }
     }
 }

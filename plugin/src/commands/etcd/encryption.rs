@@ -17,10 +17,10 @@ use clap::{
 pub(crate) use age::x25519::Recipient;
 
 #[cfg(not(feature = "encryption"))]
-pub(crate) use self::absent::Recipient;
+pub(crate) use self::stub::Recipient;
 
 #[cfg(not(feature = "encryption"))]
-mod absent {
+mod stub {
     use std::{fmt, str::FromStr};
 
     /// A public key in a program that has no encryption: it cannot be parsed, so none exists.

@@ -64,9 +64,9 @@ struct RulesOfKind {
 }
 
 impl RulesOfKind {
-    fn new(is_of_kind: fn(Check) -> bool) -> Self {
+    fn new(kind: &str) -> Self {
         let rules = |operation| {
-            let rules = topics::rules().filter(|rule| is_of_kind(rule.check));
+            let rules = topics::rules().filter(|rule| rule.check.kinds().contains(&kind));
             rules
                 .filter(|rule| rule.operations.contains(&operation))
                 .collect()
@@ -87,12 +87,11 @@ impl RulesOfKind {
     }
 }
 
-/// Implements [`HasRules::rules`] for a kind that has these checks.
-macro_rules! rules_with {
-    ($($check:ident),+) => {
+/// Implements [`HasRules::rules`] for a kind.
+macro_rules! rules_of {
+    ($kind:ident) => {
         fn rules(operation: Operation) -> &'static [&'static Rule] {
-            static RULES: LazyLock<RulesOfKind> =
-                LazyLock::new(|| RulesOfKind::new(|check| matches!(check, $(Check::$check(_))|+)));
+            static RULES: LazyLock<RulesOfKind> = LazyLock::new(|| RulesOfKind::new(stringify!($kind)));
             RULES.of(operation)
         }
     };
@@ -102,7 +101,7 @@ macro_rules! rules_with {
 macro_rules! judged {
     ($($kind:ident: $check:ident),+) => {$(
         impl HasRules for $kind<'_> {
-            rules_with!($check);
+            rules_of!($kind);
 
             fn metadata(&self) -> &Metadata<'_> {
                 &self.metadata
@@ -126,7 +125,7 @@ judged!(
 );
 
 impl HasRules for ClusterDeployment<'_> {
-    rules_with!(ClusterDeployment);
+    rules_of!(ClusterDeployment);
 
     fn metadata(&self) -> &Metadata<'_> {
         &self.metadata
@@ -151,7 +150,7 @@ impl HasRules for ClusterDeployment<'_> {
 macro_rules! judged_with_common_spec {
     ($($kind:ident: $check:ident),+) => {$(
         impl HasRules for $kind<'_> {
-            rules_with!($check, ControlPlaneSpec);
+            rules_of!($kind);
 
             fn metadata(&self) -> &Metadata<'_> {
                 &self.metadata

@@ -10,8 +10,9 @@ use crate::buffers::{Buffer, NoMemory};
 
 /// A complete HTTP body. While it exists, its bytes count against the memory limit for all bodies together.
 pub(crate) struct BufferedBody {
-    bytes: Bytes,
-    _buffer: Buffer,
+    /// The only frame of the body; `None` if the buffer has all bytes.
+    frame: Option<Bytes>,
+    buffer: Buffer,
 }
 
 /// Why a body could not be read.
@@ -72,11 +73,11 @@ impl Pace {
 
 impl BufferedBody {
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes
+        self.frame.as_deref().unwrap_or_else(|| self.buffer.joined())
     }
 
     pub(crate) fn as_text(&self) -> Result<&str, Utf8Error> {
-        str::from_utf8(&self.bytes)
+        str::from_utf8(self.as_bytes())
     }
 }
 
@@ -86,7 +87,7 @@ pub(crate) async fn read<B>(
     body: B,
     limit: usize,
     pace: Pace,
-    buffer: Buffer,
+    mut buffer: Buffer,
 ) -> Result<BufferedBody, BodyError>
 where
     B: Body<Data = Bytes, Error: fmt::Display>,
@@ -96,8 +97,7 @@ where
         return Err(BodyError::TooLarge);
     }
     let mut body = pin!(body);
-    let mut first: Option<Bytes> = None;
-    let mut rest = Vec::new();
+    let mut only: Option<Bytes> = None;
     let mut length = 0_usize;
     loop {
         let (due, late) = pace.next_deadline(length);
@@ -121,19 +121,16 @@ where
         }
         buffer.grow(data.len())?;
         // Do not copy the frame: most bodies arrive in only one.
-        if rest.is_empty() && first.is_none() {
-            first = Some(data);
+        if length == data.len() {
+            only = Some(data);
         } else {
-            if let Some(first) = first.take() {
-                rest.reserve_exact(announced.max(length));
-                rest.extend_from_slice(&first);
+            let expected = announced.max(length);
+            if let Some(first) = only.take() {
+                buffer.append(&first, expected);
             }
-            rest.extend_from_slice(&data);
+            buffer.append(&data, expected);
         }
     }
     buffer.complete();
-    Ok(BufferedBody {
-        bytes: first.unwrap_or_else(|| rest.into()),
-        _buffer: buffer,
-    })
+    Ok(BufferedBody { frame: only, buffer })
 }

@@ -1,15 +1,24 @@
 //! Limits on what one client, and all clients together, may use.
 //!
 //! These limits keep the server's memory below the limit in the manifests, which a test measures. The largest parts are 64
-//! MiB for request bodies ([`Limits::buffered_bytes`]), 32 MiB for responses of the API server ([`MAX_BUFFERED_RESPONSE_BYTES`]), about 50
-//! MiB for the caches of five kinds ([`MAX_CACHED_OBJECTS`] and [`MAX_CACHED_BYTES`] each), 100 KiB for each of 512 connections (a
-//! full [`READ_BUFFER_BYTES`], and TLS), 17 MiB for the program, and the memory to evaluate one review at a time
-//! ([`MAX_VALUES`]).
+//! MiB for request bodies ([`Limits::buffered_bytes`]), 4 MiB of vectors kept for them ([`MAX_KEPT_VECTORS`]), 32 MiB for responses of
+//! the API server ([`MAX_BUFFERED_RESPONSE_BYTES`]), about 50 MiB for the caches of five kinds ([`MAX_CACHED_OBJECTS`] and
+//! [`MAX_CACHED_BYTES`] each), 100 KiB for each of 512 connections (a full [`READ_BUFFER_BYTES`], and TLS), 17 MiB for the
+//! program, and the memory to evaluate one review at a time ([`MAX_VALUES`]).
 
 use std::time::Duration;
 
 /// The largest head of a request, and the largest chunk of a body, in bytes. A larger head gets the response 431.
 pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
+
+/// The maximum number of vectors that the server keeps for request bodies. `make bench` sends as many reviews at the same time.
+pub(crate) const MAX_KEPT_VECTORS: usize = 8;
+
+/// The capacity of a vector that the server keeps, in bytes. It holds the update of an object of 250 KiB.
+pub(crate) const KEPT_VECTOR_BYTES: usize = 512 * 1024;
+
+/// The smallest body for which the server keeps a vector, in bytes. Allocators reuse the memory of smaller bodies.
+pub(crate) const MIN_KEPT_BODY_BYTES: usize = 64 * 1024;
 
 /// The maximum number of values in an object that the webhook reviews. Each field, list entry, list and object counts
 /// as one value. Real objects rarely have more than a few thousand. The largest object that the API server accepts can

@@ -83,3 +83,67 @@ async fn does_not_evict_responses_of_the_api_server() {
     assert_eq!(buffers.open(None).grow(11), Err(NoMemory));
     assert!(!is_evicted(&first).await);
 }
+
+/// A buffer with a body of `length` bytes, of which one has arrived.
+fn joined(buffers: &Arc<Buffers>, length: usize) -> Buffer {
+    let mut buffer = buffers.open(None);
+    buffer.append(b"a", length);
+    buffer
+}
+
+/// The number of vectors that are kept, and that bodies have.
+fn vectors(buffers: &Buffers) -> (usize, usize) {
+    let held = buffers.held();
+    (held.kept.len(), held.lent)
+}
+
+#[test]
+fn a_body_uses_the_vector_of_an_earlier_body() {
+    let buffers = buffers();
+    let earlier = joined(&buffers, MIN_KEPT_BODY_BYTES);
+    assert_eq!(vectors(&buffers), (0, 1));
+    let memory = earlier.joined().as_ptr();
+    drop(earlier);
+    assert_eq!(vectors(&buffers), (1, 0));
+    let mut later = joined(&buffers, KEPT_VECTOR_BYTES);
+    later.append(b"b", KEPT_VECTOR_BYTES);
+    assert_eq!(vectors(&buffers), (0, 1));
+    assert_eq!((later.joined(), later.joined().as_ptr()), (&b"ab"[..], memory));
+}
+
+#[test]
+fn the_number_of_vectors_is_limited() {
+    let buffers = buffers();
+    let mut bodies: Vec<_> = (0..=MAX_KEPT_VECTORS)
+        .map(|_| joined(&buffers, MIN_KEPT_BODY_BYTES))
+        .collect();
+    assert_eq!(vectors(&buffers), (0, MAX_KEPT_VECTORS));
+    // The last body came too late for a vector that is kept.
+    drop(bodies.pop());
+    assert_eq!(vectors(&buffers), (0, MAX_KEPT_VECTORS));
+    drop(bodies);
+    assert_eq!(vectors(&buffers), (MAX_KEPT_VECTORS, 0));
+    drop(joined(&buffers, MIN_KEPT_BODY_BYTES));
+    assert_eq!(vectors(&buffers), (MAX_KEPT_VECTORS, 0));
+}
+
+#[test]
+fn only_vectors_of_large_requests_are_kept() {
+    for (buffers, length) in [
+        (buffers(), MIN_KEPT_BODY_BYTES - 1),
+        (buffers(), KEPT_VECTOR_BYTES + 1),
+        (Buffers::new(100), MIN_KEPT_BODY_BYTES),
+    ] {
+        drop(joined(&buffers, length));
+        assert_eq!(vectors(&buffers), (0, 0), "{length}");
+    }
+}
+
+#[test]
+fn a_vector_that_has_grown_is_not_kept() {
+    let buffers = buffers();
+    let mut grown = joined(&buffers, MIN_KEPT_BODY_BYTES);
+    grown.append(&vec![0; KEPT_VECTOR_BYTES], MIN_KEPT_BODY_BYTES);
+    drop(grown);
+    assert_eq!(vectors(&buffers), (0, 0));
+}

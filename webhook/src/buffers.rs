@@ -1,10 +1,10 @@
 //! The memory for request bodies. When it runs out, the server evicts the incomplete body with the highest product of
-//! size and age. So slow clients cannot take the memory that fast clients need. The server keeps some memory of earlier bodies
-//! for later ones.
+//! size and age. So slow clients cannot take the memory that fast clients need.
+
+mod vectors;
 
 use std::{
     collections::BTreeMap,
-    mem,
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -13,13 +13,14 @@ use std::{
 use prometheus_client::metrics::counter::Counter;
 use tokio::{sync::Notify, time::Instant};
 
-use crate::limits::{KEPT_VECTOR_BYTES, Limits, MAX_KEPT_VECTORS, MIN_KEPT_BODY_BYTES};
+use self::vectors::{BodyVector, Vectors};
+use crate::limits::{Limits, MAX_KEPT_VECTORS};
 
 /// The bodies in memory, and the limits on their memory.
 pub(crate) struct Buffers {
     limit: usize,
     per_peer: Option<PeerLimits>,
-    max_kept: usize,
+    vectors: Arc<Vectors>,
     held: Mutex<HeldBodies>,
     evicted: Counter,
 }
@@ -36,12 +37,6 @@ struct HeldBodies {
     bytes: usize,
     next: u64,
     bodies: BTreeMap<u64, Body>,
-    /// The vectors of earlier bodies, each of [`KEPT_VECTOR_BYTES`]. Allocators return large memory to the kernel, and the page
-    /// faults of new memory take a third of the time of a review of 300 KB. The content of an earlier body stays in memory, but
-    /// no safe code can read it.
-    kept: Vec<Vec<u8>>,
-    /// The number of bodies in such vectors. Together with `kept`, at most [`Buffers::max_kept`].
-    lent: usize,
 }
 
 struct Body {
@@ -71,7 +66,7 @@ impl Buffers {
             limit,
             per_peer: None,
             // Most responses come at the start, so their memory would be kept for nothing.
-            max_kept: 0,
+            vectors: Vectors::new(0),
             held: Mutex::default(),
             evicted: Counter::default(),
         })
@@ -86,7 +81,7 @@ impl Buffers {
                 bytes_if_proven: limits.buffered_bytes_per_proven_peer,
                 grace: limits.peer_grace,
             }),
-            max_kept: MAX_KEPT_VECTORS,
+            vectors: Vectors::new(MAX_KEPT_VECTORS),
             held: Mutex::default(),
             evicted,
         })
@@ -113,25 +108,8 @@ impl Buffers {
             buffers: self.clone(),
             id,
             evicted,
-            joined: Vec::new(),
-            is_lent: false,
+            joined: None,
         }
-    }
-
-    /// A vector for a body of `length` bytes that was kept, or that will be kept. `None` if the body is too small or too large, or
-    /// if other bodies have all vectors.
-    fn lend(&self, length: usize) -> Option<Vec<u8>> {
-        if !(MIN_KEPT_BODY_BYTES..=KEPT_VECTOR_BYTES).contains(&length) {
-            return None;
-        }
-        let mut held = self.held();
-        if held.lent >= self.max_kept {
-            return None;
-        }
-        held.lent += 1;
-        let kept = held.kept.pop();
-        drop(held);
-        Some(kept.unwrap_or_else(|| Vec::with_capacity(KEPT_VECTOR_BYTES)))
     }
 
     fn held(&self) -> MutexGuard<'_, HeldBodies> {
@@ -219,9 +197,7 @@ pub(crate) struct Buffer {
     id: u64,
     evicted: Arc<Notify>,
     /// The frames of the body, if it has several.
-    joined: Vec<u8>,
-    /// Whether the server keeps the vector.
-    is_lent: bool,
+    joined: Option<BodyVector>,
 }
 
 impl Buffer {
@@ -232,17 +208,14 @@ impl Buffer {
 
     /// Appends a frame that [`Self::grow`] has counted to the frames of a body of `length` bytes.
     pub(crate) fn append(&mut self, frame: &[u8], length: usize) {
-        if self.joined.capacity() == 0 {
-            let lent = self.buffers.lend(length);
-            self.is_lent = lent.is_some();
-            self.joined = lent.unwrap_or_else(|| Vec::with_capacity(length));
-        }
-        self.joined.extend_from_slice(frame);
+        let vectors = &self.buffers.vectors;
+        let joined = self.joined.get_or_insert_with(|| vectors.for_body(length));
+        joined.bytes.extend_from_slice(frame);
     }
 
     /// The appended frames.
     pub(crate) fn joined(&self) -> &[u8] {
-        &self.joined
+        self.joined.as_ref().map_or(&[], |joined| &joined.bytes)
     }
 
     /// Marks the body as complete, so that it is no longer evicted.
@@ -260,17 +233,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let mut joined = mem::take(&mut self.joined);
-        joined.clear();
-        let mut held = self.buffers.held();
-        held.remove(self.id, |_| {});
-        if self.is_lent {
-            held.lent -= 1;
-            // A body without an announced length can have grown.
-            if joined.capacity() <= KEPT_VECTOR_BYTES {
-                held.kept.push(joined);
-            }
-        }
+        self.buffers.held().remove(self.id, |_| {});
     }
 }
 

@@ -1,10 +1,11 @@
 //! Limits on what one client, and all clients together, may use.
 //!
 //! These limits keep the server's memory below the limit in the manifests, which a test measures. The largest parts are 64
-//! MiB for request bodies ([`Limits::buffered_bytes`]), 4 MiB of vectors kept for them ([`MAX_KEPT_VECTORS`]), 32 MiB for responses of
-//! the API server ([`MAX_BUFFERED_RESPONSE_BYTES`]), about 50 MiB for the caches of five kinds ([`MAX_CACHED_OBJECTS`] and
-//! [`MAX_CACHED_BYTES`] each), 100 KiB for each of 512 connections (a full [`READ_BUFFER_BYTES`], and TLS), 17 MiB for the
-//! program, and the memory to evaluate one review at a time ([`MAX_VALUES`]).
+//! MiB for request bodies ([`Limits::buffered_bytes`]), 4 MiB of vectors kept for them ([`MAX_KEPT_VECTORS`]), 32 MiB for
+//! responses of the API server ([`MAX_BUFFERED_RESPONSE_BYTES`]), about 50 MiB for the caches of five kinds
+//! ([`MAX_CACHED_OBJECTS`] and [`MAX_CACHED_BYTES`] each), 100 KiB for each of 512 connections (a full
+//! [`READ_BUFFER_BYTES`], and TLS), 17 MiB for the program, and the memory to evaluate one review at a time
+//! ([`MAX_VALUES`]).
 
 use std::time::Duration;
 

@@ -30,7 +30,8 @@ pub(crate) struct Subject<'m> {
 
 impl<'m> Subject<'m> {
     pub(crate) async fn create(management: &'m ManagementCluster, namespace: &'static str) -> Result<Self> {
-        let cluster = Cluster::create(management.client(), namespace, "edge", 1, OLD).await?;
+        let client = management.client();
+        let cluster = Cluster::create_with_measurable_joins(client, namespace, "edge", 1, OLD).await?;
         cluster.settled(1).await?;
         for role in ["reader", "operator"] {
             let folder = format!("manifests/{role}");

@@ -49,6 +49,16 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    fn new(client: &Client, namespace: &str, name: &str, machine: Value, kubeadm: Value) -> Self {
+        Self {
+            client: client.clone(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            machine,
+            kubeadm,
+        }
+    }
+
     /// Creates a cluster with a control plane on stand-in machines.
     pub async fn create(
         client: &Client,
@@ -58,23 +68,34 @@ impl Cluster {
         version: &str,
     ) -> Result<Self> {
         let cluster = Self::create_without_control_plane(client, namespace, name).await?;
-        create(
-            &cluster.control_planes(),
-            cluster.control_plane(replicas, version),
-        )
-        .await?;
+        cluster.create_control_plane(replicas, version).await?;
+        Ok(cluster)
+    }
+
+    /// Creates a cluster whose stand-in machines boot so late that the objects show how long each one takes to join. A real
+    /// machine takes minutes, but a stand-in can join in the second in which Cluster API first sees its Machine.
+    pub async fn create_with_measurable_joins(
+        client: &Client,
+        namespace: &str,
+        name: &str,
+        replicas: u32,
+        version: &str,
+    ) -> Result<Self> {
+        let cluster = Self::new(
+            client,
+            namespace,
+            name,
+            json!({"secondsBeforeBoot": 3}),
+            on_stand_ins(),
+        );
+        cluster.create_infrastructure().await?;
+        cluster.create_control_plane(replicas, version).await?;
         Ok(cluster)
     }
 
     /// Creates all objects of a cluster except for the `KubeadmControlPlane` to which it refers.
     pub async fn create_without_control_plane(client: &Client, namespace: &str, name: &str) -> Result<Self> {
-        let cluster = Self {
-            client: client.clone(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            machine: json!({}),
-            kubeadm: on_stand_ins(),
-        };
+        let cluster = Self::new(client, namespace, name, json!({}), on_stand_ins());
         cluster.create_infrastructure().await?;
         Ok(cluster)
     }
@@ -89,13 +110,13 @@ impl Cluster {
         version: &str,
         component: &Value,
     ) -> Result<Self> {
-        let cluster = Self {
-            client: client.clone(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            machine: json!({"controllerManager": true}),
-            kubeadm: on_stand_ins(),
-        };
+        let cluster = Self::new(
+            client,
+            namespace,
+            name,
+            json!({"controllerManager": true}),
+            on_stand_ins(),
+        );
         cluster.create_infrastructure().await?;
         let mut control_plane = cluster.control_plane(replicas, version);
         let configuration = control_plane.pointer_mut("/spec/kubeadmConfigSpec/clusterConfiguration");
@@ -114,20 +135,20 @@ impl Cluster {
         replicas: u32,
         version: &str,
     ) -> Result<Self> {
-        let cluster = Self {
-            client: client.clone(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            machine: json!({}),
-            kubeadm: real::kubeadm_config(&format!("stand-in:///{namespace}")),
-        };
+        let cluster = Self::new(
+            client,
+            namespace,
+            name,
+            json!({}),
+            real::kubeadm_config(&format!("stand-in:///{namespace}")),
+        );
         cluster.create_infrastructure().await?;
-        create(
-            &cluster.control_planes(),
-            cluster.control_plane(replicas, version),
-        )
-        .await?;
+        cluster.create_control_plane(replicas, version).await?;
         Ok(cluster)
+    }
+
+    async fn create_control_plane(&self, replicas: u32, version: &str) -> Result<()> {
+        create(&self.control_planes(), self.control_plane(replicas, version)).await
     }
 
     pub fn name(&self) -> &str {

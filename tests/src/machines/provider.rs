@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
@@ -169,6 +170,9 @@ impl Provider {
             let Some(secret) = secret.map(str::to_owned) else {
                 continue;
             };
+            if !may_boot(&object, &machine) {
+                continue;
+            }
             let api = self.api(&namespace, &resources::stand_in_machines());
             merge(&api, &name, &json!({"metadata": {"finalizers": [FINALIZER]}})).await?;
             self.booted.lock().await.insert(uid);
@@ -296,6 +300,33 @@ impl Provider {
     }
 }
 
+/// Whether Cluster API has seen the Machine for the time before the boot. Cluster API sets the condition `Deleting` to False when
+/// it first sees a Machine.
+fn may_boot(object: &DynamicObject, machine: &DynamicObject) -> bool {
+    let Some(seconds) = object
+        .data
+        .pointer("/spec/secondsBeforeBoot")
+        .and_then(Value::as_i64)
+    else {
+        return true;
+    };
+    let conditions = machine
+        .data
+        .pointer("/status/conditions")
+        .and_then(Value::as_array);
+    let mut seen = conditions
+        .into_iter()
+        .flatten()
+        .filter(|condition| condition.get("type") == Some(&json!("Deleting")));
+    let since = seen.find_map(|seen| {
+        seen.get("lastTransitionTime")?
+            .as_str()?
+            .parse::<Timestamp>()
+            .ok()
+    });
+    since.is_some_and(|since| Timestamp::now().duration_since(since) >= SignedDuration::from_secs(seconds))
+}
+
 fn key(object: &DynamicObject) -> (String, String) {
     let metadata = &object.metadata;
     (
@@ -317,7 +348,7 @@ fn cluster_name(machine: &DynamicObject) -> Result<String> {
 }
 
 fn ready_condition(status: &str, reason: &str, message: &str) -> Value {
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     json!({
         "type": "Ready",
         "status": status,

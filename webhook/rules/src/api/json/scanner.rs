@@ -3,6 +3,7 @@
 mod skip;
 
 use serde_json::value::RawValue;
+use wide::u8x16;
 
 /// The error for text that the scanner cannot continue with: it is not JSON, it is nested too deeply, or only
 /// `serde_json` can decode it.
@@ -170,24 +171,36 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips a string, and returns whether it contains escapes.
-    #[inline]
     fn skip_string(&mut self) -> Result<bool, ScanStopped> {
-        if self.byte() != Some(b'"') {
+        let [b'"', content @ ..] = self.rest() else {
             return Err(ScanStopped);
+        };
+        let special = first_special(content);
+        self.at += 1 + special;
+        match content.get(special) {
+            Some(b'"') => {
+                self.at += 1;
+                Ok(false)
+            }
+            Some(b'\\') => self.skip_escapes().map(|()| true),
+            _ => Err(ScanStopped),
         }
-        self.at += 1;
-        let mut has_escapes = false;
+    }
+
+    /// Skips the rest of a string from its first escape on. Few strings have escapes, and the code for all others is shorter
+    /// without them.
+    #[inline(never)]
+    fn skip_escapes(&mut self) -> Result<(), ScanStopped> {
         loop {
-            let rest = self.rest();
-            let special = first_special(rest);
-            match rest.get(special..) {
-                Some([b'"', ..]) => {
-                    self.at += special + 1;
-                    return Ok(has_escapes);
+            match self.rest() {
+                [b'"', ..] => {
+                    self.at += 1;
+                    return Ok(());
                 }
-                Some([b'\\', escape @ ..]) => {
-                    has_escapes = true;
-                    self.at += special + 1 + escape_length(escape).ok_or(ScanStopped)?;
+                [b'\\', escape @ ..] => {
+                    let length = 1 + escape_length(escape).ok_or(ScanStopped)?;
+                    self.at += length;
+                    self.at += first_special(self.rest());
                 }
                 _ => return Err(ScanStopped),
             }
@@ -283,39 +296,29 @@ impl<'a> Quoted<'a> {
 
 /// The position of the first byte that is not part of a string's plain text: a quote, a backslash or a control character. The
 /// length of the text if there is none.
-///
-/// Compares two words of eight bytes at a time, because most strings are short, and a branch for each word is often mispredicted.
 #[inline]
 fn first_special(text: &[u8]) -> usize {
-    let pairs = text.as_chunks().0.as_chunks().0;
-    for (index, [low, high]) in pairs.iter().enumerate() {
-        let (low, high) = (special_bytes(*low), special_bytes(*high));
-        if low | high != 0 {
-            let bit = if low != 0 {
-                low.trailing_zeros()
-            } else {
-                u64::BITS + high.trailing_zeros()
-            };
-            return index * 16 + bit as usize / 8;
+    let mut rest = text;
+    while let Some((chunk, after)) = rest.split_first_chunk() {
+        let special = special_bytes(*chunk);
+        if special != 0 {
+            return text.len() - rest.len() + special.trailing_zeros() as usize;
         }
+        rest = after;
     }
-    let compared = pairs.len() * 16;
-    let tail = text.get(compared..).unwrap_or_default();
     let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | ..b' ');
-    compared + tail.iter().position(is_special).unwrap_or(tail.len())
+    let in_rest = rest.iter().position(is_special);
+    text.len() - rest.len() + in_rest.unwrap_or(rest.len())
 }
 
-/// Sets the highest bit of each byte that is a quote, a backslash or a control character, where only the lowest bit that is set is
-/// exact ("Determine if a word has a byte less than n": Sean Eron Anderson, Bit Twiddling Hacks).
-fn special_bytes(word: [u8; 8]) -> u64 {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGH_BITS: u64 = ONES << 7;
-    let word = u64::from_le_bytes(word);
-    let zero_bytes = |word: u64| word.wrapping_sub(ONES) & !word;
-    let special = word.wrapping_sub(ONES * u64::from(b' ')) & !word
-        | zero_bytes(word ^ (ONES * u64::from(b'"')))
-        | zero_bytes(word ^ (ONES * u64::from(b'\\')));
-    special & HIGH_BITS
+/// A bit for each byte, the first byte lowest: 1 for a quote, a backslash or a control character.
+#[inline]
+fn special_bytes(chunk: [u8; 16]) -> u32 {
+    let bytes = u8x16::new(chunk);
+    let quotes = bytes.simd_eq(u8x16::splat(b'"'));
+    let backslashes = bytes.simd_eq(u8x16::splat(b'\\'));
+    let controls = bytes.simd_eq(bytes.min(u8x16::splat(b' ' - 1)));
+    (quotes | backslashes | controls).to_bitmask()
 }
 
 /// The length of an escape without its backslash; `None` if there is no such escape. Accepts unpaired surrogates, as

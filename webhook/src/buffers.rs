@@ -13,14 +13,14 @@ use std::{
 use prometheus_client::metrics::counter::Counter;
 use tokio::{sync::Notify, time::Instant};
 
-use self::vectors::{BodyVector, Vectors};
+use self::vectors::{BodyVector, KeptVectors};
 use crate::limits::{Limits, MAX_KEPT_VECTORS};
 
 /// The bodies in memory, and the limits on their memory.
 pub(crate) struct Buffers {
     limit: usize,
     per_peer: Option<PeerLimits>,
-    vectors: Arc<Vectors>,
+    kept_vectors: Arc<KeptVectors>,
     held: Mutex<HeldBodies>,
     evicted: Counter,
 }
@@ -66,7 +66,7 @@ impl Buffers {
             limit,
             per_peer: None,
             // Most responses come at the start, so their memory would be kept for nothing.
-            vectors: Vectors::new(0),
+            kept_vectors: KeptVectors::new(0),
             held: Mutex::default(),
             evicted: Counter::default(),
         })
@@ -81,7 +81,7 @@ impl Buffers {
                 bytes_if_proven: limits.buffered_bytes_per_proven_peer,
                 grace: limits.peer_grace,
             }),
-            vectors: Vectors::new(MAX_KEPT_VECTORS),
+            kept_vectors: KeptVectors::new(MAX_KEPT_VECTORS),
             held: Mutex::default(),
             evicted,
         })
@@ -208,8 +208,8 @@ impl Buffer {
 
     /// Appends a frame that [`Self::grow`] has counted to the frames of a body of `length` bytes.
     pub(crate) fn append(&mut self, frame: &[u8], length: usize) {
-        let vectors = &self.buffers.vectors;
-        let joined = self.joined.get_or_insert_with(|| vectors.for_body(length));
+        let kept_vectors = &self.buffers.kept_vectors;
+        let joined = self.joined.get_or_insert_with(|| kept_vectors.for_body(length));
         joined.bytes.extend_from_slice(frame);
     }
 
@@ -233,6 +233,8 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        // Free the memory before other bodies may use it.
+        self.joined = None;
         self.buffers.held().remove(self.id, |_| {});
     }
 }

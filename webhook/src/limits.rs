@@ -13,6 +13,7 @@ use std::time::Duration;
 pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
 
 /// The maximum number of vectors that the server keeps for request bodies. `make bench` sends as many reviews at the same time.
+/// If slow clients use all of them, other large reviews take longer, but need no more memory.
 pub(crate) const MAX_KEPT_VECTORS: usize = 8;
 
 /// The capacity of a vector that the server keeps, in bytes. It holds the update of an object of 250 KiB.

@@ -49,7 +49,7 @@ fn figures(result: &Value) -> Vec<(String, f64)> {
 }
 
 fn line(table: &mut String, [result, figure, value, limit, verdict]: [&str; 5]) {
-    let line = format!("{result:<20}{figure:<42}{value:>12}{limit:>7}  {verdict}");
+    let line = format!("{result:<22}{figure:<42}{value:>12}{limit:>7}  {verdict}");
     // Writing to a string cannot fail.
     _ = writeln!(table, "{}", line.trim_end());
 }

@@ -3,6 +3,7 @@ use std::net::Ipv4Addr;
 use tokio::time;
 
 use super::*;
+use crate::limits::MIN_KEPT_BODY_BYTES;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -82,4 +83,23 @@ async fn does_not_evict_responses_of_the_api_server() {
     time::advance(SECOND).await;
     assert_eq!(buffers.open(None).grow(11), Err(NoMemory));
     assert!(!is_evicted(&first).await);
+}
+
+#[test]
+fn only_vectors_of_requests_are_kept() {
+    let is_kept = |buffer: &Buffer| buffer.joined.as_ref().map(BodyVector::is_kept);
+    for (buffers, kept) in [(buffers(), true), (Buffers::new(100), false)] {
+        let mut earlier = buffers.open(None);
+        earlier.append(b"earlier", MIN_KEPT_BODY_BYTES);
+        assert_eq!(is_kept(&earlier), Some(kept));
+        let memory = earlier.joined().as_ptr();
+        drop(earlier);
+        let mut later = buffers.open(None);
+        later.append(b"later", MIN_KEPT_BODY_BYTES);
+        assert_eq!(is_kept(&later), Some(kept));
+        assert_eq!(later.joined(), b"later");
+        if kept {
+            assert_eq!(later.joined().as_ptr(), memory);
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Memory for bodies of several frames, some of which the server keeps for later bodies.
+//! The memory for bodies of several frames. The server keeps some of it for later bodies.
 //!
 //! Allocators return large memory to the kernel, and the page faults of new memory take a third of the time of a review of
 //! 300 KB.
@@ -10,20 +10,22 @@ use std::{
 
 use crate::limits::{KEPT_VECTOR_BYTES, MIN_KEPT_BODY_BYTES};
 
-/// Vectors of [`KEPT_VECTOR_BYTES`]. The content of an earlier body stays in them, but no safe code can read it.
-pub(super) struct Vectors {
-    /// The maximum number of vectors, kept and in use.
+/// The vectors that the server keeps, each of [`KEPT_VECTOR_BYTES`]. The content of an earlier body stays in them, but no safe
+/// code can read it.
+pub(super) struct KeptVectors {
+    /// The maximum number of these vectors, including those that bodies use.
     max: usize,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    kept: Vec<Vec<u8>>,
+    free: Vec<Vec<u8>>,
+    /// The number of bodies that use one of these vectors.
     in_use: usize,
 }
 
-impl Vectors {
+impl KeptVectors {
     pub(super) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
             max,
@@ -31,8 +33,8 @@ impl Vectors {
         })
     }
 
-    /// Returns an empty vector for a body of `length` bytes. It is kept later, unless the body is too small or too large, or
-    /// other bodies use all vectors that may be kept.
+    /// Returns an empty vector for a body of `length` bytes. After the body, the vector is kept, unless the body is too small or
+    /// too large, or other bodies already use the maximum number.
     pub(super) fn for_body(self: &Arc<Self>, length: usize) -> BodyVector {
         match self.take(length) {
             Some(bytes) => BodyVector {
@@ -55,9 +57,9 @@ impl Vectors {
             return None;
         }
         state.in_use += 1;
-        let kept = state.kept.pop();
+        let free = state.free.pop();
         drop(state);
-        Some(kept.unwrap_or_else(|| Vec::with_capacity(KEPT_VECTOR_BYTES)))
+        Some(free.unwrap_or_else(|| Vec::with_capacity(KEPT_VECTOR_BYTES)))
     }
 
     fn give_back(&self, mut bytes: Vec<u8>) {
@@ -66,7 +68,7 @@ impl Vectors {
         state.in_use -= 1;
         // A body without an announced length can have grown.
         if bytes.capacity() <= KEPT_VECTOR_BYTES {
-            state.kept.push(bytes);
+            state.free.push(bytes);
         }
     }
 
@@ -78,8 +80,15 @@ impl Vectors {
 /// The bytes of a body.
 pub(super) struct BodyVector {
     pub(super) bytes: Vec<u8>,
-    /// Where the vector is kept; `None` if it is freed.
-    owner: Option<Arc<Vectors>>,
+    /// Where the vector goes after the body; `None` if it is not kept.
+    owner: Option<Arc<KeptVectors>>,
+}
+
+#[cfg(test)]
+impl BodyVector {
+    pub(super) fn is_kept(&self) -> bool {
+        self.owner.is_some()
+    }
 }
 
 impl Drop for BodyVector {
@@ -96,15 +105,15 @@ mod tests {
 
     const MAX: usize = 2;
 
-    /// The numbers of vectors that are kept and in use.
-    fn counts(vectors: &Vectors) -> (usize, usize) {
+    /// The numbers of kept vectors that are free and in use.
+    fn counts(vectors: &KeptVectors) -> (usize, usize) {
         let state = vectors.state();
-        (state.kept.len(), state.in_use)
+        (state.free.len(), state.in_use)
     }
 
     #[test]
     fn a_body_uses_the_vector_of_an_earlier_body() {
-        let vectors = Vectors::new(MAX);
+        let vectors = KeptVectors::new(MAX);
         let mut earlier = vectors.for_body(MIN_KEPT_BODY_BYTES);
         earlier.bytes.extend_from_slice(b"earlier");
         assert_eq!(counts(&vectors), (0, 1));
@@ -118,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_number_of_vectors_is_limited() {
-        let vectors = Vectors::new(MAX);
+        let vectors = KeptVectors::new(MAX);
         let mut bodies: Vec<_> = (0..=MAX).map(|_| vectors.for_body(MIN_KEPT_BODY_BYTES)).collect();
         assert_eq!(counts(&vectors), (0, MAX));
         // All vectors that may be kept were in use before the last body.
@@ -132,7 +141,7 @@ mod tests {
 
     #[test]
     fn only_vectors_of_large_bodies_are_kept() {
-        let vectors = Vectors::new(MAX);
+        let vectors = KeptVectors::new(MAX);
         for length in [0, MIN_KEPT_BODY_BYTES - 1, KEPT_VECTOR_BYTES + 1] {
             let body = vectors.for_body(length);
             assert_eq!(body.bytes.capacity(), length);
@@ -142,15 +151,15 @@ mod tests {
     }
 
     #[test]
-    fn no_vectors_are_kept_without_a_limit_above_zero() {
-        let vectors = Vectors::new(0);
+    fn a_maximum_of_zero_keeps_no_vectors() {
+        let vectors = KeptVectors::new(0);
         drop(vectors.for_body(MIN_KEPT_BODY_BYTES));
         assert_eq!(counts(&vectors), (0, 0));
     }
 
     #[test]
     fn a_vector_that_has_grown_is_not_kept() {
-        let vectors = Vectors::new(MAX);
+        let vectors = KeptVectors::new(MAX);
         let mut grown = vectors.for_body(MIN_KEPT_BODY_BYTES);
         grown.bytes.resize(KEPT_VECTOR_BYTES + 1, 0);
         drop(grown);

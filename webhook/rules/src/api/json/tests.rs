@@ -276,6 +276,23 @@ fn every_character_and_escape_is_decoded_the_same() {
 }
 
 /// A visitor may stop before the end of a list.
+/// The scanner compares sixteen bytes at a time, and the last bytes of a document one by one.
+#[test]
+fn every_character_is_decoded_the_same_at_every_place() {
+    let characters = ('\0'..=' ').chain(['"', '\\', '-', '\u{7f}', '\u{e4}', '\u{1f600}']);
+    for character in characters {
+        for (before, after) in (0..=33).flat_map(|before| [(before, 0), (before, 40)]) {
+            let (before, after) = ("-".repeat(before), "-".repeat(after));
+            // The rest of a string after an escape is scanned separately.
+            for start in ["", "\\n"] {
+                let text = format!("\"{start}{before}{character}{after}\"");
+                check_same::<Value>(&text).unwrap();
+                check_same::<&RawValue>(&text).unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn lists_must_be_consumed_entirely() {
     for text in [

@@ -30,8 +30,24 @@ pub(crate) struct Subject<'m> {
 
 impl<'m> Subject<'m> {
     pub(crate) async fn create(management: &'m ManagementCluster, namespace: &'static str) -> Result<Self> {
+        let cluster = Cluster::create(management.client(), namespace, "edge", 1, OLD).await?;
+        Self::of(management, namespace, cluster).await
+    }
+
+    async fn create_with_measurable_joins(
+        management: &'m ManagementCluster,
+        namespace: &'static str,
+    ) -> Result<Self> {
         let client = management.client();
         let cluster = Cluster::create_with_measurable_joins(client, namespace, "edge", 1, OLD).await?;
+        Self::of(management, namespace, cluster).await
+    }
+
+    async fn of(
+        management: &'m ManagementCluster,
+        namespace: &'static str,
+        cluster: Cluster,
+    ) -> Result<Self> {
         cluster.settled(1).await?;
         for role in ["reader", "operator"] {
             let folder = format!("manifests/{role}");
@@ -130,7 +146,7 @@ impl<'m> Subject<'m> {
 #[test]
 fn a_rollout_is_planned_and_cancelled_paused_and_restarted() {
     with_controllers("rollouts", async |management| {
-        let subject = Subject::create(management, "rollouts").await?;
+        let subject = Subject::create_with_measurable_joins(management, "rollouts").await?;
         is_planned_and_cancelled(&subject).await?;
         is_paused_and_resumed(&subject).await?;
         restarts_as_clusterctl_does(&subject).await?;
@@ -363,7 +379,7 @@ async fn names_deleted_machines(
 #[test]
 fn an_upgrade_is_checked_confirmed_and_awaited() {
     with_controllers("upgrades", async |management| {
-        let subject = Subject::create(management, "upgrades").await?;
+        let subject = Subject::create_with_measurable_joins(management, "upgrades").await?;
         let before = subject.spec().await?;
         subject.cluster.add_worker(OLD).await?;
         // Cluster API creates no Machine of this version, but the spec is enough.

@@ -37,6 +37,10 @@ spec:
 /// The label of control plane Machines.
 const CONTROL_PLANE_LABEL: &str = "cluster.x-k8s.io/control-plane";
 
+/// More than `SAME_RECONCILIATION` in `plugin/model/src/join_times.rs`, so that the plugin measures each join. Times in
+/// objects are in whole seconds.
+const SECONDS_BEFORE_BOOT: u32 = 3;
+
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
@@ -67,9 +71,9 @@ impl Cluster {
         replicas: u32,
         version: &str,
     ) -> Result<Self> {
-        let cluster = Self::create_without_control_plane(client, namespace, name).await?;
-        cluster.create_control_plane(replicas, version).await?;
-        Ok(cluster)
+        Self::new(client, namespace, name, json!({}), on_stand_ins())
+            .with_control_plane(replicas, version)
+            .await
     }
 
     /// Creates a cluster whose stand-in machines boot so late that the objects show how long each one takes to join. A real
@@ -81,16 +85,10 @@ impl Cluster {
         replicas: u32,
         version: &str,
     ) -> Result<Self> {
-        let cluster = Self::new(
-            client,
-            namespace,
-            name,
-            json!({"secondsBeforeBoot": 3}),
-            on_stand_ins(),
-        );
-        cluster.create_infrastructure().await?;
-        cluster.create_control_plane(replicas, version).await?;
-        Ok(cluster)
+        let machine = json!({"secondsBeforeBoot": SECONDS_BEFORE_BOOT});
+        Self::new(client, namespace, name, machine, on_stand_ins())
+            .with_control_plane(replicas, version)
+            .await
     }
 
     /// Creates all objects of a cluster except for the `KubeadmControlPlane` to which it refers.
@@ -135,20 +133,16 @@ impl Cluster {
         replicas: u32,
         version: &str,
     ) -> Result<Self> {
-        let cluster = Self::new(
-            client,
-            namespace,
-            name,
-            json!({}),
-            real::kubeadm_config(&format!("stand-in:///{namespace}")),
-        );
-        cluster.create_infrastructure().await?;
-        cluster.create_control_plane(replicas, version).await?;
-        Ok(cluster)
+        let kubeadm = real::kubeadm_config(&format!("stand-in:///{namespace}"));
+        Self::new(client, namespace, name, json!({}), kubeadm)
+            .with_control_plane(replicas, version)
+            .await
     }
 
-    async fn create_control_plane(&self, replicas: u32, version: &str) -> Result<()> {
-        create(&self.control_planes(), self.control_plane(replicas, version)).await
+    async fn with_control_plane(self, replicas: u32, version: &str) -> Result<Self> {
+        self.create_infrastructure().await?;
+        create(&self.control_planes(), self.control_plane(replicas, version)).await?;
+        Ok(self)
     }
 
     pub fn name(&self) -> &str {

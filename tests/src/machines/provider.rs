@@ -300,30 +300,18 @@ impl Provider {
     }
 }
 
-/// Whether Cluster API has seen the Machine for the time before the boot. Cluster API sets the condition `Deleting` to False when
-/// it first sees a Machine.
+/// Whether the machine may boot: at once, or `secondsBeforeBoot` after Cluster API has first seen its Machine. At that time,
+/// Cluster API sets the condition `Deleting` to False.
 fn may_boot(object: &DynamicObject, machine: &DynamicObject) -> bool {
-    let Some(seconds) = object
-        .data
-        .pointer("/spec/secondsBeforeBoot")
-        .and_then(Value::as_i64)
-    else {
+    let seconds = object.data.pointer("/spec/secondsBeforeBoot");
+    let Some(seconds) = seconds.and_then(Value::as_i64) else {
         return true;
     };
-    let conditions = machine
-        .data
-        .pointer("/status/conditions")
-        .and_then(Value::as_array);
-    let mut seen = conditions
-        .into_iter()
-        .flatten()
-        .filter(|condition| condition.get("type") == Some(&json!("Deleting")));
-    let since = seen.find_map(|seen| {
-        seen.get("lastTransitionTime")?
-            .as_str()?
-            .parse::<Timestamp>()
-            .ok()
-    });
+    let conditions = machine.data.pointer("/status/conditions");
+    let mut conditions = conditions.and_then(Value::as_array).into_iter().flatten();
+    let deleting = conditions.find(|condition| condition.get("type") == Some(&json!("Deleting")));
+    let since = deleting.and_then(|deleting| deleting.get("lastTransitionTime")?.as_str());
+    let since = since.and_then(|since| since.parse::<Timestamp>().ok());
     since.is_some_and(|since| Timestamp::now().duration_since(since) >= SignedDuration::from_secs(seconds))
 }
 

@@ -17,13 +17,7 @@ impl Cluster {
         replicas: u32,
         version: &str,
     ) -> Result<Self> {
-        let cluster = Self {
-            client: client.clone(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            machine: json!({}),
-            kubeadm: super::on_stand_ins(),
-        };
+        let cluster = Self::new(client, namespace, name, json!({}), super::on_stand_ins());
         let of = |resource| Api::namespaced_with(client.clone(), namespace, &resource);
         create(
             &of(resources::stand_in_cluster_templates()),

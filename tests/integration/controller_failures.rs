@@ -77,19 +77,23 @@ async fn is_reported(management: &ManagementCluster, check: &str) -> Result<()> 
 
 /// Waits until a controller has logged this text.
 async fn is_logged(management: &ManagementCluster, text: &str) -> Result<()> {
-    let logs = management.run().logs();
     wait::until(&format!("a controller logs {text:?}"), || async {
-        for entry in std::fs::read_dir(&logs)? {
-            let path = entry?.path();
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-            let is_own = name.is_some_and(|name| name.starts_with(&format!("cluster-api-{NAMESPACE}-")));
-            if is_own && String::from_utf8_lossy(&std::fs::read(&path)?).contains(text) {
-                return Ok(());
-            }
-        }
-        anyhow::bail!("no log of {NAMESPACE} has it")
+        has_logged(management, NAMESPACE, text)
     })
     .await
+}
+
+/// Succeeds if a controller of the namespace has logged this text.
+pub(crate) fn has_logged(management: &ManagementCluster, namespace: &str, text: &str) -> Result<()> {
+    for entry in std::fs::read_dir(management.run().logs())? {
+        let path = entry?.path();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let is_own = name.is_some_and(|name| name.starts_with(&format!("cluster-api-{namespace}-")));
+        if is_own && String::from_utf8_lossy(&std::fs::read(&path)?).contains(text) {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("no log of {namespace} has {text:?}")
 }
 
 /// What the controller cannot update: `kubeadm-config`.

@@ -137,9 +137,8 @@ fn a_scale_to_one_with_max_surge_0() {
             .unwrap();
         let scale = ["scale", "kubeadmcontrolplane/surgeless", "--replicas=1"];
         let words = "\
-            The KubeadmControlPlane \"surgeless\" is invalid: spec.replicas: Forbidden: 1: maxSurge 0 makes \
-            Cluster API delete a Machine before creating one, and an etcd cluster of size 1 then loses \
-            quorum; set maxSurge to 1, or use at least three Machines (max-surge-zero-below-three)\n";
+            The KubeadmControlPlane \"surgeless\" is invalid: spec.replicas: Forbidden: 1: with maxSurge 0, \
+            Cluster API deletes a Machine before it creates one, and replicas is only 1; set maxSurge to 1, or use at least three Machines (max-surge-zero-below-three)\n";
         refused(management, &scale, words).await.unwrap();
     });
 }
@@ -164,8 +163,9 @@ fn a_deletion_while_there_are_workers() {
         let delete = ["delete", "kubeadmcontrolplane", "needed", "--wait=false"];
         let words = "\
             The KubeadmControlPlane \"needed\" is invalid: spec: Forbidden: Cluster needed still has \
-            workers, such as needed-worker, which would lose their API server; delete the Cluster instead, which deletes the workers first: kubectl delete cluster needed -n documents \
-            (control-plane-in-use)\n";
+            workers, such as needed-worker; until they are deleted, Cluster API would keep the control plane, but neither \
+            scale, upgrade nor repair it, and the deletion cannot be undone; delete the Cluster instead, which deletes the \
+            workers first: kubectl delete cluster needed -n documents (control-plane-in-use)\n";
         refused(management, &delete, words).await.unwrap();
         // It can be deleted once its worker is deleted.
         let kubectl = management.kubectl();

@@ -22,8 +22,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "control-plane-ref-unknown",
         summary: "a Cluster's controlPlaneRef must refer to an existing control plane",
-        why: "A Cluster waits for the control plane that it refers to, and reports no error if that control \
-              plane does not exist.",
+        why: "A Cluster waits for the control plane that it refers to. If that control plane does not exist, only a condition of \
+              the Cluster says so.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Cluster,

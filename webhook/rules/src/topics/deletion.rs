@@ -21,8 +21,8 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[Rule {
     id: "control-plane-in-use",
     summary: "a control plane must not be deleted while its Cluster has worker Machines",
-    why: "Worker Machines depend on the API server of the control plane. Without the API server, Cluster API \
-          cannot drain or delete the workers properly.",
+    why: "Cluster API deletes the Machines of the control plane only after all workers are deleted. But the deletion cannot \
+          be undone, and from then on Cluster API neither scales, upgrades nor repairs the control plane.",
     operations: ON_DELETE,
     action: Action::Deny,
     scope: Scope::Cluster,
@@ -62,7 +62,8 @@ fn deleted_with_workers(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &m
             reason: CauseReason::Forbidden,
             value: None,
             detail: format!(
-                "Cluster {name} still has workers, such as {worker}, which would lose their API server"
+                "Cluster {name} still has workers, such as {worker}; until they are deleted, Cluster API would keep the control \
+                 plane, but neither scale, upgrade nor repair it, and the deletion cannot be undone"
             )
             .into(),
             remedy: format!(

@@ -26,8 +26,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "file-content-conflict",
         summary: "the content of a file must be either inline or from a Secret",
-        why: "cloud-init writes a file from one source. If both sources are set, it is undefined which one \
-              cloud-init uses.",
+        why: "A file has one content. If content and contentFrom are both set, the manifest does not say which one counts.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

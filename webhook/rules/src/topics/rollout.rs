@@ -55,8 +55,9 @@ const RULES: &[Rule] = &[
     Rule {
         id: "max-surge-zero-below-three",
         summary: "maxSurge 0 requires at least three Machines",
-        why: "With maxSurge 0, Cluster API has to delete a Machine before it creates the replacement. If etcd \
-              has fewer than three members, it would lose its quorum or its data.",
+        why: "With maxSurge 0, Cluster API deletes a Machine before it creates the replacement. With two Machines, etcd \
+              then has a single member. Cluster API cannot delete the only Machine, so with one Machine, a rollout never \
+              ends.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -139,8 +140,7 @@ fn max_surge_zero_below_three(change: &Change<'_, KubeadmControlPlane<'_>>, faul
             max_surge.to_string()
         }),
         detail: format!(
-            "maxSurge 0 makes Cluster API delete a Machine before creating one, and an etcd cluster of size \
-             {replicas} then loses quorum"
+            "with maxSurge 0, Cluster API deletes a Machine before it creates one, and replicas is only {replicas}"
         )
         .into(),
         remedy: "set maxSurge to 1, or use at least three Machines".into(),

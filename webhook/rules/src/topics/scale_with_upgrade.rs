@@ -53,8 +53,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "replicas-while-adopting",
         summary: "replicas must not change while the control plane adopts Machines",
-        why: "While Cluster API adopts existing Machines, it does not know all etcd members. Scaling can \
-              then remove a Machine that the control plane does not own yet.",
+        why: "Cluster API counts a Machine only after the control plane has adopted it. Once it has adopted all Machines, it \
+              compares them with the new number, and deletes the surplus.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,

@@ -41,8 +41,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-without-v",
         summary: "the version must begin with v",
-        why: "The tags of Kubernetes images begin with v. Without the v, the first new Machine would need \
-              images that do not exist.",
+        why: "The tags of Kubernetes images begin with v. Cluster API's own webhook adds a missing v. Where it does not run, a \
+              new Machine would need images that do not exist.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -119,7 +119,7 @@ async fn unobserved(management: &ManagementCluster) -> Result<()> {
         patched(&planes, &configuration(&format!("third-{time}"))).await?;
         let denied = refusal(scale(&planes, 5).await)?;
         ensure!(
-            denied.contains("Cluster API has not yet processed the last change")
+            denied.contains("Cluster API has not yet compared the Machines with the last change")
                 && denied.contains("(replicas-during-rollout)"),
             "{denied}"
         );

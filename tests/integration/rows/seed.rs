@@ -41,13 +41,6 @@ pub(super) async fn seed(client: &Client, mut object: Value) -> Result<Value> {
         }
     };
     let mut stored = write(Verb::Create, &collection, object.clone()).await?;
-    // A creation takes all fields from other managers. A later write keeps the owners of unchanged fields.
-    if let Some(managed) = managed.as_ref().and_then(Value::as_array) {
-        if let Some(recorded) = stored["metadata"]["managedFields"].as_array_mut() {
-            recorded.extend(managed.iter().cloned());
-        }
-        stored = write(Verb::Replace, &path, stored).await?;
-    }
     // A status can only be behind if the object has a second generation.
     for step in 0..behind.unwrap_or(0) {
         let mut next = stored.clone();
@@ -65,6 +58,11 @@ pub(super) async fn seed(client: &Client, mut object: Value) -> Result<Value> {
         }
         stored["status"] = status.clone();
         stored = write(Verb::Replace, &format!("{path}/status"), stored).await?;
+    }
+    // A write that changes no other field leaves exactly these entries, with their times.
+    if let Some(managed) = managed {
+        stored["metadata"]["managedFields"] = managed;
+        stored = write(Verb::Replace, &path, stored).await?;
     }
     if deleting {
         stored = write(Verb::Delete, &path, Value::Null).await?;

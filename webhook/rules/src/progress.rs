@@ -63,23 +63,64 @@ fn reported_machines(control_plane: &KubeadmControlPlane<'_>) -> i64 {
     status.and_then(|status| status.replicas).unwrap_or(0)
 }
 
-/// The current generation of a control plane, and the last one that its controller has processed.
+/// How long a change may wait until a reconcile has compared the Machines with it. The controller normally does so
+/// within seconds, and a restart of the controller takes a minute or two. After that time, the controller does not run,
+/// or fails before it compares the Machines.
+const COMPARISON_LIMIT: SignedDuration = SignedDuration::from_mins(5);
+
+/// The last change of the spec, while `status.observedGeneration` does not include it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct GenerationLag {
+pub(crate) struct UnobservedChange {
     pub(crate) generation: i64,
     pub(crate) observed: Option<i64>,
+    pub(crate) stage: Stage,
 }
 
-/// The generations of a control plane if its controller has not processed the last change yet; otherwise
-/// `None`. Until then, the status does not show whether that change starts a rollout. The lag persists if the
-/// controller is down or its reconciles fail.
-pub(crate) fn generation_lag(control_plane: &KubeadmControlPlane<'_>) -> Option<GenerationLag> {
-    let generation = control_plane.metadata.generation?;
-    let observed = control_plane
-        .status
-        .as_ref()
-        .and_then(|status| status.observed_generation);
-    (observed != Some(generation)).then_some(GenerationLag { generation, observed })
+/// How far the controller has got with an unobserved change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The change is recent, and no reconcile has compared the Machines with it. So the status does not show whether the
+    /// change starts a rollout.
+    Waiting,
+    /// No reconcile has compared the Machines with the change for longer than [`COMPARISON_LIMIT`].
+    Ignored,
+    /// A reconcile has compared the Machines with the change. So the status shows whether a rollout is in progress. Either
+    /// the reconciles fail at a later step, or the controller has not recorded that one succeeded: from Cluster API 1.13
+    /// on, its patch helper writes nothing, not even `observedGeneration`, if nothing else has changed.
+    Compared,
+}
+
+/// The last change of the spec, if `status.observedGeneration` does not include it; otherwise `None`.
+pub(crate) fn unobserved_change(change: &Change<'_, KubeadmControlPlane<'_>>) -> Option<UnobservedChange> {
+    let old = change.old.filter(|_| !is_before_first_machine(change))?;
+    let generation = old.metadata.generation?;
+    let status = old.status.as_ref();
+    let observed = status.and_then(|status| status.observed_generation);
+    if observed == Some(generation) {
+        return None;
+    }
+    let written = old.metadata.last_write_of_spec();
+    let lasts = written.and_then(|written| Some(change.context.now?.duration_since(written)));
+    let is_recent = lasts.is_none_or(|lasts| lasts <= COMPARISON_LIMIT);
+    // The controller writes conditions shortly before it counts Machines, so RollingOut may be more recent than the counts.
+    let rolling = status.is_some_and(|status| status.is_true("RollingOut"));
+    let stage = match status.is_some_and(|status| has_compared_machines(status, generation)) {
+        true if !(rolling && is_recent) => Stage::Compared,
+        _ if is_recent => Stage::Waiting,
+        _ => Stage::Ignored,
+    };
+    Some(UnobservedChange {
+        generation,
+        observed,
+        stage,
+    })
+}
+
+/// Whether a reconcile has compared the Machines with this generation of the spec. Each reconcile does so just before it
+/// sets this condition (Cluster API 1.11 to 1.14, `reconcileControlPlaneAndMachinesConditions`), and writes both even if
+/// it fails later.
+fn has_compared_machines(status: &KubeadmControlPlaneStatus<'_>, generation: i64) -> bool {
+    status.observes("ControlPlaneComponentsHealthy", generation)
 }
 
 /// The evidence that a rollout is in progress, if there is any.

@@ -242,8 +242,8 @@ struct PrunedControlPlane<'o> {
     status: Option<PrunedStatus<'o>>,
 }
 
-/// The fields of [`kcp_rules::api::Metadata`] except `managedFields`, which are long. Rules read `managedFields` only
-/// for writes of the topology controller, which does not write Scales.
+/// The fields of [`kcp_rules::api::Metadata`]. Of `managedFields`, which are long, only the times are left: rules read the
+/// other fields only for writes of the topology controller, which does not write Scales.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PrunedMetadata<'o> {
@@ -263,6 +263,17 @@ struct PrunedMetadata<'o> {
     owner_references: Option<&'o RawValue>,
     #[serde(borrow, skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, &'o RawValue>,
+    #[serde(borrow, skip_serializing_if = "Vec::is_empty")]
+    managed_fields: Vec<PrunedManagedFieldsEntry<'o>>,
+}
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct PrunedManagedFieldsEntry<'o> {
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    time: Option<&'o RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    subresource: Option<&'o RawValue>,
 }
 
 /// The fields of [`kcp_rules::api::KubeadmControlPlaneStatus`].
@@ -303,12 +314,14 @@ struct PrunedDeprecatedV1Beta1<'o> {
 }
 
 #[derive(Default, Deserialize, Serialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct PrunedCondition<'o> {
     #[serde(borrow, rename = "type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'o RawValue>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     status: Option<&'o RawValue>,
+    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    observed_generation: Option<&'o RawValue>,
 }
 
 impl Cached for CachedControlPlane {

@@ -185,26 +185,40 @@ pub struct DeprecatedV1Beta1Status {
 
 /// A condition in the status of a [`KubeadmControlPlane`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Condition<'a> {
     /// The type of the condition, such as `RollingOut`.
     #[serde(rename = "type", borrow)]
     pub kind: Option<Text<'a>>,
     /// `True`, `False` or `Unknown`.
     pub status: Option<Text<'a>>,
+    /// The `metadata.generation` from which the controller computed the condition. Only conditions of v1beta2 have this
+    /// field.
+    pub observed_generation: Option<i64>,
 }
 
 impl KubeadmControlPlaneStatus<'_> {
     /// Whether a condition of this type is `True`.
     pub fn is_true(&self, kind: &str) -> bool {
+        self.conditions_of(kind)
+            .any(|condition| condition.status.as_deref() == Some("True"))
+    }
+
+    /// Whether the controller computed a condition of this type from this generation of the spec.
+    pub fn observes(&self, kind: &str, generation: i64) -> bool {
+        self.conditions_of(kind)
+            .any(|condition| condition.observed_generation == Some(generation))
+    }
+
+    fn conditions_of(&self, kind: &str) -> impl Iterator<Item = &Condition<'_>> {
         let at_top = self.conditions.iter().flatten();
         let nested = self
             .v1beta2
             .iter()
             .flat_map(|status| status.conditions.iter().flatten());
-        at_top.chain(nested).any(|condition| {
-            condition.kind.as_deref() == Some(kind) && condition.status.as_deref() == Some("True")
-        })
+        at_top
+            .chain(nested)
+            .filter(move |condition| condition.kind.as_deref() == Some(kind))
     }
 
     /// The number of Machines that match the spec, in either API version. `None` if the status counts only Machines

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -45,6 +46,24 @@ impl PartialEq for ManagedFields<'_> {
 }
 
 impl ManagedFields<'_> {
+    /// When a client last wrote anything but the status. Entries of the subresource `scale` have no time.
+    fn last_write_of_spec(&self) -> Option<Timestamp> {
+        #[derive(Deserialize)]
+        struct Entry<'a> {
+            #[serde(borrow, default)]
+            time: Option<Text<'a>>,
+            #[serde(default)]
+            subresource: Option<Text<'a>>,
+        }
+        let entries: Vec<Entry<'_>> = serde_json::from_str(self.0.get()).unwrap_or_default();
+        let of_spec = entries
+            .iter()
+            .filter(|entry| entry.subresource.as_deref() != Some("status"));
+        of_spec
+            .filter_map(|entry| entry.time.as_ref()?.parse().ok())
+            .max()
+    }
+
     /// Whether a field manager has applied a field of `spec`.
     fn has_applied(&self, manager: &str, field: &str) -> bool {
         #[derive(Deserialize)]
@@ -121,6 +140,11 @@ impl Metadata<'_> {
     pub fn has_applied(&self, manager: &str, field: &str) -> bool {
         self.managed_fields
             .is_some_and(|managed| managed.has_applied(manager, field))
+    }
+
+    /// When a client last wrote anything but the status; `None` if the API server has not recorded it.
+    pub fn last_write_of_spec(&self) -> Option<Timestamp> {
+        self.managed_fields?.last_write_of_spec()
     }
 
     /// The flag ` -n NAMESPACE` for commands in messages; empty if the namespace is unknown.

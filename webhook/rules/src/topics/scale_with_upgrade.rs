@@ -7,7 +7,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    progress::{self, GenerationLag},
+    progress::{self, Stage, UnobservedChange},
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
     trusted_users,
@@ -39,8 +39,8 @@ const RULES: &[Rule] = &[
         id: "replicas-during-rollout",
         summary: "replicas must not change while a rollout is, or may be, in progress",
         why: "Scaling and a rollout both add and remove etcd members. During a rollout, Cluster API scales \
-              while it replaces Machines, so the order of both is hard to predict. A change that Cluster API \
-              has not processed yet may also start a rollout.",
+              while it replaces Machines, so the order is hard to predict. A change that Cluster API has not \
+              compared with the Machines yet may start a rollout.",
         operations: ON_UPDATE,
         action: Action::Deny,
         scope: Scope::Cluster,
@@ -140,37 +140,76 @@ fn scales_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
         return;
     };
     progress::request_objects(change);
-    let why = if let Some(rolling) = progress::rollout_evidence(old) {
-        format!("a rollout is in progress ({rolling})")
-    } else if let Some(GenerationLag { generation, observed }) =
-        progress::generation_lag(old).filter(|_| !progress::is_before_first_machine(change))
-    {
-        let observed = observed.map_or_else(|| "none".to_owned(), |observed| observed.to_string());
-        format!(
-            "Cluster API has not yet processed the last change, which may start a rollout (generation {generation}, \
-             observed {observed})"
+    let place = format!("{}{}", name(change.new), change.new.metadata.namespace_flag());
+    let (action, detail, remedy) = if let Some(rolling) = progress::rollout_evidence(old) {
+        let why = format!("a rollout is in progress ({rolling})");
+        (
+            Action::Deny,
+            changes_members(&why, from),
+            wait_for_rollout(&place),
         )
+    } else if let Some(unobserved) = progress::unobserved_change(change) {
+        unobserved_fault(unobserved, from, &place)
     } else {
         return;
     };
     faults.push_at_most(
-        severity(change),
+        severity(change).min(action),
         Fault {
             field: FIELD.into(),
             reason: CauseReason::Forbidden,
             value: Some(to.to_string()),
-            detail: format!(
-                "{why}, and scaling from {from} would add or remove etcd members at the same time"
-            )
-            .into(),
-            remedy: format!(
-                "wait for the rollout, then scale: kubectl kcp rollout status {}{}",
-                name(change.new),
-                change.new.metadata.namespace_flag()
-            )
-            .into(),
+            detail: detail.into(),
+            remedy: remedy.into(),
         },
     );
+}
+
+fn changes_members(why: &str, from: i64) -> String {
+    format!("{why}, and scaling from {from} would add or remove etcd members at the same time")
+}
+
+fn wait_for_rollout(place: &str) -> String {
+    format!("wait for the rollout, then scale: kubectl kcp rollout status {place}")
+}
+
+/// The severest action, the detail and the remedy for a scale while `status.observedGeneration` does not include the last
+/// change.
+fn unobserved_fault(
+    UnobservedChange {
+        generation,
+        observed,
+        stage,
+    }: UnobservedChange,
+    from: i64,
+    place: &str,
+) -> (Action, String, String) {
+    let observed = observed.map_or_else(|| "none".to_owned(), |observed| observed.to_string());
+    let generations = format!("(generation {generation}, observed {observed})");
+    match stage {
+        Stage::Waiting => {
+            let why = format!(
+                "Cluster API has not yet compared the Machines with the last change, which may start a rollout {generations}"
+            );
+            (Action::Deny, changes_members(&why, from), wait_for_rollout(place))
+        }
+        Stage::Ignored => (
+            Action::Warn,
+            format!(
+                "Cluster API has not compared the Machines with the last change for more than five minutes {generations}; it \
+                 may start a rollout together with this change"
+            ),
+            format!("check that Cluster API's controller is running: kubectl kcp why {place}"),
+        ),
+        Stage::Compared => (
+            Action::Warn,
+            format!(
+                "Cluster API has compared the Machines with the last change and counts none as outdated, but has not recorded \
+                 the change {generations}: its reconciles fail at a later step, or have failed before"
+            ),
+            format!("find the cause: kubectl kcp why {place}"),
+        ),
+    }
 }
 
 fn scales_while_adopting(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
@@ -301,6 +340,53 @@ const UNOBSERVED_PAUSED: &str = r#"{"metadata":{"generation":3,"annotations":{"c
     "status":{"observedGeneration":2,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
 const UNOBSERVED_V1BETA1: &str = r#"{"metadata":{"generation":3},"spec":{"replicas":3,"version":"v1.34.2"},
     "status":{"observedGeneration":2,"replicas":3,"updatedReplicas":3,"version":"v1.34.2"}}"#;
+/// A control plane with Machines that its controller has compared with the last change, before a later step failed.
+const COMPARED: &str = r#"{"metadata":{"generation":3},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":2,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2",
+    "deprecated":{"v1beta1":{"updatedReplicas":3}},"conditions":[
+    {"type":"ControlPlaneComponentsHealthy","status":"True","reason":"Healthy","message":"",
+     "lastTransitionTime":"2026-06-01T11:00:00Z","observedGeneration":3},
+    {"type":"RollingOut","status":"False","reason":"NotRollingOut","message":"",
+     "lastTransitionTime":"2026-06-01T11:00:00Z","observedGeneration":3}]}}"#;
+const COMPARED_V1BETA1: &str = r#"{"metadata":{"generation":3},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":2,"replicas":3,"updatedReplicas":3,"version":"v1.34.2",
+    "v1beta2":{"upToDateReplicas":3,"conditions":[
+    {"type":"ControlPlaneComponentsHealthy","status":"True","reason":"Healthy","message":"",
+     "lastTransitionTime":"2026-06-01T11:00:00Z","observedGeneration":3}]}}}"#;
+/// Only conditions that the controller writes before it compares the Machines include the last change.
+const PAUSE_OBSERVED: &str = r#"{"metadata":{"generation":3},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":2,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2","conditions":[
+    {"type":"ControlPlaneComponentsHealthy","status":"True","reason":"Healthy","message":"",
+     "lastTransitionTime":"2026-06-01T11:00:00Z","observedGeneration":2},
+    {"type":"Paused","status":"False","reason":"NotPaused","message":"",
+     "lastTransitionTime":"2026-06-01T11:00:00Z","observedGeneration":3}]}}"#;
+/// The controller has written its conditions, but not yet the number of Machines that match the spec.
+const COUNTS_OUTDATED: &str = r#"{"metadata":{"generation":3},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":2,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2",
+    "deprecated":{"v1beta1":{"updatedReplicas":3}},"conditions":[
+    {"type":"ControlPlaneComponentsHealthy","status":"True","reason":"Healthy","message":"",
+     "lastTransitionTime":"2026-06-01T11:00:00Z","observedGeneration":3},
+    {"type":"RollingOut","status":"True","reason":"RollingOut","message":"",
+     "lastTransitionTime":"2026-06-01T12:00:00Z","observedGeneration":3}]}}"#;
+/// The Machines do not match the last change, and a later step failed.
+const COMPARED_OUTDATED: &str = r#"{"metadata":{"generation":3},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":2,"replicas":3,"upToDateReplicas":2,"version":"v1.34.2",
+    "deprecated":{"v1beta1":{"updatedReplicas":2}},"conditions":[
+    {"type":"ControlPlaneComponentsHealthy","status":"True","reason":"Healthy","message":"",
+     "lastTransitionTime":"2026-06-01T11:00:00Z","observedGeneration":3}]}}"#;
+/// A change that no reconcile has compared with the Machines for an hour.
+const IGNORED: &str = r#"{"metadata":{"generation":3,"managedFields":[
+    {"manager":"kubectl","operation":"Update","apiVersion":"controlplane.cluster.x-k8s.io/v1beta2",
+     "time":"2026-06-01T11:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:version":{}}}},
+    {"manager":"manager","operation":"Update","apiVersion":"controlplane.cluster.x-k8s.io/v1beta2",
+     "time":"2026-06-01T11:59:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:status":{}},"subresource":"status"}]},
+    "spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":2,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
+const RECENT: &str = r#"{"metadata":{"generation":3,"managedFields":[
+    {"manager":"kubectl","operation":"Update","apiVersion":"controlplane.cluster.x-k8s.io/v1beta2",
+     "time":"2026-06-01T11:56:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:version":{}}}}]},
+    "spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":2,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
 /// A control plane that no controller has processed, or whose reconciles all failed.
 const NEVER_OBSERVED: &str = r#"{"metadata":{"generation":1},"spec":{"replicas":3,"version":"v1.34.2"}}"#;
 const PAUSED_ROLLING: &str = r#"{"metadata":{"generation":4,"annotations":{"cluster.x-k8s.io/paused":""}},
@@ -409,16 +495,16 @@ const CASES: &[Case] = &[
     )
     .only_in_version(V1BETA2),
     Case::update(
-        "accepts_scale_with_dns_version",
+        "accepts_scale_with_dns_repository",
         THREE,
-        r#"{"spec":{"replicas":5,"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.13.1"}}}}}"#,
+        r#"{"spec":{"replicas":5,"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageRepository":"a.example/b"}}}}}"#,
         &[],
     )
     .only_in_version(V1BETA2),
     Case::update(
-        "rejects_scale_with_dns_version_and_another_change",
+        "rejects_scale_with_dns_repository_and_another_change",
         THREE,
-        r#"{"spec":{"replicas":5,"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.13.1"},
+        r#"{"spec":{"replicas":5,"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageRepository":"a.example/b"},
             "imageRepository":"a.example/b"}}}}"#,
         &[(WITH, FIELD)],
     )
@@ -469,6 +555,55 @@ const CASES: &[Case] = &[
         "rejects_scale_subresource_while_the_last_change_is_unobserved",
         UNOBSERVED,
         5,
+        &[(DURING, FIELD)],
+    )
+    .only_in_version(V1BETA2),
+    Case::scale(
+        "warns_of_scale_after_the_machines_were_compared_with_the_last_change",
+        COMPARED,
+        5,
+        &[(DURING, FIELD)],
+    )
+    .only_in_version(V1BETA2),
+    Case::update(
+        "warns_of_scale_after_the_machines_were_compared_in_v1beta1",
+        COMPARED_V1BETA1,
+        FIVE,
+        &[(DURING, FIELD)],
+    )
+    .only_in_version(V1BETA1),
+    Case::update(
+        "rejects_scale_before_the_machines_are_compared_with_the_last_change",
+        PAUSE_OBSERVED,
+        FIVE,
+        &[(DURING, FIELD)],
+    )
+    .only_in_version(V1BETA2),
+    Case::update(
+        "rejects_scale_before_the_outdated_machines_are_counted",
+        COUNTS_OUTDATED,
+        FIVE,
+        &[(DURING, FIELD)],
+    )
+    .only_in_version(V1BETA2),
+    Case::update(
+        "rejects_scale_if_the_comparison_found_outdated_machines",
+        COMPARED_OUTDATED,
+        FIVE,
+        &[(DURING, FIELD)],
+    )
+    .only_in_version(V1BETA2),
+    Case::scale(
+        "warns_of_scale_after_a_change_was_ignored_for_long",
+        IGNORED,
+        5,
+        &[(DURING, FIELD)],
+    )
+    .only_in_version(V1BETA2),
+    Case::update(
+        "rejects_scale_after_a_recent_change",
+        RECENT,
+        FIVE,
         &[(DURING, FIELD)],
     )
     .only_in_version(V1BETA2),

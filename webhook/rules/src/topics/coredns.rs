@@ -39,9 +39,8 @@ const RULES: &[Rule] = &[
     Rule {
         id: "coredns-version-unknown",
         summary: "kcp-webhook should know both versions of a CoreDNS upgrade",
-        why: "Cluster API migrates the Corefile only between the versions that its migration library \
-              contains. kcp-webhook knows one release of this library, but your Cluster API may contain \
-              another release.",
+        why: "Cluster API migrates the Corefile only between the versions that its migration library contains. \
+              kcp-webhook knows one release of this library, and does not know which version of CoreDNS runs.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Transition,
@@ -77,94 +76,140 @@ const SKIP_ANNOTATION: &str = "controlplane.cluster.x-k8s.io/skip-coredns";
 
 const FIELD: &str = "spec.kubeadmConfigSpec.clusterConfiguration.dns.imageTag";
 
-fn is_known(version: (u64, u64, u64)) -> bool {
-    VERSIONS.binary_search(&version).is_ok()
+/// The major, minor and patch version of `CoreDNS`, which is all that Cluster API compares.
+type Release = (u64, u64, u64);
+
+/// What Cluster API does with the Corefile if the image tag of `CoreDNS` changes, or stays and the image changes
+/// (`validateCoreDNSImageTag`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CorefileMigration {
+    Possible,
+    /// Cluster API never lowers the version.
+    Downgrade,
+    /// No Cluster API can migrate from this old version.
+    Unsupported,
+    /// [`VERSIONS`] lacks one of the versions. A newer Cluster API may support such a version, even if it lies between two
+    /// versions in the table.
+    Unknown,
+}
+
+impl CorefileMigration {
+    /// Compares the image tags of `CoreDNS`; `None` if a tag is not a version.
+    pub fn between(from: &str, to: &str) -> Option<Self> {
+        Some(Self::between_releases(release(from)?, release(to)?))
+    }
+
+    fn between_releases(from: Release, to: Release) -> Self {
+        let is_known = |version| VERSIONS.binary_search(&version).is_ok();
+        let is_oldest = VERSIONS.first().is_some_and(|first| from < *first);
+        if to < from {
+            Self::Downgrade
+        } else if is_oldest {
+            Self::Unsupported
+        } else if is_known(from) && is_known(to) {
+            Self::Possible
+        } else {
+            Self::Unknown
+        }
+    }
+}
+
+fn release(tag: &str) -> Option<Release> {
+    let Version {
+        major, minor, patch, ..
+    } = parse_tag_version(tag).ok()?;
+    Some((major, minor, patch))
 }
 
 struct CoreDnsUpgrade<'c> {
     old: &'c str,
     new: &'c str,
-    from: (u64, u64, u64),
-    to: (u64, u64, u64),
+    migration: CorefileMigration,
 }
 
-/// The versions between which Cluster API would migrate `CoreDNS`; `None` if it would not migrate.
+/// The tags between which Cluster API would migrate `CoreDNS`; `None` if it would not migrate.
 fn coredns_upgrade<'c>(change: &'c Change<'_, KubeadmControlPlane<'_>>) -> Option<CoreDnsUpgrade<'c>> {
-    let release = |version: Version| (version.major, version.minor, version.patch);
     let old = dns_tag(&change.old?.common_spec())?;
-    let new = dns_tag(&change.new.common_spec())?;
-    let coredns_upgrade = CoreDnsUpgrade {
+    let new = managed_tag(change)?;
+    let (from, to) = (release(old)?, release(new)?);
+    (from != to).then(|| CoreDnsUpgrade {
         old,
         new,
-        from: release(parse_tag_version(old).ok()?),
-        to: release(parse_tag_version(new).ok()?),
-    };
-    (coredns_upgrade.from != coredns_upgrade.to && !change.new.metadata.has_annotation(SKIP_ANNOTATION))
-        .then_some(coredns_upgrade)
+        migration: CorefileMigration::between_releases(from, to),
+    })
 }
 
-impl CoreDnsUpgrade<'_> {
-    fn fault(&self, reason: CauseReason, detail: String, remedy: String) -> Fault {
-        Fault {
-            field: FIELD.into(),
-            reason,
-            value: Some(quote(self.new)),
-            detail: detail.into(),
-            remedy: remedy.into(),
-        }
-    }
+/// The new tag, unless Cluster API does not change `CoreDNS`.
+fn managed_tag<'c>(change: &'c Change<'_, KubeadmControlPlane<'_>>) -> Option<&'c str> {
+    let tag = dns_tag(&change.new.common_spec())?;
+    (!change.new.metadata.has_annotation(SKIP_ANNOTATION)).then_some(tag)
+}
 
-    /// Whether this is an upgrade from or to a version that [`VERSIONS`] lacks and that is newer than its
-    /// first version. A newer Cluster API may support such a version, even if it lies between two versions in
-    /// the table.
-    fn upgrades_to_unknown_version(&self) -> bool {
-        let may_be_known_later =
-            |version| !is_known(version) && VERSIONS.first().is_some_and(|first| version > *first);
-        let from_is_supported = is_known(self.from) || may_be_known_later(self.from);
-        let any_unknown = may_be_known_later(self.from) || may_be_known_later(self.to);
-        self.from < self.to && from_is_supported && any_unknown
+/// The first tag of a control plane with Machines. Only the workload cluster shows from which version Cluster API would
+/// migrate.
+fn first_tag<'c>(change: &'c Change<'_, KubeadmControlPlane<'_>>) -> Option<&'c str> {
+    let old = change.old?;
+    let has_machines = old
+        .status
+        .as_ref()
+        .is_some_and(|status| status.replicas > Some(0));
+    let is_first = has_machines && dns_tag(&old.common_spec()).is_none();
+    managed_tag(change).filter(|tag| is_first && release(tag).is_some())
+}
+
+fn fault(new: &str, reason: CauseReason, detail: String, remedy: String) -> Fault {
+    Fault {
+        field: FIELD.into(),
+        reason,
+        value: Some(quote(new)),
+        detail: detail.into(),
+        remedy: remedy.into(),
     }
 }
 
 fn migration_unsupported(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(coredns_upgrade) =
-        coredns_upgrade(change).filter(|coredns_upgrade| !coredns_upgrade.upgrades_to_unknown_version())
-    else {
+    let Some(CoreDnsUpgrade { old, new, migration }) = coredns_upgrade(change) else {
         return;
     };
-    let detail = if coredns_upgrade.to < coredns_upgrade.from {
-        format!(
+    let detail = match migration {
+        CorefileMigration::Downgrade => format!(
             "CoreDNS is at {}, and Cluster API migrates its configuration only to newer versions",
-            quote(coredns_upgrade.old)
-        )
-    } else if !is_known(coredns_upgrade.from) {
-        format!(
+            quote(old)
+        ),
+        CorefileMigration::Unsupported => format!(
             "Cluster API cannot migrate the CoreDNS configuration from version {}",
-            quote(coredns_upgrade.old)
-        )
-    } else {
-        return;
+            quote(old)
+        ),
+        CorefileMigration::Possible | CorefileMigration::Unknown => return,
     };
     let remedy = format!("keep the version, or set annotation {SKIP_ANNOTATION} and change CoreDNS yourself");
-    faults.push(coredns_upgrade.fault(CauseReason::Forbidden, detail, remedy));
+    faults.push(fault(new, CauseReason::Forbidden, detail, remedy));
 }
 
 fn version_unknown(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(coredns_upgrade) = coredns_upgrade(change).filter(CoreDnsUpgrade::upgrades_to_unknown_version)
-    else {
-        return;
-    };
-    faults.push(coredns_upgrade.fault(
-        CauseReason::Invalid,
-        format!(
+    let upgrade = coredns_upgrade(change);
+    let unknown = upgrade.filter(|upgrade| upgrade.migration == CorefileMigration::Unknown);
+    if let Some(CoreDnsUpgrade { old, new, .. }) = unknown {
+        let detail = format!(
             "kcp-webhook does not know whether Cluster API can migrate CoreDNS from {} to this version",
-            quote(coredns_upgrade.old)
-        ),
-        format!(
+            quote(old)
+        );
+        let remedy = format!(
             "check that your version of Cluster API supports this migration, or skip the migration with \
              annotation {SKIP_ANNOTATION}"
-        ),
-    ));
+        );
+        faults.push(fault(new, CauseReason::Invalid, detail, remedy));
+    } else if let Some(new) = first_tag(change) {
+        let detail = "the tag was unset, so kcp-webhook does not know which version of CoreDNS runs; if it is newer, or \
+                      unknown to Cluster API, Cluster API never changes CoreDNS, and its reconciles fail after the Machines \
+                      are up to date";
+        let name = change.new.metadata.name.as_deref().unwrap_or("NAME");
+        let remedy = format!(
+            "compare the tag with the CoreDNS that runs: kubectl kcp plan {name}{} -f FILE",
+            change.new.metadata.namespace_flag()
+        );
+        faults.push(fault(new, CauseReason::Invalid, detail.to_owned(), remedy));
+    }
 }
 
 const OLD: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"dns":{"imageTag":"v1.12.1"}}}}}"#;
@@ -192,6 +237,19 @@ const CASES: &[Case] = &[
         &[],
     ),
     Case::update("rejects_downgrade", OLD, LOWER, &[(UNSUPPORTED, FIELD)]),
+    Case::update(
+        "warns_of_the_first_tag",
+        r#"{"metadata":{"generation":1},"status":{"observedGeneration":1,"replicas":3}}"#,
+        LOWER,
+        &[("coredns-version-unknown", FIELD)],
+    ),
+    Case::update("accepts_the_first_tag_before_the_first_machine", "{}", LOWER, &[]),
+    Case::update(
+        "accepts_the_first_tag_that_cluster_api_skips",
+        r#"{"metadata":{"annotations":{"controlplane.cluster.x-k8s.io/skip-coredns":""}},"status":{"replicas":3}}"#,
+        LOWER,
+        &[],
+    ),
     Case::update(
         "accepts_downgrade_that_cluster_api_skips",
         OLD,

@@ -32,6 +32,10 @@ pub struct Condition {
         skip_serializing_if = "Option::is_none"
     )]
     pub last_transition_time: Option<Timestamp>,
+    /// The `metadata.generation` from which the controller computed the condition. None in a v1beta1 condition.
+    #[serde(default, skip_serializing)]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    pub observed_generation: Option<i64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -153,6 +157,7 @@ mod tests {
                 reason: "NotHealthy".to_owned(),
                 message: message.to_owned(),
                 last_transition_time: None,
+                observed_generation: None,
             };
             assert_eq!(condition.message_or_reason(), line);
         }

@@ -124,6 +124,15 @@ impl KubeadmControlPlane {
         observed.is_some_and(|observed| observed >= self.generation())
     }
 
+    /// Whether a reconcile has compared the Machines with the current generation of the spec, so that the status shows
+    /// whether a rollout is in progress. Each reconcile does so just before it sets this condition (Cluster API 1.11 to 1.14,
+    /// `reconcileControlPlaneAndMachinesConditions`), and writes both even if it fails later.
+    pub fn has_compared_machines(&self) -> bool {
+        let condition = self.condition("ControlPlaneComponentsHealthy");
+        self.is_observed()
+            || condition.is_some_and(|condition| condition.observed_generation == Some(self.generation()))
+    }
+
     /// When a client last wrote the spec, if the controller has not processed it yet. None if the status is
     /// up to date, or if the time is unknown. A write of the scale subresource leaves no entry in
     /// `managedFields`, so the time is also unknown if the status was written after the last write in
@@ -138,6 +147,12 @@ impl KubeadmControlPlane {
         let written = latest(false)?;
         let is_later = latest(true).is_none_or(|of_status| of_status <= written);
         (!self.is_observed() && is_later).then_some(written)
+    }
+
+    /// When a client or controller last wrote the control plane or its status. None if no time is known.
+    pub fn last_write(&self) -> Option<Timestamp> {
+        let entries = self.metadata.managed_fields.iter().flatten();
+        entries.filter_map(|entry| Some(entry.time.as_ref()?.0)).max()
     }
 
     /// Whether the condition `RollingOut` is True, or the status counts outdated Machines.

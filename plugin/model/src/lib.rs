@@ -8,6 +8,7 @@
 //! - [`quorum`]: how many members etcd can lose after a change of its membership
 //! - [`blocker`]: reasons why the controller or a command cannot proceed; [`staleness`]: when a blocked change counts as
 //!   stuck
+//! - [`addon_update`]: whether the controller can update kube-proxy and `CoreDNS`
 //! - [`join_times`]: how long Machines took to join
 //! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
 //! - [`audit`]: the checks of `kubectl kcp audit resiliency`
@@ -44,6 +45,7 @@
     )
 )]
 
+pub mod addon_update;
 pub mod audit;
 pub mod blocker;
 pub mod bundle;

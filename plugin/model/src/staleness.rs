@@ -159,13 +159,16 @@ fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>)
     })
 }
 
-/// Returns the blocker if the controller has not processed the spec for longer than [`OBSERVATION_LIMIT`].
+/// Returns the blocker if the controller has not processed the spec for longer than [`OBSERVATION_LIMIT`]. A controller that
+/// has compared the Machines with the spec runs.
 pub fn stopped_controller_blocker(
     control_plane: &KubeadmControlPlane,
     now: Timestamp,
 ) -> Option<StuckBlocker> {
     let since = control_plane.unprocessed_since()?;
-    let is_stopped = !is_suspended(control_plane) && age(since, now) > OBSERVATION_LIMIT;
+    let is_stopped = !is_suspended(control_plane)
+        && !control_plane.has_compared_machines()
+        && age(since, now) > OBSERVATION_LIMIT;
     is_stopped.then(|| StuckBlocker {
         blocker: Blocker::ControllerStopped {
             generation: control_plane.generation(),
@@ -268,8 +271,8 @@ mod tests {
     use crate::{
         snapshot::Snapshot,
         testing::objects::{
-            change_spec, change_status, condition, healthy, minutes_ago, new_machine, now, pause, set,
-            use_external_etcd,
+            change_spec, change_status, compare_without_record, condition, healthy, minutes_ago, new_machine,
+            now, pause, set, use_external_etcd,
         },
     };
 
@@ -536,6 +539,14 @@ mod tests {
                     "for 4m: Cluster API's kubeadm control plane controller has not processed generation 8 of the spec; the \
                      last processed generation is 7",
                 ],
+            ),
+            (
+                "the_machines_are_compared_with_a_change",
+                |s| {
+                    compare_without_record(&mut s.control_plane);
+                    change_spec(&mut s.control_plane.metadata, minutes_ago(4));
+                },
+                &[],
             ),
             (
                 "the_time_of_the_change_is_unknown",

@@ -80,7 +80,7 @@ impl WaitCondition {
         if let Self::Replaced(machine) = self {
             return missing_for_replacement(control_plane, machines, machine);
         }
-        if !control_plane.is_observed() {
+        if !control_plane.has_compared_machines() {
             let lasts = control_plane.unprocessed_since().map_or_else(
                 || " yet".to_owned(),
                 |since| format!(" for {}", format_age(since, now)),
@@ -257,7 +257,9 @@ mod tests {
         blocker::Blocker,
         snapshot::{Reading, Snapshot},
         testing::{
-            objects::{condition, healthy, minutes_ago, new_machine, now, pause, set},
+            objects::{
+                compare_without_record, condition, healthy, minutes_ago, new_machine, now, pause, set,
+            },
             plan::template,
         },
     };
@@ -278,6 +280,12 @@ mod tests {
                 Replicas(3),
                 |s| s.control_plane.metadata.generation = Some(8),
                 waiting(&["Cluster API's kubeadm control plane controller has not processed the change yet"]),
+            ),
+            (
+                "compared_but_not_recorded",
+                RolledOut,
+                |s| compare_without_record(&mut s.control_plane),
+                Met,
             ),
             (
                 "a_machine_starts",

@@ -173,8 +173,13 @@ impl WorkloadCluster {
     }
 
     async fn core_dns(&self) -> Result<Option<Addon>, Error> {
-        let object: Option<Deployment> = Box::pin(self.objects.get(KUBE_SYSTEM, "coredns")).await?;
-        Ok(object.map(objects::deployment_addon))
+        let (object, config) = tokio::join!(
+            Box::pin(self.objects.get::<Deployment>(KUBE_SYSTEM, "coredns")),
+            Box::pin(self.objects.get::<ConfigMap>(KUBE_SYSTEM, "coredns")),
+        );
+        // A ConfigMap that could not be read counts as existing, as kubeadm creates it.
+        let lacks_config = matches!(config, Ok(None));
+        Ok(object?.map(|object| objects::deployment_addon(object, lacks_config)))
     }
 
     async fn leases(&self) -> Result<Vec<ControllerLease>, Error> {

@@ -6,6 +6,7 @@ use kcp_rules::api::DecodeError;
 use serde_json::Value;
 
 use crate::{
+    addon_update::{ImpossibleUpdate, impossible_updates},
     blocker::Blocker,
     change::{
         decision::{Refusal, RefusedBy},
@@ -83,6 +84,8 @@ pub fn preflight_reviewed(
 
     warnings.extend(snapshot.warnings());
     warnings.extend(unknown_facts(snapshot, context.now));
+    let impossible = impossible_updates(&snapshot.observed, &desired.spec, Some(patch));
+    warnings.extend(impossible.iter().map(ImpossibleUpdate::warning));
     // A rule may deny a change only until the controller has processed the spec, so the refusal says why the
     // controller has not processed it.
     let unprocessed = if denials.is_empty() {

@@ -1,7 +1,7 @@
 //! Checks of the conditions that the controller reports on the control plane.
 
 use jiff::Timestamp;
-use kcp_api::{Condition, ConditionStatus, Object as _};
+use kcp_api::{Condition, ConditionStatus, Machine, Object as _, names::lease};
 
 use crate::{
     blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
@@ -15,7 +15,10 @@ use crate::{
         machine_grace::{are_machines_changing, has_changed_within},
         rollout::CONTROLLER_OBSTACLES,
     },
-    plan::blockers::{processing_blockers, unreachable_workload},
+    plan::{
+        blockers::{processing_blockers, unreachable_workload},
+        messages::join_names,
+    },
     snapshot::Snapshot,
     staleness::{
         JOIN_LIMIT, OBSERVATION_LIMIT, SUMMARY_LAG_LIMIT, age, format_age, stopped_controller_blocker,
@@ -46,6 +49,24 @@ pub const CHECKS: &[Check] = &[
         ],
     ])
     .preflight(),
+    Check::new(
+        "change-not-recorded",
+        "The controller has compared the Machines with the last change to the spec, but has not recorded that it processed the \
+         change, because its reconciles fail at a later step or have failed before.",
+        check_change_not_recorded,
+        Responsible::StepBy(who_records_the_change),
+    )
+    .usually_within(OBSERVATION_LIMIT)
+    .effect_of(&[
+        CONTROLLER_OBSTACLES,
+        &[
+            "addon-update-impossible",
+            "machine-deletions-deadlocked",
+            "etcd-no-quorum",
+            "etcd-no-leader",
+            "etcd-members-unresponsive",
+        ],
+    ]),
     Check::new(
         "unavailable",
         "The condition Available of the control plane is not True.",
@@ -139,6 +160,7 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
         || control_plane.is_observed()
         // The check `controller-stopped` reports it once it has lasted too long.
         || stopped_controller_blocker(control_plane, now).is_some()
+        || is_only_unrecorded(observed)
     {
         return Ok(Vec::new());
     }
@@ -158,6 +180,70 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
             .with_hint(CONTROLLER_HINT),
     };
     Ok(vec![finding.with_since(control_plane.unprocessed_since())])
+}
+
+/// Whether the controller has compared the Machines with the spec, and no reason is known why it could not process the spec.
+fn is_only_unrecorded(observed: &Snapshot) -> bool {
+    let control_plane = &observed.control_plane;
+    !control_plane.is_observed()
+        && control_plane.has_compared_machines()
+        && processing_blockers(observed).is_empty()
+}
+
+fn check_change_not_recorded(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    if !is_only_unrecorded(observed) {
+        return Ok(Vec::new());
+    }
+    let control_plane = &observed.control_plane;
+    let message = format!(
+        "{CONTROL_PLANE_CONTROLLER} has compared the Machines with generation {} of the spec, but has not recorded that it \
+         processed the change; the last recorded generation is {}: {}{}",
+        control_plane.generation(),
+        control_plane.status.observed_generation.unwrap_or_default(),
+        late_failure(observed),
+        controller_suffix(observed, now),
+    );
+    let hint = format!(
+        "look for errors in the controller's log: kubectl logs -n {} -l cluster.x-k8s.io/provider=control-plane-kubeadm \
+         --tail=-1; if it has none since the change, change any field of the spec, such as nodeDrainTimeoutSeconds",
+        lease::CONTROL_PLANE_NAMESPACE
+    );
+    Ok(vec![
+        Finding::unknown(observed.object_name(), message)
+            .with_since(control_plane.last_write())
+            .with_hint(hint),
+    ])
+}
+
+/// Which late step of the controller's reconciles fails, as far as the Machines show it. The last step reads the
+/// certificates of new Machines from their API servers (`reconcileCertificateExpiries`).
+fn late_failure(observed: &Snapshot) -> String {
+    let unread: Vec<&str> = observed
+        .machines
+        .iter()
+        .filter(|machine| machine.has_node() && !machine.is_deleting())
+        .filter(|machine| machine.status.certificates_expiry_date.is_none())
+        .map(Machine::name)
+        .collect();
+    if unread.is_empty() {
+        "its reconciles fail at a later step, or one has failed before: from Cluster API 1.13 on, the controller then records \
+         the change only after another change"
+            .to_owned()
+    } else {
+        format!(
+            "its reconciles fail at a later step, before it has read the certificates of the API servers of {}; one API server \
+             that it cannot reach is enough",
+            join_names(&unread, "and")
+        )
+    }
+}
+
+/// The controller, or a person if the state lasts: no later reconcile ends it.
+fn who_records_the_change(_: &Snapshot, finding: &Finding, now: Timestamp) -> Actor {
+    match finding.since {
+        Some(since) if age(since, now) <= OBSERVATION_LIMIT => Actor::ControlPlaneController,
+        _ => Actor::Person,
+    }
 }
 
 /// The controller, or a person if no attempt of the controller can succeed before someone removes the cause.
@@ -253,7 +339,10 @@ pub(super) mod test_cases {
     use crate::{
         checks::tests::{Case, says, starts},
         snapshot::{ControllerLease, EtcdMembers, Reading},
-        testing::objects::{annotate, condition, minutes_ago, use_external_etcd},
+        testing::objects::{
+            annotate, change_spec, compare_without_record, condition, minutes_ago, use_external_etcd,
+        },
+        testing::snapshot::in_days,
     };
 
     /// The Lease of a controller, renewed so many minutes ago.
@@ -296,6 +385,36 @@ pub(super) mod test_cases {
             o.control_plane().metadata.generation = Some(8);
             let metadata = &mut o.control_plane().metadata;
             annotate(metadata, annotation::REMEDIATION_IN_PROGRESS, "{");
+        }),
+        ("change-not-recorded", "without_a_visible_cause", |o| {
+            compare_without_record(o.control_plane());
+            change_spec(&mut o.control_plane().metadata, minutes_ago(4));
+            for number in 1..=3 {
+                o.machine(number).status.certificates_expiry_date = Some(in_days(300));
+            }
+        }),
+        ("change-not-recorded", "a_moment_ago", |o| {
+            compare_without_record(o.control_plane());
+            change_spec(&mut o.control_plane().metadata, minutes_ago(2));
+        }),
+        (
+            "change-not-recorded",
+            "without_the_certificates_of_a_machine",
+            |o| {
+                compare_without_record(o.control_plane());
+                for number in 1..=2 {
+                    o.machine(number).status.certificates_expiry_date = Some(in_days(300));
+                }
+                o.controller_lease = Reading::Read(Some(lease(0)));
+            },
+        ),
+        ("change-not-recorded", "because_of_coredns", |o| {
+            compare_without_record(o.control_plane());
+            o.control_plane().spec.kubeadm_config_spec.fields["clusterConfiguration"]["dns"] =
+                serde_json::json!({"imageTag": "v1.11.3"});
+            if let Reading::Read(Some(addon)) = &mut o.workload().core_dns {
+                addon.image = Some("registry.k8s.io/coredns/coredns:v1.12.1".to_owned());
+            }
         }),
         ("workload-disconnected", "probe_fails", |o| {
             let message = "Remote connection probe failed, probe last succeeded at 2026-08-21T11:50:00Z";

@@ -130,7 +130,7 @@ pub fn has_pending_change(observed: &Snapshot, now: Timestamp) -> bool {
 /// Whether a control plane's own status shows a pending change. It does not show which Machines are outdated.
 pub fn reports_pending_change(control_plane: &KubeadmControlPlane) -> bool {
     let status = &control_plane.status;
-    !control_plane.is_observed()
+    !control_plane.has_compared_machines()
         || status.replicas != control_plane.desired_replicas()
         || status.up_to_date_replicas < status.replicas
 }
@@ -170,7 +170,7 @@ pub fn check_replicas_differ(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let (desired, there) = (control_plane.desired_replicas(), control_plane.status.replicas);
     // The status of an older spec says nothing about the current spec.
-    if there == desired || control_plane.is_rolling_out() || !control_plane.is_observed() {
+    if there == desired || control_plane.is_rolling_out() || !control_plane.has_compared_machines() {
         return Ok(Vec::new());
     }
     let direction = if there < desired { "up" } else { "down" };

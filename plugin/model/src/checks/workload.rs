@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kcp_api::Object as _;
 
 use crate::{
+    addon_update::{SKIP_CORE_DNS, SKIP_KUBE_PROXY, image_tag, impossible_updates},
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -36,19 +37,28 @@ pub const CHECKS: &[Check] = &[
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
+        "addon-update-impossible",
+        "Cluster API's controller cannot update kube-proxy or CoreDNS, so its reconciles fail after the Machines are up to \
+         date.",
+        check_addon_update_impossible,
+        Responsible::Fault(Actor::Person),
+    ),
+    Check::new(
         "kube-proxy-not-ready",
         "Pods of kube-proxy are not ready, or do not have the image tag that the spec of the control plane \
          requires.",
         check_kube_proxy_not_ready,
         Responsible::Fault(Actor::Person),
-    ),
+    )
+    .effect_of(&[&["addon-update-impossible"]]),
     Check::new(
         "coredns-not-ready",
         "Pods of CoreDNS are not ready, or do not have the image tag that the spec of the control plane \
          requires.",
         check_coredns_not_ready,
         Responsible::Fault(Actor::Person),
-    ),
+    )
+    .effect_of(&[&["addon-update-impossible"]]),
     Check::new(
         "kubelet-skew",
         "The version of a kubelet is too old or too new for the API servers.",
@@ -56,10 +66,6 @@ pub const CHECKS: &[Check] = &[
         Responsible::Fault(Actor::Person),
     ),
 ];
-
-/// The annotations of a control plane that keep Cluster API from updating kube-proxy or `CoreDNS`.
-const SKIP_KUBE_PROXY: &str = "controlplane.cluster.x-k8s.io/skip-kube-proxy";
-const SKIP_CORE_DNS: &str = "controlplane.cluster.x-k8s.io/skip-coredns";
 
 /// How long a Lease may have been expired before it is a problem. Until then, the leader may be changing, which takes
 /// seconds, or clocks may differ.
@@ -107,6 +113,31 @@ pub fn check_controller_leases_expired(observed: &Snapshot, now: Timestamp) -> C
             Finding::fail(object, message)
                 .with_hint("check that the control plane nodes are running and that their clocks match this machine's clock")
         })
+    });
+    Ok(findings.collect())
+}
+
+pub fn check_addon_update_impossible(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    require(&observed.workload, WORKLOAD)?;
+    let control_plane = &observed.control_plane;
+    let updates = impossible_updates(observed, &control_plane.spec, None);
+    // The controller reads the certificates after it has updated the add-ons.
+    let consequence = control_plane.spec.certificates_expiry_days.map_or("", |_| {
+        ", before it records when the certificates of new Machines expire, so certificatesExpiryDays has no effect on them"
+    });
+    let findings = updates.into_iter().map(|update| {
+        let outcome = if update.depends_on_version && control_plane.is_observed() {
+            CheckOutcome::Warn
+        } else {
+            CheckOutcome::Fail
+        };
+        let message = format!(
+            "{}; the reconciles of Cluster API's controller fail after the Machines are up to date{consequence}",
+            update.message
+        );
+        Finding::new(outcome, update.object, message)
+            .with_object(observed.object_name())
+            .with_hint(update.hint(control_plane))
     });
     Ok(findings.collect())
 }
@@ -163,6 +194,12 @@ pub fn check_coredns_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResu
     addon_findings(observed, &expected, now)
 }
 
+/// Whether the controller cannot update this add-on.
+fn is_impossible(observed: &Snapshot, addon: &str) -> bool {
+    let updates = impossible_updates(observed, &observed.control_plane.spec, None);
+    updates.iter().any(|update| update.object == addon)
+}
+
 fn joining_nodes(observed: &Snapshot, now: Timestamp) -> i64 {
     let joining =
         machines_without_node(observed).filter(|of| Phase::from_machine(of, now) == Phase::Starting);
@@ -176,6 +213,7 @@ fn count_nodes(workload: &Workload, counts: impl Fn(&Node) -> bool) -> i64 {
 
 fn addon_findings(observed: &Snapshot, expected: &ExpectedAddon<'_>, now: Timestamp) -> CheckResult {
     let ExpectedAddon { kind, name, .. } = expected;
+    let control_plane = &observed.control_plane;
     let Some(addon) = require(expected.addon, name)? else {
         return Err(NoResult::skipped(format!(
             "the workload cluster has no {kind} {name}"
@@ -199,6 +237,10 @@ fn addon_findings(observed: &Snapshot, expected: &ExpectedAddon<'_>, now: Timest
     });
     let outdated = expected.tag.and_then(|tag| {
         let actual = image_tag(addon.image.as_deref()?)?;
+        // The check `addon-update-impossible` reports an image that the controller cannot update.
+        if is_impossible(observed, &object()) {
+            return None;
+        }
         // Image tags have no `+`; kubeadm replaces it with `_`.
         let desired = tag.replace('+', "_");
         (actual != desired).then(|| {
@@ -208,19 +250,17 @@ fn addon_findings(observed: &Snapshot, expected: &ExpectedAddon<'_>, now: Timest
                 CheckOutcome::Warn
             };
             let message = format!("runs image tag {actual}, but the spec requires {desired}");
-            Finding::new(outcome, object(), message).with_hint(
-                "Cluster API updates the image after all Machines are up to date and etcd is healthy",
-            )
+            let finding = Finding::new(outcome, object(), message);
+            if control_plane.is_observed() {
+                finding.with_hint(
+                    "Cluster API updates the image after all Machines are up to date and etcd is healthy",
+                )
+            } else {
+                finding
+            }
         })
     });
     Ok(not_ready.into_iter().chain(outdated).collect())
-}
-
-/// The tag of an image, such as `v1.34.1` for `registry.k8s.io/kube-proxy:v1.34.1`. None for an image without a tag.
-fn image_tag(image: &str) -> Option<&str> {
-    let name = image.split_once('@').map_or(image, |(name, _)| name);
-    let (_, tag) = name.rsplit_once(':')?;
-    (!tag.contains('/')).then_some(tag)
 }
 
 /// The major and the minor version, such as `(1, 34)` for `v1.34.1`. None if the text is not a version.
@@ -276,7 +316,7 @@ pub(super) mod test_cases {
     use crate::{
         checks::tests::{Case, starts},
         snapshot::{Reading, Snapshot},
-        testing::objects::minutes_ago,
+        testing::objects::{compare_without_record, minutes_ago},
     };
 
     fn lacks_kube_proxies(observed: &mut Snapshot, number: i64) {
@@ -288,6 +328,15 @@ pub(super) mod test_cases {
     fn kube_proxy_image(observed: &mut Snapshot, tag: &str) {
         if let Reading::Read(Some(add_on)) = &mut observed.workload().kube_proxy {
             add_on.image = Some(format!("registry.k8s.io/kube-proxy:{tag}"));
+        }
+    }
+
+    /// Sets the tag of `CoreDNS` that runs, and the one that the spec requires.
+    fn core_dns(observed: &mut Snapshot, actual: &str, desired: &str) {
+        observed.control_plane().spec.kubeadm_config_spec.fields["clusterConfiguration"]["dns"] =
+            serde_json::json!({"imageTag": desired});
+        if let Reading::Read(Some(add_on)) = &mut observed.workload().core_dns {
+            add_on.image = Some(format!("registry.k8s.io/coredns/coredns:{actual}"));
         }
     }
 
@@ -318,6 +367,31 @@ pub(super) mod test_cases {
         ("controller-leases-expired", "none", |o| {
             o.workload().leases = Reading::Read(vec![]);
         }),
+        ("addon-update-impossible", "coredns_downgrade", |o| {
+            core_dns(o, "v1.12.1", "v1.11.3");
+        }),
+        (
+            "addon-update-impossible",
+            "coredns_downgrade_without_expiry_dates",
+            |o| {
+                core_dns(o, "v1.12.1", "v1.11.3");
+                o.control_plane.spec.certificates_expiry_days = Some(30);
+            },
+        ),
+        ("addon-update-impossible", "coredns_of_an_unknown_version", |o| {
+            core_dns(o, "v1.12.99", "v1.13.1");
+        }),
+        (
+            "addon-update-impossible",
+            "coredns_of_an_unknown_version_unrecorded",
+            |o| {
+                core_dns(o, "v1.12.99", "v1.13.1");
+                compare_without_record(o.control_plane());
+            },
+        ),
+        ("addon-update-impossible", "kube_proxy_with_a_digest", |o| {
+            kube_proxy_image(o, "v1.33.0@sha256:0");
+        }),
         ("kube-proxy-not-ready", "some", |o| lacks_kube_proxies(o, 1)),
         ("kube-proxy-not-ready", "some_while_a_machine_starts", |o| {
             starts(o);
@@ -343,6 +417,14 @@ pub(super) mod test_cases {
         ("kube-proxy-not-ready", "another_image", |o| {
             kube_proxy_image(o, "v1.33.0");
         }),
+        (
+            "kube-proxy-not-ready",
+            "another_image_while_reconciles_fail",
+            |o| {
+                kube_proxy_image(o, "v1.33.0");
+                compare_without_record(o.control_plane());
+            },
+        ),
         ("kube-proxy-not-ready", "another_image_during_a_rollout", |o| {
             kube_proxy_image(o, "v1.33.0");
             o.machine(1).spec.version = Some("v1.33.0".to_owned());
@@ -366,11 +448,7 @@ pub(super) mod test_cases {
             }
         }),
         ("coredns-not-ready", "another_image", |o| {
-            o.control_plane().spec.kubeadm_config_spec.fields["clusterConfiguration"]["dns"] =
-                serde_json::json!({"imageTag": "v1.12.1"});
-            if let Reading::Read(Some(add_on)) = &mut o.workload().core_dns {
-                add_on.image = Some("registry.k8s.io/coredns/coredns:v1.11.3".to_owned());
-            }
+            core_dns(o, "v1.11.3", "v1.12.1");
         }),
         ("kubelet-skew", "newer", |o| worker(o, "v1.35.0")),
         ("kubelet-skew", "at_the_limit", |o| worker(o, "v1.31.9")),

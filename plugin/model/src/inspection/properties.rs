@@ -89,6 +89,7 @@ fn conditions() -> impl Strategy<Value = Vec<Condition>> {
             reason: String::new(),
             message: message.to_owned(),
             last_transition_time,
+            observed_generation: None,
         },
     );
     vec(condition, 0..10)
@@ -289,7 +290,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
     let add_on = (any::<i64>(), any::<i64>()).prop_map(|(desired, ready)| Addon {
         desired_pods: desired,
         ready_pods: ready,
-        image: None,
+        ..Addon::default()
     });
     let lease = (names(), option::of(times()), option::of(any::<i64>()));
     let lease = lease.prop_map(|(name, renewed, duration_seconds)| ControllerLease {

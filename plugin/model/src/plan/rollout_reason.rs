@@ -87,7 +87,7 @@ pub enum Gap {
 pub struct Comparison<'s> {
     pub current: &'s KubeadmControlPlaneSpec,
     pub desired: &'s KubeadmControlPlaneSpec,
-    /// Whether the controller has processed the current spec of the control plane.
+    /// Whether the controller has compared the Machines with the current spec of the control plane.
     pub is_observed: bool,
     /// Whether the control plane is paused. If it is, the controller has not compared the Machines since the
     /// pause began.
@@ -101,7 +101,7 @@ pub fn verdicts(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, now: Tim
     let comparison = Comparison {
         current: &control_plane.spec,
         desired,
-        is_observed: control_plane.is_observed(),
+        is_observed: control_plane.has_compared_machines(),
         is_paused: observed.is_paused(),
         now,
     };

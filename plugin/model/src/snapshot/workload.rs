@@ -125,8 +125,10 @@ impl Component {
 pub struct Addon {
     pub desired_pods: i64,
     pub ready_pods: i64,
-    /// The image of the add-on's first container.
+    /// The image of the container with the add-on's name, which Cluster API updates. None if there is no such container.
     pub image: Option<String>,
+    /// Whether the add-on has no `ConfigMap`. Without its `ConfigMap`, Cluster API does not update `CoreDNS`.
+    pub lacks_config: bool,
 }
 
 /// The leader election Lease of a controller.

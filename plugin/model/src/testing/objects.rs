@@ -30,6 +30,7 @@ pub fn condition(kind: &str, status: ConditionStatus, message: &str) -> Conditio
         reason: "Reason".to_owned(),
         message: message.to_owned(),
         last_transition_time: Some(minutes_ago(5)),
+        observed_generation: None,
     }
 }
 
@@ -121,6 +122,20 @@ pub fn change_spec(metadata: &mut ObjectMeta, time: Timestamp) {
         time: Some(Time(time)),
         ..ManagedFieldsEntry::default()
     }]);
+}
+
+/// Adds a generation of the spec with which the controller has compared the Machines, but which it has not recorded.
+pub fn compare_without_record(control_plane: &mut KubeadmControlPlane) {
+    let generation = control_plane.metadata.generation.map(|generation| generation + 1);
+    control_plane.metadata.generation = generation;
+    let healthy = condition("ControlPlaneComponentsHealthy", ConditionStatus::True, "");
+    set(
+        &mut control_plane.status.conditions,
+        Condition {
+            observed_generation: generation,
+            ..healthy
+        },
+    );
 }
 
 /// Records a later write of the status.

@@ -83,7 +83,7 @@ fn workload() -> Workload {
         Reading::Read(Some(Addon {
             desired_pods: pods,
             ready_pods: pods,
-            image: None,
+            ..Addon::default()
         }))
     };
     let lease = |name: &str| ControllerLease {

@@ -14,7 +14,7 @@ use crate::{
     change::decision::{Refusal, RefusedBy},
     checks::{
         finding::{CheckOutcome, Finding, NoResult},
-        workload::{check_coredns_not_ready, check_kube_proxy_not_ready},
+        workload::{check_addon_update_impossible, check_coredns_not_ready, check_kube_proxy_not_ready},
     },
     kubelet_skew::{self, Skew, Worker, Workers},
     snapshot::Snapshot,
@@ -143,7 +143,11 @@ impl<'s> PathState<'s> {
         let workers = workers.with_nodes(&observed.workload, &observed.machines);
         let mut unread = workers.read_failures;
         let mut add_ons = Vec::new();
-        for check in [check_kube_proxy_not_ready, check_coredns_not_ready] {
+        for check in [
+            check_addon_update_impossible,
+            check_kube_proxy_not_ready,
+            check_coredns_not_ready,
+        ] {
             match check(observed, now) {
                 Ok(findings) => add_ons.extend(problems(findings)),
                 Err(NoResult::Unknown(why)) => unread.push(why),

@@ -21,6 +21,7 @@ use std::path::Path;
 pub use arguments::PlanArguments;
 use document::{PlanDocument, PlanVerdict};
 use kcp_control_plane::{
+    addon_update::{ImpossibleUpdate, impossible_updates},
     drain::forecast,
     plan::{Plan, options::review_desired},
     review::ReviewContext,
@@ -114,6 +115,8 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     }));
     let compared = template::compare(&reads, &mut snapshot.observed, &mut desired, in_file);
     warnings.extend(Box::pin(compared).await);
+    let impossible = impossible_updates(&snapshot.observed, &desired.spec, Some(&patch));
+    warnings.extend(impossible.iter().map(ImpossibleUpdate::warning));
     let plan = kcp_control_plane::plan::plan(&snapshot.observed, &desired, now);
     let drains = forecast(&snapshot.observed, &plan.deleted_machines());
     for warning in warnings.iter().chain(&of_rules).chain(&drains) {

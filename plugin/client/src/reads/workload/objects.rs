@@ -113,23 +113,27 @@ pub fn daemon_set_addon(object: DaemonSet) -> Addon {
     Addon {
         desired_pods: status.desired_number_scheduled.into(),
         ready_pods: status.number_ready.into(),
-        image: template.and_then(image),
+        image: template.and_then(|pod| image(pod, "kube-proxy")),
+        lacks_config: false,
     }
 }
 
-pub fn deployment_addon(object: Deployment) -> Addon {
+/// Extracts the fields of `CoreDNS`, whose `ConfigMap` may not exist.
+pub fn deployment_addon(object: Deployment, lacks_config: bool) -> Addon {
     let spec = object.spec.unwrap_or_default();
     let ready = object.status.and_then(|status| status.ready_replicas);
     Addon {
         // The API server's default for `spec.replicas`.
         desired_pods: spec.replicas.unwrap_or(1).into(),
         ready_pods: ready.unwrap_or_default().into(),
-        image: spec.template.spec.and_then(image),
+        image: spec.template.spec.and_then(|pod| image(pod, "coredns")),
+        lacks_config,
     }
 }
 
-fn image(pod: PodSpec) -> Option<String> {
-    pod.containers.into_iter().next()?.image
+fn image(pod: PodSpec, container: &str) -> Option<String> {
+    let mut containers = pod.containers.into_iter();
+    containers.find(|other| other.name == container)?.image
 }
 
 #[derive(Deserialize)]
@@ -322,22 +326,25 @@ mod tests {
 
     #[test]
     fn addons_tell_how_many_pods_they_want_and_have() {
-        let template = json!({"spec": {"containers": [{"name": "c", "image": "registry/c:v1"}]}});
-        let wanted = Addon {
+        let container = |name: &str| json!({"name": name, "image": format!("registry/{name}:v1")});
+        let containers = ["sidecar", "kube-proxy", "coredns"].map(container);
+        let template = json!({"spec": {"containers": containers}});
+        let wanted = |name: &str, lacks_config| Addon {
             desired_pods: 3,
             ready_pods: 2,
-            image: Some("registry/c:v1".to_owned()),
+            image: Some(format!("registry/{name}:v1")),
+            lacks_config,
         };
         let read = daemon_set_addon(object(json!({
             "spec": {"selector": {}, "template": template},
             "status": {"desiredNumberScheduled": 3, "numberReady": 2, "currentNumberScheduled": 3, "numberMisscheduled": 0},
         })));
-        assert_eq!(read, wanted);
-        let read = deployment_addon(object(json!({
+        assert_eq!(read, wanted("kube-proxy", false));
+        let deployment = object(json!({
             "spec": {"replicas": 3, "selector": {}, "template": template}, "status": {"readyReplicas": 2},
-        })));
-        assert_eq!(read, wanted);
-        let read = deployment_addon(object(json!({"spec": {"selector": {}, "template": {}}})));
+        }));
+        assert_eq!(deployment_addon(deployment, true), wanted("coredns", true));
+        let read = deployment_addon(object(json!({"spec": {"selector": {}, "template": {}}})), false);
         assert_eq!(
             read,
             Addon {

@@ -93,7 +93,7 @@ fn possible(observed: &Snapshot, now: Timestamp) -> Vec<String> {
         };
         Some(format!("Machine {} {what}", machine.name()))
     }));
-    if !control_plane.is_observed() {
+    if !control_plane.has_compared_machines() {
         why.push("the controller has not processed the latest change to the spec yet".to_owned());
     }
     let (replicas, desired) = (control_plane.status.replicas, control_plane.desired_replicas());

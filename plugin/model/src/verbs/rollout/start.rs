@@ -163,7 +163,7 @@ fn refusal_to_start(observed: &Snapshot, cluster_is_paused: bool, now: Timestamp
     }
     if !control_plane.status.initialized {
         why.push("the control plane is not initialized yet, so there is no Machine to replace".to_owned());
-    } else if !control_plane.is_observed() {
+    } else if !control_plane.has_compared_machines() {
         why.push("the controller has not processed the latest change to the spec yet".to_owned());
         let blockers = processing_blockers(observed).into_iter().filter(is_unreported);
         for blocker in blockers {

@@ -75,10 +75,10 @@ async fn is_reported(management: &ManagementCluster, check: &str) -> Result<()> 
     .await
 }
 
-/// Waits until a controller has logged this text.
-async fn is_logged(management: &ManagementCluster, text: &str) -> Result<()> {
+/// Waits until a controller of the namespace has logged this text.
+pub(crate) async fn is_logged(management: &ManagementCluster, namespace: &str, text: &str) -> Result<()> {
     wait::until(&format!("a controller logs {text:?}"), || async {
-        has_logged(management, NAMESPACE, text)
+        has_logged(management, namespace, text)
     })
     .await
 }
@@ -110,7 +110,7 @@ async fn a_rollout_needs_kubeadm_config(
 
     let before = cluster.machines().await?;
     cluster.patch(&json!({"spec": {"version": NEW}})).await?;
-    is_logged(management, "failed to get kubeadmConfigMap").await?;
+    is_logged(management, NAMESPACE, "failed to get kubeadmConfigMap").await?;
     ensure!(cluster.machines().await? == before, "a Machine was changed");
     config.metadata.resource_version = None;
     config.metadata.uid = None;
@@ -130,7 +130,7 @@ async fn a_record_that_cannot_be_decoded_stops_scaling(
 
     let before = cluster.machines().await?;
     cluster.patch(&json!({"spec": {"replicas": 3}})).await?;
-    is_logged(management, "failed to unmarshal value not JSON").await?;
+    is_logged(management, NAMESPACE, "failed to unmarshal value not JSON").await?;
     ensure!(cluster.machines().await? == before, "a Machine was changed");
     // The controller runs, but fails before it reports that it has processed the spec.
     let status = kcp(management, &["status", NAME]).await?;

@@ -29,6 +29,7 @@ mod flows;
 mod helm;
 mod hosts;
 mod installation;
+mod late_failures;
 mod leader_migration;
 mod leftovers;
 mod lint;

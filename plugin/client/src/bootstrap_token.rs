@@ -96,6 +96,11 @@ fn is_token_id(text: &str) -> bool {
     text.len() == ID_LENGTH && text.bytes().all(|byte| ALPHABET.contains(&byte))
 }
 
+/// The id of the token in the Secret with this name. None if the name is not that of a token.
+pub fn id_of_secret(name: &str) -> Option<&str> {
+    name.strip_prefix(NAME_PREFIX).filter(|id| is_token_id(id))
+}
+
 /// A bootstrap token in a cluster, without its secret part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedToken {

@@ -9,6 +9,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use jiff::{Timestamp, ToSpan as _, Unit};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kcp_tests::controller_manager::{ControllerManager, ControllerManagers, Identity, Locks, Program};
 use kcp_tests::kubectl::CommandOutput;
@@ -292,7 +293,8 @@ async fn set_kubeconfig(cluster: &BareCluster, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A control plane of Cluster API must not get a member without a Machine. On another cluster, the command writes the script.
+/// A control plane of Cluster API must not get a member without a Machine. On another cluster with uploaded certificates, the command
+/// writes the script.
 async fn machines_are_refused(cluster: &BareCluster) -> Result<()> {
     let key = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
     let key_file = cluster.file("certificate-key");
@@ -320,14 +322,69 @@ async fn machines_are_refused(cluster: &BareCluster) -> Result<()> {
         "{refused}"
     );
     cluster.nodes().delete("cp-1", &DeleteParams::default()).await?;
+    let expires = certificates_are_needed(cluster, &words).await?;
     let accepted = cluster.node(&words).await?;
+    let warning =
+        format!("warning: run the script before {expires}: then Kubernetes deletes the certificates");
+    let unknown = "warning: it is unknown whether etcd lists a member without a Node";
     ensure!(
-        accepted.code == 0 && accepted.stdout.contains(key) && !accepted.stderr.contains(key),
+        accepted.code == 0
+            && accepted.stdout.contains(key)
+            && !accepted.stderr.contains(key)
+            && accepted.stdout.contains("\netcd_folder='/var/lib/etcd' ")
+            && accepted
+                .stdout
+                .contains(&format!("\ncertificates_expire='{expires}' "))
+            && accepted.stderr.contains(&warning)
+            && accepted.stderr.contains(unknown),
         "{accepted}"
     );
     let (id, _) = token_of(&accepted.stdout)?;
     cluster.node(&["token", "revoke", &id]).await?;
+    secrets(cluster)
+        .delete("bootstrap-token-uplded", &DeleteParams::default())
+        .await?;
+    secrets(cluster)
+        .delete("kubeadm-certs", &DeleteParams::default())
+        .await?;
     Ok(())
+}
+
+/// Without the certificates that kubeadm uploads, no script is written. Returns when the certificates
+/// of the cluster expire, which is before the token of a script does.
+async fn certificates_are_needed(cluster: &BareCluster, words: &[&str]) -> Result<String> {
+    let is_refused = async |why: &str| {
+        let refused = cluster.node(words).await?;
+        let upload = "kubeadm init phase upload-certs --upload-certs";
+        ensure!(
+            refused.code == 1
+                && refused.stderr.contains(why)
+                && refused.stderr.contains(upload)
+                && refused.stdout.is_empty(),
+            "{refused}"
+        );
+        Ok(())
+    };
+    is_refused("Secret kube-system/kubeadm-certs, which does not exist").await?;
+    // As `UploadCerts` of kubeadm creates them.
+    let expires = (Timestamp::now() + 30.minutes()).round(Unit::Second)?.to_string();
+    let token = json!({
+        "metadata": {"name": "bootstrap-token-uplded"},
+        "type": "bootstrap.kubernetes.io/token",
+        "stringData": {"token-id": "uplded", "token-secret": "0123456789abcdef", "expiration": expires},
+    });
+    let token = secrets(cluster)
+        .create(&PostParams::default(), &from_value(token)?)
+        .await?;
+    let owner = json!([{
+        "apiVersion": "v1", "kind": "Secret", "name": "bootstrap-token-uplded", "uid": token.metadata.uid,
+        "controller": true, "blockOwnerDeletion": true,
+    }]);
+    let certificates = json!({"metadata": {"name": "kubeadm-certs", "ownerReferences": owner}});
+    secrets(cluster)
+        .create(&PostParams::default(), &from_value(certificates)?)
+        .await?;
+    Ok(expires)
 }
 
 async fn expires(cluster: &BareCluster, host: &StandInHost) -> Result<()> {

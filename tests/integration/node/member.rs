@@ -18,6 +18,8 @@ use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "node-member";
 const NAME: &str = "edge";
+/// A member without a Node.
+const STRAY: &str = "stray";
 
 #[test]
 fn a_member_leaves_etcd_before_its_node_is_deleted() {
@@ -54,6 +56,17 @@ async fn removed(management: &ManagementCluster) -> Result<()> {
         without_files.code == 2 && without_files.stderr.contains("--etcd-ca"),
         "{without_files}"
     );
+
+    // Four members, of which one has no Node.
+    workload.inflict(Fault::Stray, STRAY).await?;
+    plain.no_host_joins_beside_the_stray().await?;
+    let gone = plain.remove(STRAY).await?;
+    let removed = format!("etcd member {STRAY} removed; the cluster has no Node of this name\n");
+    ensure!(gone.code == 0 && gone.stdout == removed, "{gone}");
+    ensure!(members(&workload.etcd().await?.members().await?) == sorted([first, second, third]));
+    let again = plain.remove(STRAY).await?;
+    let unknown = format!("the cluster has no Node {STRAY}, and etcd has no member {STRAY}");
+    ensure!(again.code == 1 && again.stdout.contains(&unknown), "{again}");
 
     workload.inflict(Fault::Kill, third).await?;
     let refused = plain.remove(second).await?;
@@ -123,6 +136,46 @@ impl Plain {
             kubectl,
             files: files.collect(),
         })
+    }
+
+    /// A script for another host of the control plane is refused, and the remedy is the removal.
+    async fn no_host_joins_beside_the_stray(&self) -> Result<()> {
+        // What kubeadm uploads; this cluster has no kubeadm.
+        let upload = [
+            "create",
+            "secret",
+            "generic",
+            "kubeadm-certs",
+            "-n",
+            "kube-system",
+        ];
+        self.kubectl.succeed(upload).await?;
+        let key = self
+            .kubectl
+            .scratch_file("node-member-certificate-key")
+            .display()
+            .to_string();
+        fs::write(&key, "0".repeat(64))?;
+        let words = [
+            "kcp",
+            "node",
+            "join-script",
+            "--control-plane",
+            "--certificate-key-file",
+            &key,
+        ];
+        let words = words.map(str::to_owned);
+        let refused = self.kubectl.run(words.iter().chain(&self.files)).await?;
+        let why = format!(
+            "no script was written: etcd lists the member {STRAY}, but the cluster has no Node {STRAY}: kubeadm adds no member \
+             while another one does not respond\n"
+        );
+        let remedy = format!("kubectl kcp node remove {STRAY} --etcd-ca FILE");
+        ensure!(
+            refused.code == 1 && refused.stderr.contains(&why) && refused.stderr.contains(&remedy),
+            "{refused}"
+        );
+        Ok(())
     }
 
     async fn remove(&self, node: &str) -> Result<CommandOutput> {

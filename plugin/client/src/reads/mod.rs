@@ -12,7 +12,8 @@
 //! - [`validation`]: reads the Nodes that are validated
 //! - [`genesis`]: reads what exists only on the Node of the first Machine
 //! - [`drain`]: reads the objects that decide how nodes are drained
-//! - [`node`]: reads the Nodes of the cluster that the kubeconfig selects; [`node_removal`]: drains and removes them
+//! - [`node`]: reads the Nodes of the cluster that the kubeconfig selects; [`node_removal`]: drains and removes them;
+//!   [`node_join`]: reads what a host finds when it joins the control plane
 //! - [`webhook`]: reads the registration of kcp-webhook and its Pods
 //! - [`time_limits`]: divides a command's time among its reads
 //! - [`failure`]: describes errors for a report
@@ -37,6 +38,7 @@ pub mod machine;
 pub mod management;
 pub mod names;
 pub mod node;
+pub mod node_join;
 pub mod node_removal;
 pub mod observe;
 pub mod planned;

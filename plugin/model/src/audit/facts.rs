@@ -125,6 +125,8 @@ pub struct KubeadmSettings {
     pub control_plane_endpoint: Option<String>,
     pub feature_gates: BTreeMap<String, bool>,
     pub has_external_etcd: bool,
+    /// The folder of the data of etcd members that kubeadm creates.
+    pub etcd_folder: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

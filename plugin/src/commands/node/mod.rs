@@ -3,8 +3,9 @@
 //! - [`labels`]: shows and changes the labels of Nodes
 //! - [`join_script`]: a script with which a host joins the cluster; [`token`]: the tokens in such scripts
 //! - [`remove`]: drains and deletes a Node
-//! - [`shell`]: shell scripts from templates
+//! - [`shell`]: shell scripts from templates; [`etcd_files`]: the files for etcd
 
+mod etcd_files;
 mod join_script;
 mod labels;
 mod remove;

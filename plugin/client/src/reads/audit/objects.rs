@@ -113,6 +113,13 @@ struct ClusterConfiguration {
 #[derive(Default, Deserialize)]
 struct EtcdConfiguration {
     external: Option<IgnoredAny>,
+    local: Option<LocalEtcd>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LocalEtcd {
+    data_dir: Option<String>,
 }
 
 /// Parses kubeadm's `ConfigMap`. None if it does not exist.
@@ -135,6 +142,7 @@ pub fn kubeadm_settings(config: Option<ConfigMap>) -> Reading<Option<KubeadmSett
                 .filter(|endpoint| !endpoint.is_empty()),
             feature_gates: parsed.feature_gates,
             has_external_etcd: parsed.etcd.external.is_some(),
+            etcd_folder: parsed.etcd.local.and_then(|local| local.data_dir),
         })),
         None => Reading::Failed(Failure {
             object: "ConfigMap/kubeadm-config".to_owned(),
@@ -199,6 +207,7 @@ mod tests {
             control_plane_endpoint: Some("10.0.0.9:6443".to_owned()),
             feature_gates: [("A".to_owned(), true)].into(),
             has_external_etcd: false,
+            etcd_folder: Some("/var/lib/etcd".to_owned()),
         };
         assert_eq!(
             kubeadm_settings(Some(config(text))),

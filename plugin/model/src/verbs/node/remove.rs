@@ -10,7 +10,7 @@ use crate::{
     snapshot::etcd::{EtcdSurvey, QueriedMember},
     verbs::{
         etcd::members::{EtcdCluster, NO_SPACE, refusal},
-        node::labelled_node::MachineOfNode,
+        node::labelled_node::{LabelledNode, MachineOfNode},
     },
 };
 
@@ -63,6 +63,20 @@ impl RemovableNode {
             ..Refusal::new(RefusedBy::Command, vec![why])
         })
     }
+}
+
+/// Refuses to remove a member without a Node from a control plane of Cluster API, because the Machine of the member may exist.
+pub fn refuse_member_of_machines(nodes: &[LabelledNode]) -> Option<Refusal> {
+    let machine = nodes.iter().find_map(|node| node.machine.as_ref())?;
+    let why = format!("Machines of Cluster API run the control plane, such as {machine}");
+    let remedy = format!(
+        "find out in the management cluster which Machine has the member: kubectl kcp status -n {}",
+        machine.namespace_in_command()
+    );
+    Some(Refusal {
+        remedies: vec![remedy],
+        ..Refusal::new(RefusedBy::Command, vec![why])
+    })
 }
 
 /// Refuses a drain that loses pods or data, unless the user forces it.

@@ -8,7 +8,7 @@ use kcp_rules::syntax::{key_fault, label_value_fault};
 
 use crate::{
     arguments::{parse_node, parse_timeout},
-    commands::discovery::ProxyArguments,
+    commands::{discovery::ProxyArguments, node::etcd_files::EtcdFiles},
     output::{OutputFormat, OutputFormats},
 };
 
@@ -17,6 +17,9 @@ const MAX_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The maximum length of a URL or a path.
 const MAX_TEXT: usize = 2000;
+
+/// The maximum length of the value of a label.
+const MAX_NAME: usize = 63;
 
 #[derive(Debug, Args)]
 #[command(
@@ -31,6 +34,7 @@ Examples:
   kubectl kcp node join-script --install kubelet=https://example.com/kubelet,sha256=\
 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 )]
+#[command(mut_arg("etcd_ca", |ca| ca.requires("control_plane")))]
 #[command(mut_arg("image", |image| image.requires("api_proxy")))]
 #[command(mut_arg("port", |port| port.requires("api_proxy")))]
 #[command(mut_arg("health_port", |port| port.requires("api_proxy")))]
@@ -40,7 +44,7 @@ pub struct JoinScriptArguments {
     pub ttl: Duration,
 
     /// Name that the host must have, and that no Node may have yet [default: any]
-    #[arg(long, value_name = "NAME", value_parser = parse_node)]
+    #[arg(long, value_name = "NAME", value_parser = parse_host_name)]
     pub hostname: Option<String>,
 
     /// Labels with which the kubelet registers its Node, as KEY=VALUE
@@ -74,6 +78,9 @@ pub struct JoinScriptArguments {
     /// File with the key that `kubeadm init phase upload-certs --upload-certs` printed, or - for stdin
     #[arg(long, value_name = "FILE", requires = "control_plane")]
     pub certificate_key_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub etcd: EtcdFiles,
 
     /// Run HAProxy in front of all API servers on the host, and let the kubelet use it instead of the load balancer
     #[arg(long)]
@@ -126,6 +133,18 @@ fn parse_ttl(text: &str) -> Result<Duration, String> {
         return Err("expected a duration from 1m to 168h".to_owned());
     }
     Ok(ttl)
+}
+
+/// Parses the name of a host, which the kubelet's label `kubernetes.io/hostname` has too.
+fn parse_host_name(text: &str) -> Result<String, String> {
+    let name = parse_node(text)?;
+    if name.len() > MAX_NAME {
+        return Err(format!(
+            "a host name has at most {MAX_NAME} characters, because the kubelet's label kubernetes.io/hostname has the name as its \
+             value"
+        ));
+    }
+    Ok(name)
 }
 
 fn parse_label(text: &str) -> Result<Label, String> {
@@ -234,6 +253,7 @@ mod tests {
             ("--ttl", "1m"),
             ("--ttl", "168h"),
             ("--hostname", "worker-1.example.com"),
+            ("--hostname", &"a".repeat(63)),
             (
                 "--labels",
                 "rack=r1,example.com/pool=,node.kubernetes.io/a=b,topology.kubernetes.io/zone=z",
@@ -291,6 +311,7 @@ mod tests {
         for (flag, value) in [
             ("--ttl", "30s"),
             ("--ttl", "169h"),
+            ("--hostname", &"a".repeat(64)),
             ("--labels", "node-role.kubernetes.io/worker="),
             ("--labels", "kubernetes.io/a=b"),
             ("--taints", "a=b:Never"),

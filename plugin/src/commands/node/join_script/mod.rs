@@ -2,9 +2,11 @@
 //!
 //! - [`arguments`]: the arguments; only text that is safe in a script is accepted
 //! - [`script`]: the script, with its values in quotes, and its wrappers for cloud-init and Ignition
+//! - [`control_plane`]: what a host finds that joins the control plane
 //! - [`report`]: what the command prints
 
 mod arguments;
+mod control_plane;
 mod report;
 mod script;
 
@@ -12,8 +14,8 @@ use std::{io::Write as _, time::Instant};
 
 use anyhow::{Context as _, anyhow};
 pub use arguments::JoinScriptArguments;
+use control_plane::ControlPlane;
 use jiff::{SignedDuration, Timestamp, Unit};
-use kcp_api::names::label;
 use kcp_client::{
     Action, Connection, Error, Token,
     bootstrap_token::{BootstrapToken, create_token, revoke_token},
@@ -21,10 +23,13 @@ use kcp_client::{
         self,
         api_servers::read_api_servers,
         cluster_info::{ClusterInfo, read_cluster_info},
-        node::{list_nodes, read_node},
+        node::read_node,
     },
 };
-use kcp_control_plane::verbs::node::labelled_node::LabelledNode;
+use kcp_control_plane::{
+    change::decision::{Refusal, RefusedBy},
+    verbs::node::labelled_node::LabelledNode,
+};
 use kcp_rules::syntax::parse_version;
 use report::JoinScriptReport;
 use script::JoinValues;
@@ -71,13 +76,13 @@ pub(super) async fn run(arguments: &JoinScriptArguments, session: &Session) -> a
         .map(NewFile::create)
         .transpose()?;
     let connection = session.connect_within(arguments.timeout).await?;
-    if let Some(refusal) = refusal(&connection, arguments).await? {
-        session
-            .terminal
-            .note(&format!("no script was written: {}", refusal.why));
-        session.terminal.hint(&refusal.hint);
-        return Ok(Verdict::Negative);
+    if let Some(refusal) = refuse_name(&connection, arguments).await? {
+        return Ok(refused(&refusal, session));
     }
+    let control_plane = match ControlPlane::read(&connection, arguments, session, end).await? {
+        Ok(control_plane) => control_plane,
+        Err(refusal) => return Ok(refused(&refusal, session)),
+    };
     let version = read_version(&connection).await?;
     let parsed =
         parse_version(&version).with_context(|| format!("the API server has the version {version:?}"))?;
@@ -91,6 +96,10 @@ pub(super) async fn run(arguments: &JoinScriptArguments, session: &Session) -> a
         None
     };
     let expires = expiry(connection.now(), arguments)?;
+    let certificates = control_plane.as_ref().map(|read| read.certificates);
+    if let Some(warning) = certificates.and_then(|certificates| certificates.warning(expires)) {
+        session.terminal.warning(&warning);
+    }
     let description = match &arguments.hostname {
         Some(name) => format!("for {name}, by kubectl kcp node join-script"),
         None => "by kubectl kcp node join-script".to_owned(),
@@ -108,6 +117,7 @@ pub(super) async fn run(arguments: &JoinScriptArguments, session: &Session) -> a
         token: &token,
         expires: &expires.to_string(),
         certificate_key: certificate_key.as_ref(),
+        control_plane: control_plane.as_ref(),
         api_servers: api_servers.as_ref(),
     };
     let written = write(&values, format, file, &connection, session, end).await;
@@ -115,6 +125,16 @@ pub(super) async fn run(arguments: &JoinScriptArguments, session: &Session) -> a
         revoke(&connection, &token, session).await;
     }
     written
+}
+
+fn refused(refusal: &Refusal, session: &Session) -> Verdict {
+    for why in &refusal.why {
+        session.terminal.note(&format!("no script was written: {why}"));
+    }
+    for remedy in &refusal.remedies {
+        session.terminal.hint(remedy);
+    }
+    Verdict::Negative
 }
 
 /// Waits for the signature of cluster-info, and writes the script to the file or to stdout.
@@ -171,45 +191,28 @@ async fn write(
     Ok(Verdict::Met)
 }
 
-/// Why no host may join in this way, and what to do instead.
-struct JoinRefusal {
-    why: String,
-    hint: String,
-}
-
-async fn refusal(
+/// Refuses a script for a host whose name a Node has.
+async fn refuse_name(
     connection: &Connection,
     arguments: &JoinScriptArguments,
-) -> anyhow::Result<Option<JoinRefusal>> {
-    if let Some(name) = &arguments.hostname {
-        match read_node(connection, name, LabelledNode::new).await {
-            Err(Error::NotFound { .. }) => {}
-            Err(error) => return Err(error.into()),
-            Ok(_) => {
-                return Ok(Some(JoinRefusal {
-                    why: format!("the cluster already has a Node {name}"),
-                    hint: format!(
-                        "choose another name; or, if the host is gone, delete its Node: kubectl delete node {name}"
-                    ),
-                }));
-            }
+) -> anyhow::Result<Option<Refusal>> {
+    let Some(name) = &arguments.hostname else {
+        return Ok(None);
+    };
+    match read_node(connection, name, LabelledNode::new).await {
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+        Ok(_) => {
+            let why = format!("the cluster already has a Node {name}");
+            let remedy = format!(
+                "choose another name; or, if the host is gone, delete its Node: kubectl delete node {name}"
+            );
+            Ok(Some(Refusal {
+                remedies: vec![remedy],
+                ..Refusal::new(RefusedBy::Command, vec![why])
+            }))
         }
     }
-    if !arguments.control_plane {
-        return Ok(None);
-    }
-    let nodes = list_nodes(connection, Some(label::NODE_CONTROL_PLANE)).await?;
-    let machine = nodes.iter().find_map(|node| node.machine.as_ref());
-    Ok(machine.map(|machine| JoinRefusal {
-        why: format!(
-            "Machines of Cluster API run the control plane, such as {machine}: an etcd member without a Machine would \
-             block every later change of the control plane"
-        ),
-        hint: format!(
-            "add a Machine in the management cluster: kubectl kcp scale NAME --replicas N -n {}",
-            machine.namespace_in_command()
-        ),
-    }))
 }
 
 /// Reads the key from a file or from stdin. It never appears in an error.

@@ -12,7 +12,10 @@ use serde_json::{Value, json};
 
 use crate::{
     commands::node::{
-        join_script::arguments::{Download, JoinScriptArguments, Label, Taint},
+        join_script::{
+            arguments::{Download, JoinScriptArguments, Label, Taint},
+            control_plane::ControlPlane,
+        },
         shell::fill,
     },
     output::CommandFormat,
@@ -40,6 +43,8 @@ pub(super) struct JoinValues<'v> {
     /// When the token expires, in RFC 3339 format.
     pub(super) expires: &'v str,
     pub(super) certificate_key: Option<&'v Token>,
+    /// None for a worker.
+    pub(super) control_plane: Option<&'v ControlPlane>,
     /// The API servers of the proxy. None: the host runs no proxy.
     pub(super) api_servers: Option<&'v BTreeSet<SocketAddr>>,
 }
@@ -66,6 +71,8 @@ impl JoinValues<'_> {
         let downloads =
             downloads.map(|Download { program, url, sha256 }| format!("{program} {sha256} {url}"));
         let proxy = arguments.proxy.proxy();
+        let etcd_folder = self.control_plane.and_then(|read| read.etcd_folder.clone());
+        let certificates = self.control_plane.and_then(|read| read.certificates.expire());
         let with_proxy =
             |value: &dyn Fn(&BTreeSet<SocketAddr>) -> String| self.api_servers.map(value).unwrap_or_default();
         let values = [
@@ -79,6 +86,11 @@ impl JoinValues<'_> {
             (
                 "is_control_plane",
                 if arguments.control_plane { "yes" } else { "no" }.to_owned(),
+            ),
+            ("etcd_folder", etcd_folder.unwrap_or_default()),
+            (
+                "certificates_expire",
+                certificates.map(|time| time.to_string()).unwrap_or_default(),
             ),
             ("cri_socket", arguments.cri_socket.clone().unwrap_or_default()),
             ("ignored_errors", arguments.ignore_preflight_errors.join(",")),

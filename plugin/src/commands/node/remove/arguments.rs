@@ -7,6 +7,7 @@ use clap::Args;
 use crate::{
     arguments::{parse_node, parse_timeout},
     change::arguments::FIELD_MANAGER,
+    commands::node::etcd_files::EtcdFiles,
     output::OutputArguments,
 };
 
@@ -21,7 +22,7 @@ Examples:
   kubectl kcp node remove control-plane-2 --etcd-ca ca.crt --etcd-certificate client.crt --etcd-key client.key"
 )]
 pub struct RemoveArguments {
-    /// Node, as NAME or node/NAME
+    /// Node, as NAME or node/NAME; or etcd member, as NAME or ID, whose Node no longer exists
     #[arg(value_name = "NODE", value_parser = parse_node)]
     pub node: String,
 
@@ -42,17 +43,8 @@ pub struct RemoveArguments {
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "10m")]
     pub timeout: Duration,
 
-    /// For a Node with an etcd member: etcd's CA, from /etc/kubernetes/pki/etcd/ca.crt on a Node of the control plane
-    #[arg(long, value_name = "FILE", requires_all = ["etcd_certificate", "etcd_key"])]
-    pub etcd_ca: Option<PathBuf>,
-
-    /// For a Node with an etcd member: a client certificate, from /etc/kubernetes/pki/etcd/healthcheck-client.crt
-    #[arg(long, value_name = "FILE", requires = "etcd_ca")]
-    pub etcd_certificate: Option<PathBuf>,
-
-    /// For a Node with an etcd member: the key of the client certificate
-    #[arg(long, value_name = "FILE", requires = "etcd_ca")]
-    pub etcd_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub etcd: EtcdFiles,
 
     /// Create this file with the script for the host, instead of printing the script
     #[arg(long, value_name = "FILE")]

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use kcp_api::names::label;
 use kcp_client::{
     Connection,
     reads::{
         etcd::{Access, MemberConnection},
         node::list_nodes,
-        node_removal::{etcd_access, has_etcd_pod, survey_members},
+        node_removal::{has_etcd_pod, survey_members},
     },
 };
 use kcp_control_plane::{
@@ -17,11 +17,14 @@ use kcp_control_plane::{
     snapshot::{EtcdSurvey, Reading},
     verbs::{
         etcd::members::read_refusal,
-        node::remove::{MemberRemoval, RemovableNode, decide_member},
+        node::{
+            labelled_node::LabelledNode,
+            remove::{MemberRemoval, RemovableNode, decide_member},
+        },
     },
 };
 
-use crate::{commands::node::remove::RemoveArguments, file};
+use crate::commands::node::remove::RemoveArguments;
 
 /// The time limit for querying all members, and for each change of etcd.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -54,15 +57,10 @@ impl<'m> Members<'m> {
         arguments: &RemoveArguments,
         node: &RemovableNode,
     ) -> anyhow::Result<Option<Self>> {
-        let has_pod = has_etcd_pod(connection, &node.name).await?;
-        if !has_pod && arguments.etcd_ca.is_none() {
-            return Ok(None);
-        }
-        let (Some(ca), Some(certificate), Some(key)) = (
-            &arguments.etcd_ca,
-            &arguments.etcd_certificate,
-            &arguments.etcd_key,
-        ) else {
+        let Some(access) = arguments.etcd.access()? else {
+            if !has_etcd_pod(connection, &node.name).await? {
+                return Ok(None);
+            }
             bail!(
                 "Node {} runs an etcd member, which must leave etcd first: pass etcd's CA, and a client certificate and its \
                  key, with --etcd-ca, --etcd-certificate and --etcd-key; kubeadm stores them in /etc/kubernetes/pki/etcd of \
@@ -70,18 +68,21 @@ impl<'m> Members<'m> {
                 node.name
             );
         };
-        let access = etcd_access(&file::read(ca)?, &file::read(certificate)?, &file::read(key)?)
-            .context("cannot use the files of --etcd-ca, --etcd-certificate and --etcd-key")?;
         let nodes = list_nodes(connection, Some(label::NODE_CONTROL_PLANE)).await?;
-        let mut nodes: Vec<String> = nodes.into_iter().map(|node| node.name).collect();
-        if !nodes.contains(&node.name) {
-            nodes.push(node.name.clone());
+        let mut members = Self::on_nodes(connection, access, nodes);
+        if !members.nodes.contains(&node.name) {
+            members.nodes.push(node.name.clone());
         }
-        Ok(Some(Self {
+        Ok(Some(members))
+    }
+
+    /// The members on these Nodes.
+    pub(super) fn on_nodes(connection: &'m Connection, access: Access, nodes: Vec<LabelledNode>) -> Self {
+        Self {
             connection,
             access,
-            nodes,
-        }))
+            nodes: nodes.into_iter().map(|node| node.name).collect(),
+        }
     }
 
     async fn survey(&self) -> Reading<EtcdSurvey> {

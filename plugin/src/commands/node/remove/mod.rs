@@ -20,6 +20,7 @@ use kcp_api::kind::NODE;
 use kcp_client::{
     Connection, Error,
     reads::{
+        etcd::Access,
         node::{list_nodes, read_node},
         node_removal::read_drain,
     },
@@ -28,7 +29,7 @@ use kcp_client::{
 };
 use kcp_control_plane::{
     change::decision::{ObjectWrite, Refusal, RefusedBy},
-    verbs::node::remove::{RemovableNode, refuse_losses},
+    verbs::node::remove::{RemovableNode, refuse_losses, refuse_member_of_machines},
 };
 use member::Members;
 use report::{RemovalReport, Result as Removal};
@@ -104,7 +105,15 @@ impl RemoveCommand<'_> {
             end,
         } = *self;
         let terminal = &session.terminal;
-        let node = read_node(connection, &arguments.node, RemovableNode::new).await?;
+        let node = match read_node(connection, &arguments.node, RemovableNode::new).await {
+            Err(error @ Error::NotFound { .. }) => {
+                let Some(access) = arguments.etcd.access()? else {
+                    return Err(error.into());
+                };
+                return Box::pin(self.remove_member_without_node(access)).await;
+            }
+            node => node?,
+        };
         if let Some(refusal) = node.refuse_machine() {
             return Ok(Removal::Refused(refusal));
         }
@@ -134,12 +143,14 @@ impl RemoveCommand<'_> {
                 has_member,
             });
         }
-        if !arguments.yes {
-            match self.confirm(forecast.remaining).await? {
-                Some(true) => {}
-                Some(false) => return Ok(Removal::Refused(Refusal::unconfirmed())),
-                None => return Ok(Removal::Unconfirmed),
-            }
+        let goal = format!("remove Node {}", node.name);
+        match self
+            .confirm(&goal, &format!("and evict {} pods", forecast.remaining))
+            .await?
+        {
+            Some(true) => {}
+            Some(false) => return Ok(Removal::Refused(Refusal::unconfirmed())),
+            None => return Ok(Removal::Unconfirmed),
         }
         if let Err(refusal) = cordon(connection, &arguments.field_manager, &node.name).await? {
             return Ok(Removal::Refused(refusal));
@@ -197,16 +208,57 @@ impl RemoveCommand<'_> {
         rest.await.inspect_err(|_: &anyhow::Error| terminal.note(&undo))
     }
 
-    /// Asks the user to confirm. None without a terminal.
-    async fn confirm(&self, pods: usize) -> anyhow::Result<Option<bool>> {
-        let goal = format!("remove Node {}", self.arguments.node);
-        let question = format!(
-            "evict {pods} pods, and remove Node {} from cluster {}?",
-            self.arguments.node, self.connection.server
-        );
+    /// Removes the etcd member of a host whose Node no longer exists.
+    async fn remove_member_without_node(&self, access: Access) -> anyhow::Result<Removal> {
+        let Self {
+            arguments,
+            connection,
+            ..
+        } = *self;
+        let name = &arguments.node;
+        let nodes = list_nodes(connection, Some(kcp_api::names::label::NODE_CONTROL_PLANE)).await?;
+        if let Some(refusal) = refuse_member_of_machines(&nodes) {
+            return Ok(Removal::Refused(refusal));
+        }
+        let members = Members::on_nodes(connection, access, nodes);
+        let refused = match members.decide(name).await {
+            Ok(Some(_)) => None,
+            Ok(None) => {
+                let why = format!("the cluster has no Node {name}, and etcd has no member {name}");
+                Some(Refusal::new(RefusedBy::Command, vec![why]))
+            }
+            Err(refusal) => Some(refusal),
+        };
+        if let Some(refusal) = refused {
+            return Ok(Removal::Refused(refusal));
+        }
+        if arguments.dry_run.is_some() {
+            return Ok(Removal::DryRun {
+                pods: 0,
+                has_member: true,
+            });
+        }
+        let goal = format!("remove etcd member {name}");
+        match self.confirm(&goal, "which no Node of the cluster has").await? {
+            Some(true) => {}
+            Some(false) => return Ok(Removal::Refused(Refusal::unconfirmed())),
+            None => return Ok(Removal::Unconfirmed),
+        }
+        Ok(match Box::pin(members.remove(name)).await? {
+            Ok(_) => Removal::RemovedMember,
+            Err(refusal) => Removal::Refused(refusal),
+        })
+    }
+
+    /// Asks the user to confirm, unless `--yes` did. None without a terminal.
+    async fn confirm(&self, goal: &str, consequence: &str) -> anyhow::Result<Option<bool>> {
+        if self.arguments.yes {
+            return Ok(Some(true));
+        }
+        let question = format!("{goal} from cluster {}, {consequence}?", self.connection.server);
         let terminal = &self.session.terminal;
         terminal
-            .confirm_or_hint(&goal, &question, "confirm with --yes")
+            .confirm_or_hint(goal, &question, "confirm with --yes")
             .await
     }
 

@@ -22,6 +22,8 @@ pub(super) enum Result {
         evicted: usize,
         removed_member: bool,
     },
+    /// The cluster has no such Node, but etcd had its member.
+    RemovedMember,
     DryRun {
         pods: usize,
         has_member: bool,
@@ -62,7 +64,7 @@ pub(super) struct RemovalDocument<'r> {
     #[cfg_attr(test, schemars(extend("const" = "NodeRemoval")))]
     kind: &'static str,
     metadata: NodeName<'r>,
-    /// `removed`, `dryRun`, `refused`, `unconfirmed`, `stopped` or `timedOut`.
+    /// `removed`, `removedMember` (the Node did not exist), `dryRun`, `refused`, `unconfirmed`, `stopped` or `timedOut`.
     result: &'static str,
     /// Whether the Node is cordoned, although it was not removed.
     stays_cordoned: bool,
@@ -85,7 +87,7 @@ struct NodeName<'r> {
 impl RemovalReport<'_> {
     pub(super) const fn verdict(&self) -> Verdict {
         match self.removal {
-            Result::Removed { .. } | Result::DryRun { .. } => Verdict::Met,
+            Result::Removed { .. } | Result::RemovedMember | Result::DryRun { .. } => Verdict::Met,
             Result::Unconfirmed => Verdict::Undecided,
             Result::Refused(_) | Result::Stopped { .. } | Result::TimedOut { .. } => Verdict::Negative,
         }
@@ -118,7 +120,9 @@ impl RemovalReport<'_> {
         match self.removal {
             Result::Refused(refusal) | Result::Stopped { refusal, .. } => &refusal.why,
             Result::TimedOut { delays, .. } => delays,
-            Result::Removed { .. } | Result::DryRun { .. } | Result::Unconfirmed => &[],
+            Result::Removed { .. } | Result::RemovedMember | Result::DryRun { .. } | Result::Unconfirmed => {
+                &[]
+            }
         }
     }
 
@@ -146,6 +150,10 @@ impl RemovalReport<'_> {
                     escape(&script)
                 )
             }
+            Result::RemovedMember => format!(
+                "etcd member {} removed; the cluster has no Node of this name\n",
+                escape(self.node)
+            ),
             Result::DryRun { pods, has_member } => {
                 let member = if *has_member {
                     ", removes its etcd member"
@@ -186,6 +194,7 @@ impl Report for RemovalReport<'_> {
                 evicted,
                 removed_member,
             } => ("removed", Some(*evicted), *removed_member),
+            Result::RemovedMember => ("removedMember", None, true),
             Result::DryRun { .. } => ("dryRun", None, false),
             Result::Refused(_) => ("refused", None, false),
             Result::Unconfirmed => ("unconfirmed", None, false),

@@ -9,6 +9,7 @@
 )]
 
 mod full;
+mod scripts;
 mod short;
 
 use std::sync::Arc;

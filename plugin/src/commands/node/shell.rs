@@ -2,13 +2,21 @@
 
 use anyhow::{Context as _, bail};
 
+/// The functions that every script with `kubeadm reset` needs, and the line of a template that they replace.
+const RESET: &str = include_str!("reset.sh");
+const RESET_MARK: &str = "@@reset.sh";
+
 /// A line of a template with this mark gets a value. The name of the value stands before it; a comment may stand after it.
 const MARK: &str = "=@@";
 
-/// Replaces each mark of the template by the value with the name before it, in single quotes.
+/// Replaces each mark of the template by the value with the name before it, in single quotes, and [`RESET_MARK`] by [`RESET`].
 pub(super) fn fill(template: &str, values: &[(&str, String)]) -> anyhow::Result<String> {
     let mut text = String::new();
     for line in template.lines() {
+        if line == RESET_MARK {
+            text += RESET;
+            continue;
+        }
         let Some((name, rest)) = line.split_once(MARK) else {
             text += line;
             text.push('\n');

@@ -22,11 +22,10 @@ use crate::node::hostile_options;
 use crate::node::join_script::token_of;
 use crate::real_machines::full::{Clock, file_on};
 use crate::real_machines::on_machines;
+use crate::real_machines::scripts::{hash_of, refuses, run, tears_down};
 
 /// The configuration of the network plugin, which a teardown removes. The DaemonSet of a real plugin would write it again.
 const NETWORK: &str = "/etc/cni/net.d/10-machine.conflist";
-
-const CREATED_BY_KUBEADM: &str = "/etc/kubernetes/kubelet.conf";
 
 #[test]
 #[ignore = "needs root: make test-machines PART=full"]
@@ -38,6 +37,7 @@ fn hosts_join_and_leave_by_scripts() {
         scene.a_worker_joins_by_cloud_init().await?;
         scene.a_budget_delays_a_removal().await?;
         scene.the_control_plane_grows().await?;
+        scene.a_host_of_the_control_plane_is_lost().await?;
         scene.the_first_machine_becomes_a_worker().await
     });
 }
@@ -250,6 +250,10 @@ impl Scene {
         ] {
             let machine = self.site.machine(name)?;
             machine.power_on().await?;
+            let script = self.join_script(&options).await?;
+            let expired = set_value(&script, "certificates_expire", "2020-01-01T00:00:00Z")?;
+            let why = "error: the cluster has deleted the certificates that this host needs, at 2020-01-01T00:00:00Z";
+            refuses(&machine, &expired, &[why, "nothing was changed on this host\n"]).await?;
             self.joins(&machine, &options).await?;
             self.has_members(&self.first, members).await?;
             self.others.push(machine);
@@ -261,6 +265,68 @@ impl Scene {
         Ok(())
     }
 
+    /// Its Node is deleted, but etcd still lists its member: the real kubeadm lets no other host join until the member is removed.
+    async fn a_host_of_the_control_plane_is_lost(&mut self) -> Result<()> {
+        let lost = self.others.pop().context("no machine has joined")?;
+        let name = lost.name().to_owned();
+        // A wiped machine would give its address to the next.
+        lost.power_off().await?;
+        self.nodes().delete(&name, &DeleteParams::default()).await?;
+        let fourth = self.site.machine("fourth")?;
+        fourth.power_on().await?;
+        let key = self.file("certificate-key");
+        let options = ["--control-plane", "--certificate-key-file", &key];
+        let script = self.join_script(&options).await?;
+        refuses(
+            &fourth,
+            &script,
+            &[
+                "etcd cluster is not healthy",
+                "error: this host did not join the cluster",
+            ],
+        )
+        .await?;
+        self.clock.lap("a join beside a member without a Node fails");
+
+        let files = self.etcd_files();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let refused = self
+            .kcp_node(&[["join-script"].as_slice(), &options, &files].concat())
+            .await?;
+        let why = format!("etcd lists the member {name}, but the cluster has no Node {name}");
+        ensure!(refused.code == 1 && refused.stderr.contains(&why), "{refused}");
+        let removed = self
+            .kcp_node(&[["remove", &name, "--yes"].as_slice(), &files].concat())
+            .await?;
+        ensure!(removed.code == 0, "{removed}");
+        self.has_members(&self.first, &["first", "second"]).await?;
+        self.joins(&fourth, &[options.as_slice(), &files].concat())
+            .await?;
+        self.has_members(&self.first, &["first", "fourth", "second"])
+            .await?;
+        self.others.push(fourth);
+        self.clock.lap("the member is removed, and the host joins");
+        Ok(())
+    }
+
+    /// The options with the files of etcd on the first machine.
+    fn etcd_files(&self) -> [String; 6] {
+        let file = |name: &str| {
+            self.first
+                .file(&format!("/etc/kubernetes/pki/etcd/{name}"))
+                .display()
+                .to_string()
+        };
+        [
+            "--etcd-ca".to_owned(),
+            file("ca.crt"),
+            "--etcd-certificate".to_owned(),
+            file("healthcheck-client.crt"),
+            "--etcd-key".to_owned(),
+            file("healthcheck-client.key"),
+        ]
+    }
+
     async fn the_first_machine_becomes_a_worker(&mut self) -> Result<()> {
         let network = file_on(&self.first, NETWORK)?;
         let second = self
@@ -268,37 +334,22 @@ impl Scene {
             .first()
             .context("only one machine has a member")?
             .clone();
-        let certificate = |name: &str| {
-            self.first
-                .file(&format!("/etc/kubernetes/pki/etcd/{name}"))
-                .display()
-                .to_string()
-        };
-        let (ca, client, client_key) = (
-            certificate("ca.crt"),
-            certificate("healthcheck-client.crt"),
-            certificate("healthcheck-client.key"),
-        );
-        let of_etcd = [
-            "--etcd-ca",
-            &ca,
-            "--etcd-certificate",
-            &client,
-            "--etcd-key",
-            &client_key,
-        ];
-        let script = self.remove(&self.first, &of_etcd).await?;
-        self.has_members(&second, &["second", "third"]).await?;
+        let files = self.etcd_files();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        let script = self.remove(&self.first, &files).await?;
+        self.has_members(&second, &["fourth", "second"]).await?;
         tears_down(&self.first, &script).await?;
-        self.has_members(&second, &["second", "third"]).await?;
-        self.cluster.ready(&["second", "third", "worker"]).await?;
+        let left = file_names(&self.first, "/var/lib/etcd")?;
+        ensure!(left.is_empty(), "etcd's data remains: {left:?}");
+        self.has_members(&second, &["fourth", "second"]).await?;
+        self.cluster.ready(&["fourth", "second", "worker"]).await?;
         self.clock.lap("the first machine leaves");
 
         self.first.write(NETWORK, &network)?;
         self.joins(&self.first.clone(), &["--hostname", "first"]).await?;
-        self.has_members(&second, &["second", "third"]).await?;
+        self.has_members(&second, &["fourth", "second"]).await?;
         self.cluster
-            .ready(&["first", "second", "third", "worker"])
+            .ready(&["first", "fourth", "second", "worker"])
             .await?;
         let labels = self
             .nodes()
@@ -403,7 +454,7 @@ impl Scene {
     /// Removes a Node, and runs the script for its host.
     async fn leaves(&self, host: &Machine, options: &[&str]) -> Result<()> {
         let script = self.remove(host, options).await?;
-        tears_down(host, &script).await
+        tears_down(host, &script).await.map(drop)
     }
 
     /// Removes a Node, and returns the script for its host.
@@ -431,11 +482,7 @@ impl Scene {
 
     async fn refuses_on_host(&self, script: &str, messages: &[&str]) -> Result<()> {
         let before = files(&self.worker).await?;
-        let refused = run(&self.worker, script).await?;
-        ensure!(refused.code == 1, "{refused}");
-        for message in messages {
-            ensure!(refused.stderr.contains(message), "no '{message}' in: {refused}");
-        }
+        let refused = refuses(&self.worker, script, messages).await?;
         ensure!(
             files(&self.worker).await? == before,
             "files have changed after: {refused}"
@@ -557,24 +604,10 @@ fn serve_kubeadm(site: &Site) -> Result<(String, String)> {
     Ok((format!("kubeadm={url},sha256={hash}"), hash))
 }
 
-/// Runs a script as root on a host.
-async fn run(host: &Machine, script: &str) -> Result<CommandOutput> {
-    // Not among the files that are compared.
-    let path = "/var/tmp/script.sh";
-    host.write(path, script)?;
-    host.exec(["bash", path]).await
-}
-
-async fn tears_down(host: &Machine, script: &str) -> Result<()> {
-    let ended = run(host, script).await?;
-    let last = format!("Kubernetes is removed from {}\n", host.name());
-    ensure!(ended.code == 0 && ended.stderr.ends_with(&last), "{ended}");
-    ensure!(
-        !host.file(CREATED_BY_KUBEADM).exists(),
-        "{CREATED_BY_KUBEADM} remains on {}",
-        host.name()
-    );
-    Ok(())
+fn file_names(host: &Machine, folder: &str) -> Result<Vec<String>> {
+    let entries = fs::read_dir(host.file(folder)).with_context(|| format!("listing {folder}"))?;
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    names.collect()
 }
 
 /// The paths and the hashes of the files that a join could leave.
@@ -584,9 +617,11 @@ async fn files(host: &Machine) -> Result<String> {
     Ok(host.exec(["sh", "-c", list]).await?.stdout)
 }
 
-/// The hash of the CA's public key in a script.
-fn hash_of(script: &str) -> Result<String> {
-    let (_, hash) = script.split_once("\"sha256:").context("no hash in the script")?;
-    let (hash, _) = hash.split_once('"').context("no end of the hash in the script")?;
-    Ok(hash.to_owned())
+/// The script with another value of a variable.
+fn set_value(script: &str, name: &str, value: &str) -> Result<String> {
+    let (before, rest) = script
+        .split_once(&format!("\n{name}='"))
+        .with_context(|| format!("the script has no {name}"))?;
+    let (_, after) = rest.split_once('\'').context("no end of the value")?;
+    Ok(format!("{before}\n{name}='{value}'{after}"))
 }

@@ -46,7 +46,8 @@ fn kubeadm_cluster_survives_a_power_failure() {
             .kubectl()
             .succeed(["drain", "worker", "--ignore-daemonsets"])
             .await?;
-        worker.succeed(["kubeadm", "reset", "--force"]).await?;
+        let reset = ["kubeadm", "reset", "--force", "--skip-phases=remove-etcd-member"];
+        worker.succeed(reset).await?;
         cluster.kubectl().succeed(["delete", "node", "worker"]).await?;
         cluster.ready(&["first"]).await?;
         assert!(!worker.file("/etc/kubernetes/kubelet.conf").exists());

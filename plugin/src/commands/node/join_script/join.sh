@@ -2,7 +2,8 @@
 # Joins this host to a Kubernetes cluster with kubeadm, and waits until its Node is Ready.
 # Written by `kubectl kcp node join-script`. It contains a bootstrap token: treat this file as a secret until the token expires.
 #
-# Nothing is changed on the host until every check has passed. If the join fails, `kubeadm reset` removes what it left.
+# Nothing is changed on the host until every check has passed. If the join fails, `kubeadm reset` removes what it left, but not
+# where files were before.
 set -euo pipefail
 umask 077
 
@@ -15,6 +16,8 @@ ca=@@                   # the cluster's CA in PEM
 expected_name=@@        # empty: any name of the host
 cluster_version=@@      # such as 1.36.3
 is_control_plane=@@     # yes or no
+etcd_folder=@@          # the folder of etcd's data in kubeadm's configuration; empty: the host gets no etcd member
+certificates_expire=@@  # when the cluster deletes the certificates that a control plane host reads; empty: unknown
 cri_socket=@@           # empty: the only one that exists
 ignored_errors=@@       # preflight errors of kubeadm, separated by commas
 downloads=@@            # lines of: PROGRAM SHA256 URL
@@ -28,12 +31,20 @@ ready_seconds=@@
 
 readonly CLOCK_LIMIT_SECONDS=60
 readonly JOIN_LIMIT_SECONDS=600
+# The kubelet sets its label kubernetes.io/hostname to the name of the host, and the API server allows 63 characters in a value of
+# a label (Kubernetes 1.36, pkg/kubelet/kubelet_node_status.go; LabelValueMaxLength in apimachinery). A name has at most 64
+# characters on Linux, and a Node with a longer name is never created.
+readonly NAME_LIMIT=63
 
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "error: $*"; exit 1; }
 
+# Folders that `kubeadm reset` empties, and that had files before the join.
+found_before=()
 problems=()
 problem() { problems+=("$1"); }
+
+@@reset.sh
 
 is_ignored() { case ",$ignored_errors," in *",all,"* | *",$1,"*) return 0 ;; *) return 1 ;; esac; }
 
@@ -57,9 +68,26 @@ check_name() {
   if [ -n "$expected_name" ] && [ "$name" != "$expected_name" ]; then
     problem "the name of this host is $name, but the script is for $expected_name: hostnamectl set-hostname $expected_name"
   fi
-  [[ $name =~ ^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$ ]] || problem "the name of this host is not a valid name of a Node"
+  if ! [[ $name =~ ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$ ]]; then
+    problem "the name of this host is not a valid name of a Node"
+  elif [ "${#name}" -gt "$NAME_LIMIT" ]; then
+    problem "the name of this host has ${#name} characters, more than the $NAME_LIMIT that the kubelet's label kubernetes.io/hostname can have: hostnamectl set-hostname NAME"
+  fi
+}
+
+# A failed join runs `kubeadm reset`, which empties folders. What is in them now is not the join's.
+check_data() {
+  local folder
   if [ -e /etc/kubernetes/kubelet.conf ]; then
-    problem "this host has joined a cluster before: kubeadm reset"
+    problem "this host has joined a cluster before: remove its Node from that cluster with kubectl kcp node remove, and run the script that this command prints"
+  fi
+  for folder in /etc/kubernetes/manifests /etc/kubernetes/pki "$KUBELET_DATA"; do
+    is_empty "$folder" || found_before+=("$folder")
+  done
+  if [ -n "$etcd_folder" ] && ! is_empty "$etcd_folder"; then
+    problem "$etcd_folder is not empty, but a new member of etcd has no data yet: move what is in it, or choose another host"
+  elif ! is_empty "$ETCD_DATA" && ! is_ignored DirAvailable--var-lib-etcd; then
+    problem "$ETCD_DATA is not empty, so this host may run an etcd of its own: choose another host; or, to leave this etcd as it is, create the script with --ignore-preflight-errors DirAvailable--var-lib-etcd"
   fi
 }
 
@@ -108,6 +136,9 @@ check_cluster() {
     difference=$((here > there ? here - there : there - here))
     if [ "$difference" -gt "$CLOCK_LIMIT_SECONDS" ]; then
       problem "the clock of this host differs from the API server's by $difference seconds: start a time service"
+    fi
+    if [ -n "$certificates_expire" ] && [ "$there" -ge "$(date -u -d "$certificates_expire" +%s)" ]; then
+      problem "the cluster has deleted the certificates that this host needs, at $certificates_expire: on a host of the control plane, run kubeadm init phase upload-certs --upload-certs, and create a new script with the key that this command prints"
     fi
   fi
   code=$(with_token --output /dev/null --write-out '%{http_code}' "https://$endpoint/api/v1/nodes/$name") || code=0
@@ -191,8 +222,11 @@ join() {
   printf '%s\n' "$join_configuration" >"$configuration"
   # kubeadm creates folders that others must be able to enter.
   if (umask 022 && timeout "$JOIN_LIMIT_SECONDS" "$kubeadm" join --config "$configuration") >&2; then return; fi
+  if [ "${#found_before[@]}" -gt 0 ]; then
+    fail "this host did not join the cluster. What the join left is still there, because kubeadm reset would also delete the files that were in ${found_before[*]} before: move these files away, and run: kubeadm reset $(skipped_phase)"
+  fi
   say "the join failed; removing what it left with kubeadm reset"
-  "$kubeadm" reset --force ${cri_socket:+--cri-socket "$cri_socket"} >&2 || true
+  reset_host "$kubeadm" ${cri_socket:+--cri-socket "$cri_socket"} || say "error: kubeadm reset did not remove everything"
   fail "this host did not join the cluster"
 }
 
@@ -232,6 +266,7 @@ wait_until_ready() {
 
 name=$(uname -n | tr '[:upper:]' '[:lower:]')
 check_name
+check_data
 check_swap
 check_ports
 check_runtime

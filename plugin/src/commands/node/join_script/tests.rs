@@ -8,10 +8,12 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Parser as _;
 use kcp_client::{Token, bootstrap_token::BootstrapToken, reads::cluster_info::ClusterInfo};
+use kcp_control_plane::verbs::node::join::UploadedCertificates;
 use serde_json::{Value, json};
 
 use super::{
     arguments::JoinScriptArguments,
+    control_plane::ControlPlane,
     report::{JoinScriptDocument, JoinScriptReport},
     script::JoinValues,
 };
@@ -55,6 +57,10 @@ fn written(words: &str, version: &str, format: CommandFormat) -> String {
         .and_then(|minor| minor.parse().ok())
         .unwrap();
     let key = arguments.control_plane.then(|| Token::from(KEY.to_owned()));
+    let control_plane = arguments.control_plane.then(|| ControlPlane {
+        etcd_folder: Some("/data/etcd".to_owned()),
+        certificates: UploadedCertificates::Until(Some("2026-11-25T14:00:00Z".parse().unwrap())),
+    });
     let api_servers = ["10.0.0.1:6443".parse().unwrap()].into();
     let values = JoinValues {
         arguments: &arguments,
@@ -64,6 +70,7 @@ fn written(words: &str, version: &str, format: CommandFormat) -> String {
         token: &BootstrapToken::known("abc123", SECRET),
         expires: "2026-11-25T13:30:00Z",
         certificate_key: key.as_ref(),
+        control_plane: control_plane.as_ref(),
         api_servers: arguments.api_proxy.then_some(&api_servers),
     };
     values.write(format).unwrap()
@@ -122,6 +129,8 @@ fn the_script_contains_the_values() {
         ("expected_name", "worker-7"),
         ("cluster_version", "1.36.3"),
         ("is_control_plane", "no"),
+        ("etcd_folder", ""),
+        ("certificates_expire", ""),
         ("cri_socket", "unix:///run/containerd/containerd.sock"),
         ("ignored_errors", "Swap,SystemVerification"),
         (
@@ -179,6 +188,8 @@ fn a_member_of_the_control_plane_gets_the_certificate_key() {
         CommandFormat::Script,
     );
     assert_eq!(value(&script, "is_control_plane"), "yes");
+    assert_eq!(value(&script, "etcd_folder"), "/data/etcd");
+    assert_eq!(value(&script, "certificates_expire"), "2026-11-25T14:00:00Z");
     let configuration: Value = serde_json::from_str(&value(&script, "join_configuration")).unwrap();
     assert_eq!(configuration["controlPlane"], json!({ "certificateKey": KEY }));
 }

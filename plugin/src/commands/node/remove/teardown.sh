@@ -12,14 +12,21 @@ fail() { say "error: $*"; exit 1; }
 name=$(uname -n | tr '[:upper:]' '[:lower:]')
 [ "$name" = "$node_name" ] || fail "this host is $name, but the script is for $node_name"
 
-# Stops the pods, and removes certificates, manifests, etcd's data and the kubelet's state. If the host has an etcd member that
-# is still in the cluster, it also removes the member.
-kubeadm reset --force >&2
+@@reset.sh
+
+folder=$(data_of_manifest)
+if [ "$folder" != "$ETCD_DATA" ] && ! is_empty "$ETCD_DATA"; then
+  say "$ETCD_DATA stays as it is: its data is not that of an etcd member that kubeadm created"
+fi
+# Stops the pods, and removes certificates, manifests, the data of kubeadm's etcd member and the kubelet's state. The member has
+# left etcd before. Without a kubeconfig, kubeadm takes the folder of the data from the manifest, not from the cluster.
+reset_host kubeadm --kubeconfig /dev/null ||
+  fail "Kubernetes is not removed from $name: correct what is named above, and run this script again"
 
 # kubeadm leaves the configuration and the state of network plugins. The folder itself stays: containerd does not watch a folder
 # that was removed and created again, so a host that joined again would not become Ready.
-if [ -d /etc/cni/net.d ]; then find /etc/cni/net.d -mindepth 1 -delete; fi
-rm -rf /var/lib/cni
+if [ -d /etc/cni/net.d ]; then find /etc/cni/net.d -xdev -mindepth 1 -delete; fi
+rm -rf --one-file-system /var/lib/cni
 
 # Rules of kube-proxy and of network plugins: kubeadm leaves them too.
 remove_rules() {
@@ -41,6 +48,6 @@ for interface in cni0 kube-ipvs0 flannel.1; do
 done
 
 # What kubectl kcp and kcp-webhook put on the host.
-rm -rf /etc/kubernetes/kcp-webhook /etc/kubernetes/kcp-api-proxy /etc/kubectl-kcp
+rm -rf --one-file-system /etc/kubernetes/kcp-webhook /etc/kubernetes/kcp-api-proxy /etc/kubectl-kcp
 
 say "Kubernetes is removed from $name"

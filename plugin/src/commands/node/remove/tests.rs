@@ -35,6 +35,7 @@ fn each_end_has_its_text_and_exit_code() {
             },
             Met,
         ),
+        ("removed member", Result::RemovedMember, Met),
         (
             "dry run",
             Result::DryRun {
@@ -97,6 +98,10 @@ fn each_end_has_its_text_and_exit_code() {
 fn bash_accepts_the_script_for_the_host() {
     let script = fill(TEARDOWN, &[("node_name", "worker-7".to_owned())]).unwrap();
     assert!(script.contains("\nnode_name='worker-7'\n"), "{script}");
+    assert!(
+        script.contains("\nreset_host() {\n") && !script.contains("@@"),
+        "{script}"
+    );
     let output = Command::new("bash").args(["-n", "-c", &script]).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }

@@ -132,7 +132,7 @@ async fn provider_updates_are_named(management: &ManagementCluster, rim: &Cluste
         .without_control_plane_controller(NAMESPACE, async || {
             change(json!(3)).await?;
             let table = list(management, "plan -n lists", 1).await?;
-            let update = format!("an update of Cluster API to v1.14 would replace {machine} of lists/rim");
+            let update = format!("an update of Cluster API to v1.14.2 would replace {machine} of lists/rim");
             ensure!(
                 table.stdout.contains(&update) && row(&table, &["rim"])?.contains("none"),
                 "{update:?} expected: {table}"

@@ -1,6 +1,6 @@
 //! Compares a Machine's `KubeadmConfig` with the spec of its control plane.
 //!
-//! The comparison follows `matchesKubeadmConfig` of Cluster API v1.14, on JSON documents instead of Go types: fields that
+//! The comparison follows `matchesKubeadmConfig` of Cluster API v1.14.2, on JSON documents instead of Go types: fields that
 //! cannot change a Machine are removed from both documents before they are compared.
 
 use kcp_api::KubeadmConfigSpec;
@@ -83,19 +83,42 @@ fn compare(mut machine: Value, mut desired: Value) -> Vec<String> {
     differences(&machine, &desired)
 }
 
-/// Whether the Machine is the one that initialized the cluster. A Machine that joined has
-/// `joinConfiguration.controlPlane` or, since Cluster API v1.11, kubelet arguments in `joinConfiguration`.
+/// Whether the Machine is the one that initialized the cluster (`isKubeadmConfigForInit`).
 fn is_first(fields: &Value) -> bool {
-    let joins = fields
-        .pointer("/joinConfiguration/controlPlane")
-        .is_some_and(|value| !value.is_null());
-    let arguments = fields.pointer("/joinConfiguration/nodeRegistration/kubeletExtraArgs");
-    let has_arguments = match arguments {
+    !has_control_plane_of_join(fields) && !has_kubelet_arguments_of_join(fields)
+}
+
+/// Whether the configuration is that of a joined Machine, but lacks `joinConfiguration.controlPlane`. A reentrancy issue of the
+/// bootstrap provider of v1.11 could lose the field (kubernetes-sigs/cluster-api#14167). [`EARLIER_RELEASES`] decide by this
+/// field alone (`isKubeadmConfigForJoin` in `controlplane/kubeadm/pkg/filters.go` of v1.14.1), compare such a Machine as the
+/// first one, and replace it. v1.14.2 and v1.13.6 also look at the kubelet arguments.
+pub fn lacks_control_plane_of_join(machine: &KubeadmConfigSpec) -> bool {
+    !has_control_plane_of_join(&machine.fields) && has_kubelet_arguments_of_join(&machine.fields)
+}
+
+/// The releases of Cluster API without the correction of [`lacks_control_plane_of_join`], for messages. v1.11 and earlier
+/// compare in another way.
+pub const EARLIER_RELEASES: &str = "v1.12, v1.13.0 to v1.13.5, and v1.14.0 and v1.14.1";
+
+/// Says that [`EARLIER_RELEASES`] would replace these Machines.
+pub fn replaced_by_earlier_releases(machines: &str) -> String {
+    format!(
+        "an update of Cluster API to {EARLIER_RELEASES} would replace {machines}, because the KubeadmConfig lacks \
+         joinConfiguration.controlPlane (kubernetes-sigs/cluster-api#14167); v1.13.6 and v1.14.2 would not"
+    )
+}
+
+fn has_control_plane_of_join(fields: &Value) -> bool {
+    let control_plane = fields.pointer("/joinConfiguration/controlPlane");
+    control_plane.is_some_and(|value| !value.is_null())
+}
+
+fn has_kubelet_arguments_of_join(fields: &Value) -> bool {
+    match fields.pointer("/joinConfiguration/nodeRegistration/kubeletExtraArgs") {
         Some(Value::Array(list)) => !list.is_empty(),
         Some(Value::Object(map)) => !map.is_empty(),
         _ => false,
-    };
-    !joins && !has_arguments
+    }
 }
 
 /// Converts a Machine's configuration into the configuration of a joining Machine.

@@ -1,6 +1,6 @@
 //! Decides whether a Machine is outdated, and for which reasons.
 //!
-//! The comparison follows `UpToDate` of Cluster API v1.14. The running controller may have another version: once it has
+//! The comparison follows `UpToDate` of Cluster API v1.14.2. The running controller may have another version: once it has
 //! processed the current spec, its own result counts, and differences that only this comparison finds apply after an
 //! update of Cluster API.
 
@@ -11,7 +11,10 @@ use kcp_api::{
 };
 use serde::Serialize;
 
-use crate::{plan::kubeadm_config::outdated_paths, snapshot::Snapshot};
+use crate::{
+    plan::kubeadm_config::{lacks_control_plane_of_join, outdated_paths},
+    snapshot::Snapshot,
+};
 
 /// The result of comparing a Machine with the spec of its control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,9 +24,12 @@ pub struct Verdict {
     pub reasons: Vec<Reason>,
     /// The parts of the Machine that could not be compared. The controller assumes that they match.
     pub gaps: Vec<Gap>,
-    /// The configuration paths at which the comparison of Cluster API v1.14 finds a difference, but the
+    /// The configuration paths at which the comparison of Cluster API v1.14.2 finds a difference, but the
     /// running controller does not.
     pub paths_ignored_by_controller: Vec<String>,
+    /// Whether the Machine joined, but its configuration lacks `joinConfiguration.controlPlane`, so that some releases of
+    /// Cluster API replace the Machine: [`crate::plan::kubeadm_config::EARLIER_RELEASES`].
+    pub lacks_control_plane_of_join: bool,
 }
 
 impl Verdict {
@@ -160,6 +166,8 @@ pub fn compare_machine(machine: &Machine, comparison: Comparison<'_>) -> Verdict
         reasons,
         gaps,
         paths_ignored_by_controller: after_provider_update,
+        lacks_control_plane_of_join: matches!(&machine.bootstrap, Bootstrap::Config(config)
+            if lacks_control_plane_of_join(config)),
     }
 }
 
@@ -314,6 +322,37 @@ mod tests {
         KubeadmControlPlaneSpec {
             kubeadm_config_spec: config(json!({"joinConfiguration": {"nodeRegistration": {"name": "o"}}})),
             ..spec()
+        }
+    }
+
+    /// As in the inputs of `TestIsKubeadmConfigForJoin`: only v1.14.2 and v1.13.6 recognize the second one as joined.
+    #[test]
+    fn a_joined_machine_may_lack_its_mark() {
+        let arguments = json!({"kubeletExtraArgs": [{"name": "cloud-provider", "value": "external"}]});
+        for (join, expected) in [
+            (json!({"controlPlane": {}, "nodeRegistration": arguments}), false),
+            (json!({"nodeRegistration": arguments}), true),
+            (json!({"controlPlane": null, "nodeRegistration": arguments}), true),
+            // The Machine that initialized the cluster, or one that nobody can tell from it.
+            (json!({"nodeRegistration": {"name": "n"}}), false),
+            (json!({}), false),
+        ] {
+            let fields = json!({
+                "joinConfiguration": join,
+                "clusterConfiguration": {"featureGates": {"ControlPlaneKubeletLocalMode": true}},
+            });
+            let desired = KubeadmControlPlaneSpec {
+                kubeadm_config_spec: config(json!({"joinConfiguration": {"nodeRegistration": arguments}})),
+                ..spec()
+            };
+            let verdict = unreported(
+                |m| m.bootstrap = Bootstrap::Config(config(fields.clone())),
+                &desired,
+            );
+            assert_eq!(verdict.lacks_control_plane_of_join, expected, "{fields}");
+            if expected {
+                assert_eq!(verdict.reasons, [], "{fields}");
+            }
         }
     }
 

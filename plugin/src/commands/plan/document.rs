@@ -112,8 +112,13 @@ struct MachineVerdict {
     outdated: bool,
     reasons: Vec<Described<Reason>>,
     gaps: Vec<Described<Gap>>,
+    /// The configuration paths at which Cluster API v1.14.2 finds a difference, but the running controller does not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     after_provider_update: Vec<String>,
+    /// Whether the Machine joined, but its `KubeadmConfig` lacks `joinConfiguration.controlPlane`, so that Cluster API v1.12,
+    /// v1.13.0 to v1.13.5, v1.14.0 and v1.14.1 replace the Machine. Absent if false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lacks_control_plane_of_join: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -251,6 +256,7 @@ impl MachineVerdict {
                 .map(|gap| Described::new(gap.clone(), gap.message().to_owned(), None))
                 .collect(),
             after_provider_update: verdict.paths_ignored_by_controller.clone(),
+            lacks_control_plane_of_join: verdict.lacks_control_plane_of_join,
         }
     }
 }

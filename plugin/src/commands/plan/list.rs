@@ -15,7 +15,7 @@ use kcp_client::{
     },
 };
 use kcp_control_plane::{
-    plan::{Desired, Plan, messages, plan, step::Action},
+    plan::{Desired, Plan, kubeadm_config::replaced_by_earlier_releases, messages, plan, step::Action},
     snapshot::{Reading, Snapshot},
 };
 use serde::Serialize;
@@ -62,9 +62,13 @@ pub(super) struct PlanRow {
     blocked_by: Vec<String>,
     /// The names of the outdated Machines.
     outdated: Vec<String>,
-    /// The names of the Machines that Cluster API v1.14 would replace, but that the running controller does not
+    /// The names of the Machines that Cluster API v1.14.2 would replace, but that the running controller does not
     /// replace.
     after_provider_update: Vec<String>,
+    /// The names of the up-to-date Machines that Cluster API v1.12, v1.13.0 to v1.13.5, v1.14.0 and v1.14.1 would replace,
+    /// because their `KubeadmConfig` lacks `joinConfiguration.controlPlane`. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lack_control_plane_of_join: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -184,6 +188,12 @@ impl PlanRow {
             },
             outdated: outdated.map(|verdict| verdict.machine.clone()).collect(),
             after_provider_update: differing.map(|verdict| verdict.machine.clone()).collect(),
+            lack_control_plane_of_join: plan
+                .verdicts
+                .iter()
+                .filter(|verdict| !verdict.is_outdated() && verdict.lacks_control_plane_of_join)
+                .map(|verdict| verdict.machine.clone())
+                .collect(),
             error: None,
         }
     }
@@ -198,6 +208,7 @@ impl PlanRow {
             blocked_by: Vec::new(),
             outdated: Vec::new(),
             after_provider_update: Vec::new(),
+            lack_control_plane_of_join: Vec::new(),
             error: Some(error),
         }
     }
@@ -278,9 +289,18 @@ impl PlanList {
         let lines = found.map(|row| {
             let machines = messages::join_names(&row.after_provider_update, "and");
             let ObjectName { name, namespace } = &row.metadata;
-            format!("an update of Cluster API to v1.14 would replace {machines} of {namespace}/{name}")
+            format!("an update of Cluster API to v1.14.2 would replace {machines} of {namespace}/{name}")
         });
-        lines.collect()
+        let earlier = self
+            .rows
+            .iter()
+            .filter(|row| !row.lack_control_plane_of_join.is_empty())
+            .map(|row| {
+                let machines = messages::join_names(&row.lack_control_plane_of_join, "and");
+                let ObjectName { name, namespace } = &row.metadata;
+                replaced_by_earlier_releases(&format!("{machines} of {namespace}/{name}"))
+            });
+        lines.chain(earlier).collect()
     }
 }
 
@@ -397,6 +417,7 @@ mod tests {
     fn differing() -> PlanRow {
         PlanRow {
             after_provider_update: vec!["m1".to_owned(), "m2".to_owned()],
+            lack_control_plane_of_join: vec!["m3".to_owned()],
             ..up_to_date()
         }
     }

@@ -11,7 +11,8 @@ use crate::terminal::{
     table::{Cell, Layout, Table},
 };
 use kcp_control_plane::plan::{
-    Plan, effect::Effect, messages, rollout_reason::Verdict, simulate::Step, step::Action,
+    Plan, effect::Effect, kubeadm_config::replaced_by_earlier_releases, messages, rollout_reason::Verdict,
+    simulate::Step, step::Action,
 };
 
 pub fn render(plan: &Plan, layout: Layout) -> String {
@@ -308,11 +309,19 @@ fn provider_updates(plan: &Plan) -> Vec<(String, Option<String>)> {
     });
     let lines = group_machines(texts).into_iter().map(|(fields, machines)| {
         let line = format!(
-            "an update of Cluster API to v1.14 would replace {machines}, because the configuration differs in {fields}"
+            "an update of Cluster API to v1.14.2 would replace {machines}, because the configuration differs in {fields}"
         );
         (line, None)
     });
-    lines.collect()
+    lines.chain(earlier_releases(plan)).collect()
+}
+
+/// The Machines that only some releases of Cluster API replace, as one line.
+fn earlier_releases(plan: &Plan) -> Option<(String, Option<String>)> {
+    let found = up_to_date(plan).filter(|verdict| verdict.lacks_control_plane_of_join);
+    let machines: Vec<&str> = found.map(|verdict| verdict.machine.as_str()).collect();
+    let machines = messages::join_names(&machines, "and");
+    (!machines.is_empty()).then(|| (replaced_by_earlier_releases(&machines), None))
 }
 
 fn up_to_date(plan: &Plan) -> impl Iterator<Item = &Verdict> {

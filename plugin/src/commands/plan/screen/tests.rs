@@ -1,5 +1,8 @@
 use kcp_api::{
-    ConditionStatus::False, KubeadmControlPlaneSpec, Remediation, machine::Infrastructure, names::annotation,
+    ConditionStatus::False,
+    KubeadmControlPlaneSpec, Remediation,
+    machine::{Bootstrap, Infrastructure},
+    names::annotation,
 };
 use serde_json::json;
 
@@ -200,6 +203,24 @@ fn a_plan_with_every_remark() {
         ..plan_for(&observed, desired, &[])
     };
     insta::assert_snapshot!(plain(&screen(&plan)));
+}
+
+/// The plan follows v1.14.2, which recognizes a joined Machine by its kubelet arguments. Other releases do not.
+#[test]
+fn a_lost_mark_of_a_join_matters_to_some_releases() {
+    let join = json!({"joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": [{"name": "v", "value": "2"}]}}});
+    let mut observed = observed();
+    observed.control_plane.spec.kubeadm_config_spec = config(join.clone());
+    for machine in &mut observed.machines {
+        machine.bootstrap = Bootstrap::Config(config(join.clone()));
+    }
+    let desired = observed.control_plane.spec.clone();
+    let shown = plain(&screen(&plan_for(&observed, desired, &[])));
+    let note = "an update of Cluster API to v1.12, v1.13.0 to v1.13.5, and v1.14.0 and v1.14.1 would replace m1, m2 and m3, \
+        because the KubeadmConfig lacks joinConfiguration.controlPlane (kubernetes-sigs/cluster-api#14167); v1.13.6 and \
+        v1.14.2 would not";
+    assert!(shown.contains(note), "{shown}");
+    assert!(!shown.contains("to v1.14.2 would"), "{shown}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kcp_rules::view;
 use serde::{
@@ -23,6 +24,7 @@ const REMOTE_CONNECTION_PROBE: &str = "RemoteConnectionProbe";
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct Cluster {
+    /// Of `managedFields`, only the managers of `spec.paused`.
     pub metadata: ObjectMeta,
     pub spec: ClusterSpec,
     pub status: ClusterStatus,
@@ -106,6 +108,20 @@ impl Cluster {
             .map(|domain| domain.name.as_str())
     }
 
+    /// Who last wrote `spec.paused` of a paused Cluster: the field manager and the time. None if the Cluster is not paused,
+    /// or if the client did not name itself: the API server then records `unknown`.
+    pub fn paused_by(&self) -> Option<(&str, Option<Timestamp>)> {
+        let entries = self.metadata.managed_fields.iter().flatten();
+        let latest = entries
+            .filter(|_| self.spec.paused)
+            .max_by_key(|entry| entry.time.as_ref())?;
+        let manager = latest
+            .manager
+            .as_deref()
+            .filter(|manager| *manager != "unknown")?;
+        Some((manager, latest.time.as_ref().map(|time| time.0)))
+    }
+
     /// The Kubernetes version of the current step while a managed topology upgrades across several minor versions. None
     /// at other times.
     pub fn topology_upgrade_step(&self) -> Option<&str> {
@@ -126,7 +142,7 @@ impl From<&Cluster> for view::Cluster {
 
 #[derive(Deserialize)]
 struct Wire {
-    #[serde(deserialize_with = "metadata::without_managed_fields")]
+    #[serde(deserialize_with = "metadata::with_managers_of_pause")]
     metadata: ObjectMeta,
     #[serde(default, deserialize_with = "null_as_default")]
     spec: ClusterSpec,
@@ -291,6 +307,44 @@ mod tests {
             control_plane: Some("c1-cp".to_owned()),
         };
         assert_eq!(view::Cluster::from(&read), seen);
+    }
+
+    #[test]
+    fn the_last_writer_of_the_pause_paused_the_cluster() {
+        let wrote = |manager: &str, minute: u8, spec: Value| {
+            json!({"manager": manager, "operation": "Update", "time": format!("2026-08-21T10:{minute:02}:00Z"),
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": spec, "f:metadata": {"f:labels": {}}}})
+        };
+        let paused = || json!({".": {}, "f:paused": {}});
+        for (paused_now, entries, expected) in [
+            (true, json!([]), None),
+            (
+                true,
+                json!([wrote("kubectl-create", 1, json!({"f:topology": {}}))]),
+                None,
+            ),
+            (
+                true,
+                json!([
+                    wrote("clusterctl", 7, paused()),
+                    wrote("helm", 2, paused()),
+                    wrote("manager", 9, json!({"f:controlPlaneEndpoint": {}})),
+                ]),
+                Some(("clusterctl", "2026-08-21T10:07:00Z".parse().ok())),
+            ),
+            (false, json!([wrote("clusterctl", 7, paused())]), None),
+            (true, json!([wrote("unknown", 7, paused())]), None),
+            (
+                true,
+                json!([{"manager": "velero", "fieldsV1": {"f:spec": {"f:paused": {}}}}, {"manager": "m"}]),
+                Some(("velero", None)),
+            ),
+        ] {
+            let read = cluster(&json!({
+                "metadata": {"name": "c1", "managedFields": entries}, "spec": {"paused": paused_now},
+            }));
+            assert_eq!(read.paused_by(), expected, "{entries}");
+        }
     }
 
     #[test]

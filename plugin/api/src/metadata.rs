@@ -59,6 +59,43 @@ pub(crate) fn without_field_sets<'de, D: Deserializer<'de>>(metadata: D) -> Resu
     Ok(wire.into_metadata(|entries| Some(entries.into_iter().map(ManagedFieldsEntry::from).collect())))
 }
 
+/// Like [`without_managed_fields`], but also decodes the managers and times of the entries that own `spec.paused`.
+pub(crate) fn with_managers_of_pause<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
+    let wire: Wire<Vec<PauseEntry>> = Wire::deserialize(metadata)?;
+    Ok(wire.into_metadata(|entries| {
+        let owning = entries.into_iter().filter(PauseEntry::owns_pause);
+        Some(owning.map(|entry| entry.entry.into()).collect())
+    }))
+}
+
+/// An entry of `managedFields`, and whether it owns `spec.paused`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PauseEntry {
+    #[serde(flatten)]
+    entry: ManagerEntry,
+    fields_v1: Option<FieldsOfPause>,
+}
+
+#[derive(Deserialize)]
+struct FieldsOfPause {
+    #[serde(rename = "f:spec")]
+    spec: Option<SpecOfPause>,
+}
+
+#[derive(Deserialize)]
+struct SpecOfPause {
+    #[serde(rename = "f:paused")]
+    paused: Option<IgnoredAny>,
+}
+
+impl PauseEntry {
+    fn owns_pause(&self) -> bool {
+        let spec = self.fields_v1.as_ref().and_then(|fields| fields.spec.as_ref());
+        spec.is_some_and(|spec| spec.paused.is_some())
+    }
+}
+
 /// An entry of `managedFields` without `fieldsV1`.
 #[derive(Deserialize)]
 struct ManagerEntry {

@@ -10,6 +10,29 @@ use crate::{quorum::Votes, snapshot::etcd::NOSPACE};
 /// How messages name the controller that reconciles control planes.
 pub const CONTROL_PLANE_CONTROLLER: &str = "Cluster API's kubeadm control plane controller";
 
+/// The field manager of `clusterctl move`: the API server takes it from the user agent that clusterctl sets
+/// (`cmd/clusterctl/client/cluster/proxy.go`).
+const CLUSTERCTL: &str = "clusterctl";
+
+/// Names who paused the Cluster, as the end of a message. Empty if it is not known.
+pub fn who_paused(paused_by: Option<&str>) -> String {
+    paused_by.map_or_else(String::new, |manager| {
+        format!("; field manager {manager} paused the Cluster")
+    })
+}
+
+/// What to check before the Cluster is resumed, as the start of a hint. `clusterctl move` pauses the Cluster, creates it again
+/// in the other management cluster, and resumes only that copy (`setClusterPause` in
+/// `cmd/clusterctl/client/cluster/mover.go`). If it fails in between, both management clusters have the Cluster.
+pub fn before_resuming(paused_by: Option<&str>) -> &'static str {
+    if paused_by == Some(CLUSTERCTL) {
+        "clusterctl move pauses the Cluster, and leaves it paused if the move fails: first make sure that no other management \
+         cluster has this Cluster, because the controllers of both would create and delete its machines; then "
+    } else {
+        ""
+    }
+}
+
 /// A hint that tells the user how to find out whether the controller runs. clusterctl sets this label on the
 /// controller's pods.
 pub const CONTROLLER_HINT: &str = "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=control-plane-kubeadm";
@@ -19,7 +42,11 @@ pub const CONTROLLER_HINT: &str = "check that the controller is running: kubectl
 #[serde(rename_all = "camelCase", tag = "reason")]
 pub enum Blocker {
     Paused,
-    ClusterPaused,
+    ClusterPaused {
+        /// The field manager that set `spec.paused`. None if it is not known.
+        #[serde(rename = "pausedBy", skip_serializing_if = "Option::is_none")]
+        paused_by: Option<String>,
+    },
     /// An owner other than the control plane controls a control plane Machine of the Cluster.
     MixedOwnership {
         machine: String,
@@ -234,7 +261,7 @@ impl Blocker {
         matches!(
             self,
             Self::Paused
-                | Self::ClusterPaused
+                | Self::ClusterPaused { .. }
                 | Self::MixedOwnership { .. }
                 | Self::CannotAdopt { .. }
                 | Self::InfrastructureNotReady
@@ -251,9 +278,10 @@ impl Blocker {
         };
         match self {
             Self::Paused => "the control plane is paused: no controller reconciles it".to_owned(),
-            Self::ClusterPaused => {
-                "the Cluster is paused: no controller reconciles the control plane".to_owned()
-            }
+            Self::ClusterPaused { paused_by } => format!(
+                "the Cluster is paused: no controller reconciles the control plane{}",
+                who_paused(paused_by.as_deref())
+            ),
             Self::MixedOwnership { machine, owner } => format!(
                 "Machine {machine} of the Cluster belongs to {owner}: the controller does nothing until all \
                  control plane Machines of the Cluster belong to this control plane"
@@ -381,7 +409,10 @@ impl Blocker {
             Self::Paused => Some(format!(
                 "resume the control plane: kubectl kcp rollout resume {name} -n {namespace}"
             )),
-            Self::ClusterPaused => Some("set spec.paused of the Cluster to false".to_owned()),
+            Self::ClusterPaused { paused_by } => Some(format!(
+                "{}set spec.paused of the Cluster to false",
+                before_resuming(paused_by.as_deref())
+            )),
             Self::MixedOwnership { machine, .. } => Some(format!(
                 "correct the labels or the owner of the Machine; to see them: kubectl get machine {machine} \
                  -n {namespace} -o yaml"
@@ -456,7 +487,7 @@ impl Blocker {
     /// The id of the check in `status` that reports the same problem.
     pub fn check_id(&self) -> &'static str {
         match self {
-            Self::Paused | Self::ClusterPaused => "paused",
+            Self::Paused | Self::ClusterPaused { .. } => "paused",
             Self::InfrastructureNotReady | Self::NoEndpoint => "cluster-not-ready",
             Self::MixedOwnership { .. } | Self::CannotAdopt { .. } => "machines-not-owned",
             Self::WorkloadUnreachable { .. } => "workload-disconnected",

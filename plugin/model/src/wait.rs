@@ -150,7 +150,13 @@ fn stopping_blocker(snapshot: &Snapshot) -> Option<Blocker> {
         let is_missing = snapshot.lacks_template(spec);
         is_missing.then(|| Blocker::no_template(&spec.infrastructure_ref))
     };
-    pause_blocker(&snapshot.control_plane).or_else(lacks_template)
+    let pause = pause_blocker(&snapshot.control_plane).map(|blocker| match blocker {
+        Blocker::ClusterPaused { .. } => Blocker::ClusterPaused {
+            paused_by: snapshot.cluster_paused_by().map(str::to_owned),
+        },
+        blocker => blocker,
+    });
+    pause.or_else(lacks_template)
 }
 
 /// The blocker if the control plane or its Cluster is paused, according to the control plane alone.
@@ -162,7 +168,7 @@ pub fn pause_blocker(control_plane: &KubeadmControlPlane) -> Option<Blocker> {
     // Cluster API's `paused.EnsurePausedCondition` names the annotation. Without the annotation, such a condition is
     // outdated.
     let is_outdated = condition.message.contains("annotation") && !condition.message.contains("Cluster spec");
-    (condition.is_true() && !is_outdated).then_some(Blocker::ClusterPaused)
+    (condition.is_true() && !is_outdated).then_some(Blocker::ClusterPaused { paused_by: None })
 }
 
 /// Machines that are not up to date although the control plane's status counts enough up-to-date Machines:
@@ -238,6 +244,29 @@ pub fn reported_reasons(control_plane: &KubeadmControlPlane) -> Vec<String> {
         .filter_map(|kind| control_plane.condition(kind))
         .filter(|condition| condition.is_true() && !condition.message.is_empty())
         .map(|condition: &Condition| format!("Cluster API: {}", condition.message_or_reason()))
+        .collect()
+}
+
+/// The control plane Nodes for which the controller finds no Machine, one line each
+/// (`updateStaticPodConditions` in `controlplane/kubeadm/pkg/workload_cluster_conditions.go` of Cluster API v1.14).
+pub fn nodes_without_machine(control_plane: &KubeadmControlPlane) -> Vec<String> {
+    let condition = control_plane.condition("ControlPlaneComponentsHealthy");
+    let lines = condition
+        .into_iter()
+        .flat_map(|condition| condition.message.lines());
+    lines
+        .map(|line| line.trim().trim_start_matches("* "))
+        .filter(|line| {
+            line.starts_with("Control plane Node ")
+                && line.ends_with(" does not have a corresponding Machine")
+        })
+        .map(|line| {
+            format!(
+                "Cluster API: {line}; for what to do, see: kubectl kcp status {} -n {}",
+                control_plane.name(),
+                control_plane.namespace()
+            )
+        })
         .collect()
 }
 

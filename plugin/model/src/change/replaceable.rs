@@ -50,7 +50,7 @@ impl Replaceability {
 /// What blocks the replacement of a Machine. Empty if `machine replace` would delete the Machine without `--force`.
 pub fn replacement_blockers(observed: &Snapshot, name: &str, now: Timestamp) -> Vec<Blocker> {
     let replaceability = Replaceability::new(observed, name, now);
-    let is_pause = |blocker: &Blocker| matches!(blocker, Blocker::Paused | Blocker::ClusterPaused);
+    let is_pause = |blocker: &Blocker| matches!(blocker, Blocker::Paused | Blocker::ClusterPaused { .. });
     let mut blockers = reconciliation_blockers(observed, &observed.control_plane.spec);
     blockers.retain(is_pause);
     if let ReplacementState::InProgress { machine, waits_for } = replacement_state(observed, Some(name), now)

@@ -1,10 +1,10 @@
 //! Checks of the pauses, deletion, failures and owners of the control plane.
 
 use jiff::Timestamp;
-use kcp_api::{Machine, Object as _, Reference};
+use kcp_api::{Cluster, Machine, Object as _, Reference};
 
 use crate::{
-    blocker::Blocker,
+    blocker::{Blocker, before_resuming, who_paused},
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -137,11 +137,17 @@ pub fn check_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
             ));
         return Ok(vec![finding]);
     }
-    let message = format!("the Cluster is paused{pending}: no controller reconciles the control plane");
-    let finding = Finding::new(outcome, observed.object_name(), message).with_since(since);
+    let (paused_by, written) = observed.cluster.value().and_then(Cluster::paused_by).unzip();
+    let message = format!(
+        "the Cluster is paused{pending}: no controller reconciles the control plane{}",
+        who_paused(paused_by)
+    );
+    let finding =
+        Finding::new(outcome, observed.object_name(), message).with_since(since.or(written.flatten()));
     Ok(vec![match control_plane.cluster() {
         Some(cluster) => finding.with_object(format!("Cluster/{cluster}")).with_hint(format!(
-            "resume the Cluster: kubectl patch cluster {cluster} -n {namespace} --type=merge -p '{{\"spec\":{{\"paused\":false}}}}'"
+            "{}resume the Cluster: kubectl patch cluster {cluster} -n {namespace} --type=merge -p '{{\"spec\":{{\"paused\":false}}}}'",
+            before_resuming(paused_by)
         )),
         None => finding,
     }])
@@ -257,7 +263,10 @@ pub fn check_machines_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResul
 
 #[cfg(test)]
 pub(super) mod test_cases {
-    use kcp_api::{ConditionStatus::True, metadata::Time};
+    use kcp_api::{
+        ConditionStatus::True,
+        metadata::{ManagedFieldsEntry, Time},
+    };
 
     use crate::{
         checks::tests::{Case, says},
@@ -304,6 +313,14 @@ pub(super) mod test_cases {
         }),
         ("paused", "by_its_cluster", |o| {
             o.cluster_mut().spec.paused = true;
+        }),
+        ("paused", "by_a_move", |o| {
+            o.cluster_mut().spec.paused = true;
+            o.cluster_mut().metadata.managed_fields = Some(vec![ManagedFieldsEntry {
+                manager: Some("clusterctl".to_owned()),
+                time: Some(Time(minutes_ago(90))),
+                ..ManagedFieldsEntry::default()
+            }]);
         }),
         ("paused", "says_a_condition", |o| {
             says(o, "Paused", True, "", 5);

@@ -298,7 +298,7 @@ impl PreflightInputs<'_> {
         let control_plane = &self.observed.control_plane;
         let itself = || self.observed.object_name();
         let object = match blocker {
-            Blocker::ClusterPaused
+            Blocker::ClusterPaused { .. }
             | Blocker::InfrastructureNotReady
             | Blocker::NoEndpoint
             | Blocker::NoKubeconfig

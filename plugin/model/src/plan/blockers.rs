@@ -83,7 +83,12 @@ pub fn reconciliation_blockers(observed: &Snapshot, desired: &KubeadmControlPlan
     let paused = control_plane.is_paused() || (control_plane.is_condition_true("Paused") && !cluster_paused);
     [
         (paused, Blocker::Paused),
-        (cluster_paused, Blocker::ClusterPaused),
+        (
+            cluster_paused,
+            Blocker::ClusterPaused {
+                paused_by: observed.cluster_paused_by().map(str::to_owned),
+            },
+        ),
         (
             !observed.is_infrastructure_ready(),
             Blocker::InfrastructureNotReady,
@@ -325,7 +330,7 @@ mod tests {
             ),
             (
                 |observed| observed.cluster_mut().spec.paused = true,
-                &[Blocker::ClusterPaused],
+                &[Blocker::ClusterPaused { paused_by: None }],
             ),
             (
                 |observed| observed.cluster_mut().status.infrastructure_provisioned = false,

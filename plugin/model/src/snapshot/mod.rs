@@ -122,6 +122,12 @@ impl Snapshot {
         self.cluster.value().is_some_and(|cluster| cluster.spec.paused)
     }
 
+    /// The field manager that paused the Cluster. None if the Cluster is not paused or the manager is not known.
+    pub fn cluster_paused_by(&self) -> Option<&str> {
+        let (manager, _) = self.cluster.value()?.paused_by()?;
+        Some(manager)
+    }
+
     /// The Machines without a controller. The control plane controller has not adopted them yet.
     pub fn unowned_machines(&self) -> impl Iterator<Item = &Machine> {
         self.machines

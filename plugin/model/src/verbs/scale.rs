@@ -76,7 +76,7 @@ pub fn decide(
 fn refusal_while_paused(snapshot: &ChangeSnapshot, force: bool) -> Option<Refusal> {
     let control_plane = snapshot.control_plane();
     let blockers = reconciliation_blockers(&snapshot.observed, &control_plane.spec);
-    let is_pause = |blocker: &Blocker| matches!(blocker, Blocker::Paused | Blocker::ClusterPaused);
+    let is_pause = |blocker: &Blocker| matches!(blocker, Blocker::Paused | Blocker::ClusterPaused { .. });
     if force || !blockers.iter().any(is_pause) {
         return None;
     }

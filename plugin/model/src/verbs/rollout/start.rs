@@ -8,7 +8,7 @@ use kcp_rules::api::DecodeError;
 use serde_json::json;
 
 use crate::{
-    blocker::Blocker,
+    blocker::{Blocker, before_resuming, who_paused},
     change::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::preflight,
@@ -139,7 +139,7 @@ pub fn decide(
 
 /// Whether no other part of the refusal reports the blocker. Other parts report the pauses.
 const fn is_unreported(blocker: &Blocker) -> bool {
-    !matches!(blocker, Blocker::Paused | Blocker::ClusterPaused)
+    !matches!(blocker, Blocker::Paused | Blocker::ClusterPaused { .. })
 }
 
 /// Returns a refusal with the reasons why no rollout can start. The reasons are empty if a rollout can start.
@@ -158,8 +158,15 @@ fn refusal_to_start(observed: &Snapshot, cluster_is_paused: bool, now: Timestamp
         ));
     }
     if cluster_is_paused {
-        why.push("the Cluster is paused: spec.paused is true".to_owned());
-        remedies.push("set spec.paused of the Cluster to false".to_owned());
+        let paused_by = observed.cluster_paused_by();
+        why.push(format!(
+            "the Cluster is paused: spec.paused is true{}",
+            who_paused(paused_by)
+        ));
+        remedies.push(format!(
+            "{}set spec.paused of the Cluster to false",
+            before_resuming(paused_by)
+        ));
     }
     if !control_plane.status.initialized {
         why.push("the control plane is not initialized yet, so there is no Machine to replace".to_owned());

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kcp_api::{
     KubeadmControlPlane, Machine, Object as _, SecretOwnership, decode::parse_time, names::annotation,
 };
 use serde::Serialize;
 
-use crate::{snapshot::Failure, staleness::age};
+use crate::{
+    snapshot::{Failure, Snapshot},
+    staleness::age,
+};
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
@@ -17,6 +20,14 @@ const CA_WARNING_DAYS: u64 = 180;
 
 /// How many days before its expiry any other certificate counts as expiring soon.
 const WARNING_DAYS: u64 = 30;
+
+/// How long before its expiry the controller renews the client certificate of the kubeconfig: half of 365 days
+/// (`ClientCertificateRenewalDuration` in `util/certs/consts.go` of Cluster API v1.14).
+const RENEWAL_BEFORE_EXPIRY: SignedDuration = SignedDuration::from_hours(365 * 24 / 2);
+
+/// How long after that a certificate counts as not renewed. The controller reconciles every control plane at least once in
+/// ten minutes (`--sync-period`), and an error may delay it for some time.
+const RENEWAL_GRACE: SignedDuration = SignedDuration::from_hours(24);
 
 /// What a certificate or key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -94,6 +105,8 @@ pub enum Urgency {
     /// The object authenticates without a certificate.
     NoCertificate,
     Unread,
+    /// The controller should have renewed the certificate, but has not.
+    NotRenewed,
     ExpiresSoon,
     Missing,
     Expired,
@@ -105,6 +118,8 @@ pub struct Certificates {
     pub namespace: String,
     pub name: String,
     pub certificates: Vec<Certificate>,
+    /// Why the controller has not renewed a certificate that it should have renewed, as a clause.
+    pub obstacle: &'static str,
 }
 
 impl Purpose {
@@ -246,9 +261,56 @@ impl Certificate {
         let warning = Duration::from_secs(self.purpose.warning_days() * DAY_SECONDS).min(third);
         if age(now, expires) < warning {
             Urgency::ExpiresSoon
+        } else if self.overdue_since(now).is_some() {
+            Urgency::NotRenewed
         } else {
             Urgency::Valid
         }
+    }
+
+    /// When the controller should have renewed the certificate. None if it renews another one, or if this is not over yet.
+    pub fn overdue_since(&self, now: Timestamp) -> Option<Timestamp> {
+        let Validity::Certificate { issued, expires } = self.validity else {
+            return None;
+        };
+        // A certificate with a shorter validity is renewed in the next reconciliation.
+        let due = expires
+            .checked_sub(RENEWAL_BEFORE_EXPIRY)
+            .ok()?
+            .max(issued.unwrap_or(Timestamp::MIN));
+        let is_overdue = now.duration_since(due) > RENEWAL_GRACE;
+        (self.renewer == Renewer::Controller && is_overdue).then_some(due)
+    }
+
+    /// Who renews the certificate, and how; if the controller should have renewed it, also since when and why it has not.
+    pub fn renewal_text(&self, obstacle: &str, now: Timestamp) -> String {
+        match self.overdue_since(now) {
+            None => self.renewal.clone(),
+            Some(due) => format!("{}; {}", self.renewal, not_renewed(due, obstacle)),
+        }
+    }
+}
+
+/// Says that the controller should have renewed a certificate.
+pub fn not_renewed(due: Timestamp, obstacle: &str) -> String {
+    format!(
+        "should have been renewed on {}, but {obstacle}",
+        due.strftime("%Y-%m-%d")
+    )
+}
+
+/// Why the controller does not renew the kubeconfig of a control plane, as a clause. It renews nothing while the control plane
+/// is paused or the Cluster has no endpoint (`reconcileKubeconfig` in
+/// `controlplane/kubeadm/reconcilers/kubeadmcontrolplane/helpers.go` of Cluster API v1.14).
+pub fn renewal_obstacle(observed: &Snapshot) -> &'static str {
+    if observed.is_cluster_paused() {
+        "the Cluster is paused"
+    } else if observed.is_paused() {
+        "the control plane is paused"
+    } else if !observed.has_endpoint() {
+        "the Cluster has no control plane endpoint"
+    } else {
+        "Cluster API's kubeadm control plane controller has not renewed it"
     }
 }
 
@@ -293,10 +355,15 @@ mod tests {
             (Purpose::ClusterCa, Some(-3000), 650, Urgency::Valid),
             (Purpose::ClusterCa, Some(-3000), 179, Urgency::ExpiresSoon),
             (Purpose::ClusterCa, Some(-3000), 0, Urgency::Expired),
-            (Purpose::AdminKubeconfig, Some(-200), 31, Urgency::Valid),
+            (Purpose::AdminKubeconfig, Some(-200), 184, Urgency::Valid),
+            // Due 182.5 days before the expiry; a day later, it is not renewed.
+            (Purpose::AdminKubeconfig, Some(-200), 182, Urgency::Valid),
+            (Purpose::AdminKubeconfig, Some(-200), 181, Urgency::NotRenewed),
+            (Purpose::AdminKubeconfig, Some(-200), 31, Urgency::NotRenewed),
             (Purpose::AdminKubeconfig, Some(-200), 29, Urgency::ExpiresSoon),
             // Valid for three days: the last third is one day.
             (Purpose::AdminKubeconfig, Some(-1), 2, Urgency::Valid),
+            (Purpose::AdminKubeconfig, Some(-2), 3, Urgency::NotRenewed),
             (Purpose::Machine, None, 29, Urgency::ExpiresSoon),
             (Purpose::Machine, None, -1, Urgency::Expired),
         ] {
@@ -312,6 +379,7 @@ mod tests {
                 namespace: "d".to_owned(),
                 name: "c1-cp".to_owned(),
                 certificates,
+                obstacle: "",
             }
             .urgency(now())
         };
@@ -389,6 +457,58 @@ mod tests {
             of(&observed),
             "kubeadm, when Cluster API replaces the Machine 21 days before the expiry"
         );
+    }
+
+    #[test]
+    fn a_kubeconfig_that_was_not_renewed_says_since_when_and_why() {
+        let kubeconfig = |ownership| {
+            let validity = Validity::Certificate {
+                issued: Some(in_days(-275)),
+                expires: in_days(90),
+            };
+            Certificate::of_secret(
+                Purpose::AdminKubeconfig,
+                "c1-kubeconfig",
+                validity,
+                Some(ownership),
+            )
+        };
+        let text = |ownership| kubeconfig(ownership).renewal_text("the Cluster is paused", now());
+        let overdue = "Cluster API's control plane controller, six months before the expiry; should have been renewed on \
+            2026-05-21, but the Cluster is paused";
+        assert_eq!(text(SecretOwnership::ControlPlane), overdue);
+        // The controller makes itself the owner before it renews the certificate (`adoptKubeconfigSecret`).
+        assert_eq!(text(SecretOwnership::Missing), overdue);
+        assert_eq!(
+            text(SecretOwnership::UserProvided),
+            "you: the Secret is user-provided, and Cluster API does not renew it"
+        );
+    }
+
+    #[test]
+    fn the_obstacle_of_a_renewal_is_named() {
+        use crate::{snapshot::Snapshot, testing::objects::pause};
+        type Case = (fn(&mut Snapshot), &'static str);
+        let cases: &[Case] = &[
+            (
+                |_| {},
+                "Cluster API's kubeadm control plane controller has not renewed it",
+            ),
+            (
+                |o| pause(&mut o.control_plane.metadata),
+                "the control plane is paused",
+            ),
+            (|o| o.cluster_mut().spec.paused = true, "the Cluster is paused"),
+            (
+                |o| o.cluster_mut().spec.control_plane_endpoint = None,
+                "the Cluster has no control plane endpoint",
+            ),
+        ];
+        for (change, expected) in cases {
+            let mut observed = crate::testing::snapshot::observed();
+            change(&mut observed);
+            assert_eq!(super::renewal_obstacle(&observed), *expected);
+        }
     }
 
     #[test]

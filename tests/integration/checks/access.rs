@@ -35,7 +35,16 @@ pub(super) async fn are_reported(management: &ManagementCluster, machines: [&str
             ]
             .concat(),
         ),
-        (AccessFault::ClientExpired, 2, "Unknown", without_way()),
+        (
+            AccessFault::ClientExpired,
+            1,
+            "Degraded",
+            [
+                without_way(),
+                vec!["fail secret-certificates-expiring Secret/edge-kubeconfig".to_owned()],
+            ]
+            .concat(),
+        ),
         (
             AccessFault::KubeconfigMissing,
             1,

@@ -3,11 +3,11 @@
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use kcp_api::{
-    CertificateSecret, Object as _, SecretOwnership,
+    CertificateSecret, Object as _, PartialObjectMetadata,
     kind::{KUBEADM_CONTROL_PLANE, MACHINE, SECRET},
 };
 use kcp_control_plane::{
-    certificates::{Certificate, Certificates, Purpose, Validity, secret_purposes},
+    certificates::{Certificate, Certificates, Purpose, Validity, renewal_obstacle, secret_purposes},
     snapshot::Snapshot,
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
@@ -36,6 +36,7 @@ pub async fn read_certificates(reader: &Reader<'_>, observed: &Snapshot, limit: 
             namespace: namespace.to_owned(),
             name: control_plane.name().to_owned(),
             certificates: vec![Certificate::of_unread_machines(control_plane, failure)],
+            obstacle: renewal_obstacle(observed),
         };
     }
     let mut certificates = match control_plane.cluster() {
@@ -44,8 +45,7 @@ pub async fn read_certificates(reader: &Reader<'_>, observed: &Snapshot, limit: 
             let names = purposes.filter_map(|purpose| Some((purpose, purpose.secret_suffix()?)));
             let reads = names.map(async |(purpose, suffix)| {
                 let secret = format!("{cluster}-{suffix}");
-                let (validity, ownership) = read(reader, namespace, purpose, &secret, limit).await;
-                Certificate::of_secret(purpose, &secret, validity, ownership)
+                read(reader, namespace, purpose, &secret, limit).await
             });
             join_all(reads).await
         }
@@ -62,43 +62,67 @@ pub async fn read_certificates(reader: &Reader<'_>, observed: &Snapshot, limit: 
         namespace: namespace.to_owned(),
         name: control_plane.name().to_owned(),
         certificates,
+        obstacle: renewal_obstacle(observed),
     }
 }
 
-/// Reads the validity of the certificate in a Secret, and who is responsible for the Secret.
+/// The certificate in a Secret, and whether the Secret has an owner.
+pub(super) struct SecretCertificate {
+    pub(super) certificate: Certificate,
+    pub(super) has_owner: bool,
+}
+
+/// Reads the certificate in a Secret.
+///
+/// # Errors
+/// The Secret does not exist or cannot be read.
+pub(super) async fn read_secret(
+    reader: &Reader<'_>,
+    namespace: &str,
+    purpose: Purpose,
+    secret: &str,
+    limit: ReadLimit,
+) -> Result<SecretCertificate, Error> {
+    let resource = SECRET.api_resource("v1");
+    let action = Action::new("get", &resource)
+        .in_namespace(namespace)
+        .with_name(secret);
+    let connection = reader.connection;
+    let (metadata, validity, ownership) = if purpose == Purpose::ServiceAccountKeys {
+        // A key pair without a certificate does not expire, so only its metadata matters.
+        let read = connection.get_metadata::<PartialObjectMetadata>(&resource, namespace, secret);
+        let read = connection.run_with_limit(limit, &action, read).await?;
+        (read.metadata, Validity::NoExpiry, None)
+    } else {
+        let read = connection.get::<CertificateSecret>(&resource, namespace, secret);
+        let read = connection.run_with_limit(limit, &action, read).await?;
+        let (validity, ownership) = (validity(purpose, &read), read.ownership());
+        (read.metadata, validity, Some(ownership))
+    };
+    Ok(SecretCertificate {
+        certificate: Certificate::of_secret(purpose, secret, validity, ownership),
+        has_owner: metadata.owner_references.is_some_and(|owners| !owners.is_empty()),
+    })
+}
+
+/// Reads the certificate in a Secret, which may not exist.
 async fn read(
     reader: &Reader<'_>,
     namespace: &str,
     purpose: Purpose,
     secret: &str,
     limit: ReadLimit,
-) -> (Validity, Option<SecretOwnership>) {
-    let resource = SECRET.api_resource("v1");
-    let action = Action::new("get", &resource)
-        .in_namespace(namespace)
-        .with_name(secret);
-    let connection = reader.connection;
-    let outcome = if purpose == Purpose::ServiceAccountKeys {
-        // A key pair without a certificate does not expire, so only its existence matters.
-        let read = connection.get_metadata::<IgnoredAny>(&resource, namespace, secret);
-        let read = connection.run_with_limit(limit, &action, read).await;
-        read.map(|_| (Validity::NoExpiry, None))
-    } else {
-        let read = connection.get::<CertificateSecret>(&resource, namespace, secret);
-        let read = connection.run_with_limit(limit, &action, read).await;
-        read.map(|secret| (validity(purpose, &secret), Some(secret.ownership())))
+) -> Certificate {
+    let validity = match read_secret(reader, namespace, purpose, secret, limit).await {
+        Ok(read) => return read.certificate,
+        Err(Error::NotFound { .. }) => Validity::Missing {
+            why: "the Secret does not exist".to_owned(),
+        },
+        Err(error) => Validity::Unread {
+            why: one_line(&error.to_string()),
+        },
     };
-    outcome.unwrap_or_else(|error| {
-        let validity = match error {
-            Error::NotFound { .. } => Validity::Missing {
-                why: "the Secret does not exist".to_owned(),
-            },
-            error => Validity::Unread {
-                why: one_line(&error.to_string()),
-            },
-        };
-        (validity, None)
-    })
+    Certificate::of_secret(purpose, secret, validity, None)
 }
 
 fn validity(purpose: Purpose, secret: &CertificateSecret) -> Validity {

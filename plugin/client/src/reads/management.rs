@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use kcp_api::{
-    Cluster, KubeadmControlPlane, Machine, MachineHealthCheck, Object as _, PartialObjectMetadata,
+    Cluster, KubeadmControlPlane, Machine, MachineHealthCheck,
     kind::{KUBEADM_CONTROL_PLANE, MACHINE_HEALTH_CHECK, SECRET},
 };
 
@@ -12,14 +12,25 @@ use crate::{
     Action, Error, ReadLimit,
     reader::Reader,
     reads::{
+        certificates::{SecretCertificate, read_secret},
         failure,
         planned::{Fetched, Reads, Unread},
     },
 };
-use kcp_control_plane::snapshot::{Deletion, Failure, HealthCheck, Reading, Snapshot, change::Part};
+use kcp_control_plane::{
+    certificates::{Certificate, Purpose},
+    snapshot::{Deletion, Failure, HealthCheck, Reading, Snapshot, change::Part},
+};
 
-/// The suffixes in the names of a Cluster's Secrets, such as `kubeconfig` in `edge-kubeconfig`.
-const SECRET_SUFFIXES: [&str; 6] = ["kubeconfig", "ca", "etcd", "proxy", "sa", "apiserver-etcd-client"];
+/// What a Cluster's Secrets are for.
+const PURPOSES: [Purpose; 6] = [
+    Purpose::AdminKubeconfig,
+    Purpose::ClusterCa,
+    Purpose::EtcdCa,
+    Purpose::FrontProxyCa,
+    Purpose::ServiceAccountKeys,
+    Purpose::EtcdClient,
+];
 
 /// Reads the name of the control plane to which a Cluster refers.
 ///
@@ -130,9 +141,9 @@ pub fn add_cluster_facts(mut snapshot: Snapshot, health_checks: Reading<&[Machin
         about_it.map(|check| HealthCheck::new(check, machines)).collect()
     });
     snapshot.deletions = machines.iter().filter_map(Deletion::from_machine).collect();
-    snapshot.secrets = Reading::Excluded {
-        flag: super::NO_NAME_ARGUMENT,
-    };
+    let flag = super::NO_NAME_ARGUMENT;
+    snapshot.secrets = Reading::Excluded { flag };
+    snapshot.certificates = Reading::Excluded { flag };
     snapshot
 }
 
@@ -144,7 +155,7 @@ async fn health_checks(reads: &Reads<'_>) -> Result<Vec<MachineHealthCheck>, Err
     connection.run_with_limit(reads.limit, &action, read).await
 }
 
-/// The names of a Cluster's Secrets, grouped by whether the Secrets exist.
+/// The names of a Cluster's Secrets, grouped by whether the Secrets exist, and their certificates.
 #[derive(Default)]
 struct Secrets {
     existing: BTreeSet<String>,
@@ -152,6 +163,7 @@ struct Secrets {
     unowned: BTreeSet<String>,
     absent: BTreeSet<String>,
     unread: Vec<Failure>,
+    certificates: Vec<Certificate>,
 }
 
 impl Secrets {
@@ -170,31 +182,38 @@ impl Secrets {
         let is_unread = self.existing.is_empty() && self.absent.is_empty();
         snapshot.unowned_secrets = self.unowned;
         let mut unread = self.unread.into_iter();
-        snapshot.secrets = match unread.next() {
-            Some(first) if is_unread => Reading::Failed(first),
+        (snapshot.secrets, snapshot.certificates) = match unread.next() {
+            Some(first) if is_unread => (Reading::Failed(first.clone()), Reading::Failed(first)),
             first => {
                 snapshot.failed_reads.extend(first);
-                Reading::Read(self.existing)
+                (Reading::Read(self.existing), Reading::Read(self.certificates))
             }
         };
         snapshot.failed_reads.extend(unread.filter(|_| !is_unread));
     }
 }
 
-/// Checks which of a Cluster's Secrets exist. Reads only metadata.
+/// Reads the certificates in a Cluster's Secrets. Private keys are not decoded.
 async fn secrets(reads: &Reads<'_>, cluster: &str) -> Secrets {
-    let names = SECRET_SUFFIXES.map(|suffix| format!("{cluster}-{suffix}"));
-    let read = join_all(names.iter().map(|name| secret_metadata(reads, name))).await;
+    let read = PURPOSES.map(async |purpose| {
+        let name = format!("{cluster}-{}", purpose.secret_suffix()?);
+        let read = read_secret(reads.reader, reads.namespace, purpose, &name, reads.limit).await;
+        Some((name, read))
+    });
     let mut secrets = Secrets::default();
-    for (name, metadata) in names.into_iter().zip(read) {
-        match metadata {
-            Ok(Some(metadata)) => {
-                if metadata.owner_references().is_empty() {
+    for (name, read) in join_all(read).await.into_iter().flatten() {
+        match read {
+            Ok(SecretCertificate {
+                certificate,
+                has_owner,
+            }) => {
+                if !has_owner {
                     secrets.unowned.insert(name.clone());
                 }
                 secrets.existing.insert(name);
+                secrets.certificates.push(certificate);
             }
-            Ok(None) => {
+            Err(Error::NotFound { .. }) => {
                 secrets.absent.insert(name);
             }
             Err(error) => {
@@ -204,20 +223,6 @@ async fn secrets(reads: &Reads<'_>, cluster: &str) -> Secrets {
         }
     }
     secrets
-}
-
-async fn secret_metadata(reads: &Reads<'_>, secret: &str) -> Result<Option<PartialObjectMetadata>, Error> {
-    let resource = SECRET.api_resource("v1");
-    let action = Action::new("get", &resource)
-        .in_namespace(reads.namespace)
-        .with_name(secret);
-    let connection = reads.reader.connection;
-    let read = connection.get_metadata(&resource, reads.namespace, secret);
-    match connection.run_with_limit(reads.limit, &action, read).await {
-        Ok(metadata) => Ok(Some(metadata)),
-        Err(Error::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

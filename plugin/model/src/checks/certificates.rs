@@ -6,6 +6,8 @@ use jiff::Timestamp;
 use kcp_api::Object as _;
 
 use crate::{
+    blocker::CONTROLLER_HINT,
+    certificates::{Certificate, Urgency, Validity, not_renewed, renewal_obstacle},
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -32,6 +34,13 @@ pub const CHECKS: &[Check] = &[
         "secrets-not-owned",
         "If you delete the Cluster, a Secret with a CA or a key remains, because the Secret has no owner.",
         check_secrets_not_owned,
+        Responsible::Fault(Actor::Person),
+    ),
+    Check::new(
+        "secret-certificates-expiring",
+        "A CA, the kubeconfig or the client certificate for an external etcd expires soon, has expired, or was not \
+         renewed in time.",
+        check_secret_certificates_expiring,
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
@@ -162,6 +171,67 @@ pub fn check_secrets_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResult
     Ok(findings.collect())
 }
 
+/// Checks the certificates in Secrets. A Secret that does not exist is a finding of another check.
+pub fn check_secret_certificates_expiring(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let certificates = require(&observed.certificates, "the certificates in Secrets")?;
+    let findings: Vec<Finding> = certificates
+        .iter()
+        .filter_map(|certificate| finding_of_secret(observed, certificate, now))
+        .collect();
+    let unread = certificates
+        .iter()
+        .find_map(|certificate| match &certificate.validity {
+            Validity::Missing { why } | Validity::Unread { why } => {
+                Some(format!("{}: {why}", certificate.object))
+            }
+            _ => None,
+        });
+    match unread {
+        Some(unread) if findings.is_empty() => Err(NoResult::unknown(unread)),
+        _ => Ok(findings),
+    }
+}
+
+fn finding_of_secret(observed: &Snapshot, certificate: &Certificate, now: Timestamp) -> Option<Finding> {
+    let Validity::Certificate { expires, .. } = certificate.validity else {
+        return None;
+    };
+    let title = certificate.purpose.title();
+    let (outcome, expiry) = match certificate.urgency(now) {
+        Urgency::Expired => (
+            CheckOutcome::Fail,
+            format!(
+                "the certificate ({title}) expired {} ago",
+                format_age(expires, now)
+            ),
+        ),
+        Urgency::ExpiresSoon | Urgency::NotRenewed => (
+            CheckOutcome::Warn,
+            format!(
+                "the certificate ({title}) expires in {}",
+                format_age(now, expires)
+            ),
+        ),
+        _ => return None,
+    };
+    let finding = |message: &str| Finding::new(outcome, &certificate.object, message);
+    let Some(due) = certificate.overdue_since(now) else {
+        return Some(finding(&expiry).with_hint(format!("renewed by {}", certificate.renewal)));
+    };
+    let message = format!("{expiry}; it {}", not_renewed(due, renewal_obstacle(observed)));
+    Some(
+        finding(&message)
+            .with_since(Some(due))
+            .with_hint(if observed.is_paused() {
+                "the controller renews the certificate as soon as it reconciles the control plane again"
+            } else if observed.has_endpoint() {
+                CONTROLLER_HINT
+            } else {
+                "the controller renews the certificate once spec.controlPlaneEndpoint of the Cluster is set"
+            }),
+    )
+}
+
 pub fn check_secrets_missing(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let present: &BTreeSet<String> = require(&observed.secrets, "Secrets")?;
     let control_plane = &observed.control_plane;
@@ -221,13 +291,26 @@ pub(super) mod test_cases {
     use kcp_api::{machine::Bootstrap, metadata::Time};
 
     use crate::{
+        certificates::{Purpose, Renewer, Validity},
         checks::tests::Case,
-        snapshot::{EtcdMembers, Reading},
+        snapshot::{EtcdMembers, Reading, Snapshot},
         testing::{
-            objects::{minutes_ago, now, use_external_etcd},
+            objects::{minutes_ago, now, pause, use_external_etcd},
             snapshot::{failure, in_days, secrets},
         },
     };
+
+    fn expires(observed: &mut Snapshot, purpose: Purpose, days: i64) {
+        let years = if purpose == Purpose::AdminKubeconfig {
+            1
+        } else {
+            10
+        };
+        observed.certificate(purpose).validity = Validity::Certificate {
+            issued: Some(in_days(days - 365 * years)),
+            expires: in_days(days),
+        };
+    }
 
     pub(crate) const CASES: &[Case] = &[
         ("secrets-missing", "one_could_not_be_read", |o| {
@@ -246,6 +329,51 @@ pub(super) mod test_cases {
             use_external_etcd(&mut o.control_plane().spec);
             o.etcd_members = EtcdMembers::External;
             o.survey().stacked = false;
+        }),
+        (
+            "secret-certificates-expiring",
+            "kubeconfig_of_a_paused_one",
+            |o| {
+                pause(&mut o.control_plane().metadata);
+                expires(o, Purpose::AdminKubeconfig, 90);
+            },
+        ),
+        (
+            "secret-certificates-expiring",
+            "kubeconfig_expired_during_a_move",
+            |o| {
+                o.cluster_mut().spec.paused = true;
+                expires(o, Purpose::AdminKubeconfig, -2);
+            },
+        ),
+        (
+            "secret-certificates-expiring",
+            "kubeconfig_without_an_endpoint",
+            |o| {
+                o.cluster_mut().spec.control_plane_endpoint = None;
+                expires(o, Purpose::AdminKubeconfig, 20);
+            },
+        ),
+        (
+            "secret-certificates-expiring",
+            "kubeconfig_that_the_controller_left",
+            |o| {
+                expires(o, Purpose::AdminKubeconfig, 150);
+            },
+        ),
+        ("secret-certificates-expiring", "kubeconfig_of_a_person", |o| {
+            expires(o, Purpose::AdminKubeconfig, 150);
+            o.certificate(Purpose::AdminKubeconfig).renewer = Renewer::Person;
+        }),
+        ("secret-certificates-expiring", "authorities", |o| {
+            expires(o, Purpose::ClusterCa, 179);
+            expires(o, Purpose::EtcdCa, 181);
+            expires(o, Purpose::FrontProxyCa, -1);
+        }),
+        ("secret-certificates-expiring", "unreadable", |o| {
+            o.certificate(Purpose::AdminKubeconfig).validity = Validity::Unread {
+                why: "not a valid kubeconfig".to_owned(),
+            };
         }),
         ("secrets-not-owned", "provided_by_a_person", |o| {
             o.unowned_secrets = secrets(&["ca", "kubeconfig"]);

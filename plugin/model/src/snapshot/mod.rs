@@ -26,6 +26,7 @@ pub use reading::{Failure, Forbidden, Reading};
 pub use workload::{ControllerLease, EndpointCertificate, MachineLeases, Workload};
 
 use crate::{
+    certificates::Certificate,
     quorum::Votes,
     snapshot::workload::{Component, StaticPod},
 };
@@ -59,6 +60,8 @@ pub struct Snapshot {
     pub secrets: Reading<BTreeSet<String>>,
     /// The names of the Cluster's Secrets that exist without an owner.
     pub unowned_secrets: BTreeSet<String>,
+    /// The certificates in the Cluster's Secrets that exist.
+    pub certificates: Reading<Vec<Certificate>>,
     /// The other reads in the management cluster that failed: those of Machines, infrastructure, bootstrap
     /// configurations, single Secrets, or of the control plane itself if it was only listed.
     pub failed_reads: Vec<Failure>,
@@ -98,6 +101,7 @@ impl From<KubeadmControlPlane> for Snapshot {
             health_checks: Reading::NotYet,
             secrets: Reading::NotYet,
             unowned_secrets: BTreeSet::new(),
+            certificates: Reading::NotYet,
             failed_reads: Vec::new(),
             controller_lease: Reading::NotYet,
             machine_leases: Box::default(),

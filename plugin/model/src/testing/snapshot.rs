@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use kcp_api::{Machine, Reference};
+use kcp_api::{Machine, Reference, SecretOwnership};
 use kcp_etcd::{Member, Members, Status};
 
 use crate::{
+    certificates::{Certificate, Purpose, Validity},
     snapshot::{
         EndpointCertificate, EtcdSurvey, Failure, Forbidden, HealthCheck, Reading, Snapshot, Workload,
         etcd::{Alarms, MemberResponse, QueriedMember},
@@ -33,6 +34,7 @@ pub fn observed() -> Snapshot {
             timeouts: Vec::new(),
         }]),
         secrets: Reading::Read(secrets(&["ca", "etcd", "proxy", "sa", "kubeconfig"])),
+        certificates: Reading::Read(certificates()),
         failed_writes: Reading::Read(Vec::new()),
         workload: Reading::Read(workload()),
         endpoint_certificate: Reading::Read(EndpointCertificate {
@@ -42,6 +44,24 @@ pub fn observed() -> Snapshot {
         etcd: Reading::Read(survey()),
         ..testing::plan::observed()
     }
+}
+
+/// The CAs and the kubeconfig, with nearly their whole validity left.
+fn certificates() -> Vec<Certificate> {
+    let of = |purpose: Purpose, days| {
+        let secret = format!("c1-{}", purpose.secret_suffix().expect("a Secret"));
+        let validity = Validity::Certificate {
+            issued: Some(minutes_ago(60)),
+            expires: in_days(days),
+        };
+        Certificate::of_secret(purpose, &secret, validity, Some(SecretOwnership::ControlPlane))
+    };
+    vec![
+        of(Purpose::ClusterCa, 3600),
+        of(Purpose::EtcdCa, 3600),
+        of(Purpose::FrontProxyCa, 3600),
+        of(Purpose::AdminKubeconfig, 364),
+    ]
 }
 
 pub fn secrets(purposes: &[&str]) -> BTreeSet<String> {
@@ -225,6 +245,13 @@ impl Snapshot {
 
     pub fn health_checks(&mut self) -> &mut Vec<HealthCheck> {
         part(&mut self.health_checks)
+    }
+
+    pub fn certificate(&mut self, purpose: Purpose) -> &mut Certificate {
+        let mut certificates = part(&mut self.certificates).iter_mut();
+        certificates
+            .find(|of| of.purpose == purpose)
+            .expect("a certificate")
     }
 
     pub fn secrets(&mut self) -> &mut BTreeSet<String> {

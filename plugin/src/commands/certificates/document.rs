@@ -51,8 +51,11 @@ struct CertificateDocument<'r> {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'r str>,
     renewed_by: Renewer,
-    /// Who or what renews the certificate, and how.
-    renewal: &'r str,
+    /// Who or what renews the certificate, and how; if it should have been renewed, also why it was not.
+    renewal: String,
+    /// When Cluster API's controller should have renewed the certificate. Absent if it has not missed a renewal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    overdue_since: Option<Timestamp>,
     /// Whether the Secret lacks the ownerReference to the control plane that Cluster API sets.
     lacks_owner: bool,
 }
@@ -68,7 +71,7 @@ impl<'r> CertificatesDocument<'r> {
             certificates: of
                 .certificates
                 .iter()
-                .map(|certificate| CertificateDocument::new(certificate, report.now))
+                .map(|certificate| CertificateDocument::new(certificate, of.obstacle, report.now))
                 .collect(),
         });
         Self {
@@ -80,7 +83,7 @@ impl<'r> CertificatesDocument<'r> {
 }
 
 impl<'r> CertificateDocument<'r> {
-    fn new(certificate: &'r Certificate, now: Timestamp) -> Self {
+    fn new(certificate: &'r Certificate, obstacle: &str, now: Timestamp) -> Self {
         let (issued, expires, reason) = match &certificate.validity {
             Validity::Certificate { issued, expires } => (*issued, Some(*expires), None),
             Validity::NoExpiry => (None, None, None),
@@ -96,7 +99,8 @@ impl<'r> CertificateDocument<'r> {
             expires,
             reason,
             renewed_by: certificate.renewer,
-            renewal: &certificate.renewal,
+            renewal: certificate.renewal_text(obstacle, now),
+            overdue_since: certificate.overdue_since(now),
             lacks_owner: certificate.lacks_owner,
         }
     }

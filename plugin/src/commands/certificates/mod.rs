@@ -111,6 +111,7 @@ impl CertificatesReport {
             | Urgency::NoExpiry
             | Urgency::NoCertificate
             | Urgency::Unread
+            | Urgency::NotRenewed
             | Urgency::ExpiresSoon => Verdict::Met,
         });
         Verdict::worst(verdicts)

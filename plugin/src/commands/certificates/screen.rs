@@ -49,7 +49,7 @@ fn row(report: &CertificatesReport, of: &Certificates, certificate: &Certificate
     let urgency = certificate.urgency(report.now);
     let style = match urgency {
         Urgency::Expired | Urgency::Missing => BAD,
-        Urgency::ExpiresSoon | Urgency::Unread => WARN,
+        Urgency::ExpiresSoon | Urgency::NotRenewed | Urgency::Unread => WARN,
         Urgency::Valid | Urgency::NoExpiry | Urgency::NoCertificate => Style::new(),
     };
     let (expires, left, age) = columns(&certificate.validity, urgency, report.now);
@@ -57,7 +57,7 @@ fn row(report: &CertificatesReport, of: &Certificates, certificate: &Certificate
         Validity::NoCertificate { why } | Validity::Missing { why } | Validity::Unread { why } => Some(why),
         Validity::Certificate { .. } | Validity::NoExpiry => None,
     };
-    let mut last = certificate.renewal.clone();
+    let mut last = certificate.renewal_text(of.obstacle, report.now);
     if let Some(why) = reason {
         last = format!("{last}; {why}");
     }
@@ -94,6 +94,7 @@ fn columns(validity: &Validity, urgency: Urgency, now: Timestamp) -> (String, St
     let left = match urgency {
         Urgency::Expired => format!("expired {} ago", format_age(*expires, now)),
         Urgency::ExpiresSoon => format!("{} (soon)", format_duration(age(now, *expires))),
+        Urgency::NotRenewed => format!("{} (not renewed)", format_duration(age(now, *expires))),
         _ => format_duration(age(now, *expires)),
     };
     (

@@ -37,6 +37,7 @@ fn report() -> CertificatesReport {
         control_planes: vec![Certificates {
             namespace: "d".to_owned(),
             name: "edge".to_owned(),
+            obstacle: "the control plane is paused",
             certificates: vec![
                 Certificate::of_secret(
                     Purpose::ClusterCa,
@@ -56,6 +57,12 @@ fn report() -> CertificatesReport {
                     Purpose::AdminKubeconfig,
                     "edge-kubeconfig",
                     valid(-100, 265),
+                    Some(SecretOwnership::ControlPlane),
+                ),
+                Certificate::of_secret(
+                    Purpose::AdminKubeconfig,
+                    "rim-kubeconfig",
+                    valid(-275, 90),
                     Some(SecretOwnership::ControlPlane),
                 ),
                 machine("edge-x7k2p", 265),

@@ -69,7 +69,7 @@ fn excluded(observed: &Snapshot) -> String {
     let control_plane = &observed.control_plane;
     let (namespace, name) = (escape(control_plane.namespace()), escape(control_plane.name()));
     format!(
-        "CAs and kubeconfigs are not shown; list all certificates with:\n  kubectl kcp certificates {name} -n \
+        "CAs and kubeconfigs are shown only as findings; list all certificates with:\n  kubectl kcp certificates {name} -n \
          {namespace}\n"
     )
 }

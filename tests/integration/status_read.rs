@@ -10,7 +10,9 @@ use kcp_api::Reference;
 use kcp_api::machine::{Bootstrap, Infrastructure};
 use kcp_api::metadata::Object as _;
 use kcp_client::{Connection, ConnectionFlags, Error, reads};
-use kcp_control_plane::snapshot::{Failure, Forbidden, HealthCheck, Reading, Snapshot};
+use kcp_control_plane::snapshot::{
+    Failure, Forbidden, HealthCheck, Reading, Snapshot, management::RemediationTrigger,
+};
 use kcp_tests::fleet::Fleet;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{products, wait};
@@ -131,6 +133,7 @@ fn is_whole(management: &Snapshot) -> Result<()> {
         Reading::Read(vec![HealthCheck {
             name: "watch".to_owned(),
             targets: BTreeSet::from([machine.clone()]),
+            trigger: Some(RemediationTrigger::AtMostPercent(100)),
             timeouts: vec![kcp_api::machine_health_check::UnhealthyCondition {
                 is_node_condition: true,
                 type_: "Ready".to_owned(),

@@ -16,7 +16,7 @@ use kcp_api::names::{annotation, label};
 
 use crate::{
     certificates::{Certificate, Validity},
-    snapshot::{ControllerLease, EndpointCertificate, EtcdMembers, EtcdSurvey, Reading},
+    snapshot::{ControllerLease, EndpointCertificate, EtcdMembers, EtcdSurvey, HealthCheck, Reading},
 };
 
 pub type Labels = BTreeMap<String, String>;
@@ -38,6 +38,8 @@ pub struct Facts {
     pub kubeadm: Reading<Option<KubeadmSettings>>,
     /// The Machines of the Cluster. None if no management cluster was asked, because the cluster has no Machines.
     pub machines: Reading<Option<Vec<MachineNode>>>,
+    /// The `MachineHealthChecks` of the control plane. None without a management cluster.
+    pub health_checks: Reading<Option<HealthCheckFacts>>,
     pub etcd: EtcdFacts,
     pub certificates: CertificateFacts,
     /// The labels of each namespace.
@@ -47,6 +49,14 @@ pub struct Facts {
     pub conversions: Reading<Vec<Conversion>>,
     /// The Services that webhooks, `APIServices` and custom resources name.
     pub services: BTreeMap<ServiceName, Reading<Option<Service>>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheckFacts {
+    /// The desired number of control plane Machines.
+    pub replicas: u64,
+    /// Those that select at least one Machine of the control plane.
+    pub checks: Vec<HealthCheck>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

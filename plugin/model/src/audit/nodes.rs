@@ -1,4 +1,4 @@
-//! Nodes without a Machine, and kubelets that have stopped renewing their Leases.
+//! Nodes without a Machine, kubelets that have stopped renewing their Leases, and Machines that are not remediated.
 
 use std::time::Duration;
 
@@ -27,6 +27,12 @@ pub const CHECKS: &[AuditCheck] = &[
         remedy: "check the kubelet and the clock of the Node; until kube-controller-manager has noticed, a Node that is off is \
             still shown as ready",
         function: check_node_leases_stale,
+    },
+    AuditCheck {
+        id: "first-failure-not-remediated",
+        requirement: "a MachineHealthCheck of the control plane remediates the first Machine that fails",
+        remedy: "raise the limit in the MachineHealthCheck: kubectl edit machinehealthcheck NAME",
+        function: check_first_failure_not_remediated,
     },
 ];
 
@@ -121,6 +127,34 @@ fn node_leases_stale(facts: &Facts, assumptions: Assumptions) -> Result<Evidence
     Ok(evidence)
 }
 
+fn check_first_failure_not_remediated(facts: &Facts, _: Assumptions) -> Evidence {
+    either(first_failure_not_remediated(facts))
+}
+
+fn first_failure_not_remediated(facts: &Facts) -> Result<Evidence, Evidence> {
+    let Some(found) = require(&facts.health_checks, "the MachineHealthChecks")? else {
+        return Ok(Evidence::passing(
+            "does not apply: Cluster API does not manage the cluster",
+        ));
+    };
+    let mut evidence = Evidence::default();
+    for check in &found.checks {
+        match check.ignores_first_failure(found.replicas) {
+            Some((why, remedy)) => {
+                evidence.fail(format!("MachineHealthCheck {} {why}; {remedy}", check.name));
+            }
+            None => evidence.pass(format!(
+                "MachineHealthCheck {} remediates one of {} Machines",
+                check.name, found.replicas
+            )),
+        }
+    }
+    if found.checks.is_empty() {
+        evidence.pass("does not apply: no MachineHealthCheck selects a Machine of the control plane");
+    }
+    Ok(evidence)
+}
+
 #[cfg(test)]
 pub(super) mod test_cases {
     use crate::{
@@ -128,6 +162,7 @@ pub(super) mod test_cases {
             facts::Node,
             tests::{Case, failed},
         },
+        snapshot::{Reading, management::RemediationTrigger},
         testing::objects::{minutes_ago, now},
     };
 
@@ -165,6 +200,32 @@ pub(super) mod test_cases {
         }),
         ("nodes-without-machines", "unread Machines", |facts| {
             facts.machines = failed("Machine");
+        }),
+        ("first-failure-not-remediated", "healthy", |_| {}),
+        ("first-failure-not-remediated", "a third of three", |facts| {
+            facts.health_check().trigger = Some(RemediationTrigger::AtMostPercent(33));
+        }),
+        (
+            "first-failure-not-remediated",
+            "from the second one on",
+            |facts| {
+                facts.health_check().trigger = Some(RemediationTrigger::Between(2, 5));
+            },
+        ),
+        (
+            "first-failure-not-remediated",
+            "without a health check",
+            |facts| {
+                if let Reading::Read(Some(found)) = &mut facts.health_checks {
+                    found.checks.clear();
+                }
+            },
+        ),
+        ("first-failure-not-remediated", "a plain cluster", |facts| {
+            facts.health_checks = Reading::Read(None);
+        }),
+        ("first-failure-not-remediated", "unread", |facts| {
+            facts.health_checks = failed("MachineHealthCheck");
         }),
         ("node-leases-stale", "healthy", |_| {}),
         ("node-leases-stale", "not renewed for a minute", |facts| {

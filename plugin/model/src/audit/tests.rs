@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 use super::{
     Assumptions, Facts, Outcome, all, certificates, drift, endpoint, etcd, extensions,
     facts::{
-        BackendPod, CertificateFacts, EtcdFacts, KubeadmSettings, Labels, MachineNode, Node, Pod,
-        PodContainer, Service,
+        BackendPod, CertificateFacts, EtcdFacts, HealthCheckFacts, KubeadmSettings, Labels, MachineNode,
+        Node, Pod, PodContainer, Service,
     },
     images, nodes, static_pods, webhooks,
 };
 use crate::{
     snapshot::{
-        ControllerLease, EndpointCertificate, EtcdMember, EtcdMembers, EtcdSurvey, Reading,
+        ControllerLease, EndpointCertificate, EtcdMember, EtcdMembers, EtcdSurvey, HealthCheck, Reading,
         workload::Component,
     },
     testing::{
@@ -121,6 +121,10 @@ pub(crate) fn healthy() -> Facts {
                 .collect(),
         )),
         nodes: Reading::Read(nodes),
+        health_checks: Reading::Read(Some(HealthCheckFacts {
+            replicas: 3,
+            checks: snapshot.health_checks.value().cloned().expect("read"),
+        })),
         etcd: EtcdFacts {
             survey: snapshot.etcd,
             members,
@@ -198,6 +202,13 @@ impl Facts {
         read(&mut self.nodes)
     }
 
+    pub(crate) fn health_check(&mut self) -> &mut HealthCheck {
+        let found = read(&mut self.health_checks)
+            .as_mut()
+            .expect("a management cluster");
+        &mut found.checks[0]
+    }
+
     pub(crate) fn leases(&mut self) -> &mut Vec<ControllerLease> {
         read(&mut self.node_leases)
     }
@@ -253,6 +264,7 @@ impl Facts {
     /// A plain kubeadm cluster, without a management cluster.
     pub(crate) fn without_management(&mut self) {
         self.machines = Reading::Read(None);
+        self.health_checks = Reading::Read(None);
         self.etcd.survey = Reading::NotYet;
         self.etcd.members = EtcdMembers::Unread;
         self.certificates.is_managed = false;
@@ -353,6 +365,7 @@ fn nothing_read_is_unknown_everywhere() {
         node_leases: failed("Lease"),
         system_pods: failed("Pod"),
         kubeadm: failed("ConfigMap/kubeadm-config"),
+        health_checks: failed("Machine"),
         machines: failed("Machine"),
         etcd: EtcdFacts {
             survey: failed("etcd"),

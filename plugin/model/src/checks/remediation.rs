@@ -284,6 +284,7 @@ pub fn check_machines_without_health_check(observed: &Snapshot, now: Timestamp) 
         ));
     }
     let object = |name: &str| format!("MachineHealthCheck/{name}");
+    let replicas = u64::try_from(observed.control_plane.spec.replicas.unwrap_or(1)).unwrap_or_default();
     let mut findings = Vec::new();
     for check in &of_machines {
         if check.paused {
@@ -291,6 +292,13 @@ pub fn check_machines_without_health_check(observed: &Snapshot, now: Timestamp) 
                 object(&check.name),
                 "the MachineHealthCheck is paused, so unhealthy Machines are not remediated",
             ));
+        } else if let Some((why, remedy)) = check.ignores_first_failure(replicas) {
+            let edit = format!(
+                "{remedy}: kubectl edit machinehealthcheck {} -n {}",
+                check.name,
+                observed.control_plane.namespace()
+            );
+            findings.push(Finding::warn(object(&check.name), why).with_hint(edit));
         } else if check.remediation_allowed == Some(false) {
             // A MachineHealthCheck counts Machines that have not joined as unhealthy.
             let outcome = if are_machines_changing(observed, now) {
@@ -333,7 +341,7 @@ pub(super) mod test_cases {
 
     use crate::{
         checks::tests::{Case, starts},
-        snapshot::{Reading, Snapshot},
+        snapshot::{Reading, Snapshot, management::RemediationTrigger},
         testing::objects::{annotate, condition, minutes_ago, now, record, set},
     };
 
@@ -434,6 +442,22 @@ pub(super) mod test_cases {
         }),
         ("machines-without-health-check", "none", |o| {
             o.health_checks().clear();
+        }),
+        (
+            "machines-without-health-check",
+            "limit_is_rounded_down_to_none",
+            |o| {
+                o.health_checks()[0].trigger = Some(RemediationTrigger::AtMostPercent(33));
+                o.health_checks()[0].other_targets = Some(0);
+            },
+        ),
+        ("machines-without-health-check", "limit_counts_workers_too", |o| {
+            o.health_checks()[0].trigger = Some(RemediationTrigger::AtMostPercent(33));
+            o.health_checks()[0].other_targets = Some(1);
+        }),
+        ("machines-without-health-check", "first_failure_is_left", |o| {
+            o.health_checks()[0].trigger = Some(RemediationTrigger::Between(2, 5));
+            o.health_checks()[0].remediation_allowed = Some(false);
         }),
         ("machines-without-health-check", "one_machine_less", |o| {
             o.health_checks()[0].targets.remove("m2");

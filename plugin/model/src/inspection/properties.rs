@@ -330,7 +330,7 @@ fn anything() -> impl Strategy<Value = Snapshot> {
         paused,
         targets: targets.into_iter().collect(),
         remediation_allowed,
-        timeouts: Vec::new(),
+        ..HealthCheck::default()
     });
     let object = (
         conditions(),

@@ -43,6 +43,10 @@ pub struct HealthCheck {
     pub targets: BTreeSet<String>,
     /// Whether the number of unhealthy Machines permits remediation now. None if the status does not say.
     pub remediation_allowed: Option<bool>,
+    /// At how many unhealthy Machines it remediates. None if the spec does not have the documented form.
+    pub trigger: Option<RemediationTrigger>,
+    /// How many Machines the selector matches that do not belong to the control plane. None if the status does not say.
+    pub other_targets: Option<u64>,
     /// How long a condition may have a given status before the `MachineHealthCheck` marks the Machine as
     /// unhealthy.
     pub timeouts: Vec<UnhealthyCondition>,
@@ -85,13 +89,25 @@ impl Deletion {
 impl HealthCheck {
     pub fn new(check: &MachineHealthCheck, machines: &[Machine]) -> Self {
         let targets = machines.iter().filter(|machine| selects(check, machine));
+        let targets: BTreeSet<String> = targets.map(|machine| machine.name().to_owned()).collect();
+        let of_control_plane = u64::try_from(targets.len()).unwrap_or(u64::MAX);
+        let all = check.status.expected_machines;
         Self {
             name: check.name().to_owned(),
             paused: check.is_paused(),
-            targets: targets.map(|machine| machine.name().to_owned()).collect(),
+            targets,
             remediation_allowed: check.remediation_allowed(),
+            trigger: RemediationTrigger::from_spec(check),
+            other_targets: all.map(|all| all.saturating_sub(of_control_plane)),
             timeouts: check.spec.unhealthy_conditions.clone(),
         }
+    }
+
+    /// Why the `MachineHealthCheck` does not remediate the first Machine that fails of a control plane with this number of
+    /// Machines, and what to do. None if it does, or if this is unknown.
+    pub fn ignores_first_failure(&self, replicas: u64) -> Option<(String, String)> {
+        let all = self.other_targets.map(|others| others.saturating_add(replicas));
+        self.trigger?.ignores_first_failure(all)
     }
 }
 
@@ -105,7 +121,7 @@ pub fn describe_owner(machine: &Machine) -> String {
 
 /// The numbers of unhealthy Machines at which a `MachineHealthCheck` requests remediation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RemediationTrigger {
+pub enum RemediationTrigger {
     AtMost(u64),
     /// Remediate if at most this percentage of the selected Machines, rounded down, is unhealthy.
     AtMostPercent(u64),
@@ -115,7 +131,7 @@ enum RemediationTrigger {
 
 impl RemediationTrigger {
     /// Returns the trigger in the spec. None if the spec does not have the documented form.
-    fn from_spec(check: &MachineHealthCheck) -> Option<Self> {
+    pub fn from_spec(check: &MachineHealthCheck) -> Option<Self> {
         match (
             &check.spec.unhealthy_in_range,
             &check.spec.unhealthy_less_than_or_equal_to,
@@ -136,6 +152,42 @@ impl RemediationTrigger {
         match most {
             IntOrString::Int(number) => u64::try_from(*number).ok().map(Self::AtMost),
             IntOrString::String(text) => Some(Self::AtMostPercent(text.strip_suffix('%')?.parse().ok()?)),
+        }
+    }
+
+    /// Why no Machine is remediated while only one of `all` selected Machines is unhealthy, and what to do. `all` is none if
+    /// it is unknown. The controller rounds a percentage down (`getMaxUnhealthy`).
+    pub fn ignores_first_failure(self, all: Option<u64>) -> Option<(String, String)> {
+        const FIELD: &str = "unhealthyLessThanOrEqualTo (maxUnhealthy in v1beta1)";
+        let never = "never remediates";
+        match self {
+            Self::AtMost(0) => Some((
+                format!("{never}: its limit of unhealthy Machines is 0"),
+                format!("set {FIELD} to 1 or more"),
+            )),
+            Self::AtMostPercent(percent) => {
+                let all = all.filter(|all| *all > 0 && !self.allows(1, *all))?;
+                let machines = if all == 1 { "Machine" } else { "Machines" };
+                Some((
+                    format!(
+                        "{never}: its limit of unhealthy Machines is {percent}% of {all} {machines}, which Cluster API rounds \
+                         down to 0"
+                    ),
+                    format!("set {FIELD} to {}% or more, or to 1", 100_u64.div_ceil(all)),
+                ))
+            }
+            Self::Between(least, most) if least > 1 => Some((
+                format!(
+                    "does not remediate the first Machine that fails: it remediates only while {least} to {most} of its \
+                     Machines are unhealthy"
+                ),
+                "let unhealthyInRange (unhealthyRange in v1beta1) begin with 1".to_owned(),
+            )),
+            Self::Between(_, 0) => Some((
+                format!("{never}: unhealthyInRange ends with 0"),
+                "let unhealthyInRange (unhealthyRange in v1beta1) end with 1 or more".to_owned(),
+            )),
+            Self::AtMost(_) | Self::Between(..) => None,
         }
     }
 
@@ -299,6 +351,44 @@ mod tests {
             let conditions = json!([{"type": "RemediationAllowed", "status": status}]);
             let object = json!({"metadata": {"name": "h"}, "status": {"conditions": conditions}});
             assert_eq!(would_remediate(&health_check(object), 1), allowed, "{status}");
+        }
+    }
+
+    /// The limit, the number of selected Machines, and the beginning of the message.
+    #[test]
+    fn a_limit_may_leave_the_first_failure_alone() {
+        use super::RemediationTrigger::{AtMost, AtMostPercent, Between};
+        let rounded = "never remediates: its limit of unhealthy Machines is";
+        let later = "does not remediate the first Machine that fails";
+        for (trigger, all, message, remedy) in [
+            (AtMostPercent(33), Some(3), rounded, "34% or more"),
+            (AtMostPercent(34), Some(3), "", ""),
+            (AtMostPercent(19), Some(5), rounded, "20% or more"),
+            (AtMostPercent(20), Some(5), "", ""),
+            (AtMostPercent(40), Some(1), rounded, "100% or more"),
+            (AtMostPercent(100), Some(1), "", ""),
+            (AtMostPercent(0), Some(7), rounded, "15% or more"),
+            // The selector also matches workers, and nobody has counted them.
+            (AtMostPercent(33), None, "", ""),
+            (AtMostPercent(33), Some(0), "", ""),
+            (AtMost(0), None, rounded, "to 1 or more"),
+            (AtMost(1), None, "", ""),
+            (Between(2, 5), None, later, "begin with 1"),
+            (
+                Between(0, 0),
+                None,
+                "never remediates: unhealthyInRange",
+                "end with 1",
+            ),
+            (Between(1, 1), Some(3), "", ""),
+            (Between(0, 2), Some(3), "", ""),
+        ] {
+            let (why, hint) = trigger.ignores_first_failure(all).unwrap_or_default();
+            assert!(
+                why.starts_with(message) && hint.contains(remedy),
+                "{trigger:?} {all:?}: {why}; {hint}"
+            );
+            assert_eq!(why.is_empty(), message.is_empty(), "{trigger:?} {all:?}: {why}");
         }
     }
 

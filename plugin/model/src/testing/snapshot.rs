@@ -10,6 +10,7 @@ use crate::{
     snapshot::{
         EndpointCertificate, EtcdSurvey, Failure, Forbidden, HealthCheck, Reading, Snapshot, Workload,
         etcd::{Alarms, MemberResponse, QueriedMember},
+        management::RemediationTrigger,
         workload::{Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod},
     },
     testing::{
@@ -31,6 +32,8 @@ pub fn observed() -> Snapshot {
             paused: false,
             targets: NAMES.map(str::to_owned).into(),
             remediation_allowed: Some(true),
+            trigger: Some(RemediationTrigger::AtMostPercent(100)),
+            other_targets: Some(0),
             timeouts: Vec::new(),
         }]),
         secrets: Reading::Read(secrets(&["ca", "etcd", "proxy", "sa", "kubeconfig"])),

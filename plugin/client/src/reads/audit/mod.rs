@@ -21,7 +21,9 @@ use k8s_openapi::{
 };
 use kcp_api::{CertificateSecret, Machine, Object as _, kind::MACHINE, names::label};
 use kcp_control_plane::{
-    audit::facts::{Backend, CertificateFacts, EtcdFacts, Facts, MachineNode, Node, Pod, Webhook},
+    audit::facts::{
+        Backend, CertificateFacts, EtcdFacts, Facts, HealthCheckFacts, MachineNode, Node, Pod, Webhook,
+    },
     certificates::{Certificates, Validity},
     snapshot::{EndpointCertificate, EtcdMembers, Failure, Reading, Snapshot},
 };
@@ -89,6 +91,7 @@ pub async fn read_workload_cluster(
     let members = observed.members();
     let facts = Facts {
         machines,
+        health_checks: health_checks(&observed),
         certificates: CertificateFacts {
             endpoint: observed.endpoint_certificate,
             managed: certificates,
@@ -143,6 +146,18 @@ async fn read_endpoint_certificate(
         Ok(Err(error)) => failed(error.to_string()),
         Err(_) => failed("the API server did not present its certificate within the time limit".to_owned()),
     }
+}
+
+/// The `MachineHealthChecks` that select a Machine of the control plane.
+fn health_checks(observed: &Snapshot) -> Reading<Option<HealthCheckFacts>> {
+    let replicas = observed.control_plane.spec.replicas.unwrap_or(1);
+    observed.health_checks.clone().map(|mut checks| {
+        checks.retain(|check| !check.targets.is_empty());
+        Some(HealthCheckFacts {
+            replicas: u64::try_from(replicas).unwrap_or_default(),
+            checks,
+        })
+    })
 }
 
 /// Reads all Machines of the control plane's Cluster, those of workers too.
@@ -219,6 +234,7 @@ fn unread(failure: Option<&Failure>) -> Facts {
         system_pods: of(failure),
         kubeadm: of(failure),
         machines: of(failure),
+        health_checks: of(failure),
         etcd: EtcdFacts {
             survey: of(failure),
             members: EtcdMembers::Unread,
@@ -311,6 +327,7 @@ async fn read_objects(source: &Source<'_>, server: &str) -> Facts {
             .reading("ConfigMap/kubeadm-config", kubeadm)
             .and_then(objects::kubeadm_settings),
         machines: Reading::Read(None),
+        health_checks: Reading::Read(None),
         etcd: EtcdFacts {
             survey: Reading::NotYet,
             members: EtcdMembers::Unread,

@@ -15,7 +15,7 @@ use crate::{
 use kcp_control_plane::{
     certificates::Purpose,
     snapshot::{
-        Deletion, Failure, Forbidden, HealthCheck, Reading, Snapshot,
+        Deletion, Failure, Forbidden, HealthCheck, Reading, Snapshot, management::RemediationTrigger,
     },
 };
 
@@ -82,6 +82,7 @@ fn everything_there_is_to_know() {
         management.health_checks,
         Reading::Read(vec![HealthCheck {
             name: "h1".to_owned(),
+            trigger: Some(RemediationTrigger::AtMostPercent(100)),
             targets: names(["m1", "m2", "m3"]).into_iter().collect(),
             ..HealthCheck::default()
         }])
@@ -170,6 +171,7 @@ fn each_part_fails_alone() {
         expected.deletions.clear();
         expected.health_checks = Reading::Read(vec![HealthCheck {
             name: "h1".to_owned(),
+            trigger: Some(RemediationTrigger::AtMostPercent(100)),
             ..HealthCheck::default()
         }]);
     });

@@ -25,7 +25,7 @@ const UNSEEN: &str = "unknown status-outdated KubeadmControlPlane/edge";
 const OUTDATED: &str = "status-outdated";
 
 /// The checks that report the creation and the replacement of Machines as information.
-const INFO_DURING_ROLLOUT: [&str; 16] = [
+const INFO_DURING_ROLLOUT: [&str; 17] = [
     "api-servers-mismatch",
     "api-servers-not-ready",
     "controller-managers-not-ready",
@@ -40,6 +40,7 @@ const INFO_DURING_ROLLOUT: [&str; 16] = [
     "machine-deletions-slow",
     "machines-without-node",
     "machines-outdated",
+    "nodes-left-behind",
     "replicas-differ",
     "schedulers-not-ready",
 ];

@@ -16,11 +16,17 @@ use crate::{
     },
     snapshot::{
         Snapshot,
-        workload::{Component, StaticPod},
+        workload::{Component, Node, StaticPod},
     },
 };
 
 pub const CHECKS: &[Check] = &[
+    Check::new(
+        "nodes-left-behind",
+        "A control plane Node is not ready, and the Machine that Cluster API recorded on it is gone.",
+        check_nodes_left_behind,
+        Responsible::Fault(Actor::Person),
+    ),
     Check::new(
         "api-servers-mismatch",
         "A Machine has no API server pod, or an API server pod has no Machine.",
@@ -64,13 +70,65 @@ const fn machine_condition(component: Component) -> (&'static str, &'static str)
     }
 }
 
-/// The static pods on nodes that exist. Pods of a removed node remain until they are garbage collected.
+/// The control plane Nodes that are left from a deleted Machine, and the names of these Machines. Cluster API gives up the
+/// deletion of a Node after `nodeDeletionTimeoutSeconds`, by default 10, which it counts from the deletion of the Machine, so
+/// that the time may be over before it begins (kubernetes-sigs/cluster-api#14024).
+fn left_behind(observed: &Snapshot) -> impl Iterator<Item = (&Node, &str)> {
+    let nodes = observed
+        .workload
+        .value()
+        .and_then(|workload| workload.nodes.value());
+    let nodes = nodes.into_iter().flatten();
+    let stopped = nodes.filter(|node| node.has_control_plane_label && node.ready != Some(true));
+    stopped.filter_map(|node| {
+        let machine = unlisted_machine(observed, &node.name)?;
+        machine_of_node(observed, &node.name)
+            .is_none()
+            .then_some((node, machine))
+    })
+}
+
+/// Whether a node is left from a deleted Machine.
+pub fn is_left_behind(observed: &Snapshot, node: &str) -> bool {
+    left_behind(observed).any(|(left, _)| left.name == node)
+}
+
+fn left_behind_message(machine: &str) -> String {
+    format!("is not ready and has no Machine: it is left from Machine {machine}")
+}
+
+pub fn check_nodes_left_behind(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let workload = require(&observed.workload, WORKLOAD)?;
+    require(&workload.nodes, "nodes")?;
+    require_machines(observed)?;
+    // A Machine that was deleted a moment ago may still be in one of the two lists.
+    let outcome = if are_machines_changing(observed, now) {
+        CheckOutcome::Info
+    } else {
+        CheckOutcome::Warn
+    };
+    let namespace = observed.control_plane.namespace();
+    let findings = left_behind(observed).map(|(node, machine)| {
+        Finding::new(outcome, node_object(&node.name), left_behind_message(machine))
+            .with_since(node.ready_since)
+            .with_hint(format!(
+                "if the Machine is gone (kubectl get machine {machine} -n {namespace}), delete the Node; in the workload \
+                 cluster: kubectl delete node {}",
+                node.name
+            ))
+    });
+    Ok(findings.collect())
+}
+
+/// The static pods on nodes that exist. Pods of a removed node remain until they are garbage collected, and those of a node
+/// that is left from a deleted Machine as long as the node.
 fn pods(observed: &Snapshot) -> Result<Vec<&StaticPod>, NoResult> {
     let workload = require(&observed.workload, WORKLOAD)?;
     let pods = require(&workload.static_pods, "static pods")?;
     let is_there = |pod: &&StaticPod| {
         let nodes = workload.nodes.value();
         nodes.is_none_or(|nodes| nodes.iter().any(|node| node.name == pod.node))
+            && !is_left_behind(observed, &pod.node)
     };
     Ok(pods.iter().filter(is_there).collect())
 }
@@ -289,7 +347,7 @@ pub(super) mod test_cases {
         checks::tests::{Case, joins_unnamed, leave_out, starts},
         snapshot::{
             Reading, Snapshot,
-            workload::{Component, Node},
+            workload::{Component, Node, StaticPod},
         },
         testing::{
             objects::{condition, minutes_ago, set},
@@ -303,7 +361,60 @@ pub(super) mod test_cases {
         pod.message = Some("CrashLoopBackOff: back-off 5m0s".to_owned());
     }
 
+    /// The node of a Machine `m0` that was replaced.
+    fn leave_node(observed: &mut Snapshot, ready: Option<bool>) {
+        let node = observed.nodes()[0].clone();
+        observed.nodes().push(Node {
+            name: "node-m0".to_owned(),
+            machine: Some("m0".to_owned()),
+            ready,
+            ready_since: Some(minutes_ago(50)),
+            is_unreachable: ready.is_none(),
+            ..node
+        });
+        // Every control plane node is asked for a member.
+        let mut queried = observed.survey().queried[0].clone();
+        queried.name = "node-m0".to_owned();
+        queried.machine = None;
+        queried.response = Err(failure("etcd member node-m0", "no pod etcd-node-m0"));
+        observed.survey().queried.push(queried);
+    }
+
+    fn leave_pods(observed: &mut Snapshot) {
+        let left = observed
+            .pods()
+            .iter()
+            .filter(|pod| pod.node == "node-m1")
+            .cloned();
+        let left: Vec<_> = left
+            .map(|pod| StaticPod {
+                node: "node-m0".to_owned(),
+                ready: false,
+                ..pod
+            })
+            .collect();
+        observed.pods().extend(left);
+    }
+
     pub(crate) const CASES: &[Case] = &[
+        ("nodes-left-behind", "without_its_pods", |o| leave_node(o, None)),
+        ("nodes-left-behind", "with_its_pods", |o| {
+            leave_node(o, None);
+            leave_pods(o);
+        }),
+        ("nodes-left-behind", "while_a_machine_joins", |o| {
+            starts(o);
+            leave_node(o, Some(false));
+        }),
+        ("nodes-left-behind", "its_kubelet_runs", |o| {
+            leave_node(o, Some(true));
+            leave_pods(o);
+        }),
+        ("nodes-left-behind", "of_a_machine_of_another_owner", |o| {
+            leave_node(o, None);
+            o.machines_of_other_owners
+                .push(crate::testing::objects::machine("m0"));
+        }),
         ("api-servers-mismatch", "machine_without_pod", |o| {
             o.pods()
                 .retain(|pod| pod.component != Component::ApiServer || pod.node != "node-m2");

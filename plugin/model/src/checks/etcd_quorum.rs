@@ -72,6 +72,12 @@ pub fn stacked_survey(observed: &Snapshot) -> Result<&EtcdSurvey, NoResult> {
     }
 }
 
+/// Whether the lists of members were read, and contain no member with this name.
+fn is_no_member(membership: &Membership<'_>, name: &str) -> bool {
+    let mut listed = membership.listed().peekable();
+    listed.peek().is_some() && listed.all(|listed| listed.member.name != name)
+}
+
 pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = match require(&observed.etcd, ETCD) {
         Ok(survey) => survey,
@@ -92,6 +98,9 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
         let is_listed = membership
             .listed()
             .any(|listed| listed.member.name == queried.name && !listed.member.is_learner);
+        if is_no_member(&membership, &queried.name) && components::is_left_behind(observed, &queried.name) {
+            return None;
+        }
         let are_machines_changing = match phase_of_queried(survey, queried, observed, now) {
             // The member of a deleted Machine stops shortly before or after it is removed from the list.
             Phase::Deleting => true,

@@ -22,7 +22,8 @@ pub struct RolloutReport {
     pub waiting_for: Vec<String>,
     /// What has blocked the rollout for too long.
     pub obstacles: Vec<StuckBlocker>,
-    /// What the controller reports about the rollout, or why the rollout has stopped.
+    /// What the controller reports about the rollout, or why the rollout has stopped. Once it is complete: the Nodes that are
+    /// left from replaced Machines.
     pub remarks: Vec<String>,
     /// How long earlier Machines took to join. `None` if the rollout is not in progress, or if no Machine's time is
     /// known.
@@ -76,7 +77,10 @@ impl RolloutReport {
         let says = wait::reported_reasons(&snapshot.control_plane);
         let (progress, obstacles, remarks) = match kind {
             None => (RolloutProgress::InProgress, Vec::new(), says),
-            Some(WaitEndingKind::Met) => (RolloutProgress::Complete, Vec::new(), Vec::new()),
+            Some(WaitEndingKind::Met) => {
+                let left = wait::nodes_without_machine(&snapshot.control_plane);
+                (RolloutProgress::Complete, Vec::new(), left)
+            }
             Some(WaitEndingKind::Impossible(why)) => (RolloutProgress::Stopped, Vec::new(), vec![why]),
             Some(WaitEndingKind::Stuck(obstacles)) => (RolloutProgress::Stuck, obstacles, says),
             Some(WaitEndingKind::TimedOut(_)) => (RolloutProgress::TimedOut, Vec::new(), says),

@@ -40,7 +40,8 @@ pub fn render(report: &RolloutReport, layout: Layout) -> String {
         escape(&rest)
     );
     match report.progress {
-        RolloutProgress::Complete | RolloutProgress::Stopped => {}
+        RolloutProgress::Complete => text = layout.append_paragraphs(text, &report.remarks),
+        RolloutProgress::Stopped => {}
         RolloutProgress::InProgress | RolloutProgress::TimedOut => {
             text = layout.append_paragraphs(text, &report.waiting_for);
             text = layout.append_paragraphs(text, &report.remarks);
@@ -66,7 +67,10 @@ pub fn render(report: &RolloutReport, layout: Layout) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::{ConditionStatus::True, metadata::Time};
+    use kcp_api::{
+        ConditionStatus::{False, True},
+        metadata::Time,
+    };
     use kcp_control_plane::{
         join_times::JoinTimes,
         snapshot::Snapshot,
@@ -87,6 +91,19 @@ mod tests {
     fn shows_the_progress() {
         let mut snapshot = healthy(3);
         insta::assert_snapshot!(show(&snapshot), @"kubeadmcontrolplane/c1-cp rollout complete: 3 of 3 Machines up to date");
+
+        let left = "* Machine c1-cp-m2:\n  * APIServerPodHealthy: Pod does not exist\n\
+            * Control plane Node node-m0 does not have a corresponding Machine";
+        let healthy = snapshot.clone();
+        set(
+            &mut snapshot.control_plane.status.conditions,
+            condition("ControlPlaneComponentsHealthy", False, left),
+        );
+        insta::assert_snapshot!(show(&snapshot), @r"
+        kubeadmcontrolplane/c1-cp rollout complete: 3 of 3 Machines up to date
+          Cluster API: Control plane Node node-m0 does not have a corresponding Machine; for what to do, see: kubectl kcp status c1-cp -n d
+        ");
+        snapshot = healthy;
 
         snapshot.control_plane.spec.rollout_after = Some(minutes_ago(-60));
         insta::assert_snapshot!(show(&snapshot), @r"

@@ -8,7 +8,7 @@ use kcp_tests::kubectl::{CommandOutput, Kubectl};
 use kcp_tests::run::random;
 use serde_json::{Value, json};
 
-use crate::objects::{control_plane, written};
+use crate::objects::{adopted, control_plane, written};
 use crate::shared::with_management_cluster;
 
 const NAMESPACE: &str = "fleet";
@@ -237,7 +237,7 @@ fn object(resource: &str, name: &str) -> Value {
             "apiVersion": "hive.openshift.io/v1", "kind": "ClusterDeploymentCustomization",
             "metadata": {"name": name}, "spec": {}
         }),
-        _ => control_plane(name, 3, "v1.34.2"),
+        _ => adopted(control_plane(name, 3, "v1.34.2")),
     }
 }
 

@@ -3,13 +3,15 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
 use kcp_tests::api_server::ApiServer;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{hive, manifests, wait};
 use serde_json::{Value, json};
 
-use crate::shared::with_management_cluster;
+use crate::objects::{control_plane, written};
+use crate::shared::{with_controllers, with_management_cluster};
 
 #[test]
 fn lists_what_the_webhook_would_deny() {
@@ -116,6 +118,70 @@ async fn hive_alone(management: &ManagementCluster) -> Result<ApiServer> {
     })
     .await?;
     Ok(api)
+}
+
+/// Cluster API makes the Cluster the owner of each control plane. Our webhook takes a new object with an owner for a copy.
+#[test]
+fn adopted_control_planes_are_denied() {
+    with_controllers("lint-adopted", adopted_and_faulty);
+}
+
+async fn adopted_and_faulty(management: &ManagementCluster) -> Result<()> {
+    const NAMESPACE: &str = "lint-adopted";
+    let faults = [
+        (
+            "one",
+            "controller-manager-flag-removed",
+            "pod-eviction-timeout",
+            "5m",
+        ),
+        ("two", "cloud-provider-removed", "cloud-provider", "aws"),
+    ];
+    let until = Timestamp::now() + SignedDuration::from_hours(1);
+    let kubectl = management.kubectl();
+    for (name, rule, flag, value) in faults {
+        Cluster::create_without_control_plane(management.client(), NAMESPACE, name).await?;
+        let mut faulty = control_plane(name, 1, "v1.34.2");
+        faulty["metadata"]["annotations"] =
+            json!({"kubectl-kcp.dev/override-rules": format!("{rule}={until:.0}")});
+        faulty["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["controllerManager"] =
+            json!({"extraArgs": [{"name": flag, "value": value}]});
+        written(kubectl, "create", &[faulty], &["-n", NAMESPACE]).await?;
+        let control_plane = ["kubeadmcontrolplane", name, "-n", NAMESPACE];
+        wait::until(&format!("Cluster API adopts {name}"), || async {
+            let owner = ["-o", "jsonpath={.metadata.ownerReferences[0].kind}"];
+            let adopted = kubectl
+                .succeed(["get"].iter().chain(&control_plane).chain(&owner))
+                .await?;
+            ensure!(adopted.stdout == "Cluster", "{adopted}");
+            Ok(())
+        })
+        .await?;
+        // The webhook allows what was wrong before.
+        let annotate = ["annotate"].iter().chain(&control_plane);
+        kubectl
+            .succeed(annotate.chain(&["kubectl-kcp.dev/override-rules-"]))
+            .await?;
+    }
+
+    let lint = kubectl
+        .run(["kcp", "lint", "--cluster", "-n", NAMESPACE, "-o", "json"])
+        .await?;
+    let report: Value = serde_json::from_str(&lint.stdout).with_context(|| format!("{lint}"))?;
+    let denied = faults.map(|(name, rule, ..)| (name, rule, "deny"));
+    ensure!(lint.code == 1 && found(&report) == denied, "{lint}");
+
+    // `lint` takes an exported object for a copy, as the webhook does, and says so.
+    let exported = kubectl
+        .succeed(["get", "kubeadmcontrolplane", "-n", NAMESPACE, "-o", "yaml"])
+        .await?;
+    let file = kubectl.scratch_file("exported.yaml");
+    fs::write(&file, &exported.stdout).context("writing the export")?;
+    let file = file.display().to_string();
+    let lint = kubectl.run(["kcp", "lint", "-f", &file]).await?;
+    let why = "only a warning, because the object has an owner";
+    ensure!(lint.code == 0 && lint.stdout.matches(why).count() == 2, "{lint}");
+    Ok(())
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub(crate) fn cluster(name: &str, replicas: u32, version: &str) -> Vec<Value> {
                 "infrastructureRef": infrastructure("StandInCluster")
             }
         }),
-        control_plane(name, replicas, version),
+        adopted(control_plane(name, replicas, version)),
         machine("1", Some("cluster.x-k8s.io/control-plane")),
         machine("worker", None),
         json!({
@@ -44,6 +44,17 @@ pub(crate) fn cluster(name: &str, replicas: u32, version: &str) -> Vec<Value> {
             "metadata": {"name": name}, "spec": {"template": {"spec": {}}}
         }),
     ]
+}
+
+/// A control plane as if its Cluster had adopted it. Our webhook takes a new object with an owner for a copy.
+pub(crate) fn adopted(mut control_plane: Value) -> Value {
+    let name = control_plane.pointer("/metadata/name").cloned();
+    if let Some(metadata) = control_plane.get_mut("metadata").and_then(Value::as_object_mut) {
+        let owner =
+            json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": name, "uid": "0"});
+        metadata.insert("ownerReferences".to_owned(), json!([owner]));
+    }
+    control_plane
 }
 
 /// The control plane of the Cluster with the same name.

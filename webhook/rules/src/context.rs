@@ -20,6 +20,8 @@ pub struct Context<'c> {
     pub feature_gates: FeatureGates,
     /// The users whose writes rules exempt. [`crate::judge`] sets them from the configuration.
     pub trusted_users: Option<&'c TrustedUsers>,
+    /// Whether a cluster already stores the object, so that nobody writes it now.
+    pub is_stored: bool,
 }
 
 impl Context<'_> {
@@ -51,5 +53,6 @@ impl Context<'_> {
             machine_taints: false,
         },
         trusted_users: None,
+        is_stored: false,
     };
 }

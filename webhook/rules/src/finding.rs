@@ -19,6 +19,21 @@ pub enum DowngradeReason {
     WarnOnly,
 }
 
+impl DowngradeReason {
+    /// Why the finding is only a warning, as a clause without a period.
+    pub const fn why(self) -> &'static str {
+        match self {
+            Self::Unchanged => "the old object has the same problem",
+            Self::Copied => {
+                "the object has an owner, as the objects have that clusterctl move or a restore creates; the webhook \
+                 denies a new object without an owner"
+            }
+            Self::Overridden { .. } => "an annotation on the object overrides the rule",
+            Self::WarnOnly => "the configuration selects the namespace in warnOnly",
+        }
+    }
+}
+
 /// A problem, the rule that found it, and what happens to the write.
 #[derive(Clone, Debug)]
 pub struct Finding {

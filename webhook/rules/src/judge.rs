@@ -276,11 +276,12 @@ fn soften_copy<T: HasRules>(mut finding: Finding, change: &Change<'_, T>) -> Fin
 
 /// Whether a new object is a copy of an existing one. Hive copies a customization into the namespace of its
 /// cluster. `clusterctl move` and restores create objects with the owner that Cluster API set. Cluster API's
-/// topology controller also creates objects with an owner, but they are not copies.
+/// topology controller also creates objects with an owner, but they are not copies. Neither are stored objects, all of
+/// which have an owner once Cluster API has adopted them.
 fn is_copy(metadata: &Metadata<'_>, context: &Context<'_>) -> bool {
     let owned =
         metadata.is_owned_by_cluster_api("Cluster") || metadata.is_owned_by_cluster_api("ClusterClass");
-    context.is_written_by_hive() || owned && !context.is_written_by_cluster_api()
+    !context.is_stored && (context.is_written_by_hive() || owned && !context.is_written_by_cluster_api())
 }
 
 fn apply_overrides<T: HasRules>(change: &Change<'_, T>, judgement: &mut Judgement) {

@@ -37,6 +37,8 @@ pub(super) enum Write<'w> {
 #[derive(Clone, Copy, Debug)]
 enum OldObject<'p> {
     Nothing,
+    /// The object is already stored. There is no write.
+    Itself,
     Object(&'p str),
     Unknown,
 }
@@ -83,7 +85,7 @@ impl Linter<'_> {
                 let mut faults = self.faults(
                     subject,
                     completed.as_deref().unwrap_or(text),
-                    OldObject::Nothing,
+                    OldObject::Itself,
                     namespace,
                 );
                 faults.retain(|fault| fault.admission.is_none_or(applies_to_stored));
@@ -152,6 +154,13 @@ impl Linter<'_> {
         };
         match old {
             OldObject::Nothing => Ok(self.check_change(Change::create(&new), namespace)),
+            OldObject::Itself => {
+                let context = Context {
+                    is_stored: true,
+                    ..Context::UNKNOWN
+                };
+                Ok(self.check_change(Change::create(&new).with_context(context), namespace))
+            }
             OldObject::Unknown => Ok(self.check_change(unknown, namespace)),
             OldObject::Object(old) => match decode::<T>(old) {
                 Ok(old) => Ok(self.check_change(Change::update(&old, &new), namespace)),
@@ -170,7 +179,7 @@ impl Linter<'_> {
             let context = Context {
                 now: Some(self.now),
                 view: Some(view),
-                ..Context::UNKNOWN
+                ..change.context
             };
             judge_change(&change.with_context(context), self.configuration)
         };

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use kcp_rules::{Action, Rule, defaulting::Correction};
+use kcp_rules::{Action, DowngradeReason, Rule, defaulting::Correction};
 use serde::Serialize;
 
 /// A problem of an object in a manifest or in a cluster, as `lint` reports it.
@@ -26,9 +26,22 @@ pub(super) struct Finding {
     pub(super) action: Action,
     /// What is wrong, and what to do about it.
     pub(super) message: String,
+    /// Why the webhook only warns, although the rule denies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) downgrade_reason: Option<&'static str>,
     /// Whether the update was not checked because of this problem.
     #[serde(skip)]
     pub(super) blocks_update_check: bool,
+}
+
+impl Finding {
+    /// The message, and why the problem is only a warning.
+    pub(super) fn text(&self) -> Cow<'_, str> {
+        match self.downgrade_reason {
+            None => Cow::Borrowed(&self.message),
+            Some(why) => Cow::Owned(format!("{}: only a warning, because {why}", self.message)),
+        }
+    }
 }
 
 /// The kind, the namespace and the name of an object in a manifest or in a cluster.
@@ -92,16 +105,19 @@ pub(super) enum LintRule {
     OldVersionOther,
     /// An override annotation on the object has no effect.
     OverrideIgnored,
+    /// A `MachineHealthCheck` does not remediate the first Machine that fails.
+    HealthCheckIdle,
 }
 
 impl LintRule {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::KindMissing,
         Self::VersionUnserved,
         Self::Undecodable,
         Self::OldUndecodable,
         Self::OldVersionOther,
         Self::OverrideIgnored,
+        Self::HealthCheckIdle,
     ];
 
     /// The id of the problem, in the form of rule ids: `<field>-<fault>`.
@@ -113,6 +129,7 @@ impl LintRule {
             Self::OldUndecodable => "old-object-undecodable",
             Self::OldVersionOther => "old-api-version-other",
             Self::OverrideIgnored => "override-ignored",
+            Self::HealthCheckIdle => "health-check-idle",
         }
     }
 
@@ -125,6 +142,7 @@ impl LintRule {
             Self::OldUndecodable => "each field of the old object must have the right type",
             Self::OldVersionOther => "the old and the new object must have the same `apiVersion`",
             Self::OverrideIgnored => "an annotation that overrides a rule must have an effect",
+            Self::HealthCheckIdle => "a MachineHealthCheck must remediate the first Machine that fails",
         }
     }
 
@@ -142,6 +160,9 @@ impl LintRule {
                  check the update."
             }
             Self::OverrideIgnored => "The webhook ignores the override and applies the rule.",
+            Self::HealthCheckIdle => {
+                "A control plane Machine that fails stays as it is, and the next failure may cost etcd its quorum."
+            }
         }
     }
 
@@ -154,9 +175,11 @@ impl LintRule {
     /// because the manifest may be the input of a conversion.
     pub(super) const fn action(self) -> Action {
         match self {
-            Self::VersionUnserved | Self::OldUndecodable | Self::OldVersionOther | Self::OverrideIgnored => {
-                Action::Warn
-            }
+            Self::VersionUnserved
+            | Self::OldUndecodable
+            | Self::OldVersionOther
+            | Self::OverrideIgnored
+            | Self::HealthCheckIdle => Action::Warn,
             Self::KindMissing | Self::Undecodable => Action::Deny,
         }
     }
@@ -175,6 +198,8 @@ pub(super) struct Fault {
     pub(super) action: Action,
     /// What is wrong and what to do about it, followed by the rule's id.
     pub(super) message: String,
+    /// Why the webhook only warns, although the rule denies.
+    pub(super) downgrade_reason: Option<&'static str>,
     /// Whether the update was not checked because of this problem.
     pub(super) blocks_update_check: bool,
 }
@@ -189,6 +214,7 @@ impl Fault {
             admission: None,
             action: rule.action(),
             message: format!("{message} ({id})"),
+            downgrade_reason: None,
             blocks_update_check: rule.blocks_update_check(),
         }
     }
@@ -203,6 +229,7 @@ impl From<kcp_rules::Finding> for Fault {
             action: finding.action,
             field: finding.fault.field,
             message,
+            downgrade_reason: finding.downgrade_reason.map(DowngradeReason::why),
             blocks_update_check: false,
         }
     }
@@ -216,6 +243,7 @@ impl From<Correction> for Fault {
             admission: None,
             action: Action::Warn,
             message: repair.message,
+            downgrade_reason: None,
             blocks_update_check: false,
         }
     }

@@ -12,6 +12,7 @@ use crate::commands::lint::{
     check::{Linter, Write},
     document,
     finding::UnreadFile,
+    health_check::ControlPlanes,
     object::{Identity, Object},
     related_objects::RelatedObjects,
     report::{LintReport, ObjectResult, ObjectSource},
@@ -147,6 +148,7 @@ impl Input {
             related_objects: &related_objects,
             now,
         };
+        let control_planes = ControlPlanes::new(&objects, &namespace);
         for mut object in objects {
             let mut faults = std::mem::take(&mut object.faults);
             report.add_object(match (object.role.subject(), &object.name.kind) {
@@ -162,7 +164,10 @@ impl Input {
                     faults.extend(linter.check(subject, &object.text, write, namespace));
                     ObjectResult::Judged(object.into_findings(faults))
                 }
-                (None, Some(kind)) => ObjectResult::Skipped(kind.clone()),
+                (None, Some(kind)) => match control_planes.check(&object, &namespace) {
+                    Some(faults) => ObjectResult::Judged(object.into_findings(faults)),
+                    None => ObjectResult::Skipped(kind.clone()),
+                },
                 (None, None) => ObjectResult::Unknown(object.into_findings(faults)),
             });
         }

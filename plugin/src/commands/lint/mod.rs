@@ -6,6 +6,7 @@
 //! - [`object`], [`subject`]: an object, and its kind, which decides whether rules apply
 //! - [`input`]: all objects
 //! - [`related_objects`]: the other objects that rules read
+//! - [`health_check`]: checks a `MachineHealthCheck` beside its control plane
 //! - [`update`]: merges an update as an API server does
 //! - [`check`]: applies the rules
 //! - [`finding`], [`report`]: findings as text and JSON
@@ -16,6 +17,7 @@ mod check;
 mod cluster_objects;
 pub(crate) mod document;
 mod finding;
+mod health_check;
 mod input;
 mod object;
 mod related_objects;

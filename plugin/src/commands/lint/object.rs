@@ -138,6 +138,7 @@ impl Object {
             rule: fault.rule,
             action: fault.action,
             message: fault.message,
+            downgrade_reason: fault.downgrade_reason,
             blocks_update_check: fault.blocks_update_check,
         });
         placed.collect()

@@ -67,7 +67,7 @@ impl RelatedKind {
             LintRole::Subject(Subject::ClusterPool) => Some(Self::Pool),
             LintRole::Subject(Subject::Customization) => Some(Self::Customization),
             LintRole::Subject(Subject::ClusterDeployment) => Some(Self::ClusterDeployment),
-            LintRole::Subject(Subject::Template) | LintRole::Ignored => None,
+            LintRole::Subject(Subject::Template) | LintRole::HealthCheck | LintRole::Ignored => None,
         }
     }
 }

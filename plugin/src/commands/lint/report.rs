@@ -148,16 +148,16 @@ impl LintReport {
     /// The report as text: one paragraph for each finding, then a summary.
     pub(super) fn text(&self, layout: Layout) -> String {
         let mut text = String::new();
-        for Finding {
-            file,
-            line,
-            object,
-            field,
-            action,
-            message,
-            ..
-        } in &self.findings
-        {
+        for finding in &self.findings {
+            let Finding {
+                file,
+                line,
+                object,
+                field,
+                action,
+                ..
+            } = finding;
+            let message = finding.text();
             let action = match action {
                 Action::Deny => "denied".style(style::BAD),
                 Action::Warn => "warning".style(style::WARN),
@@ -175,7 +175,7 @@ impl LintReport {
             };
             let (place, object, field) = (escape(&place), escape(&object), escape(field));
             let subject = format!("{place}{action}: {object}: {field}:");
-            let line = format!("{subject} {}\n", escape(message));
+            let line = format!("{subject} {}\n", escape(&message));
             let fits = layout.limit().is_none_or(|limit| {
                 width(&anstream::adapter::strip_str(line.trim_end()).to_string()) <= limit
             });
@@ -184,7 +184,7 @@ impl LintReport {
             } else {
                 // Writing to a String cannot fail.
                 let _ = writeln!(text, "{subject}");
-                text.push_str(&layout.wrap_paragraph(message));
+                text.push_str(&layout.wrap_paragraph(&message));
             }
         }
         text.push_str(&escape(&self.summary()));
@@ -201,7 +201,7 @@ impl LintReport {
                 Action::Warn => "warning",
                 Action::Audit | Action::Off => "notice",
             };
-            let message = format!("{}: {}: {}", finding.object, finding.field, finding.message);
+            let message = format!("{}: {}: {}", finding.object, finding.field, finding.text());
             let place = match (&finding.file, finding.line) {
                 (Some(file), Some(line)) => format!("file={},line={line},", github_property(file)),
                 _ => String::new(),

@@ -262,7 +262,7 @@ impl RuleResult {
             rule_id: finding.rule,
             rule_index,
             level: finding.action.into(),
-            message: Message::new(&format!("{object}: {field}: {}", finding.message)),
+            message: Message::new(&format!("{object}: {field}: {}", finding.text())),
             locations: [Location {
                 physical_location: file.and_then(|file| PhysicalLocation::new(file, finding.line)),
                 logical_locations: vec![LogicalLocation {

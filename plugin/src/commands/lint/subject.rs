@@ -12,6 +12,7 @@ use crate::commands::lint::{
 pub(super) enum LintRole {
     Subject(Subject),
     Machine,
+    HealthCheck,
     Ignored,
 }
 
@@ -20,7 +21,8 @@ impl LintRole {
     pub(super) fn new(object: &mut LocatedValue, faults: &mut Vec<Fault>) -> Self {
         match Subject::new(object, faults) {
             Some(subject) => Self::Subject(subject),
-            None if is_machine(object) => Self::Machine,
+            None if is_of_cluster_api(object, "Machine") => Self::Machine,
+            None if is_of_cluster_api(object, HEALTH_CHECK) => Self::HealthCheck,
             None => Self::Ignored,
         }
     }
@@ -28,14 +30,17 @@ impl LintRole {
     pub(super) const fn subject(self) -> Option<Subject> {
         match self {
             Self::Subject(subject) => Some(subject),
-            Self::Machine | Self::Ignored => None,
+            Self::Machine | Self::HealthCheck | Self::Ignored => None,
         }
     }
 }
 
-fn is_machine(object: &LocatedValue) -> bool {
+const HEALTH_CHECK: &str = "MachineHealthCheck";
+const CLUSTER_API: &str = "cluster.x-k8s.io";
+
+fn is_of_cluster_api(object: &LocatedValue, kind: &str) -> bool {
     let group = object.text("apiVersion").and_then(group);
-    object.text("kind") == Some("Machine") && group == Some("cluster.x-k8s.io")
+    object.text("kind") == Some(kind) && group == Some(CLUSTER_API)
 }
 
 /// The API group in an `apiVersion`; `None` for the core group.
@@ -77,8 +82,12 @@ impl Subject {
     /// An object's name, as `kubectl get -o name` prints it; `None` for a fragment, or if the server generates the name.
     pub(super) fn resource_name(object: &ObjectName) -> Option<String> {
         let (kind, name) = (object.kind.as_deref()?, object.name.as_deref()?);
-        let subject = Self::ALL.into_iter().find(|subject| subject.kind() == kind)?;
-        let group = group(subject.api_version()).unwrap_or_default();
+        let subject = Self::ALL.into_iter().find(|subject| subject.kind() == kind);
+        let group = match subject {
+            Some(subject) => group(subject.api_version()).unwrap_or_default(),
+            None if kind == HEALTH_CHECK => CLUSTER_API,
+            None => return None,
+        };
         Some(format!("{}.{group}/{name}", kind.to_lowercase()))
     }
 

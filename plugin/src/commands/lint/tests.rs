@@ -465,15 +465,23 @@ fn cluster_objects(objects: impl IntoIterator<Item = (Subject, Value)>) -> LintR
     input.check(&Configuration::default(), NOW.parse().unwrap())
 }
 
+/// Gives an object the owner that Cluster API sets: a Cluster, or the `ClusterClass` of a template.
+fn owned_by(kind: &str, mut object: Value) -> Value {
+    object["metadata"]["ownerReferences"] = json!([
+        {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "name": "c1", "uid": "u1"},
+    ]);
+    object
+}
+
 /// `lint` checks the current state of an object, not the effects of a write, and not fields that can no
 /// longer be changed.
 fn objects_in_a_cluster() -> LintReport {
-    let mut even = control_plane(4);
+    let mut even = owned_by("Cluster", control_plane(4));
     even["metadata"]["namespace"] = json!("prod");
     even["spec"]["rollout"]["after"] = json!("2026-05-01T00:00:00Z");
-    let mut deleting = control_plane(2);
+    let mut deleting = owned_by("Cluster", control_plane(2));
     deleting["metadata"]["deletionTimestamp"] = json!("2026-05-01T00:00:00Z");
-    let mut without_v = control_plane(3);
+    let mut without_v = owned_by("Cluster", control_plane(3));
     without_v["metadata"]["name"] = json!("without-v");
     without_v["spec"]["version"] = json!("1.34.2");
     let mut relative = Base::Customization.object();
@@ -514,6 +522,205 @@ fn sarif_of_objects_in_a_cluster() {
 #[test]
 fn github_annotations_of_objects_in_a_cluster() {
     insta::assert_snapshot!(objects_in_a_cluster().to_github_annotations());
+}
+
+/// Only a new object with an owner is a copy.
+#[test]
+fn stored_objects_are_no_copies() {
+    let mut template = Base::Template(V1BETA2).object();
+    template["spec"]["template"]["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["dns"] =
+        json!({"imageTag": "v1 2"});
+    for (subject, object, owner, rule) in [
+        (
+            Subject::ControlPlane,
+            control_plane(4),
+            "Cluster",
+            "replicas-even",
+        ),
+        (Subject::Template, template, "ClusterClass", "image-tag-invalid"),
+    ] {
+        let stored = cluster_objects([(subject, owned_by(owner, object.clone()))]);
+        assert_eq!(
+            (stored.verdict(), found(&stored)[0].0.as_str()),
+            (Verdict::Negative, rule)
+        );
+        let exported = lint_update(None, &owned_by(owner, object));
+        assert_eq!(
+            (exported.verdict(), found(&exported)[0].0.as_str()),
+            (Verdict::Met, rule)
+        );
+    }
+}
+
+/// As `kubectl get -o yaml` writes it: with the owner that Cluster API set.
+fn exported_control_plane() -> LintReport {
+    lint_update(None, &owned_by("Cluster", control_plane(4)))
+}
+
+#[test]
+fn text_of_an_exported_object() {
+    insta::assert_snapshot!(plain(&exported_control_plane().text(Layout::default())));
+}
+
+#[test]
+fn every_format_says_why_a_denial_became_a_warning() {
+    let exported = exported_control_plane();
+    schema::conforms(&exported);
+    let reason = "the object has an owner, as the objects have that clusterctl move or a restore creates; the webhook \
+        denies a new object without an owner";
+    let json: Value = serde_json::from_str(&printer::json(&exported).unwrap()).unwrap();
+    assert_eq!(json["findings"][0]["downgradeReason"], reason);
+    assert_eq!(json["findings"][0]["action"], "warn");
+    let sarif: Value = serde_json::from_str(&exported.to_sarif().unwrap()).unwrap();
+    let result = &sarif["runs"][0]["results"][0];
+    let message = result["message"]["text"].as_str().unwrap();
+    assert!(
+        message.ends_with(&format!("only a warning, because {reason}")),
+        "{message}"
+    );
+    assert_eq!(result["level"], "warning");
+    assert!(exported.to_github_annotations().contains(reason));
+    let unchanged = lint_update(Some(&control_plane(4)), &control_plane(4));
+    let text = unchanged.text(Layout::default());
+    assert!(
+        text.contains("only a warning, because the old object has the same problem\n"),
+        "{text}"
+    );
+    assert!(
+        !lint_update(None, &control_plane(4))
+            .text(Layout::default())
+            .contains("only a warning")
+    );
+}
+
+const HEALTH_CHECK: &str = r#"
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata: {name: edge-cp}
+spec:
+  clusterName: edge
+  selector: {matchLabels: {cluster.x-k8s.io/control-plane: ""}}
+  remediation:
+    triggerIf:
+      unhealthyLessThanOrEqualTo: 33%
+"#;
+
+/// A control plane of three, and a `MachineHealthCheck` with these changes.
+fn lint_health_check(changes: &[(&str, &str)], control_plane: &Value) -> LintReport {
+    let mut check = HEALTH_CHECK.to_owned();
+    for (old, new) in changes {
+        assert!(check.contains(old), "{old}");
+        check = check.replace(old, new);
+    }
+    lint_yaml(&format!("{control_plane}\n---\n{check}"))
+}
+
+#[test]
+fn text_of_a_health_check_that_never_acts() {
+    let report = lint_health_check(&[], &control_plane(3));
+    schema::conforms(&report);
+    assert_eq!(report.names(), ["machinehealthcheck.cluster.x-k8s.io/edge-cp"]);
+    insta::assert_snapshot!(plain(&report.text(Layout::default())));
+}
+
+#[test]
+fn a_health_check_is_checked_beside_its_control_plane() {
+    const PERCENT: &str = "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo";
+    const RANGE: &str = "spec.remediation.triggerIf.unhealthyInRange";
+    let labelled = |cluster: &str| {
+        let mut object = control_plane(3);
+        object["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": cluster});
+        object
+    };
+    let of_v1beta1 = |limit: &str| {
+        (
+            "  remediation:\n    triggerIf:\n      unhealthyLessThanOrEqualTo: 33%",
+            format!("  {limit}"),
+        )
+    };
+    let (new, old) = of_v1beta1("maxUnhealthy: 33%");
+    let (_, range) = of_v1beta1("unhealthyRange: \"[2-5]\"");
+    let (_, none) = of_v1beta1("nodeStartupTimeout: 10m");
+    for (case, changes, control_plane, field) in [
+        ("a third of three", vec![], control_plane(3), Some(PERCENT)),
+        ("34 %", vec![("33%", "34%")], control_plane(3), None),
+        ("a third of five", vec![], control_plane(5), None),
+        ("a number", vec![("33%", "1")], control_plane(3), None),
+        ("none", vec![("33%", "0")], control_plane(3), Some(PERCENT)),
+        (
+            "a range",
+            vec![("unhealthyLessThanOrEqualTo: 33%", "unhealthyInRange: \"[2-5]\"")],
+            control_plane(3),
+            Some(RANGE),
+        ),
+        (
+            "v1beta1",
+            vec![(new, &*old)],
+            control_plane(3),
+            Some("spec.maxUnhealthy"),
+        ),
+        (
+            "a range in v1beta1",
+            vec![(new, &*range)],
+            control_plane(3),
+            Some("spec.unhealthyRange"),
+        ),
+        ("without a limit", vec![(new, &*none)], control_plane(3), None),
+        ("its own", vec![], labelled("edge"), Some(PERCENT)),
+        ("of another Cluster", vec![], labelled("other"), None),
+        (
+            "of workers",
+            vec![("cluster.x-k8s.io/control-plane: \"\"", "nodepool: a")],
+            control_plane(3),
+            None,
+        ),
+        // Nobody knows how many workers there are.
+        (
+            "of all Machines",
+            vec![(
+                "cluster.x-k8s.io/control-plane: \"\"",
+                "cluster.x-k8s.io/cluster-name: edge",
+            )],
+            control_plane(3),
+            None,
+        ),
+        (
+            "elsewhere",
+            vec![("name: edge-cp", "name: edge-cp, namespace: b")],
+            control_plane(3),
+            None,
+        ),
+    ] {
+        let report = lint_health_check(&changes, &control_plane);
+        let expected: Vec<_> = field
+            .map(|field| ("health-check-idle".to_owned(), field.to_owned()))
+            .into_iter()
+            .collect();
+        assert_eq!(
+            (report.verdict(), found(&report)),
+            (Verdict::Met, expected),
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn a_cluster_in_the_files_says_whose_control_plane_it_is() {
+    let mut cluster = Base::Cluster.object();
+    cluster["metadata"]["name"] = json!("edge");
+    let mut other = control_plane(3);
+    other["metadata"]["name"] = json!("other");
+    let files = |cluster: &Value| {
+        let report = lint_yaml(&format!(
+            "{cluster}\n---\n{}\n---\n{other}\n---\n{HEALTH_CHECK}",
+            control_plane(3)
+        ));
+        found(&report).len()
+    };
+    assert_eq!(files(&cluster), 1);
+    // Two control planes, and nothing says which one belongs to the Cluster.
+    cluster["metadata"]["name"] = json!("rim");
+    assert_eq!(files(&cluster), 0);
 }
 
 fn samples(folder: &str) -> Vec<PathBuf> {

@@ -40,6 +40,7 @@ mod monitoring;
 mod node;
 mod objects;
 mod output;
+mod overlooked;
 mod plugin;
 mod policy_types;
 mod pool;

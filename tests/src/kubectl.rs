@@ -78,9 +78,17 @@ impl Kubectl {
         &self,
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<CommandOutput> {
-        let ended = self.run_to(Stdio::piped, &self.clusterctl, arguments).await?;
+        let ended = self.run_clusterctl(arguments).await?;
         ensure!(ended.code == 0, "{ended}");
         Ok(ended)
+    }
+
+    /// Runs a clusterctl command until it ends, with any exit code.
+    pub async fn run_clusterctl<A: AsRef<str>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<CommandOutput> {
+        self.run_to(Stdio::piped, &self.clusterctl, arguments).await
     }
 
     /// Runs a shell script with a user's environment until it ends, with any exit code. `shell` is the shell's program;

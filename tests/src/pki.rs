@@ -116,6 +116,23 @@ impl Authority {
         self.issue_with(folder, name, subject, parameters)
     }
 
+    /// [`Self::issue`], but the certificate has only this number of days left.
+    pub fn issue_for(
+        &self,
+        folder: &Path,
+        name: &str,
+        subject: &Subject<'_>,
+        days: i64,
+    ) -> Result<KeyPairFiles> {
+        let mut parameters = parameters(subject.common_name)?;
+        let end = Zoned::now()
+            .checked_add(days.days())
+            .context("computing the end")?;
+        let (month, day) = (end.month().unsigned_abs(), end.day().unsigned_abs());
+        parameters.not_after = date_time_ymd(i32::from(end.year()), month, day);
+        self.issue_with(folder, name, subject, parameters)
+    }
+
     fn issue_with(
         &self,
         folder: &Path,

@@ -28,6 +28,14 @@ const KUBECONFIG: &str = "value";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
+/// The client in Cluster API's kubeconfig.
+const ADMINISTRATOR: Subject<'_> = Subject {
+    common_name: "kubernetes-admin",
+    organization: Some("system:masters"),
+    names: &[],
+    addresses: &[],
+};
+
 /// Bytes that are neither text nor YAML. They contain an escape sequence that no terminal should receive.
 const GARBAGE: &[u8] = b"\xff\xfe\x1b[31m{";
 
@@ -135,13 +143,20 @@ impl WorkloadAccess {
         Ok(with(&self.kubeconfig, KUBECONFIG, text.as_bytes()))
     }
 
+    /// Writes a kubeconfig whose client certificate has only this number of days left.
+    pub async fn expire_client_in(&self, days: i64) -> Result<()> {
+        let pair = self
+            .authority
+            .issue_for(&self.folder, "client", &ADMINISTRATOR, days)?;
+        let text = kubeconfig::of_client(&text(&self.kubeconfig, KUBECONFIG)?, &pair)?;
+        let secret = with(&self.kubeconfig, KUBECONFIG, text.as_bytes());
+        self.write(&self.kubeconfig, Some(secret)).await
+    }
+
     fn of_an_expired_client(&self) -> Result<Secret> {
-        let subject = Subject {
-            common_name: "kubernetes-admin",
-            organization: Some("system:masters"),
-            ..Subject::default()
-        };
-        let pair = self.authority.issue_expired(&self.folder, "client", &subject)?;
+        let pair = self
+            .authority
+            .issue_expired(&self.folder, "client", &ADMINISTRATOR)?;
         let text = kubeconfig::of_client(&text(&self.kubeconfig, KUBECONFIG)?, &pair)?;
         Ok(with(&self.kubeconfig, KUBECONFIG, text.as_bytes()))
     }

@@ -112,7 +112,9 @@ fn a_lease_is_one_record_with_an_end() {
         let usage = hosts.lease("paris", &["--ttl", "24"]).await;
         assert_eq!(usage.code, 2, "{usage}");
         assert!(
-            usage.stderr.contains("the unit is missing: write 24h or 24s"),
+            usage
+                .stderr
+                .contains("the unit is missing: write 24s, 24m or 24h"),
             "{usage}"
         );
 

@@ -1,5 +1,4 @@
-//! Parses and formats durations. Accepts the formats that kubectl accepts: Go's `time.ParseDuration`, or a whole number
-//! of seconds.
+//! Parses and formats durations. Accepts the format of Go's `time.ParseDuration`.
 
 use std::time::Duration;
 
@@ -8,21 +7,23 @@ use kcp_rules::syntax::parse_go_duration;
 /// The longest duration that is accepted: one year. The current time plus one year cannot overflow.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Parses a duration such as `1h30m`, `2.5s` or `300ms`, or a number of seconds such as `30`.
+/// Parses a duration such as `1h30m`, `2.5s` or `300ms`. Only 0 needs no unit: a number without a unit could mean
+/// seconds, minutes or hours.
 ///
 /// # Errors
 /// The text is not a duration, or the duration is longer than one year. The error says which durations are
 /// accepted.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let duration = match text.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => parse_go_duration(text),
-    };
-    match duration {
-        None => Err("expected a duration such as 30s, 15m or 1h30m".to_owned()),
+    match parse_go_duration(text) {
         Some(duration) if duration > MAX_DURATION => Err("expected at most one year (8760h)".to_owned()),
         Some(duration) => Ok(duration),
+        None if is_number(text) => Err(format!("the unit is missing: write {text}s, {text}m or {text}h")),
+        None => Err("expected a duration such as 30s, 15m or 1h30m".to_owned()),
     }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Formats a duration in its two largest units, such as `2d3h`, `15m`, `1m30s` or `12s`.
@@ -65,7 +66,6 @@ mod tests {
     fn accepts_durations_as_go_does() {
         for (text, millis) in [
             ("0", 0),
-            ("30", 30_000),
             ("30s", 30_000),
             ("1h30m", 5_400_000),
             ("2.5s", 2500),
@@ -93,12 +93,18 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_no_clock_can_be_asked_for() {
-        assert_eq!(parse_duration("8760h"), Ok(Duration::from_secs(365 * 86_400)));
-        for text in ["8760h1s", "1000000000000000000", "18446744073709551615"] {
-            let error = "expected at most one year (8760h)".to_owned();
+    fn only_zero_needs_no_unit() {
+        for text in ["8", "30", "08", "1000000000000000000"] {
+            let error = format!("the unit is missing: write {text}s, {text}m or {text}h");
             assert_eq!(parse_duration(text), Err(error), "{text}");
         }
+    }
+
+    #[test]
+    fn rejects_what_no_clock_can_be_asked_for() {
+        assert_eq!(parse_duration("8760h"), Ok(Duration::from_secs(365 * 86_400)));
+        let error = "expected at most one year (8760h)".to_owned();
+        assert_eq!(parse_duration("8760h1s"), Err(error));
     }
 
     #[test]

@@ -5,8 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{ArgAction, Args, ValueEnum};
 use kcp_client::{ConnectionFlags, Token};
 
-use crate::arguments::{KubectlOnly, parse_namespace};
-use kcp_control_plane::duration::parse_duration;
+use crate::arguments::{KubectlOnly, parse_namespace, parse_request_timeout};
 
 /// The default of `--request-timeout`. kubectl sets no limit by default.
 pub const DEFAULT_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -69,8 +68,9 @@ pub struct Global {
     #[arg(long, global = true, value_name = "PASSWORD", hide = true)]
     pub password: Option<Token>,
 
-    /// How long one request may take, such as 30s or 2m; 0 for no limit [default: 30s]
-    #[arg(long, global = true, value_name = "DURATION", value_parser = parse_duration, hide = true)]
+    /// How long one request may take, such as 30s or 2m; 0 for no limit; as in kubectl, a number without a unit is in
+    /// seconds [default: 30s]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = parse_request_timeout, hide = true)]
     pub request_timeout: Option<Duration>,
 
     /// Path to the certificate authority's certificate

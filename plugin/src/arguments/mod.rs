@@ -18,4 +18,4 @@ pub use name::{
     ControlPlaneName, parse_cluster_pool, parse_control_plane, parse_control_plane_of_cluster,
     parse_customization, parse_machine, parse_node, parse_object_name,
 };
-pub use value::{parse_image, parse_reason, parse_timeout};
+pub use value::{parse_image, parse_reason, parse_request_timeout, parse_timeout};

@@ -1,4 +1,4 @@
-//! Parses the values of `--timeout`, `--reason` and the options for images.
+//! Parses the values of `--request-timeout`, `--timeout`, `--reason` and the options for images.
 
 use std::time::Duration;
 
@@ -6,6 +6,19 @@ use kcp_control_plane::duration::parse_duration;
 
 /// The maximum length of a reason, in characters.
 const MAX_REASON: usize = 400;
+
+/// Parses the value of `--request-timeout`, which is kubectl's flag: scripts pass the same value to both programs. So a
+/// number without a unit is a number of seconds, as in kubectl (`ParseTimeout` of client-go's `clientcmd`).
+///
+/// # Errors
+/// What is wrong, in a few words.
+pub fn parse_request_timeout(text: &str) -> Result<Duration, String> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number && !text.is_empty() {
+        return parse_duration(&format!("{text}s"));
+    }
+    parse_duration(text)
+}
 
 /// Parses the time limit of a read. Rejects 0, because every read would fail.
 ///
@@ -45,5 +58,31 @@ pub fn parse_reason(text: &str) -> Result<String, String> {
             Err(format!("a reason must have at most {MAX_REASON} characters"))
         }
         text => Ok(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{parse_request_timeout, parse_timeout};
+
+    #[test]
+    fn only_the_flag_of_kubectl_takes_seconds_without_a_unit() {
+        for (text, seconds) in [("0", 0), ("8", 8), ("08", 8), ("30s", 30), ("2m", 120)] {
+            assert_eq!(
+                parse_request_timeout(text),
+                Ok(Duration::from_secs(seconds)),
+                "{text}"
+            );
+        }
+        for text in ["", "8x", "-1", "31536001"] {
+            assert!(parse_request_timeout(text).is_err(), "{text}");
+        }
+        assert_eq!(
+            parse_timeout("8"),
+            Err("the unit is missing: write 8s, 8m or 8h".to_owned())
+        );
+        assert_eq!(parse_timeout("0"), Err("expected more than 0".to_owned()));
     }
 }

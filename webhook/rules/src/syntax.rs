@@ -75,7 +75,11 @@ fn is_name_part(text: &str) -> bool {
 }
 
 /// Parses a duration such as `1h30m`, `2.5s` or `300ms`, with the units of Go's `time.ParseDuration` from milliseconds up.
+/// As there, only 0 needs no unit.
 pub fn parse_go_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
     let mut rest = text;
     let mut total = Duration::ZERO;
     while !rest.is_empty() {

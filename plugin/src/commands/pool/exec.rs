@@ -108,9 +108,6 @@ pub struct ExecArguments {
 const MIN_TTL: Duration = Duration::from_secs(3);
 
 fn parse_ttl(text: &str) -> Result<Duration, String> {
-    if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("the unit is missing: write {text}m or {text}s"));
-    }
     let ttl = parse_duration(text)?;
     if ttl < MIN_TTL {
         return Err(format!(

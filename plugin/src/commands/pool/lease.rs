@@ -24,7 +24,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
-    arguments::{parse_cluster_pool, parse_object_name},
+    arguments::{parse_cluster_pool, parse_duration, parse_object_name},
     commands::pool::{
         HiveArgument, InstallConfigSource, WaitProgress, claim_failed, parse_ttl, parse_wait, reported,
         verdict,
@@ -115,7 +115,7 @@ pub struct ClaimArguments {
     pub claim: bool,
 
     /// How long Hive keeps the claim's cluster, such as 8h30m
-    #[arg(long, value_name = "DURATION", requires = "claim")]
+    #[arg(long, value_name = "DURATION", requires = "claim", value_parser = parse_lifetime)]
     pub lifetime: Option<String>,
 
     /// Who may use the claim's cluster: user:NAME, group:NAME or serviceaccount:NAMESPACE:NAME; may be repeated
@@ -305,6 +305,11 @@ fn shell_variables(lease: &PoolLease) -> anyhow::Result<String> {
     lines.collect()
 }
 
+/// Checks the lifetime, which Hive parses again.
+fn parse_lifetime(text: &str) -> Result<String, String> {
+    parse_duration(text).map(|_| text.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -321,10 +326,7 @@ mod tests {
             ("24h", hours(24)),
             ("60m", hours(1)),
             ("0", Ok(Ttl::Never)),
-            (
-                "24",
-                Err("the unit is missing: write 24h or 24s; 0 means until the lease is released".to_owned()),
-            ),
+            ("24", Err("the unit is missing: write 24s, 24m or 24h".to_owned())),
             (
                 "0s",
                 Err("a lease must last at least 1 s; 0 means until the lease is released".to_owned()),

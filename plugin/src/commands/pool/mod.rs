@@ -166,11 +166,6 @@ fn parse_ttl(text: &str) -> Result<Ttl, String> {
     if text == "0" {
         return Ok(Ttl::Never);
     }
-    if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!(
-            "the unit is missing: write {text}h or {text}s; 0 means until the lease is released"
-        ));
-    }
     let ttl = parse_duration(text)?;
     if ttl < Duration::from_secs(1) {
         return Err("a lease must last at least 1 s; 0 means until the lease is released".to_owned());

@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::{
     arguments::ControlPlaneName,
+    commands::own_name,
     output::{Report, print},
     session::Session,
     terminal::table::Layout,
@@ -69,13 +70,7 @@ async fn read(
     };
     let reader = reads::discover(connection, reads::list_limit(remaining())).await?;
     let namespace = &connection.namespace;
-    let name = match name {
-        ControlPlaneName::Own(name) => name.clone(),
-        ControlPlaneName::OfCluster(cluster) => {
-            let limit = reads::limit_per_control_plane(remaining());
-            reads::read_control_plane_name(&reader, namespace, cluster, limit).await?
-        }
-    };
+    let name = own_name(&reader, name, reads::limit_per_control_plane(remaining())).await?;
     let cluster = Box::pin(read_workload_cluster(&reader, namespace, &name, end)).await?;
     Ok((Some((namespace.clone(), name)), cluster))
 }

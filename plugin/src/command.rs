@@ -1,5 +1,7 @@
 //! Defines the command line: the subcommands, and their help.
 
+use std::collections::BTreeSet;
+
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::{
@@ -130,9 +132,11 @@ pub fn program() -> clap::Command {
         let below = command.get_subcommands().filter(|below| !below.is_hide_set());
         let below: Vec<Vec<String>> = below.map(examples).collect();
         let of_each = if below.len() > 1 { 1 } else { MAX_EXAMPLES };
+        let mut seen = BTreeSet::new();
         let of_subcommands: Vec<String> = below
             .into_iter()
             .flat_map(|examples| examples.into_iter().take(of_each))
+            .filter(|example| seen.insert(example.clone()))
             .take(MAX_EXAMPLES)
             .collect();
         if of_subcommands.is_empty() || !examples(&command).is_empty() {
@@ -227,21 +231,157 @@ mod tests {
 
     #[test]
     fn the_reference_lists_every_command() {
-        fn names(command: &clap::Command, above: &str, listed: &mut Vec<String>) {
-            for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-                let name = format!("{above} {}", below.get_name());
+        let page = include_str!("../../docs/src/commands/index.md");
+        let commands = leaves(&command(), "").into_iter().map(|(name, _)| name);
+        let commands: Vec<String> = commands
+            .filter(|name| name != "options" && !page.contains(&format!("`{name}")))
+            .collect();
+        assert_eq!(commands, Vec::<String>::new());
+    }
+
+    /// The commands that change nothing in a cluster.
+    const READERS: [&str; 27] = [
+        "status",
+        "why",
+        "plan",
+        "rollout status",
+        "rollout history",
+        "node labels get",
+        "node labels diff",
+        "node token list",
+        "certificates",
+        "audit resiliency",
+        "debug bundle",
+        "leader-migration check",
+        "leader-migration status",
+        "leader-migration generate",
+        "pool list",
+        "pool status",
+        "pool plan",
+        "lint",
+        "rules explain",
+        "rules export",
+        "webhook status",
+        "anchor files",
+        "discovery files",
+        "completion",
+        "man",
+        "options",
+        "version",
+    ];
+
+    /// The flags that only commands have that write.
+    const FLAGS_OF_WRITERS: [&str; 3] = ["dry_run", "yes", "field_manager"];
+
+    fn leaves(command: &clap::Command, above: &str) -> Vec<(String, clap::Command)> {
+        let below = command.get_subcommands().filter(|below| !below.is_hide_set());
+        below
+            .flat_map(|below| {
+                let name = format!("{above} {}", below.get_name()).trim_start().to_owned();
                 if below.has_subcommands() {
-                    names(below, &name, listed);
+                    leaves(below, &name)
                 } else {
-                    listed.push(name.trim_start().to_owned());
+                    vec![(name, below.clone())]
                 }
+            })
+            .collect()
+    }
+
+    fn has_flag(command: &clap::Command, id: &str) -> bool {
+        command.get_arguments().any(|argument| argument.get_id() == id)
+    }
+
+    #[test]
+    fn the_book_says_which_commands_change_a_cluster_and_which_ask() {
+        let page = include_str!("../../docs/src/commands/index.md");
+        let (_, table) = page
+            .split_once("\n| command | what it changes | asks |\n|---|---|---|\n")
+            .expect("a table");
+        let described: Vec<(String, bool)> = table
+            .lines()
+            .map_while(|line| {
+                let mut cells = line.split('|').map(str::trim).skip(1);
+                let (command, asks) = (cells.next()?, cells.nth(1)?);
+                Some((command.trim_matches('`').to_owned(), !asks.starts_with("no:")))
+            })
+            .collect();
+        let has_yes: Vec<(String, bool)> = leaves(&command(), "")
+            .into_iter()
+            .filter(|(name, _)| !READERS.contains(&name.as_str()))
+            .map(|(name, command)| (name, has_flag(&command, "yes")))
+            .collect();
+        let mut expected = has_yes.clone();
+        let mut found = described;
+        expected.sort();
+        found.sort();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn readers_have_no_flag_of_writers() {
+        let commands = leaves(&command(), "");
+        let names: Vec<&str> = commands.iter().map(|(name, _)| name.as_str()).collect();
+        for reader in READERS {
+            assert!(names.contains(&reader), "{reader}");
+        }
+        for (name, command) in commands
+            .iter()
+            .filter(|(name, _)| READERS.contains(&name.as_str()))
+        {
+            let flags: Vec<&str> = FLAGS_OF_WRITERS
+                .into_iter()
+                .filter(|flag| has_flag(command, flag))
+                .collect();
+            assert_eq!(flags, Vec::<&str>::new(), "{name}");
+        }
+    }
+
+    /// `pool repair` never asks: without `--yes`, it only lists problems.
+    #[test]
+    fn every_command_that_asks_has_the_same_flag() {
+        let help = |command: &clap::Command| {
+            let yes = command
+                .get_arguments()
+                .find(|argument| argument.get_id() == "yes");
+            Some((yes?.get_help()?.to_string(), yes?.get_short()))
+        };
+        for (name, command) in leaves(&command(), "") {
+            if let (Some(found), true) = (help(&command), name != "pool repair") {
+                let expected =
+                    "Do not ask for confirmation; without a terminal, a command that asks needs this flag";
+                assert_eq!(found, (expected.to_owned(), Some('y')), "{name}");
             }
         }
-        let page = include_str!("../../docs/src/commands/index.md");
-        let mut commands = Vec::new();
-        names(&command(), "", &mut commands);
-        commands.retain(|name| name != "options" && !page.contains(&format!("`{name}")));
-        assert_eq!(commands, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_duration_without_a_unit_is_an_error_everywhere() {
+        let takes = |argument: &clap::Arg, value: &str| {
+            let parser = argument.get_value_parser().clone();
+            let only = clap::Arg::new("value").value_parser(parser).num_args(1);
+            let command = clap::Command::new("value").no_binary_name(true).arg(only);
+            command
+                .try_get_matches_from([value])
+                .map_err(|error| error.to_string())
+        };
+        let is_duration = |argument: &&clap::Arg| {
+            let names = argument.get_value_names().unwrap_or_default();
+            names.iter().any(|name| name.as_str() == "DURATION")
+        };
+        let mut flags = Vec::new();
+        for (name, command) in leaves(&command(), "") {
+            for argument in command.get_arguments().filter(is_duration) {
+                let flag = format!("{name} --{}", argument.get_long().expect("a flag"));
+                let error = takes(argument, "8").expect_err(&flag);
+                assert!(
+                    error.contains("the unit is missing: write 8s, 8m or 8h"),
+                    "{flag}: {error}"
+                );
+                assert!(takes(argument, "8h").is_ok(), "{flag}");
+                flags.push(flag);
+            }
+        }
+        assert!(flags.len() > 30, "{flags:?}");
     }
 
     #[test]

@@ -50,12 +50,13 @@ pub mod watch;
 pub(crate) use kcp_client as cluster;
 
 use arguments::invocation;
+use change::confirmation::NotConfirmed;
 use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
     anchor, audit, certificates, completion as completion_command, debug, discovery, etcd, genesis,
-    leader_migration, lint, machine, man, node, plan, pool, rollout, rules, scale, status, upgrade, validate,
-    version, webhook, why,
+    leader_migration, lint, machine, man, node, plan, pool, rollout, rules, scale, status,
+    upgrade, validate, version, webhook, why,
 };
 use session::Session;
 use terminal::Terminal;
@@ -191,8 +192,13 @@ fn hint(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
         let of_machine = cause.downcast_ref::<NoSuchMachine>().map(NoSuchMachine::hint);
         let of_member = || cause.downcast_ref::<MemberError>()?.hint().map(str::to_owned);
+        let of_question = || {
+            let missing = cause.downcast_ref::<NotConfirmed>();
+            missing.map(|_| NotConfirmed::HINT.to_owned())
+        };
         of_machine
             .or_else(of_member)
+            .or_else(of_question)
             .or_else(|| cause.downcast_ref::<cluster::Error>()?.hint())
     })
 }

@@ -30,7 +30,9 @@ fn a_drain_waits_for_what_the_forecast_names() {
         run_protected_pod(workload.client()?, &node).await?;
         is_forecast(&subject, machine).await?;
 
-        subject.says("rollout start edge", 0, "rollout started").await?;
+        subject
+            .says("rollout start edge --yes", 0, "rollout started")
+            .await?;
         is_refused(management.client(), machine).await?;
         skip_pods(management.client()).await?;
         subject.cluster.settled(1).await?;

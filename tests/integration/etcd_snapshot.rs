@@ -244,7 +244,7 @@ async fn is_saved_before_a_change(management: &ManagementCluster, folder: &Path)
     let folder = folder.join("first");
     fs::create_dir(&folder)?;
     let name_in = |folder: &Path| folder.to_str().map(str::to_owned).context("text");
-    let start = ["kcp", "rollout", "start", NAME, "-n", NAMESPACE];
+    let start = ["kcp", "rollout", "start", NAME, "-n", NAMESPACE, "--yes"];
     let upgrade = [
         "kcp",
         "upgrade",

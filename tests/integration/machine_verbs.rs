@@ -144,7 +144,7 @@ async fn dead_machine_is_replaced(
     })
     .await?;
     annotate(management, dead, HOLD, Some("")).await?;
-    let replaced = machine(management, &["replace", dead, "-o", "json"]).await?;
+    let replaced = machine(management, &["replace", dead, "-o", "json", "--yes"]).await?;
     let expected = format!(
         "warning: the deletion waits until another program removes its deletion hook, annotation \
          {HOLD}\nmachine/{dead} deleted; the controller creates a replacement\n  etcd tolerates no member \
@@ -246,7 +246,7 @@ async fn paused_cluster_is_refused(
 async fn is_remediated(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
     let machines = cluster.machines().await?;
     let victim = machines.first().context("there is none")?;
-    let remediated = machine(management, &["remediate", victim]).await?;
+    let remediated = machine(management, &["remediate", victim, "--yes"]).await?;
     let expected = format!(
         "machine/{victim} marked for remediation\n  MachineHealthCheck {NAME} reports the Machine as \
          unhealthy, and the control plane controller replaces it\n"
@@ -311,7 +311,7 @@ async fn preferred_machine_is_deleted_first(management: &ManagementCluster, clus
     ensure!(unchanged.code == 0 && unchanged.stdout == named, "{unchanged}");
     // No other Machine is deleted before this one.
     annotate(management, preferred, HOLD, Some("")).await?;
-    let scaled = ["kcp", "scale", NAME, "--replicas=1", "-n", NAMESPACE];
+    let scaled = ["kcp", "scale", NAME, "--replicas=1", "--yes", "-n", NAMESPACE];
     management.kubectl().succeed(scaled).await?;
     wait::until("one is being deleted", || async {
         let staying = cluster.machines().await?;

@@ -11,6 +11,7 @@ mod cluster_rules;
 mod cluster_view;
 mod completion;
 mod configuration;
+mod confirmations;
 mod consequences;
 mod control_plane_lists;
 mod controller_failures;

@@ -211,7 +211,7 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
                        customization host-0; to release the claim anyway, add --delete-cluster";
         assert_eq!(document(&kept)["message"], message);
         let released = hosts
-            .release("pool-claim-x", &["--hive=yes", "--delete-cluster"])
+            .release("pool-claim-x", &["--hive=yes", "--delete-cluster", "--yes"])
             .await;
         assert_eq!(
             released.stdout, "clusterclaim.hive.openshift.io/paris deleted\n",

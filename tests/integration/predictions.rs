@@ -74,7 +74,7 @@ async fn predicted(management: &ManagementCluster) -> Result<()> {
         );
         Ok(())
     };
-    let (scale, restart) = (["scale", NAME], ["rollout", "start", NAME]);
+    let (scale, restart) = (["scale", NAME, "--yes"], ["rollout", "start", NAME, "--yes"]);
     let scaled = async |replicas: &str, number: usize| {
         comes_about(&[replicas], &[&scale[..], &[replicas]].concat(), number, 2).await
     };

@@ -60,8 +60,8 @@ async fn one_of_two_at_once_is_refused(management: &ManagementCluster, cluster: 
     let [first, second, _] = before.as_slice() else {
         bail!("the Machines are {before:?}");
     };
-    let one = ["machine", "replace", first];
-    let other = ["machine", "replace", second];
+    let one = ["machine", "replace", first, "--yes"];
+    let other = ["machine", "replace", second, "--yes"];
     let (one, other) = tokio::join!(kcp(management, &one), kcp(management, &other));
     let (one, other) = (one?, other?);
     let (done, refused) = if one.code == 0 { (one, other) } else { (other, one) };
@@ -120,7 +120,7 @@ async fn a_finished_replacement_blocks_nothing(
     cluster: &Cluster,
 ) -> Result<()> {
     for (replicas, number) in [("5", 5), ("3", 3)] {
-        let scaled = kcp(management, &["scale", NAME, "--replicas", replicas]).await?;
+        let scaled = kcp(management, &["scale", NAME, "--replicas", replicas, "--yes"]).await?;
         ensure!(scaled.code == 0, "{scaled}");
         let back = ["scale", NAME, "--replicas", "1", "--dry-run=server"];
         let answer = kcp(management, &back).await?;
@@ -169,7 +169,11 @@ async fn a_replacement_needs_every_permission(
     let [first, second, _] = before.as_slice() else {
         bail!("the Machines are {before:?}");
     };
-    let failed = kcp(management, &["machine", "replace", first, "--as", "patches"]).await?;
+    let failed = kcp(
+        management,
+        &["machine", "replace", first, "--yes", "--as", "patches"],
+    )
+    .await?;
     ensure!(
         failed.code == 2 && failed.stderr.contains("cannot delete machines"),
         "{failed}"
@@ -292,7 +296,11 @@ async fn an_abandoned_replacement_is_withdrawn(
     );
 
     announce(management, abandoned, 180).await?;
-    let replaced = kcp(management, &["machine", "replace", &other_name, "--wait=10m"]).await?;
+    let replaced = kcp(
+        management,
+        &["machine", "replace", &other_name, "--yes", "--wait=10m"],
+    )
+    .await?;
     ensure!(replaced.code == 0, "{replaced}");
     let all = machines(management).await?;
     let now = all

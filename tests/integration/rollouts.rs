@@ -19,7 +19,7 @@ const TOO_OLD: &str = "v1.30.14";
 const ESTIMATE: &str = "each new Machine takes about ";
 
 /// The user who runs the plugin.
-const OPERATOR: &str = "alice";
+pub(crate) const OPERATOR: &str = "alice";
 
 /// A cluster, and the plugin for it.
 pub(crate) struct Subject<'m> {
@@ -176,7 +176,7 @@ async fn is_planned_and_cancelled(subject: &Subject<'_>) -> Result<()> {
     ensure!(subject.spec().await? == before, "a dry run has changed the spec");
 
     subject
-        .says("rollout start edge --in 8h", 0, "rollout planned")
+        .says("rollout start edge --in 8h --yes", 0, "rollout planned")
         .await?;
     let (rest, after) = subject.spec_and_time().await?;
     let after = after.context("no time is written")?;
@@ -292,7 +292,9 @@ async fn restarts_as_clusterctl_does(subject: &Subject<'_>) -> Result<()> {
         .says("plan edge --restart", 0, "1 to create, 1 to delete")
         .await?;
     ensure!(planned.stdout.contains(ESTIMATE), "{planned}");
-    let started = subject.says("rollout restart edge", 0, "rollout started").await?;
+    let started = subject
+        .says("rollout restart edge --yes", 0, "rollout started")
+        .await?;
     ensure!(started.stdout.contains(ESTIMATE), "{started}");
     let shown_once = subject
         .document("rollout status edge --watch=false -o json")
@@ -403,9 +405,7 @@ fn an_upgrade_is_checked_confirmed_and_awaited() {
             .await?;
         ensure!(undecided.stdout.contains(ESTIMATE), "{undecided}");
         ensure!(
-            undecided
-                .stderr
-                .contains("hint: confirm the upgrade shown above with --yes"),
+            undecided.stderr.contains("hint: confirm with --yes"),
             "{undecided}"
         );
         let dry_run = format!("upgrade edge --version {NEW} --dry-run=server");

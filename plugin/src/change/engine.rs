@@ -111,8 +111,24 @@ impl Engine<'_> {
         scope: ReadScope,
         decide: impl Fn(&ChangeSnapshot, ReviewContext<'_>) -> anyhow::Result<Decision>,
     ) -> anyhow::Result<Changed> {
+        self.change_control_plane_from(None, verb, scope, decide).await
+    }
+
+    /// Like [`Self::change_control_plane`]. If `first` is given, it is what the verb decides on first.
+    pub(super) async fn change_control_plane_from(
+        &self,
+        first: Option<ChangeSnapshot>,
+        verb: &Verb<'_>,
+        scope: ReadScope,
+        decide: impl Fn(&ChangeSnapshot, ReviewContext<'_>) -> anyhow::Result<Decision>,
+    ) -> anyhow::Result<Changed> {
+        let first = RefCell::new(first);
         let read = async || {
-            let snapshot = Box::pin(self.read(verb.name, scope)).await?;
+            let first = first.take();
+            let snapshot = match first {
+                Some(snapshot) => snapshot,
+                None => Box::pin(self.read(verb.name, scope)).await?,
+            };
             if verb.waits_for_replacement {
                 Box::pin(self.withdraw_abandoned_replacement(&snapshot, None)).await?;
             }

@@ -18,8 +18,13 @@ use kcp_control_plane::{
 
 use crate::{
     arguments::{ControlPlaneName, parse_control_plane_of_cluster},
-    change::{arguments::WriteArguments, engine::Engine, report::RefusalReport},
-    commands::machine::{ReplaceArguments, TargetArguments, replace_machine},
+    change::{
+        arguments::WriteArguments, confirmation::ConfirmArguments, engine::Engine, report::RefusalReport,
+    },
+    commands::{
+        machine::{ReplaceArguments, TargetArguments, replace_machine},
+        own_name,
+    },
     output::print,
     session::Session,
     verdict::Verdict,
@@ -50,7 +55,7 @@ pub enum GenesisCommand {
 
 Examples:
   kubectl kcp genesis replace edge --dry-run=client
-  kubectl kcp genesis replace edge --wait"
+  kubectl kcp genesis replace edge --yes --wait"
 )]
 pub struct GenesisReplaceArguments {
     /// Control plane, as NAME, kcp/NAME or cluster/NAME
@@ -65,9 +70,8 @@ pub struct GenesisReplaceArguments {
     #[arg(long)]
     pub force: bool,
 
-    /// Do not ask for confirmation on a terminal; without a terminal, the command never asks
-    #[arg(short, long)]
-    pub yes: bool,
+    #[command(flatten)]
+    pub confirm: ConfirmArguments,
 
     /// Wait until a new Machine is ready, at most this long [default without a value: 15m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
@@ -90,12 +94,7 @@ pub async fn run(arguments: GenesisArguments, session: &Session) -> anyhow::Resu
     let reader = reads::discover(&connection, reads::list_limit(remaining())).await?;
     let limit = reads::limit_per_control_plane(remaining());
     let namespace = &connection.namespace;
-    let name = match &arguments.name {
-        ControlPlaneName::Own(name) => name.clone(),
-        ControlPlaneName::OfCluster(cluster) => {
-            reads::read_control_plane_name(&reader, namespace, cluster, limit).await?
-        }
-    };
+    let name = own_name(&reader, &arguments.name, limit).await?;
     let observed = reads::read_from_management(&reader, namespace, &name, limit).await?;
     let genesis = match first_machine(&observed.machines) {
         Some(machine) => {
@@ -160,7 +159,7 @@ async fn hand_over(
         },
         force: arguments.force,
         without_etcd: false,
-        yes: arguments.yes,
+        confirm: arguments.confirm,
         wait: arguments.wait,
     };
     let engine = Engine {

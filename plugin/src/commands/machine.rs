@@ -4,14 +4,9 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use kcp_api::{Object as _, kind::MACHINE};
-use kcp_client::{reader::Reader, reads::machine::FoundMachine, update::ReadObject as _};
+use kcp_client::reader::Reader;
 use kcp_control_plane::{
-    change::decision::{Decision, Proposal},
-    drain::forecast,
     duration::parse_duration,
-    plan::DeletedMachines,
-    snapshot::change::MachineSnapshot,
     verbs::machine::{
         prefer_delete::{self, Preference},
         remediate,
@@ -24,10 +19,11 @@ use crate::{
     arguments::parse_machine,
     change::{
         arguments::WriteArguments,
-        engine::{Changed, Engine, MachineScope, Verb},
+        confirmation::ConfirmArguments,
+        engine::{Engine, MachineScope, Verb},
     },
     session::Session,
-    terminal::{Terminal, escape},
+    terminal::escape,
     verdict::Verdict,
     wait::Wait,
 };
@@ -62,7 +58,7 @@ pub enum MachineCommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  kubectl kcp machine replace edge-9hng4 --wait
+  kubectl kcp machine replace edge-9hng4 --yes --wait
   kubectl kcp machine replace edge-9hng4 --dry-run client")]
 pub struct ReplaceArguments {
     #[command(flatten)]
@@ -76,9 +72,8 @@ pub struct ReplaceArguments {
     #[arg(long)]
     pub without_etcd: bool,
 
-    /// Do not ask for confirmation on a terminal; without a terminal, the command never asks
-    #[arg(short, long)]
-    pub yes: bool,
+    #[command(flatten)]
+    pub confirm: ConfirmArguments,
 
     /// Wait until a new Machine is ready, at most this long [default without a value: 15m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
@@ -110,6 +105,9 @@ pub struct RemediateArguments {
     /// Mark the Machine even if the controller cannot replace it now; etcd must still keep its quorum
     #[arg(long)]
     pub force: bool,
+
+    #[command(flatten)]
+    pub confirm: ConfirmArguments,
 }
 
 #[derive(Debug, Args)]
@@ -175,30 +173,14 @@ pub(crate) async fn replace_machine(
         force: arguments.force,
         without_etcd: arguments.without_etcd,
     };
-    let decide = |machine: &MachineSnapshot, now| replace::decide(machine, options, now);
-    let asks = engine.arguments.dry_run.is_none() && !arguments.yes && Terminal::can_prompt();
-    let mut confirmed = None;
-    if asks {
-        let found = Box::pin(engine.read_machine(&verb, false)).await?;
-        if let (Decision::Write(proposal), FoundMachine::OfControlPlane(machine)) =
-            (engine.decide_machine(&verb, &found, decide), &found)
-        {
-            if !confirm_replacement(&engine, machine, &proposal).await? {
-                let changed = Changed::unconfirmed(
-                    &MACHINE,
-                    found.object(),
-                    machine.control_plane_snapshot.control_plane(),
-                );
-                return engine.report(&verb, &changed).await;
-            }
-            confirmed = Some(proposal);
-        }
-    }
-    let changed = engine.change_machine(&verb, MachineScope::Replacement, |machine, now| {
-        let decision = replace::refuse_if_changed(decide(machine, now), confirmed.as_ref());
-        replace::add_drain_warnings(decision, machine)
-    });
-    let changed = changed.await?;
+    let changed = engine.change_machine_if_confirmed(
+        &verb,
+        MachineScope::Replacement,
+        arguments.confirm,
+        replace::question,
+        |machine, now| replace::decide(machine, options, now),
+    );
+    let changed = Box::pin(changed).await?;
     let verdict = engine.report(&verb, &changed).await?;
     let (Verdict::Met, Some(timeout), Some(control_plane)) = (verdict, arguments.wait, changed.control_plane)
     else {
@@ -220,26 +202,6 @@ pub(crate) async fn replace_machine(
         ),
     };
     Box::pin(wait.run(engine.reader, engine.terminal)).await
-}
-
-/// Shows the consequences of replacing the Machine, and asks the user to confirm.
-async fn confirm_replacement(
-    engine: &Engine<'_>,
-    machine: &MachineSnapshot,
-    proposal: &Proposal,
-) -> anyhow::Result<bool> {
-    engine.warn(&proposal.warnings);
-    let drain = forecast(machine.observed(), &DeletedMachines::one(machine.object.name()));
-    for consequence in proposal.consequences.iter().chain(&drain) {
-        engine.terminal.note(consequence);
-    }
-    let question = format!(
-        "delete Machine {} of control plane {} {}?",
-        machine.object.name(),
-        machine.control_plane_snapshot.control_plane().name(),
-        engine.reader.connection.describe_target()
-    );
-    engine.terminal.confirm(&question).await
 }
 
 async fn prefer_deletion(arguments: &PreferDeleteArguments, engine: Engine<'_>) -> anyhow::Result<Verdict> {
@@ -281,8 +243,12 @@ async fn remediate_machine(arguments: &RemediateArguments, engine: Engine<'_>) -
         waits_for_replacement: true,
     };
     let field_manager = &arguments.target.write.field_manager;
-    let changed = engine.change_machine(&verb, MachineScope::MachineAndHealthChecks, |machine, now| {
-        remediate::decide(machine, arguments.force, field_manager, now)
-    });
-    engine.report(&verb, &changed.await?).await
+    let changed = engine.change_machine_if_confirmed(
+        &verb,
+        MachineScope::MachineAndHealthChecks,
+        arguments.confirm,
+        remediate::question,
+        |machine, now| remediate::decide(machine, arguments.force, field_manager, now),
+    );
+    engine.report(&verb, &Box::pin(changed).await?).await
 }

@@ -6,8 +6,7 @@ use clap::Args;
 use kcp_client::reader::Reader;
 use kcp_control_plane::{
     duration::parse_duration,
-    snapshot::change::ReadScope,
-    verbs::scale::{ScaleOptions, decide},
+    verbs::scale::{ScaleOptions, decide, question},
     wait::WaitCondition,
 };
 
@@ -15,6 +14,7 @@ use crate::{
     arguments::parse_control_plane,
     change::{
         arguments::{ReviewArguments, WriteArguments},
+        confirmation::ConfirmArguments,
         engine::{Engine, FORCE_EFFECT, Verb},
     },
     session::Session,
@@ -27,6 +27,7 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   kubectl kcp scale edge --replicas 3 --wait
+  kubectl kcp scale edge --replicas 1 --yes
   kubectl kcp scale edge --replicas 5 --current-replicas 3 --dry-run=server")]
 pub struct ScaleArguments {
     /// Control plane to scale, as NAME or kcp/NAME
@@ -45,6 +46,9 @@ pub struct ScaleArguments {
     /// quorum
     #[arg(long)]
     pub force: bool,
+
+    #[command(flatten)]
+    pub confirm: ConfirmArguments,
 
     /// Wait until scaling is complete, at most this long [default without a value: 15m]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
@@ -90,10 +94,13 @@ pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result
         current: arguments.current_replicas,
         force: arguments.force,
     };
-    let changed = engine.change_control_plane(&verb, ReadScope::All, |snapshot, context| {
-        Ok(decide(snapshot, options, context)?)
-    });
-    let verdict = engine.report(&verb, &changed.await?).await?;
+    let changed = engine.change_control_plane_if_confirmed(
+        &verb,
+        arguments.confirm,
+        |snapshot| question(snapshot, *replicas),
+        |snapshot, context| Ok(decide(snapshot, options, context)?),
+    );
+    let verdict = engine.report(&verb, &Box::pin(changed).await?).await?;
     let (Verdict::Met, Some(timeout)) = (verdict, arguments.wait) else {
         return Ok(verdict);
     };

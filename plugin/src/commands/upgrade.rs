@@ -35,6 +35,7 @@ use crate::{
     arguments::parse_control_plane,
     change::{
         arguments::{ReviewArguments, WriteArguments},
+        confirmation::ConfirmArguments,
         engine::{ChangeOutcome, Changed, Engine, FORCE_EFFECT, Verb},
     },
     commands::{etcd::snapshot_first::SnapshotFirstArguments, plan::screen},
@@ -76,9 +77,8 @@ pub struct UpgradeArguments {
           conflicts_with = "version")]
     pub via: Vec<String>,
 
-    /// Do not ask for confirmation; required if stdin or stderr is not a terminal
-    #[arg(short, long)]
-    pub yes: bool,
+    #[command(flatten)]
+    pub confirm: ConfirmArguments,
 
     /// Upgrade even if the preflight blocks the first step; admission rules still apply, etcd must still keep its
     /// quorum, and the new version must still support the kubelets of the workers. With --to, also upgrade while an
@@ -218,24 +218,22 @@ async fn upgrade(
         let changed = Changed::without_write(&snapshot, outcome);
         return engine.report(&verb, &changed).await;
     }
-    let asks = write.dry_run.is_none() && !arguments.yes;
+    let asks = write.dry_run.is_none() && !arguments.confirm.yes;
     let control_plane = snapshot.control_plane();
     arguments
         .snapshot
         .warn(control_plane, engine.now(), engine.terminal);
     if asks {
-        let question = format!(
-            "upgrade control plane {name} {} from {} to {version}?",
-            engine.reader.connection.describe_target(),
+        let goal = format!(
+            "upgrade control plane {name} from {} to {version}",
             snapshot.observed.control_plane.spec.version()
         );
-        let goal = format!("upgrade {name}");
-        let hint = "confirm the upgrade shown above with --yes";
-        let answer = engine.terminal.confirm_or_hint(&goal, &question, hint);
-        let Some(is_confirmed) = answer.await? else {
-            return Ok(Verdict::Undecided);
-        };
-        if !is_confirmed {
+        let place = engine.reader.connection.describe_target();
+        if !arguments
+            .confirm
+            .confirm(&goal, &place, false, engine.terminal)
+            .await?
+        {
             let changed =
                 Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, &snapshot.json, snapshot.control_plane());
             return engine.report(&verb, &changed).await;

@@ -1,8 +1,8 @@
-//! Asks the user to confirm a change.
+//! Asks the user a yes-or-no question.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 
 use crate::terminal::{Terminal, escape};
 
@@ -10,25 +10,6 @@ impl Terminal {
     /// Whether a user can answer a prompt, because stdin and stderr are both terminals.
     pub fn can_prompt() -> bool {
         io::stdin().is_terminal() && io::stderr().is_terminal()
-    }
-
-    /// Asks the user to confirm a change. Without a terminal, prints an error that names `goal`, prints the
-    /// hint, and returns None.
-    ///
-    /// # Errors
-    /// stdin cannot be read.
-    pub async fn confirm_or_hint(
-        &self,
-        goal: &str,
-        question: &str,
-        hint: &str,
-    ) -> anyhow::Result<Option<bool>> {
-        if Self::can_prompt() {
-            return self.confirm(question).await.map(Some);
-        }
-        let error = anyhow!("cannot {goal} without confirmation: stdin or stderr is not a terminal");
-        self.error(&error, Some(hint));
-        Ok(None)
     }
 
     /// Asks the user a yes-or-no question. Every answer except yes means no.

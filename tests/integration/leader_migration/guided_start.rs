@@ -69,7 +69,7 @@ async fn started(management: &ManagementCluster) -> Result<()> {
     );
 
     let enabled = cluster.machines().await?;
-    let arguments = ["rollback", NAME, "-n", NAMESPACE, "--wait=9m"];
+    let arguments = ["rollback", NAME, "-n", NAMESPACE, "--yes", "--wait=9m"];
     let leader_migration = ["kcp", "leader-migration"].into_iter();
     let back = management
         .kubectl()
@@ -105,6 +105,7 @@ async fn start(management: &ManagementCluster, more: &[&str]) -> Result<CommandO
         "--to=v1.36.0",
         "--leader-name",
         MIGRATION,
+        "--yes",
     ];
     management.kubectl().run(arguments.iter().chain(more)).await
 }

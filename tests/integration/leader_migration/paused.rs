@@ -70,11 +70,9 @@ impl ControlPlane<'_> {
 
     async fn runs(&self, verb: &str, more: &[&str], text: &str) -> Result<()> {
         let arguments = ["kcp", "leader-migration", verb, NAME, "-n", self.namespace];
-        let ended = self
-            .management
-            .kubectl()
-            .run(arguments.iter().chain(more))
-            .await?;
+        let yes = (verb != "rbac").then_some(&"--yes");
+        let arguments = arguments.iter().chain(more).chain(yes);
+        let ended = self.management.kubectl().run(arguments).await?;
         ensure!(
             ended.code == 0 && ended.stdout.contains(text),
             "{verb} {text}: {ended}"

@@ -1,5 +1,6 @@
 //! Decides whether a change may be written.
 
+pub mod confirmation;
 pub mod decision;
 pub mod ownership;
 pub mod preflight;

@@ -7,6 +7,7 @@ use serde_json::json;
 use crate::{
     blocker::Blocker,
     change::{
+        confirmation::Question,
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::preflight_reviewed,
     },
@@ -71,6 +72,19 @@ pub fn decide(
     }))
 }
 
+/// What the user confirms before the number of Machines is changed; `None` if no Machine is deleted.
+pub fn question(snapshot: &ChangeSnapshot, replicas: i64) -> Option<Question> {
+    let current = snapshot.control_plane().desired_replicas();
+    let deleted = current.checked_sub(replicas).filter(|deleted| *deleted > 0)?;
+    Some(Question {
+        goal: format!(
+            "delete {deleted} of {current} Machines of control plane {}",
+            snapshot.control_plane().name()
+        ),
+        details: Vec::new(),
+    })
+}
+
 /// Returns the refusal while the control plane or its Cluster is paused: the command would write the number,
 /// but the controller would not act on it.
 fn refusal_while_paused(snapshot: &ChangeSnapshot, force: bool) -> Option<Refusal> {
@@ -100,7 +114,7 @@ mod tests {
     use kcp_rules::view::View;
     use serde_json::json;
 
-    use super::{Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, ScaleOptions, decide};
+    use super::{Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, ScaleOptions, decide, question};
     use crate::{
         snapshot::change::ChangeSnapshot,
         testing::{
@@ -136,6 +150,18 @@ mod tests {
 
     fn refused(by: RefusedBy, why: &str) -> Refusal {
         Refusal::new(by, vec![why.to_owned()])
+    }
+
+    #[test]
+    fn only_a_scale_down_is_confirmed() {
+        let goal = |replicas| question(&snapshot(), replicas).map(|question| question.goal);
+        for (replicas, expected) in [
+            (1, Some("delete 2 of 3 Machines of control plane c1-cp")),
+            (3, None),
+            (5, None),
+        ] {
+            assert_eq!(goal(replicas).as_deref(), expected, "{replicas}");
+        }
     }
 
     #[test]

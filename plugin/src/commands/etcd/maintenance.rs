@@ -12,8 +12,7 @@ use kcp_control_plane::{
 
 use crate::{
     arguments::{parse_control_plane, parse_timeout},
-    change::arguments::FIELD_MANAGER,
-    change::report::RefusalReport,
+    change::{arguments::FIELD_MANAGER, confirmation::ConfirmArguments, report::RefusalReport},
     commands::etcd::{
         EtcdMembers,
         report::{MaintenanceReport, MaintenanceResult},
@@ -42,9 +41,8 @@ pub struct MaintenanceArguments {
           default_missing_value = "client")]
     pub dry_run: Option<String>,
 
-    /// Do not ask for confirmation
-    #[arg(short, long)]
-    pub yes: bool,
+    #[command(flatten)]
+    pub confirm: ConfirmArguments,
 
     /// The output format. If it is set, messages go to stderr.
     #[command(flatten)]
@@ -119,25 +117,22 @@ impl Maintenance<'_> {
     /// Asks the user to confirm, unless a flag makes that unnecessary. Returns the verdict if the command must end.
     ///
     /// # Errors
-    /// The answer cannot be read.
+    /// The user cannot be asked, or the answer cannot be read.
     pub(super) async fn confirm(
         &self,
         observed: &Snapshot,
         goal: &str,
         not_done: &str,
     ) -> anyhow::Result<Option<Verdict>> {
-        if self.is_dry_run() || self.arguments.yes {
+        let place = self.connection().describe_target();
+        let answer = self
+            .arguments
+            .confirm
+            .confirm(goal, &place, self.is_dry_run(), self.terminal);
+        if answer.await? {
             return Ok(None);
         }
-        let question = format!("{goal} {}?", self.connection().describe_target());
-        let answer = self
-            .terminal
-            .confirm_or_hint(goal, &question, "confirm with --yes");
-        match answer.await? {
-            Some(true) => Ok(None),
-            Some(false) => self.refuse(observed, not_done, &Refusal::unconfirmed()).map(Some),
-            None => Ok(Some(Verdict::Undecided)),
-        }
+        self.refuse(observed, not_done, &Refusal::unconfirmed()).map(Some)
     }
 
     /// Prints why the command does nothing.

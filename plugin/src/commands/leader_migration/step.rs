@@ -18,7 +18,10 @@ use kcp_control_plane::{
     leader_migration::{ObservedManagers, permissions::Identity},
     review::ReviewContext,
     snapshot::change::{ChangeSnapshot, ReadScope},
-    verbs::leader_migration::{Facts, phase::Managers},
+    verbs::{
+        leader_migration::{Facts, phase::Managers},
+        rollout::start::{StartTime, question},
+    },
     wait::WaitCondition,
 };
 use kcp_rules::leader_migration::Lock;
@@ -107,9 +110,12 @@ impl Step<'_> {
             force_effect: None,
             waits_for_replacement: true,
         };
-        let changed = engine.change_control_plane(&verb, ReadScope::All, |snapshot, context| {
-            decide(snapshot, &reads, context)
-        });
+        let changed = engine.change_control_plane_if_confirmed(
+            &verb,
+            self.arguments.confirm,
+            |snapshot| Some(question(snapshot, StartTime::Now)),
+            |snapshot, context| decide(snapshot, &reads, context),
+        );
         let changed = Box::pin(changed).await?;
         let verdict = engine.report(&verb, &changed).await?;
         if let ChangeOutcome::Unchanged(_) = changed.outcome {

@@ -9,7 +9,10 @@ use kcp_rules::leader_migration::Component;
 
 use crate::{
     arguments::{parse_control_plane, parse_timeout},
-    change::arguments::{ReviewArguments, WriteArguments},
+    change::{
+        arguments::{ReviewArguments, WriteArguments},
+        confirmation::ConfirmArguments,
+    },
     commands::leader_migration::parse::{
         DEFAULT_LEADER_NAME, parse_lease, parse_minor, parse_service_account,
     },
@@ -26,6 +29,9 @@ pub struct StepArguments {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
           require_equals = true, default_missing_value = "1h", conflicts_with_all = ["dry_run", "output"])]
     pub wait: Option<Duration>,
+
+    #[command(flatten)]
+    pub confirm: ConfirmArguments,
 
     /// Namespace of the Pods of cloud-controller-manager in the workload cluster
     #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", value_parser = parse_namespace)]
@@ -75,7 +81,7 @@ A dry run shows the fields that change; with -o yaml, the output is the control 
 
 Examples:
   kubectl kcp leader-migration start edge --to v1.36.0 --node-ipam --dry-run=server
-  kubectl kcp leader-migration start edge --to v1.36.0 --node-ipam --leader-name ipam-migration --wait";
+  kubectl kcp leader-migration start edge --to v1.36.0 --node-ipam --leader-name ipam-migration --yes --wait";
 
 /// Enable leader migration on every kube-controller-manager before an upgrade, and check that each one uses it.
 #[derive(Debug, Args)]
@@ -111,7 +117,7 @@ new Machine has joined, `leader-migration rollback` returns to the old version.
 
 Examples:
   kubectl kcp leader-migration upgrade edge --to v1.36.0 --ccm-manifest ccm.yaml --dry-run=server
-  kubectl kcp leader-migration upgrade edge --to v1.36.0 --ccm-service-account kube-system/ccm --wait";
+  kubectl kcp leader-migration upgrade edge --to v1.36.0 --ccm-service-account kube-system/ccm --yes --wait";
 
 /// Upgrade a control plane, and hand the migrated controllers over to cloud-controller-manager.
 #[derive(Debug, Args)]
@@ -143,7 +149,7 @@ cloud-controller-manager must no longer use the configuration. If it is a static
 
 Examples:
   kubectl kcp leader-migration finish edge --dry-run=server
-  kubectl kcp leader-migration finish edge --ccm-manifest ccm-without-migration.yaml --wait";
+  kubectl kcp leader-migration finish edge --ccm-manifest ccm-without-migration.yaml --yes --wait";
 
 /// Remove the leader migration configuration after the upgrade.
 #[derive(Debug, Args)]
@@ -163,7 +169,7 @@ that the step changed, and the command restores exactly these fields.
 
 Examples:
   kubectl kcp leader-migration rollback edge --dry-run=server
-  kubectl kcp leader-migration rollback edge --wait";
+  kubectl kcp leader-migration rollback edge --yes --wait";
 
 /// Reverse the last step, unless a Machine with the new version has joined.
 #[derive(Debug, Args)]

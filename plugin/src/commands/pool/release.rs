@@ -1,6 +1,7 @@
 //! Runs `kubectl kcp pool release`.
 
 use clap::Args;
+use kcp_control_plane::change::decision::Refusal;
 use kcp_pool::{
     release::{
         Release,
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 use crate::{
     arguments::{parse_cluster_pool, parse_object_name},
+    change::confirmation::ConfirmArguments,
     commands::pool::{
         HiveArgument, Name, PoolDocumentName, Reason, not_checked, refusal, resource_name, verdict,
     },
@@ -50,6 +52,9 @@ pub struct ReleaseArguments {
     #[arg(long)]
     pub delete_cluster: bool,
 
+    #[command(flatten)]
+    pub confirm: ConfirmArguments,
+
     /// Whether Hive manages the pool
     #[arg(long, value_enum, default_value = "auto")]
     pub hive: HiveArgument,
@@ -69,6 +74,18 @@ pub struct ReleaseArguments {
 /// The API server cannot be reached, or refuses a request.
 pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
+    if arguments.delete_cluster {
+        let goal = format!("delete the cluster of {}", arguments.cluster_deployment);
+        let place = connection.describe_target();
+        let answer = arguments.confirm.confirm(&goal, &place, false, &session.terminal);
+        if !answer.await? {
+            session.terminal.note(&format!(
+                "not released: {}",
+                Refusal::unconfirmed().why.join("; ")
+            ));
+            return Ok(Verdict::Negative);
+        }
+    }
     let store = Store::new(&connection, &arguments.field_manager);
     let request = ReleaseRequest {
         target: &arguments.target,

@@ -7,7 +7,10 @@ use jiff::Timestamp;
 
 use crate::{
     arguments::parse_control_plane,
-    change::arguments::{ReviewArguments, WriteArguments},
+    change::{
+        arguments::{ReviewArguments, WriteArguments},
+        confirmation::ConfirmArguments,
+    },
     commands::etcd::snapshot_first::SnapshotFirstArguments,
     output::OutputArguments,
 };
@@ -44,7 +47,7 @@ pub enum RolloutCommand {
   kubectl kcp rollout start edge
   kubectl kcp rollout restart edge
   kubectl kcp rollout start edge --snapshot edge.db
-  kubectl kcp rollout start edge --in 8h")]
+  kubectl kcp rollout start edge --in 8h --yes")]
 pub struct StartArguments {
     /// Control plane whose Machines to replace, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]
@@ -62,6 +65,9 @@ pub struct StartArguments {
     /// quorum
     #[arg(long)]
     pub force: bool,
+
+    #[command(flatten)]
+    pub confirm: ConfirmArguments,
 
     #[command(flatten)]
     pub snapshot: SnapshotFirstArguments,
@@ -197,6 +203,7 @@ mod tests {
             "edge --at tomorrow",
             "edge --at 2026-12-24",
             "edge --in -1h",
+            "edge --in 8",
             "edge --in 1h --at 2026-12-24T02:00:00Z",
         ] {
             assert!(start(words).is_err(), "{words}");

@@ -46,7 +46,7 @@ use serde::Serialize;
 use crate::{
     change::{
         arguments::{ReviewArguments, WriteArguments},
-        engine::{Engine, FORCE_EFFECT, Verb},
+        engine::{Changed, Engine, FORCE_EFFECT, Verb},
     },
     document::resource_name,
     output::{Report, print},
@@ -110,6 +110,7 @@ async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow:
         }
         anyhow::Ok(decision)
     };
+    let mut confirm = arguments.confirm;
     if arguments.snapshot.is_set() {
         let snapshot = Box::pin(engine.read(&arguments.name, ReadScope::All)).await?;
         let view = snapshot.view();
@@ -117,14 +118,22 @@ async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow:
             .refusal_during_replacement(&verb, &snapshot, None)
             .is_some();
         // A rollout that is refused needs no snapshot. The change below reports the refusal.
-        if !is_replacing && let Decision::Write(_) = decide(&snapshot, engine.context(&view))? {
+        if !is_replacing && let Decision::Write(proposal) = decide(&snapshot, engine.context(&view))? {
+            let asked = start::question(&snapshot, options.start);
+            if !engine.ask(confirm, &asked, &proposal, &[]).await? {
+                let control_plane = snapshot.control_plane();
+                let changed = Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, &snapshot.json, control_plane);
+                return engine.report(&verb, &changed).await;
+            }
+            confirm.yes = true;
             let saved = arguments
                 .snapshot
                 .save(snapshot.control_plane(), &reader, terminal);
             Box::pin(saved).await?;
         }
     }
-    let changed = engine.change_control_plane(&verb, ReadScope::All, decide);
+    let question = |snapshot: &ChangeSnapshot| Some(start::question(snapshot, options.start));
+    let changed = engine.change_control_plane_if_confirmed(&verb, confirm, question, decide);
     engine.report(&verb, &Box::pin(changed).await?).await
 }
 

@@ -106,7 +106,9 @@ impl Guided<'_> {
 
     async fn run(&self, verb: &str, more: &[&str]) -> Result<CommandOutput> {
         let arguments = ["kcp", "leader-migration", verb, NAME, "-n", NAMESPACE];
-        self.management.kubectl().run(arguments.iter().chain(more)).await
+        let yes = (verb != "rbac").then_some(&"--yes");
+        let arguments = arguments.iter().chain(more).chain(yes);
+        self.management.kubectl().run(arguments).await
     }
 
     async fn runs(&self, verb: &str, more: &[&str], code: i32, text: &str) -> Result<CommandOutput> {

@@ -60,11 +60,11 @@ async fn changes_are_as_planned(
     cluster: &Cluster,
     clock: &mut Clock,
 ) -> Result<()> {
-    let restart = ["rollout", "start", NAME];
+    let restart = ["rollout", "start", NAME, "--yes"];
     as_planned(management, cluster, &["--restart"], &restart, 3, 6).await?;
     clock.lap("a rollout of three machines, as planned");
     for (replicas, number) in [("--replicas=1", 1), ("--replicas=3", 3)] {
-        let scale = ["scale", NAME, replicas];
+        let scale = ["scale", NAME, replicas, "--yes"];
         as_planned(management, cluster, &[replicas], &scale, number, 2).await?;
         clock.lap(&format!("scale {replicas}, as planned"));
     }
@@ -127,7 +127,7 @@ async fn lost_machine_is_replaced(
     // The controller's last report on the others may be from the moment of the loss.
     let expected = format!("machine/{lost} deleted; the controller creates a replacement\n");
     wait::until("the lost Machine may be replaced", || async {
-        let replaced = kcp(management, &["machine", "replace", lost]).await?;
+        let replaced = kcp(management, &["machine", "replace", lost, "--yes"]).await?;
         ensure!(
             replaced.code == 0 && replaced.stdout.starts_with(&expected),
             "{replaced}"

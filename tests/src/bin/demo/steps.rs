@@ -58,7 +58,7 @@ pub(crate) async fn show(demo: &Demo) -> Result<()> {
     .await?;
 
     title("Replace every Machine, one after the other. etcd never loses its quorum.");
-    run(demo.kubectl(), &["kcp", "rollout", "start", NAME]).await?;
+    run(demo.kubectl(), &["kcp", "rollout", "start", NAME, "--yes"]).await?;
     run(demo.kubectl(), &["kcp", "rollout", "status", NAME]).await?;
 
     title("An etcd member dies. status asks each member, and shows what is still allowed.");

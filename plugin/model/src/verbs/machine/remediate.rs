@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::{
     blocker::Blocker,
     change::{
+        confirmation::Question,
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, RefusedBy, WriteObstacles},
         ownership::apply_warnings,
         quorum_guard::{fatal_loss, leader_warning},
@@ -81,6 +82,18 @@ pub fn decide(machine: &MachineSnapshot, force: bool, field_manager: &str, now: 
             detail: format!("for Machine {name}"),
         },
     })
+}
+
+/// What the user confirms before the Machine is marked.
+pub fn question(machine: &MachineSnapshot, proposal: &Proposal) -> Question {
+    Question {
+        goal: format!(
+            "let a MachineHealthCheck replace Machine {} of control plane {}",
+            machine.object.name(),
+            machine.control_plane_snapshot.control_plane().name()
+        ),
+        details: [proposal.warnings.as_slice(), &proposal.consequences].concat(),
+    }
 }
 
 /// Returns the obstacles that do not depend on the remediator.

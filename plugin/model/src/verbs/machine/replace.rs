@@ -6,7 +6,8 @@ use kcp_api::Object as _;
 use crate::{
     blocker::Blocker,
     change::{
-        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy, WriteObstacles},
+        confirmation::Question,
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, WriteObstacles},
         quorum_guard::{QuorumGuard, leader_warning},
         replaceable::{Replaceability, prevents_creation},
     },
@@ -108,18 +109,15 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
     })
 }
 
-/// Returns the decision after the user has confirmed a proposal: a refusal if its consequences have changed.
-/// `confirmed` is none if there was no prompt.
-pub fn refuse_if_changed(decision: Decision, confirmed: Option<&Proposal>) -> Decision {
-    match (&decision, confirmed) {
-        (Decision::Write(proposal), Some(confirmed))
-            if proposal.warnings != confirmed.warnings || proposal.consequences != confirmed.consequences =>
-        {
-            let why =
-                "the replacement no longer has the consequences that you confirmed: run the command again";
-            Decision::Refused(Refusal::new(RefusedBy::Command, vec![why.to_owned()]))
-        }
-        _ => decision,
+/// What the user confirms before the Machine is deleted.
+pub fn question(machine: &MachineSnapshot, proposal: &Proposal) -> Question {
+    Question {
+        goal: format!(
+            "delete Machine {} of control plane {}",
+            machine.object.name(),
+            machine.control_plane_snapshot.control_plane().name()
+        ),
+        details: [proposal.warnings.as_slice(), &proposal.consequences].concat(),
     }
 }
 
@@ -185,8 +183,7 @@ mod tests {
     use kcp_api::{Object as _, metadata::Time};
 
     use super::{
-        Decision, ObjectWrite, ReplaceOptions, WITHOUT_ETCD_HINT, decide, is_allowed_with_force,
-        refuse_if_changed,
+        Decision, ObjectWrite, ReplaceOptions, WITHOUT_ETCD_HINT, decide, is_allowed_with_force, question,
     };
     use crate::{
         change::decision::{Refusal, RefusedBy},
@@ -549,19 +546,14 @@ mod tests {
     }
 
     #[test]
-    fn a_confirmation_counts_only_for_the_same_consequences() {
+    fn the_user_confirms_the_warnings_and_the_consequences() {
         let machine = snapshot("m1");
-        let decision = decide(&machine, options(false), now());
-        let Decision::Write(confirmed) = decision.clone() else {
+        let Decision::Write(mut proposal) = decide(&machine, options(false), now()) else {
             panic!("refused");
         };
-        assert_eq!(refuse_if_changed(decision.clone(), None), decision);
-        assert_eq!(refuse_if_changed(decision.clone(), Some(&confirmed)), decision);
-        let mut other = confirmed;
-        other.consequences.clear();
-        assert!(matches!(
-            refuse_if_changed(decision, Some(&other)),
-            Decision::Refused(_)
-        ));
+        proposal.warnings = vec!["a warning".to_owned()];
+        let question = question(&machine, &proposal);
+        assert_eq!(question.goal, "delete Machine m1 of control plane c1-cp");
+        assert_eq!(question.details, ["a warning", FRAGILE]);
     }
 }

@@ -10,9 +10,11 @@ use serde_json::json;
 use crate::{
     blocker::{Blocker, before_resuming, who_paused},
     change::{
+        confirmation::Question,
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::preflight,
     },
+    duration::format_duration,
     plan::{
         blockers::{processing_blockers, reconciliation_blockers},
         options::rollout_after,
@@ -137,6 +139,22 @@ pub fn decide(
     }))
 }
 
+/// What the user confirms before every Machine is replaced, now or later.
+pub fn question(snapshot: &ChangeSnapshot, start: StartTime) -> Question {
+    let when = match start {
+        StartTime::Now | StartTime::In(Duration::ZERO) => String::new(),
+        StartTime::At(at) => format!(" at {at}"),
+        StartTime::In(after) => format!(" in {}", format_duration(after)),
+    };
+    Question {
+        goal: format!(
+            "replace all Machines of control plane {}{when}",
+            snapshot.control_plane().name()
+        ),
+        details: Vec::new(),
+    }
+}
+
 /// Whether no other part of the refusal reports the blocker. Other parts report the pauses.
 const fn is_unreported(blocker: &Blocker) -> bool {
     !matches!(blocker, Blocker::Paused | Blocker::ClusterPaused { .. })
@@ -211,7 +229,7 @@ mod tests {
     };
     use serde_json::json;
 
-    use super::{Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, StartOptions, decide};
+    use super::{Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, StartOptions, decide, question};
     use crate::plan::options::PlanOptions;
     use crate::{
         blocker::Blocker,
@@ -223,6 +241,20 @@ mod tests {
         },
         verbs::rollout::start::{InvalidStartTime, StartTime},
     };
+
+    #[test]
+    fn the_user_confirms_when_every_machine_is_replaced() {
+        let at = StartTime::At("2026-12-24T02:00:00Z".parse().expect("a time"));
+        for (start, when) in [
+            (StartTime::Now, ""),
+            (StartTime::In(Duration::ZERO), ""),
+            (StartTime::In(Duration::from_secs(8 * 3600)), " in 8h"),
+            (at, " at 2026-12-24T02:00:00Z"),
+        ] {
+            let goal = format!("replace all Machines of control plane c1-cp{when}");
+            assert_eq!(question(&snapshot(), start).goal, goal);
+        }
+    }
 
     fn decided(
         snapshot: &ChangeSnapshot,

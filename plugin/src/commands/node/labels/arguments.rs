@@ -7,7 +7,11 @@ use clap::{Args, Subcommand};
 use kcp_control_plane::verbs::node::labels::LabelEdit;
 use kcp_rules::syntax::{key_fault, label_value_fault};
 
-use crate::{arguments::parse_node, change::arguments::WriteArguments, output::OutputArguments};
+use crate::{
+    arguments::parse_node,
+    change::{arguments::WriteArguments, confirmation::ConfirmArguments},
+    output::OutputArguments,
+};
 
 #[derive(Debug, Subcommand)]
 pub enum LabelsCommand {
@@ -67,9 +71,8 @@ pub struct SetArguments {
     #[command(flatten)]
     pub change: ChangeArguments,
 
-    /// Remove labels without asking for confirmation
-    #[arg(short, long)]
-    pub yes: bool,
+    #[command(flatten)]
+    pub confirm: ConfirmArguments,
 }
 
 #[derive(Debug, Args)]
@@ -134,9 +137,7 @@ impl RequestArguments {
                 Word::Node(name) if names.contains(name) => {}
                 Word::Node(name) => names.push(name.clone()),
                 Word::Label(key, None) if !replaces => {
-                    bail!(
-                        "`ensure` does not remove labels; to remove {key}, use: kubectl kcp node labels set"
-                    )
+                    bail!("`ensure` does not remove labels; to remove {key}, use: kubectl kcp node labels set")
                 }
                 Word::Label(key, value) => {
                     if labels.insert(key.clone(), value.clone()).is_some() {

@@ -26,7 +26,7 @@ use kcp_control_plane::{
 use report::{ChangesReport, LabelsReport, NodeResult, Outcome};
 
 use crate::{
-    change::arguments::WriteArguments,
+    change::{arguments::WriteArguments, confirmation::ConfirmArguments},
     output::{OutputArguments, Report, print},
     session::Session,
     terminal::{Terminal, table::Layout},
@@ -54,8 +54,10 @@ pub(super) async fn run(command: &LabelsCommand, session: &Session) -> anyhow::R
             });
             finish(results.collect(), None, &arguments.output, session)
         }
-        LabelsCommand::Set(arguments) => change(&arguments.change, true, arguments.yes, session).await,
-        LabelsCommand::Ensure(arguments) => change(arguments, false, true, session).await,
+        LabelsCommand::Set(arguments) => change(&arguments.change, true, arguments.confirm, session).await,
+        LabelsCommand::Ensure(arguments) => {
+            change(arguments, false, ConfirmArguments { yes: true }, session).await
+        }
     }
 }
 
@@ -84,7 +86,7 @@ async fn read(connection: &Connection, selection: &Selection) -> Result<Vec<Labe
 async fn change(
     arguments: &ChangeArguments,
     replaces: bool,
-    yes: bool,
+    confirm: ConfirmArguments,
     session: &Session,
 ) -> anyhow::Result<Verdict> {
     let (selection, edit) = arguments.request.parse(replaces)?;
@@ -108,20 +110,19 @@ async fn change(
         return finish(results.collect(), Some(write), &write.output, session);
     }
     let confirmed = removed_keys(&decisions);
-    if !yes && write.dry_run.is_none() && !confirmed.is_empty() {
-        match confirm(&confirmed, &connection, &session.terminal).await? {
-            Some(true) => {}
-            Some(false) => {
-                let results = nodes.iter().map(|node| NodeResult {
-                    name: node.name.clone(),
-                    outcome: Outcome::Refused(vec!["you did not confirm the change".to_owned()]),
-                });
-                return finish(results.collect(), Some(write), &write.output, session);
-            }
-            None => return Ok(Verdict::Undecided),
+    if !confirm.yes && write.dry_run.is_none() && !confirmed.is_empty() {
+        show(&confirmed, &session.terminal);
+        let place = format!("in cluster {}", connection.server);
+        let answer = confirm.confirm("remove these labels", &place, false, &session.terminal);
+        if !answer.await? {
+            let results = nodes.iter().map(|node| NodeResult {
+                name: node.name.clone(),
+                outcome: Outcome::Refused(vec!["you did not confirm the change".to_owned()]),
+            });
+            return finish(results.collect(), Some(write), &write.output, session);
         }
     }
-    let confirmed = (!yes).then_some(&confirmed);
+    let confirmed = (!confirm.yes).then_some(&confirmed);
     let mut results = Vec::new();
     let mut nodes = nodes.into_iter();
     let mut failure = None;
@@ -161,20 +162,12 @@ fn removed_keys(decisions: &[(&LabelledNode, LabelDecision)]) -> Confirmed {
     of_node.collect()
 }
 
-/// Shows the labels that would be removed, and asks the user to confirm. None without a terminal.
-async fn confirm(
-    removed: &Confirmed,
-    connection: &Connection,
-    terminal: &Terminal,
-) -> anyhow::Result<Option<bool>> {
+/// Shows the labels that would be removed.
+fn show(removed: &Confirmed, terminal: &Terminal) {
     for (node, keys) in removed {
         let keys: Vec<_> = keys.iter().map(String::as_str).collect();
         terminal.note(&format!("this removes from node/{node}: {}", keys.join(", ")));
     }
-    let question = format!("remove these labels in cluster {}?", connection.server);
-    terminal
-        .confirm_or_hint("remove labels", &question, "confirm with --yes")
-        .await
 }
 
 /// Writes the labels of one Node, unless the change is refused by now.

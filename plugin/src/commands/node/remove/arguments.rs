@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::{
     arguments::{parse_node, parse_timeout},
-    change::arguments::FIELD_MANAGER,
+    change::{arguments::FIELD_MANAGER, confirmation::ConfirmArguments},
     commands::node::etcd_files::EtcdFiles,
     output::OutputArguments,
 };
@@ -35,9 +35,8 @@ pub struct RemoveArguments {
           default_missing_value = "client")]
     pub dry_run: Option<String>,
 
-    /// Do not ask for confirmation
-    #[arg(short, long)]
-    pub yes: bool,
+    #[command(flatten)]
+    pub confirm: ConfirmArguments,
 
     /// How long to wait until all pods have left the Node
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "10m")]

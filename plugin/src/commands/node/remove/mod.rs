@@ -143,14 +143,9 @@ impl RemoveCommand<'_> {
                 has_member,
             });
         }
-        let goal = format!("remove Node {}", node.name);
-        match self
-            .confirm(&goal, &format!("and evict {} pods", forecast.remaining))
-            .await?
-        {
-            Some(true) => {}
-            Some(false) => return Ok(Removal::Refused(Refusal::unconfirmed())),
-            None => return Ok(Removal::Unconfirmed),
+        let goal = format!("evict {} pods, and remove Node {}", forecast.remaining, node.name);
+        if !self.confirm(&goal).await? {
+            return Ok(Removal::Refused(Refusal::unconfirmed()));
         }
         if let Err(refusal) = cordon(connection, &arguments.field_manager, &node.name).await? {
             return Ok(Removal::Refused(refusal));
@@ -238,11 +233,8 @@ impl RemoveCommand<'_> {
                 has_member: true,
             });
         }
-        let goal = format!("remove etcd member {name}");
-        match self.confirm(&goal, "which no Node of the cluster has").await? {
-            Some(true) => {}
-            Some(false) => return Ok(Removal::Refused(Refusal::unconfirmed())),
-            None => return Ok(Removal::Unconfirmed),
+        if !self.confirm(&format!("remove etcd member {name}, which has no Node,")).await? {
+            return Ok(Removal::Refused(Refusal::unconfirmed()));
         }
         Ok(match Box::pin(members.remove(name)).await? {
             Ok(_) => Removal::RemovedMember,
@@ -250,15 +242,11 @@ impl RemoveCommand<'_> {
         })
     }
 
-    /// Asks the user to confirm, unless `--yes` did. None without a terminal.
-    async fn confirm(&self, goal: &str, consequence: &str) -> anyhow::Result<Option<bool>> {
-        if self.arguments.yes {
-            return Ok(Some(true));
-        }
-        let question = format!("{goal} from cluster {}, {consequence}?", self.connection.server);
-        let terminal = &self.session.terminal;
-        terminal
-            .confirm_or_hint(goal, &question, "confirm with --yes")
+    /// Asks the user to confirm.
+    async fn confirm(&self, goal: &str) -> anyhow::Result<bool> {
+        let place = format!("from cluster {}", self.connection.server);
+        let confirm = self.arguments.confirm;
+        confirm.confirm(goal, &place, false, &self.session.terminal)
             .await
     }
 

@@ -30,8 +30,6 @@ pub(super) enum Result {
     },
     /// Nothing was changed.
     Refused(Refusal),
-    /// The user could not be asked.
-    Unconfirmed,
     /// The Node is cordoned.
     Stopped {
         refusal: Refusal,
@@ -64,7 +62,7 @@ pub(super) struct RemovalDocument<'r> {
     #[cfg_attr(test, schemars(extend("const" = "NodeRemoval")))]
     kind: &'static str,
     metadata: NodeName<'r>,
-    /// `removed`, `removedMember` (the Node did not exist), `dryRun`, `refused`, `unconfirmed`, `stopped` or `timedOut`.
+    /// `removed`, `removedMember` (the Node did not exist), `dryRun`, `refused`, `stopped` or `timedOut`.
     result: &'static str,
     /// Whether the Node is cordoned, although it was not removed.
     stays_cordoned: bool,
@@ -88,7 +86,6 @@ impl RemovalReport<'_> {
     pub(super) const fn verdict(&self) -> Verdict {
         match self.removal {
             Result::Removed { .. } | Result::RemovedMember | Result::DryRun { .. } => Verdict::Met,
-            Result::Unconfirmed => Verdict::Undecided,
             Result::Refused(_) | Result::Stopped { .. } | Result::TimedOut { .. } => Verdict::Negative,
         }
     }
@@ -120,9 +117,7 @@ impl RemovalReport<'_> {
         match self.removal {
             Result::Refused(refusal) | Result::Stopped { refusal, .. } => &refusal.why,
             Result::TimedOut { delays, .. } => delays,
-            Result::Removed { .. } | Result::RemovedMember | Result::DryRun { .. } | Result::Unconfirmed => {
-                &[]
-            }
+            Result::Removed { .. } | Result::RemovedMember | Result::DryRun { .. } => &[],
         }
     }
 
@@ -163,7 +158,6 @@ impl RemovalReport<'_> {
                 format!("{object} removed (dry run): evicts {pods} pods{member}\n")
             }
             Result::Refused(_) => format!("{object} {not_removed}: refused by kubectl kcp\n"),
-            Result::Unconfirmed => String::new(),
             Result::Stopped { removed_member, .. } => {
                 let what = if *removed_member {
                     "it is cordoned, and its etcd member is removed"
@@ -197,7 +191,6 @@ impl Report for RemovalReport<'_> {
             Result::RemovedMember => ("removedMember", None, true),
             Result::DryRun { .. } => ("dryRun", None, false),
             Result::Refused(_) => ("refused", None, false),
-            Result::Unconfirmed => ("unconfirmed", None, false),
             Result::Stopped { removed_member, .. } => ("stopped", None, *removed_member),
             Result::TimedOut { .. } => ("timedOut", None, false),
         };

@@ -22,6 +22,11 @@ pub enum LabelsCommand {
     /// Set exactly these labels on Nodes, but keep labels in Kubernetes' own domains unless you name them
     Set(SetArguments),
     /// Add or change labels of Nodes, and remove none
+    #[command(mut_arg("words", |words| {
+        words
+            .value_name("NODE|KEY=VALUE")
+            .help("Nodes, as NAME or node/NAME, and labels, as KEY=VALUE")
+    }))]
     Ensure(ChangeArguments),
 }
 
@@ -137,7 +142,7 @@ impl RequestArguments {
                 Word::Node(name) if names.contains(name) => {}
                 Word::Node(name) => names.push(name.clone()),
                 Word::Label(key, None) if !replaces => {
-                    bail!("`ensure` does not remove labels; to remove {key}, use: kubectl kcp node labels set")
+                    bail!("`ensure` removes no labels; to remove {key}: kubectl label node NODE {key}-")
                 }
                 Word::Label(key, value) => {
                     if labels.insert(key.clone(), value.clone()).is_some() {
@@ -259,7 +264,7 @@ mod tests {
                 &["a", "b-"],
                 None,
                 false,
-                "`ensure` does not remove labels; to remove b, use: kubectl kcp node labels set",
+                "`ensure` removes no labels; to remove b: kubectl label node NODE b-",
             ),
         ] {
             assert_eq!(parse(words, selector, replaces).unwrap_err(), expected);

@@ -22,6 +22,7 @@ use crate::{
         node::NodeArguments,
         plan::PlanArguments,
         pool::{PoolArguments, PoolCommand},
+        reconcile::ReconcileArguments,
         rollout::RolloutArguments,
         rules::RulesArguments,
         scale::ScaleArguments,
@@ -70,6 +71,8 @@ pub enum Command {
     Upgrade(UpgradeArguments),
     /// Replace or remediate one Machine of a control plane, or mark it to be deleted first
     Machine(MachineArguments),
+    /// Make the controller of a control plane or Machine try again now
+    Reconcile(ReconcileArguments),
     /// Join hosts to the cluster that the kubeconfig selects, and remove or label its Nodes
     Node(NodeArguments),
     /// Replace the first Machine of a control plane, after listing what exists only on that Machine

@@ -55,7 +55,7 @@ use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
     anchor, audit, certificates, completion as completion_command, debug, discovery, etcd, genesis,
-    leader_migration, lint, machine, man, node, plan, pool, rollout, rules, scale, status,
+    leader_migration, lint, machine, man, node, plan, pool, reconcile, rollout, rules, scale, status,
     upgrade, validate, version, webhook, why,
 };
 use session::Session;
@@ -162,6 +162,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Rollout(arguments) => Box::pin(rollout::run(arguments, session)).await,
         Command::Upgrade(arguments) => Box::pin(upgrade::run(arguments, session)).await,
         Command::Machine(arguments) => Box::pin(machine::run(arguments, session)).await,
+        Command::Reconcile(arguments) => Box::pin(reconcile::run(arguments, session)).await,
         Command::Node(arguments) => Box::pin(node::run(arguments, session)).await,
         Command::Genesis(arguments) => Box::pin(genesis::run(arguments, session)).await,
         Command::Certificates(arguments) => Box::pin(certificates::run(arguments, session)).await,

@@ -55,6 +55,7 @@ mod pools;
 mod predictions;
 mod real_machines;
 mod reasons;
+mod reconcile;
 mod remediation;
 mod replacements;
 mod roles;

@@ -15,6 +15,7 @@ pub mod man;
 pub mod node;
 pub mod plan;
 pub mod pool;
+pub mod reconcile;
 pub mod rollout;
 pub mod rules;
 pub mod scale;

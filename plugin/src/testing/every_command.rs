@@ -33,6 +33,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("genesis replace edge", &[]),
     ("machine prefer-delete m", &[]),
     ("machine remediate m", &[]),
+    ("reconcile edge", &[]),
     ("node labels get", &[]),
     ("node labels diff a b=c", &[]),
     ("node labels set a b=c", &[]),

@@ -5,6 +5,7 @@ pub mod genesis;
 pub mod leader_migration;
 pub mod machine;
 pub mod node;
+pub mod reconcile;
 pub mod rollout;
 pub mod scale;
 pub mod upgrade;

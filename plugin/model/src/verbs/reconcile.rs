@@ -1,0 +1,177 @@
+//! The decision of `reconcile`, which makes a controller reconcile a control plane or a Machine now.
+//!
+//! After an error, a controller waits before it tries again. Each wait is twice as long as the one before, up to 1000 s
+//! (`DefaultTypedControllerRateLimiter` of client-go's `util/workqueue`). Any write to the object ends the wait, because
+//! the controllers watch the object. This verb writes only an annotation with the current time.
+
+use jiff::Timestamp;
+use kcp_api::{Object as _, names::annotation::RECONCILE_REQUESTED};
+use kcp_rules::api::DecodeError;
+use serde_json::{Value, json};
+
+use crate::{
+    change::{
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
+        preflight::preflight_without_plan,
+    },
+    review::ReviewContext,
+    snapshot::change::{ChangeSnapshot, MachineSnapshot},
+};
+
+/// Decides whether the controller of the control plane can reconcile it now.
+///
+/// # Errors
+/// The control plane cannot be decoded.
+pub fn decide(snapshot: &ChangeSnapshot, context: ReviewContext<'_>) -> Result<Decision, DecodeError> {
+    let control_plane = snapshot.control_plane();
+    let mut refusal = Refusal::new(RefusedBy::Command, Vec::new());
+    if control_plane.is_paused() {
+        refusal
+            .why
+            .push("the control plane is paused: no controller reconciles it".to_owned());
+        refusal.remedies.push(format!(
+            "resume the control plane: kubectl kcp rollout resume {} -n {}",
+            control_plane.name(),
+            control_plane.namespace()
+        ));
+    }
+    if context.is_cluster_paused() || snapshot.observed.is_cluster_paused() {
+        refusal
+            .why
+            .push("the Cluster is paused: no controller reconciles the control plane".to_owned());
+        refusal
+            .remedies
+            .push("set spec.paused of the Cluster to false".to_owned());
+    }
+    if !refusal.why.is_empty() {
+        return Ok(Decision::Refused(refusal));
+    }
+    let patch = patch(context.now);
+    Ok(match preflight_without_plan(snapshot, &patch, context)? {
+        Ok(warnings) => proposal(patch, warnings, String::new()),
+        Err(refusal) => Decision::Refused(refusal),
+    })
+}
+
+/// Decides whether the controller of Machines can reconcile the Machine now.
+pub fn decide_machine(machine: &MachineSnapshot, now: Timestamp) -> Decision {
+    let pauses = machine.pauses().into_iter();
+    let why: Vec<String> = pauses
+        .map(|pause| format!("{pause}: no controller reconciles the Machine"))
+        .collect();
+    if !why.is_empty() {
+        return Decision::Refused(Refusal::new(RefusedBy::Command, why));
+    }
+    let detail = format!("for Machine {}", machine.object.name());
+    proposal(patch(now), Vec::new(), detail)
+}
+
+fn patch(now: Timestamp) -> Value {
+    json!({"metadata": {"annotations": {RECONCILE_REQUESTED: now.to_string()}}})
+}
+
+fn proposal(patch: Value, warnings: Vec<String>, detail: String) -> Decision {
+    Decision::Write(Proposal {
+        write: ObjectWrite::patch(patch),
+        outcome: "written: its controller reconciles it now".to_owned(),
+        warnings,
+        consequences: Vec::new(),
+        event: ChangeEvent {
+            reason: "ReconcileRequested",
+            action: "Reconcile",
+            note_verb: "reconciliation requested",
+            detail,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_rules::view::View;
+    use serde_json::json;
+
+    use super::{decide, decide_machine};
+    use crate::{
+        change::decision::{Decision, ObjectWrite, RefusedBy},
+        review::ReviewContext,
+        snapshot::change::{ChangeSnapshot, MachineSnapshot},
+        testing::{
+            change, machine,
+            objects::{annotate, now, pause},
+        },
+    };
+
+    fn decided(snapshot: &ChangeSnapshot) -> Decision {
+        let context = ReviewContext {
+            now: now(),
+            field_manager: "kubectl-kcp",
+            view: &View::default(),
+            configuration: None,
+        };
+        decide(snapshot, context).expect("decodes")
+    }
+
+    fn written() -> ObjectWrite {
+        ObjectWrite::patch(json!({"metadata": {"annotations": {
+            "kubectl-kcp.dev/reconcile-requested-at": "2026-08-21T12:00:00Z"}}}))
+    }
+
+    #[test]
+    fn only_an_annotation_is_written() {
+        let Decision::Write(proposal) = decided(&change::snapshot()) else {
+            panic!("refused");
+        };
+        assert_eq!(proposal.write, written());
+        assert_eq!(proposal.event.note("alice"), "reconciliation requested by alice");
+        let Decision::Write(proposal) = decide_machine(&machine::snapshot("m1"), now()) else {
+            panic!("refused");
+        };
+        assert_eq!(proposal.write, written());
+        assert_eq!(
+            proposal.event.note("alice"),
+            "reconciliation requested by alice for Machine m1"
+        );
+    }
+
+    #[test]
+    fn a_machine_that_is_being_deleted_can_be_reconciled() {
+        let mut deleting = machine::snapshot("m1");
+        deleting.object.machine.metadata.deletion_timestamp = Some(kcp_api::metadata::Time(now()));
+        assert!(matches!(decide_machine(&deleting, now()), Decision::Write(_)));
+    }
+
+    #[test]
+    fn what_no_controller_reconciles_is_refused() {
+        let refused = |decision: Decision| match decision {
+            Decision::Refused(refusal) => {
+                assert_eq!(refusal.refused_by, RefusedBy::Command);
+                (refusal.why.join("; "), refusal.remedies.join("; "))
+            }
+            other => panic!("not refused: {other:?}"),
+        };
+        let mut paused = change::snapshot();
+        pause(&mut paused.observed.control_plane.metadata);
+        assert_eq!(
+            refused(decided(&paused)),
+            (
+                "the control plane is paused: no controller reconciles it".to_owned(),
+                "resume the control plane: kubectl kcp rollout resume c1-cp -n d".to_owned()
+            )
+        );
+        let mut paused = change::snapshot();
+        paused.observed.cluster_mut().spec.paused = true;
+        assert_eq!(
+            refused(decided(&paused)),
+            (
+                "the Cluster is paused: no controller reconciles the control plane".to_owned(),
+                "set spec.paused of the Cluster to false".to_owned()
+            )
+        );
+        let mut paused: MachineSnapshot = machine::snapshot("m1");
+        annotate(&mut paused.object.machine.metadata, "cluster.x-k8s.io/paused", "");
+        assert_eq!(
+            refused(decide_machine(&paused, now())).0,
+            "the Machine is paused: no controller reconciles the Machine"
+        );
+    }
+}

@@ -349,15 +349,14 @@ pub fn check_machines_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRes
     Ok(findings.collect())
 }
 
-/// Says how to replace a Machine: through its `MachineHealthCheck` if it has one.
+/// Says how to replace a Machine: through its `MachineHealthCheck` if that would act.
 pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
     let (name, namespace) = (of.name(), of.namespace());
-    let covers = observed.health_checks.value().is_some_and(|checks| {
-        checks
-            .iter()
-            .any(|check| !check.paused && check.targets.contains(name))
-    });
-    if covers {
+    let checks = observed.health_checks.value().into_iter().flatten();
+    let acts = checks
+        .filter(|check| check.targets.contains(name))
+        .any(|check| check.acts_on(of));
+    if acts {
         format!("replace the Machine: kubectl kcp machine remediate {name} -n {namespace}")
     } else {
         format!("replace the Machine: kubectl kcp machine replace {name} -n {namespace}")
@@ -576,4 +575,66 @@ pub(super) mod test_cases {
             o.nodes()[3].ready = Some(false);
         }),
     ];
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_api::{ConditionStatus::True, names::annotation::SKIP_REMEDIATION};
+
+    use super::replacement_hint;
+    use crate::{
+        snapshot::Snapshot,
+        testing::{
+            objects::{annotate, condition, set},
+            snapshot::observed,
+        },
+    };
+
+    /// `machine remediate` refuses in all other cases.
+    #[test]
+    fn a_machine_is_remediated_only_if_its_health_check_acts() {
+        type Case = (&'static str, fn(&mut Snapshot), &'static str);
+        let cases: &[Case] = &[
+            ("allowed", |_| {}, "remediate"),
+            ("paused", |o| o.health_checks()[0].paused = true, "replace"),
+            (
+                "not selected",
+                |o| o.health_checks()[0].targets.clear(),
+                "replace",
+            ),
+            (
+                "too many unhealthy",
+                |o| o.health_checks()[0].remediation_allowed = Some(false),
+                "replace",
+            ),
+            (
+                "already unhealthy",
+                |o| o.health_checks()[0].allows_one_more = Some(false),
+                "remediate",
+            ),
+            (
+                "one more would be too many",
+                |o| {
+                    o.health_checks()[0].allows_one_more = Some(false);
+                    set(
+                        &mut o.machine(1).status.conditions,
+                        condition("HealthCheckSucceeded", True, ""),
+                    );
+                },
+                "replace",
+            ),
+            (
+                "excluded",
+                |o| annotate(&mut o.machine(1).metadata, SKIP_REMEDIATION, ""),
+                "replace",
+            ),
+        ];
+        for (name, change, verb) in cases {
+            let mut observed = observed();
+            change(&mut observed);
+            let machine = observed.machines[0].clone();
+            let expected = format!("replace the Machine: kubectl kcp machine {verb} m1 -n d");
+            assert_eq!(replacement_hint(&observed, &machine), expected, "{name}");
+        }
+    }
 }

@@ -323,13 +323,14 @@ fn anything() -> impl Strategy<Value = Snapshot> {
         names(),
         vec(names(), 0..3),
         any::<bool>(),
-        option::of(any::<bool>()),
+        [option::of(any::<bool>()), option::of(any::<bool>())],
     );
-    let health_check = health_check.prop_map(|(name, targets, paused, remediation_allowed)| HealthCheck {
+    let health_check = health_check.prop_map(|(name, targets, paused, allowed)| HealthCheck {
         name,
         paused,
         targets: targets.into_iter().collect(),
-        remediation_allowed,
+        remediation_allowed: allowed[0],
+        allows_one_more: allowed[1],
         ..HealthCheck::default()
     });
     let object = (

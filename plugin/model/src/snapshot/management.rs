@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kcp_api::{
     Condition, ExtensionConfig, Machine, MachineHealthCheck, Object as _,
-    machine_health_check::UnhealthyCondition,
+    machine_health_check::UnhealthyCondition, names::annotation,
 };
 use kube::core::{Selector, SelectorExt as _};
 
@@ -47,6 +47,8 @@ pub struct HealthCheck {
     pub trigger: Option<RemediationTrigger>,
     /// How many Machines the selector matches that do not belong to the control plane. None if the status does not say.
     pub other_targets: Option<u64>,
+    /// Whether remediation would still be permitted if one more Machine became unhealthy. None if this is unknown.
+    pub allows_one_more: Option<bool>,
     /// How long a condition may have a given status before the `MachineHealthCheck` marks the Machine as
     /// unhealthy.
     pub timeouts: Vec<UnhealthyCondition>,
@@ -99,6 +101,7 @@ impl HealthCheck {
             remediation_allowed: check.remediation_allowed(),
             trigger: RemediationTrigger::from_spec(check),
             other_targets: all.map(|all| all.saturating_sub(of_control_plane)),
+            allows_one_more: would_remediate(check, 1),
             timeouts: check.spec.unhealthy_conditions.clone(),
         }
     }
@@ -108,6 +111,18 @@ impl HealthCheck {
     pub fn ignores_first_failure(&self, replicas: u64) -> Option<(String, String)> {
         let all = self.other_targets.map(|others| others.saturating_add(replicas));
         self.trigger?.ignores_first_failure(all)
+    }
+
+    /// Whether the `MachineHealthCheck` acts once `machine remediate` has marked this Machine. That command refuses
+    /// otherwise.
+    pub fn acts_on(&self, machine: &Machine) -> bool {
+        // The mark makes one more Machine unhealthy, unless this Machine is already unhealthy.
+        let allowed = if machine.is_condition_true("HealthCheckSucceeded") {
+            self.allows_one_more
+        } else {
+            self.remediation_allowed
+        };
+        !self.paused && allowed != Some(false) && machine.annotation(annotation::SKIP_REMEDIATION).is_none()
     }
 }
 

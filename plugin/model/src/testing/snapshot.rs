@@ -34,6 +34,7 @@ pub fn observed() -> Snapshot {
             remediation_allowed: Some(true),
             trigger: Some(RemediationTrigger::AtMostPercent(100)),
             other_targets: Some(0),
+            allows_one_more: Some(true),
             timeouts: Vec::new(),
         }]),
         secrets: Reading::Read(secrets(&["ca", "etcd", "proxy", "sa", "kubeconfig"])),

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use kcp_rules::{Configuration, topics};
+use kcp_rules::{Configuration, configuration::ConfigurationMap, topics};
 use serde_saphyr::UserMessageFormatter;
 
 use crate::file;
 
-/// Reads an `AdmissionConfiguration` from a file.
+/// Reads an `AdmissionConfiguration` from a file, or from a manifest of the ConfigMap with that file.
 ///
 /// # Errors
 /// The file cannot be read, or the webhook would reject it.
@@ -16,7 +16,12 @@ pub fn read(file: &Path) -> Result<Configuration, ConfigurationFileError> {
         path: file.display().to_string(),
         message,
     };
-    let content = file::read(file).map_err(|error| fault(error.to_string()))?;
+    let mut content = file::read(file).map_err(|error| fault(error.to_string()))?;
+    if let Ok(manifest) = serde_saphyr::from_slice::<ConfigurationMap>(&content)
+        && let Some(file) = manifest.into_file()
+    {
+        content = file.into();
+    }
     let configuration: Configuration = serde_saphyr::from_slice(&content).map_err(|error| {
         fault(
             error

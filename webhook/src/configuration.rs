@@ -13,7 +13,11 @@ use std::{
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
-use kcp_rules::{Configuration, configuration::ConfigurationError, topics};
+use kcp_rules::{
+    Configuration,
+    configuration::{ConfigurationError, ConfigurationMap},
+    topics,
+};
 use thiserror::Error;
 use tracing::{info, warn};
 
@@ -233,9 +237,15 @@ pub fn parse(path: &Path, content: &[u8]) -> Result<Parsed, ConfigurationFileErr
         })
 }
 
-/// `kcp-webhook check-configuration`: prints the problems of a configuration file. Returns whether it has none.
+/// `kcp-webhook check-configuration`: prints the problems of a configuration file, or of the file in a manifest of its
+/// ConfigMap. Returns whether it has none.
 pub fn check(path: &Path, now: Timestamp, out: &mut impl io::Write) -> Result<bool, CheckError> {
-    let content = fs::read(path).map_err(|error| unreadable(path, error))?;
+    let mut content = fs::read(path).map_err(|error| unreadable(path, error))?;
+    if let Ok(manifest) = serde_saphyr::from_slice::<ConfigurationMap>(&content)
+        && let Some(file) = manifest.into_file()
+    {
+        content = file.into();
+    }
     let path_shown = path.display();
     let Parsed {
         configuration,
@@ -413,6 +423,24 @@ mod tests {
                 .unwrap()
                 .contains("kcp_webhook_configuration_unknown_rules 2\n")
         );
+    }
+
+    /// What the repository ships and shows passes the check, now and for decades.
+    #[test]
+    fn the_sample_and_the_page_pass_their_check() {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let page = fs::read_to_string(repository.join("docs/src/reference/configuration.md")).unwrap();
+        let (_, rest) = page.split_once("```yaml\n").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let shown = folder.path().join("page.yaml");
+        fs::write(&shown, rest.split("```").next().unwrap()).unwrap();
+        let sample = repository.join("manifests/samples/admission-configuration.yaml");
+        let now: Timestamp = "2090-01-01T00:00:00Z".parse().unwrap();
+        for file in [shown, sample] {
+            let mut out = Vec::new();
+            let is_good = check(&file, now, &mut out).unwrap();
+            assert!(is_good, "{}", String::from_utf8_lossy(&out));
+        }
     }
 
     #[test]

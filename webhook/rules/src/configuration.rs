@@ -18,6 +18,25 @@ pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
 /// The `kind` of a configuration file.
 pub const KIND: &str = "AdmissionConfiguration";
 
+/// The key of the ConfigMap from which the Pods mount the configuration file.
+const KEY: &str = "configuration.yaml";
+
+/// A manifest of the ConfigMap that contains the configuration file, as users apply it.
+#[derive(Debug, Deserialize)]
+pub struct ConfigurationMap {
+    kind: String,
+    data: BTreeMap<String, String>,
+}
+
+impl ConfigurationMap {
+    /// The configuration file; `None` if the manifest is of another kind or has no file.
+    pub fn into_file(mut self) -> Option<String> {
+        (self.kind == "ConfigMap")
+            .then(|| self.data.remove(KEY))
+            .flatten()
+    }
+}
+
 /// A configuration file. A rule that is not in `rules` has its default action.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

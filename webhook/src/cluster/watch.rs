@@ -1,6 +1,6 @@
 //! Lists and watches a kind, and updates its cache.
 //!
-//! This module does not use kube-runtime, which needs more memory. With 3,000 objects of each of the four kinds (4 KB
+//! This module does not use kube-runtime, which needs more memory. With 3,000 objects of each of four kinds (4 KB
 //! each, debug build), the watches and caches add 13 MiB at their peak. kube's `watcher` that fills the same caches
 //! adds 19 MiB, its reflector with types that decode only the cached fields 32 MiB, and its reflector with
 //! `DynamicObject`s 405 MiB. The `watcher` also reads pages of any size, whereas this watch stops at

@@ -25,7 +25,7 @@ use sorted::{ByCluster, Lists, SortedList};
 /// Reads control planes with their Machines, Clusters and `MachineHealthChecks`, sorted by namespace and name.
 /// `namespace` is none for all namespaces; `selector` is a label selector.
 ///
-/// An object that cannot be decoded is listed in `unread` of each control plane to which it may belong.
+/// An object that cannot be decoded is listed in `failed_reads` of each control plane to which it may belong.
 ///
 /// # Errors
 /// The control planes cannot be read, or the pages of a list are not sorted.

@@ -84,7 +84,7 @@ pub(super) fn check_copy(
     })
 }
 
-/// The finding for a Lease (`coordination.k8s.io`) with a record of version 0.1, which this version does not read.
+/// The finding for a Lease (`coordination.k8s.io`) with a record of an earlier version, which this version does not read.
 pub(super) fn check_old_record(
     lease: &PartialObjectMetadata,
     options: &RepairOptions<'_>,
@@ -96,7 +96,7 @@ pub(super) fn check_old_record(
         pool: None,
         cluster_deployment: None,
         cause: Cause::Leftover(
-            "kubectl-kcp 0.1 wrote this Lease, and this version does not read it; delete the Lease",
+            "an earlier kubectl-kcp wrote this Lease, and this version does not read it; delete the Lease",
         ),
         remedy: Remedy::None,
     })

@@ -79,7 +79,7 @@ impl Subject {
     }
 }
 
-/// What `status` prints. Ages in it are relative to the time `at`.
+/// What `status` prints. Ages in it are relative to `now`.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusReport<'s> {
     pub subject: &'s Subject,

@@ -15,6 +15,7 @@ use crate::{
         discovery::DiscoveryArguments,
         etcd::EtcdArguments,
         genesis::GenesisArguments,
+        kubectl::KubectlArguments,
         leader_migration::LeaderMigrationArguments,
         lint::LintArguments,
         machine::MachineArguments,
@@ -53,7 +54,7 @@ const EXIT_CODES: &str = "Exit codes:
   1    negative result: unhealthy, denied, blocked, exhausted, timed out
   2    no result, because of an error: usage, input or output, the API, permissions
   130  interrupted
-`pool exec` returns the exit code of the command that it runs; see the help of `pool exec`.";
+`kubectl` returns the exit code of kubectl, and `pool exec` that of the command that it runs; see the help of `pool exec`.";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -73,6 +74,8 @@ pub enum Command {
     Machine(MachineArguments),
     /// Make the controller of a control plane or Machine try again now
     Reconcile(ReconcileArguments),
+    /// Run kubectl against the workload cluster of a control plane
+    Kubectl(KubectlArguments),
     /// Join hosts to the cluster that the kubeconfig selects, and remove or label its Nodes
     Node(NodeArguments),
     /// Replace the first Machine of a control plane, after listing what exists only on that Machine

@@ -54,7 +54,7 @@ use change::confirmation::NotConfirmed;
 use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
-    anchor, audit, certificates, completion as completion_command, debug, discovery, etcd, genesis,
+    anchor, audit, certificates, completion as completion_command, debug, discovery, etcd, genesis, kubectl,
     leader_migration, lint, machine, man, node, plan, pool, reconcile, rollout, rules, scale, status,
     upgrade, validate, version, webhook, why,
 };
@@ -163,6 +163,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Upgrade(arguments) => Box::pin(upgrade::run(arguments, session)).await,
         Command::Machine(arguments) => Box::pin(machine::run(arguments, session)).await,
         Command::Reconcile(arguments) => Box::pin(reconcile::run(arguments, session)).await,
+        Command::Kubectl(arguments) => Box::pin(kubectl::run(arguments, session)).await,
         Command::Node(arguments) => Box::pin(node::run(arguments, session)).await,
         Command::Genesis(arguments) => Box::pin(genesis::run(arguments, session)).await,
         Command::Certificates(arguments) => Box::pin(certificates::run(arguments, session)).await,

@@ -76,3 +76,4 @@ mod v1beta1_only;
 mod validate_cluster;
 mod version;
 mod why;
+mod workload_kubectl;

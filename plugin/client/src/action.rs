@@ -69,10 +69,11 @@ impl Action {
         self
     }
 
-    /// The `kubectl auth can-i` command that tells the user whether RBAC allows this request.
-    pub fn can_i_command(&self) -> String {
+    /// The command that tells the user whether RBAC allows this request. `kubectl` is how a person runs kubectl against
+    /// the cluster.
+    pub fn can_i_command(&self, kubectl: &str) -> String {
         if self.is_path() {
-            return format!("kubectl auth can-i {} {}", self.verb, self.resource);
+            return format!("{kubectl} auth can-i {} {}", self.verb, self.resource);
         }
         let scope = match &self.namespace {
             Some(namespace) => format!("-n {namespace}"),
@@ -80,7 +81,31 @@ impl Action {
         };
         let (resource, subresource) = self.split_subresource();
         let subresource = subresource.map_or(String::new(), |name| format!(" --subresource {name}"));
-        format!("kubectl auth can-i {} {resource}{subresource} {scope}", self.verb)
+        format!(
+            "{kubectl} auth can-i {} {resource}{subresource} {scope}",
+            self.verb
+        )
+    }
+
+    /// The command that shows the object of this request, after a write whose outcome is unknown. `kubectl` is how a
+    /// person runs kubectl against the cluster.
+    pub fn show_command(&self, kubectl: &str) -> String {
+        let (resource, _) = self.split_subresource();
+        let name = self.name.as_deref().unwrap_or_default();
+        let namespace = self
+            .namespace
+            .as_deref()
+            .map(|namespace| format!(" -n {namespace}"));
+        let namespace = namespace.unwrap_or_default();
+        match resource.split('.').next() {
+            Some("kubeadmcontrolplanes") => format!("kubectl kcp status {name}{namespace}"),
+            // Of the Secrets in this namespace, only bootstrap tokens are written.
+            Some("secrets") if self.namespace.as_deref() == Some("kube-system") => {
+                "kubectl kcp node token list".to_owned()
+            }
+            _ if name.is_empty() => format!("{kubectl} get {resource}{namespace}"),
+            _ => format!("{kubectl} get {resource} {name}{namespace}"),
+        }
     }
 
     fn is_path(&self) -> bool {
@@ -123,15 +148,64 @@ mod tests {
     use super::Action;
 
     #[test]
+    fn the_object_of_a_write_can_be_shown() {
+        let action = |resource: &str, namespace: Option<&str>| Action {
+            verb: "patch",
+            resource: resource.to_owned(),
+            namespace: namespace.map(str::to_owned),
+            name: Some("x".to_owned()),
+        };
+        for (action, expected) in [
+            (
+                action(
+                    "kubeadmcontrolplanes/scale.controlplane.cluster.x-k8s.io",
+                    Some("d"),
+                ),
+                "kubectl kcp status x -n d",
+            ),
+            (
+                action("machines.cluster.x-k8s.io", Some("d")),
+                "kubectl get machines.cluster.x-k8s.io x -n d",
+            ),
+            (action("nodes", None), "kubectl get nodes x"),
+            (
+                action(
+                    "validatingwebhookconfigurations.admissionregistration.k8s.io",
+                    None,
+                ),
+                "kubectl get validatingwebhookconfigurations.admissionregistration.k8s.io x",
+            ),
+            (
+                action("secrets", Some("kube-system")),
+                "kubectl kcp node token list",
+            ),
+            (
+                Action {
+                    name: None,
+                    ..action("roles.rbac.authorization.k8s.io", Some("kube-system"))
+                },
+                "kubectl get roles.rbac.authorization.k8s.io -n kube-system",
+            ),
+        ] {
+            assert_eq!(action.show_command("kubectl"), expected);
+        }
+        let workload = "kubectl kcp kubectl cluster/edge -n d --";
+        assert_eq!(
+            action("nodes", None).show_command(workload),
+            "kubectl kcp kubectl cluster/edge -n d -- get nodes x"
+        );
+    }
+
+    #[test]
     fn says_what_where() {
         let discover = Action::path("get", "/apis");
         assert_eq!(discover.to_string(), "get /apis");
-        assert_eq!(discover.can_i_command(), "kubectl auth can-i get /apis");
+        assert_eq!(discover.can_i_command("kubectl"), "kubectl auth can-i get /apis");
 
         let list = Action::new("list", &KUBEADM_CONTROL_PLANE.api_resource("v1beta2"));
         assert_eq!(list.to_string(), "list kubeadmcontrolplanes in all namespaces");
         assert_eq!(
-            list.can_i_command(),
+            list.can_i_command("kubectl"),
             "kubectl auth can-i list kubeadmcontrolplanes.controlplane.cluster.x-k8s.io -A"
         );
 
@@ -142,7 +216,7 @@ mod tests {
             "patch kubeadmcontrolplanes/scale \"c1\" in namespace \"d\""
         );
         assert_eq!(
-            scale.can_i_command(),
+            scale.can_i_command("kubectl"),
             "kubectl auth can-i patch kubeadmcontrolplanes.controlplane.cluster.x-k8s.io --subresource scale -n d"
         );
     }

@@ -71,6 +71,7 @@ impl Error {
             403 => Self::Forbidden {
                 action,
                 user: quoted_after(&status.message, "User "),
+                kubectl: "kubectl".to_owned(),
             },
             // An unknown path gets no Status; a missing object gets a Status with the object's name.
             404 if action.name.is_some() && status.reason == "NotFound" && status.details.is_some() => {

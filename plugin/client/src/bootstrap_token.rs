@@ -209,9 +209,7 @@ pub async fn create_token(
             CreateResult::Created => return Ok(token),
             CreateResult::AlreadyExists => {}
             CreateResult::Unknown(source) => {
-                return Err(Error::OutcomeUnknown {
-                    source: Box::new(source),
-                });
+                return Err(Error::outcome_unknown(connection, source));
             }
         }
     }
@@ -258,9 +256,7 @@ pub async fn revoke_token(connection: &Connection, id: &str) -> Result<bool, Err
     match connection.delete(&delete).await {
         // `Changed`: the token was deleted, and another Secret has its name.
         Ok(Written::Stored | Written::Changed) | Err(Error::NotFound { .. }) => Ok(true),
-        Ok(Written::Unknown(source)) => Err(Error::OutcomeUnknown {
-            source: Box::new(source),
-        }),
+        Ok(Written::Unknown(source)) => Err(Error::outcome_unknown(connection, source)),
         Err(error) => Err(error),
     }
 }

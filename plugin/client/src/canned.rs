@@ -37,6 +37,7 @@ impl Connection {
             context: None,
             timeout: None,
             log: None,
+            kubectl: "kubectl".to_owned(),
             clock: ServerClock::default(),
         }
     }

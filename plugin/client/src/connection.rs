@@ -52,6 +52,8 @@ pub struct Connection {
     pub log: Option<RequestLog>,
     /// The API server's clock, from the dates of its responses.
     pub clock: ServerClock,
+    /// How a person runs kubectl against this cluster, before the arguments of kubectl.
+    pub kubectl: String,
 }
 
 impl Connection {
@@ -100,14 +102,17 @@ impl Connection {
             context: context.filter(|name| !name.is_empty()),
             timeout: flags.request_timeout,
             log,
+            kubectl: "kubectl".to_owned(),
         })
     }
 
-    /// Returns a connection to another cluster with the same settings, but without a context.
-    pub fn with_client(&self, client: Client, server: String) -> Self {
+    /// Returns a connection to another cluster with the same settings, but without a context. `kubectl` is how a person
+    /// runs kubectl against that cluster.
+    pub fn with_client(&self, client: Client, server: String, kubectl: String) -> Self {
         Self {
             client,
             server,
+            kubectl,
             context: None,
             clock: ServerClock::default(),
             ..self.clone()
@@ -138,7 +143,14 @@ impl Connection {
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, Error> {
         let started = Instant::now();
-        let failed = |error| Error::from_request_error(error, action, &self.server);
+        let failed = |error| match Error::from_request_error(error, action, &self.server) {
+            Error::Forbidden { action, user, .. } => Error::Forbidden {
+                action,
+                user,
+                kubectl: self.kubectl.clone(),
+            },
+            error => error,
+        };
         let outcome = match self.timeout {
             Some(timeout) => match tokio::time::timeout(timeout, request).await {
                 Ok(outcome) => outcome.map_err(failed),

@@ -6,7 +6,7 @@ use kcp_api::DecodeError;
 use kube::{config::KubeconfigError, core::Status};
 use thiserror::Error as ThisError;
 
-use crate::{Action, api_error::root_cause};
+use crate::{Action, Connection, api_error::root_cause};
 use kcp_control_plane::duration::format_limit;
 
 /// A failure to find, reach or use a cluster.
@@ -76,7 +76,12 @@ pub enum Error {
     /// The API server responded with 403, because the user is not allowed to send this request. A denial by
     /// admission is [`Error::Rejected`].
     #[error("cannot {action}: forbidden{}", user.as_ref().map_or(String::new(), |user| format!(" for user {user:?}")))]
-    Forbidden { action: Action, user: Option<String> },
+    Forbidden {
+        action: Action,
+        user: Option<String>,
+        /// How a person runs kubectl against the cluster.
+        kubectl: String,
+    },
     /// The API server responded with 404 to a request for an object.
     #[error("cannot {action}: not found")]
     NotFound { action: Action },
@@ -107,6 +112,8 @@ pub enum Error {
     /// The API server did not respond to a write, so the change may be stored.
     #[error("it is unknown whether the API server stored the change")]
     OutcomeUnknown {
+        /// The command that shows the object. `None` if the error does not name the object.
+        check: Option<String>,
         #[source]
         source: Box<Error>,
     },
@@ -157,6 +164,28 @@ impl Error {
         }
     }
 
+    /// The error of a write to which the server did not respond.
+    pub(crate) fn outcome_unknown(connection: &Connection, source: Self) -> Self {
+        Self::OutcomeUnknown {
+            check: source
+                .action()
+                .map(|action| action.show_command(&connection.kubectl)),
+            source: Box::new(source),
+        }
+    }
+
+    /// The request that failed, if its outcome may be unknown.
+    fn action(&self) -> Option<&Action> {
+        match self {
+            Self::NoResponse { action, .. }
+            | Self::Timeout { action, .. }
+            | Self::OutOfTime { action, .. }
+            | Self::Busy { action, .. } => Some(action),
+            Self::Response { action, .. } | Self::Malformed { action, .. } => Some(action),
+            _ => None,
+        }
+    }
+
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::NoKubeconfig { .. } => "specify a kubeconfig with --kubeconfig or $KUBECONFIG".to_owned(),
@@ -190,7 +219,9 @@ impl Error {
             Self::Unauthorized { .. } => {
                 "log in again, or choose another user with --user or --context".to_owned()
             }
-            Self::Forbidden { action, .. } => format!("check with: {}", action.can_i_command()),
+            Self::Forbidden { action, kubectl, .. } => {
+                format!("check with: {}", action.can_i_command(kubectl))
+            }
             Self::NotFound { action } if action.resource.starts_with("kubeadmcontrolplanes") => {
                 "list the control planes of all namespaces with: kubectl kcp status -A".to_owned()
             }
@@ -214,7 +245,7 @@ impl Error {
                  name, or upgrade the CRDs; list the fields with: kubectl explain KIND --recursive"
                     .to_owned()
             }
-            Self::OutcomeUnknown { .. } => "check with: kubectl kcp status".to_owned(),
+            Self::OutcomeUnknown { check, .. } => format!("check with: {}", check.as_ref()?),
             Self::Contended { .. } => "try again".to_owned(),
             Self::Conflict { .. } => "run the command again".to_owned(),
             _ => return None,

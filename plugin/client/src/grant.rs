@@ -87,9 +87,7 @@ impl Grantor<'_> {
         match self.connection.create_or_find(&create).await? {
             CreateResult::Created => Ok(Some(Granted::Created)),
             CreateResult::AlreadyExists => Ok(None),
-            CreateResult::Unknown(source) => Err(Error::OutcomeUnknown {
-                source: Box::new(source),
-            }),
+            CreateResult::Unknown(source) => Err(Error::outcome_unknown(self.connection, source)),
         }
     }
 

@@ -205,12 +205,12 @@ impl Target<'_> {
         {
             Ok(now) => Some(now),
             Err(Error::NotFound { .. }) => None,
-            Err(_) => return Err(outcome_unknown(lost)),
+            Err(_) => return Err(Error::outcome_unknown(self.connection, lost)),
         };
         match was_stored(now.as_deref(), &before, write) {
             Some(true) => Ok(Attempt::Stored),
             Some(false) => Ok(Attempt::Changed),
-            None => Err(outcome_unknown(lost)),
+            None => Err(Error::outcome_unknown(self.connection, lost)),
         }
     }
 
@@ -255,12 +255,6 @@ impl Target<'_> {
                 source,
             )
         })
-    }
-}
-
-fn outcome_unknown(lost: Error) -> Error {
-    Error::OutcomeUnknown {
-        source: Box::new(lost),
     }
 }
 

@@ -419,31 +419,32 @@ impl Blocker {
             )),
             Self::CannotAdopt { machine, .. } => Some(format!(
                 "correct spec.bootstrap.configRef, the version or the labels of the Machine: kubectl edit machine \
-                 {machine} -n {namespace}; then, to trigger a reconciliation, set any annotation on the control plane: the \
-                 controller does not watch Machines without an owner"
+                 {machine} -n {namespace}; then make the controller look again, because it does not watch Machines without an owner: \
+                 kubectl kcp reconcile {name} -n {namespace}"
             )),
             Self::WorkloadUnreachable { .. } => Some(format!(
                 "check the endpoint of the workload cluster and the kubeconfig in its Secret: kubectl kcp status {name} -n \
                  {namespace}"
             )),
-            Self::NoKubeadmConfig { .. } => Some(
+            Self::NoKubeadmConfig { .. } => Some(format!(
                 "restore the ConfigMap from a backup, or upload the configuration: on a control plane node, \
-                 run kubeadm init phase upload-config kubeadm --config FILE"
-                    .to_owned(),
-            ),
+                 run kubeadm init phase upload-config kubeadm --config FILE; then let the controller try again: kubectl kcp \
+                 reconcile {name} -n {namespace}"
+            )),
             Self::NoTemplate {
                 kind,
                 group,
                 template,
             } => Some(format!(
-                "create {kind} {template} in namespace {namespace}; or refer to another template, but then \
-                 the controller replaces every Machine; to list the templates: kubectl get {}.{group} \
-                 -n {namespace}",
+                "create {kind} {template} in namespace {namespace}, then let the controller try again: kubectl kcp \
+                 reconcile {name} -n {namespace}; or refer to another template, but then the controller replaces every \
+                 Machine; to list the templates: kubectl get {}.{group} -n {namespace}",
                 kind.to_lowercase()
             )),
             Self::NoCa { secret } => Some(format!(
                 "restore Secret {secret} from a backup, because certificates from a new CA would not match \
-                 those of the running Machines; to list the Secrets: kubectl get secrets -n {namespace}"
+                 those of the running Machines; then let the controller try again: kubectl kcp reconcile {name} -n \
+                 {namespace}; to list the Secrets: kubectl get secrets -n {namespace}"
             )),
             Self::Silent { machine, .. } => Some(format!(
                 "repair the member, or replace its Machine: kubectl kcp machine replace {machine} -n {namespace}"

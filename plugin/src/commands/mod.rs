@@ -8,6 +8,7 @@ pub mod debug;
 pub mod discovery;
 pub mod etcd;
 pub mod genesis;
+pub mod kubectl;
 pub mod leader_migration;
 pub mod lint;
 pub mod machine;

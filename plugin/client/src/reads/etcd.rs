@@ -181,6 +181,7 @@ mod tests {
             stacked: false,
             ca_source: "Secret edge-etcd".to_owned(),
             server: String::new(),
+            kubectl: "kubectl".to_owned(),
         };
         let timeouts = time_limits::for_etcd(Duration::from_secs(10));
         let survey = survey(queries, &access, &failures, timeouts).await;

@@ -89,6 +89,7 @@ mod tests {
         let error = Error::Forbidden {
             action: list().in_namespace("d"),
             user: Some("bob".to_owned()),
+            kubectl: "kubectl".to_owned(),
         };
         assert_eq!(
             of_kind(&MACHINE, &error),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use kcp_api::{Secret, kind::SECRET};
+use kcp_api::{KubeadmControlPlane, Object as _, Secret, kind::SECRET};
 use kcp_control_plane::snapshot::Failure;
 
 use crate::reads::{failure, time_limits};
@@ -19,7 +19,46 @@ pub struct Secrets<'s> {
     pub end: Instant,
 }
 
-impl Secrets<'_> {
+impl<'s> Secrets<'s> {
+    /// The Secrets of the control plane's Cluster.
+    ///
+    /// # Errors
+    /// The control plane has no Cluster yet.
+    pub fn of_control_plane(
+        management: &'s Connection,
+        control_plane: &'s KubeadmControlPlane,
+        end: Instant,
+    ) -> Result<Self, Failure> {
+        let cluster = control_plane.cluster().ok_or_else(|| Failure {
+            object: "Cluster".to_owned(),
+            message: "the control plane has no Cluster yet".to_owned(),
+            hint: None,
+            forbidden: None,
+        })?;
+        Ok(Self {
+            management,
+            namespace: control_plane.namespace(),
+            cluster,
+            end,
+        })
+    }
+
+    /// How a person runs kubectl against the workload cluster: the arguments follow.
+    pub fn kubectl(&self) -> String {
+        let (cluster, namespace, arguments) = (self.cluster, self.namespace, "");
+        format!("kubectl kcp kubectl cluster/{cluster} -n {namespace} -- {arguments}")
+            .trim_end()
+            .to_owned()
+    }
+
+    /// The command that ends the wait of the control plane controller after an error.
+    pub fn reconcile(&self) -> String {
+        format!(
+            "kubectl kcp reconcile cluster/{} -n {}",
+            self.cluster, self.namespace
+        )
+    }
+
     /// The name of a Secret of the Cluster, from its suffix: `kubeconfig`, `etcd` or `apiserver-etcd-client`.
     pub fn name(&self, purpose: &str) -> String {
         format!("{}-{purpose}", self.cluster)
@@ -60,8 +99,10 @@ impl Secrets<'_> {
     fn list_hint(&self) -> String {
         format!(
             "Cluster API creates the Secrets of a Cluster; list them with: kubectl get secrets -n {} -l \
-             cluster.x-k8s.io/cluster-name={}",
-            self.namespace, self.cluster
+             cluster.x-k8s.io/cluster-name={}; if the Secret is missing, let the controller create it now: {}",
+            self.namespace,
+            self.cluster,
+            self.reconcile()
         )
     }
 }

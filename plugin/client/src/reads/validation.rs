@@ -52,11 +52,10 @@ pub async fn read_workload_nodes(
     let cluster = WorkloadCluster::open(&secrets).await?;
     let describe = |object: &str, error: &Error| cluster.failures.describe(object, error);
     let nodes = read_nodes(&cluster.objects, describe).await?;
-    let server = cluster.server;
     Ok(ClusterNodes {
         connection: Connection {
-            clock: server.clock,
-            ..management.with_client(server.client, server.url)
+            clock: cluster.server.clock.clone(),
+            ..cluster.connection(management)
         },
         nodes,
     })

@@ -3,7 +3,7 @@
 pub mod failure;
 pub mod objects;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::Request;
 use k8s_openapi::api::{
@@ -17,9 +17,10 @@ use tokio::{sync::oneshot, time::timeout};
 pub use crate::reads::workload::failure::FailureContext;
 use crate::reads::{secret::Secrets, time_limits};
 use crate::{
-    Error,
-    workload::{ApiServer, Objects, api_server},
+    Connection, Error,
+    workload::{ApiServer, KubeconfigError, Objects, api_server, kubeconfig::portable},
 };
+use kcp_api::{KubeadmControlPlane, Secret};
 use kcp_control_plane::snapshot::{
     EndpointCertificate, Failure, Reading, Workload,
     workload::{Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod},
@@ -54,37 +55,74 @@ pub struct WorkloadCluster {
     pub failures: FailureContext,
     pub(super) objects: Objects,
     pub(super) limit: Duration,
+    /// How a person runs kubectl against this cluster.
+    kubectl: String,
+}
+
+/// Reads the kubeconfig of the workload cluster for another program, as JSON. It refers to no local file or program.
+///
+/// # Errors
+/// The Secret cannot be read, or its kubeconfig cannot be used.
+pub async fn read_kubeconfig(
+    management: &Connection,
+    control_plane: &KubeadmControlPlane,
+    end: Instant,
+) -> Result<Vec<u8>, Failure> {
+    let secrets = Secrets::of_control_plane(management, control_plane, end)?;
+    let secret = secrets.read(KUBECONFIG_SECRET).await?;
+    let kubeconfig = portable(
+        &full_name(&secrets),
+        KUBECONFIG_KEY,
+        kubeconfig(&secrets, &secret)?,
+    );
+    kubeconfig.map_err(|error| unusable(&secrets, &secret, &error))
+}
+
+fn full_name(secrets: &Secrets<'_>) -> String {
+    format!("{}/{}", secrets.namespace, secrets.name(KUBECONFIG_SECRET))
+}
+
+fn kubeconfig<'s>(secrets: &Secrets<'_>, secret: &'s Secret) -> Result<&'s [u8], Failure> {
+    secret.value(KUBECONFIG_KEY).ok_or_else(|| {
+        let message = format!("the Secret has no key {KUBECONFIG_KEY:?}");
+        secrets.unusable_failure(KUBECONFIG_SECRET, message)
+    })
+}
+
+fn unusable(secrets: &Secrets<'_>, secret: &Secret, error: &KubeconfigError) -> Failure {
+    Failure {
+        hint: Some(renewal_hint(secrets, secret.is_managed_by_control_plane())),
+        ..secrets.unusable_failure(KUBECONFIG_SECRET, error.to_string())
+    }
 }
 
 impl WorkloadCluster {
     /// Reads the kubeconfig of the workload cluster. Sends no request to the workload cluster itself.
     pub async fn open(secrets: &Secrets<'_>) -> Result<Self, Failure> {
         let secret = secrets.read(KUBECONFIG_SECRET).await?;
-        let kubeconfig = secret.value(KUBECONFIG_KEY).ok_or_else(|| {
-            secrets.unusable_failure(
-                KUBECONFIG_SECRET,
-                format!("the Secret has no key {KUBECONFIG_KEY:?}"),
-            )
-        })?;
-        let name = secrets.name(KUBECONFIG_SECRET);
-        let full_name = format!("{}/{name}", secrets.namespace);
         let left = time_limits::remaining(secrets.end);
-        let server = api_server(&full_name, KUBECONFIG_KEY, kubeconfig, left)
+        let kubeconfig = kubeconfig(secrets, &secret)?;
+        let server = api_server(&full_name(secrets), KUBECONFIG_KEY, kubeconfig, left)
             .await
-            .map_err(|error| Failure {
-                hint: Some(renewal_hint(secrets, secret.is_managed_by_control_plane())),
-                ..secrets.unusable_failure(KUBECONFIG_SECRET, error.to_string())
-            })?;
+            .map_err(|error| unusable(secrets, &secret, &error))?;
         let limit = time_limits::for_workload(left);
-        let cluster = secrets
-            .management
-            .with_client(server.client.clone(), server.url.clone());
+        let (client, url) = (server.client.clone(), server.url.clone());
+        let cluster = secrets.management.with_client(client, url, secrets.kubectl());
         Ok(Self {
             objects: Objects::new(cluster, limit),
-            failures: FailureContext { kubeconfig: name },
+            failures: FailureContext {
+                kubeconfig: secrets.name(KUBECONFIG_SECRET),
+            },
             server,
             limit,
+            kubectl: secrets.kubectl(),
         })
+    }
+
+    /// A connection to the workload cluster, with the settings of the connection to the management cluster.
+    pub(super) fn connection(&self, management: &Connection) -> Connection {
+        let ApiServer { client, url, .. } = &self.server;
+        management.with_client(client.clone(), url.clone(), self.kubectl.clone())
     }
 
     /// Reads all parts of the workload cluster at the same time. Sends the nodes on `nodes_known` as soon as they have
@@ -234,11 +272,12 @@ impl WorkloadCluster {
 fn renewal_hint(secrets: &Secrets<'_>, is_managed: bool) -> String {
     if is_managed {
         format!(
-            "back up the Secret, then run: kubectl delete secret {} -n {}; the control plane controller recreates it \
-             with the CA key in Secret {}",
+            "back up the Secret, then run: kubectl delete secret {} -n {}; then let the control plane controller create \
+             it again, with the CA key in Secret {}: {}",
             secrets.name(KUBECONFIG_SECRET),
             secrets.namespace,
-            secrets.name("ca")
+            secrets.name("ca"),
+            secrets.reconcile()
         )
     } else {
         "back up the Secret before you replace it: the control plane controller did not create it and does not \
@@ -294,6 +333,7 @@ mod tests {
             },
             objects: Objects::new(connection, limit),
             limit,
+            kubectl: "kubectl".to_owned(),
         }
     }
 
@@ -415,8 +455,9 @@ mod tests {
     async fn a_kubeconfig_that_nobody_would_write_anew_is_not_to_be_deleted() {
         const GIVEN: &str = "back up the Secret before you replace it: the control plane controller did not create \
                              it and does not recreate it";
-        const MADE: &str = "back up the Secret, then run: kubectl delete secret edge-kubeconfig -n d; the control \
-                            plane controller recreates it with the CA key in Secret edge-ca";
+        const MADE: &str = "back up the Secret, then run: kubectl delete secret edge-kubeconfig -n d; then let the \
+                            control plane controller create it again, with the CA key in Secret edge-ca: kubectl kcp \
+                            reconcile cluster/edge -n d";
         for (kind, owner, expected) in [
             ("cluster.x-k8s.io/secret", "KubeadmControlPlane", MADE),
             ("cluster.x-k8s.io/secret", "Cluster", GIVEN),

@@ -141,11 +141,7 @@ async fn external_etcd(secrets: &Secrets<'_>, endpoints: &[String]) -> Reading<E
         Ok(access) => access,
         Err(failure) => return Reading::Failed(failure),
     };
-    let failures = etcd::FailureContext {
-        stacked: false,
-        ca_source: format!("Secret {}", secrets.name("etcd")),
-        server: String::new(),
-    };
+    let failures = etcd::FailureContext::of_cluster(secrets, false, "");
     let timeouts = time_limits::for_etcd(time_limits::remaining(secrets.end));
     etcd::survey(etcd::external_queries(endpoints), &access, &failures, timeouts).await
 }
@@ -190,11 +186,7 @@ async fn workload_and_stacked_etcd(
         let labelled = labelled.into_iter().filter(|node| node.has_control_plane_label);
         let queries =
             etcd::stacked_queries(&cluster.server.client, &machines, labelled.map(|node| node.name));
-        let failures = etcd::FailureContext {
-            stacked: true,
-            ca_source: format!("Secret {}", secrets.name("etcd")),
-            server: cluster.server.url.clone(),
-        };
+        let failures = etcd::FailureContext::of_cluster(secrets, true, &cluster.server.url);
         let timeouts = time_limits::for_etcd(time_limits::remaining(secrets.end));
         etcd::survey(queries, &access, &failures, timeouts).await
     };

@@ -106,7 +106,10 @@ async fn a_write_without_an_answer_is_read_back_and_not_sent_again() {
             assert_eq!(updated.unwrap().result, WriteResult::Stored);
             assert_eq!(seen.load(Relaxed), sent);
         } else {
-            assert!(matches!(updated, Err(Error::OutcomeUnknown { .. })));
+            let error = updated.unwrap_err();
+            assert!(matches!(error, Error::OutcomeUnknown { .. }));
+            let hint = "check with: kubectl kcp status example -n d".to_owned();
+            assert_eq!(error.hint(), Some(hint));
             assert_eq!(seen.load(Relaxed), 1);
         }
     }

@@ -64,6 +64,20 @@ pub struct ApiServer {
     pub risks: Vec<String>,
 }
 
+/// The kubeconfig as JSON, which is also YAML, for another program. It refers to no local file or program.
+///
+/// # Errors
+/// The kubeconfig is invalid. The error names the Secret and its key.
+pub fn portable(secret: &str, key: &str, kubeconfig: &[u8]) -> Result<Vec<u8>, KubeconfigError> {
+    let json = parse(kubeconfig)
+        .and_then(|kubeconfig| serde_json::to_vec(&kubeconfig).map_err(|_| KubeconfigFault::Unreadable));
+    json.map_err(|fault| KubeconfigError {
+        secret: secret.to_owned(),
+        key: key.to_owned(),
+        fault,
+    })
+}
+
 /// Like [`api_server`], but returns only the client.
 ///
 /// # Errors
@@ -203,7 +217,7 @@ fn local_reference_of_user(user: &AuthInfo) -> Option<&'static str> {
 mod tests {
     use std::time::Duration;
 
-    use super::{KubeconfigFault, MAX_KUBECONFIG_BYTES, client, parse, risks};
+    use super::{KubeconfigFault, MAX_KUBECONFIG_BYTES, client, parse, portable, risks};
 
     fn kubeconfig(cluster: &str, user: &str) -> String {
         format!(
@@ -225,6 +239,22 @@ mod tests {
         assert_eq!(
             risks_of(&kubeconfig(", insecure-skip-tls-verify: true", "token: t")),
             ["insecure-skip-tls-verify is set: the API server's certificate is not verified"]
+        );
+    }
+
+    #[test]
+    fn another_program_gets_the_secrets_but_no_references() {
+        let text = kubeconfig(", tls-server-name: a", "token: sesame");
+        let json = portable("n/s", "value", text.as_bytes()).expect("a kubeconfig");
+        let parsed: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+        assert_eq!(parsed["users"][0]["user"]["token"], "sesame");
+        assert_eq!(parsed["clusters"][0]["cluster"]["tls-server-name"], "a");
+        assert_eq!(parsed["current-context"], "c");
+        let text = kubeconfig("", "client-key: /etc/passwd");
+        let refused = portable("n/s", "value", text.as_bytes());
+        assert_eq!(
+            refused.map_err(|error| error.fault),
+            Err(KubeconfigFault::Outside("a client key file"))
         );
     }
 

@@ -274,7 +274,10 @@ pub fn check_secrets_missing(observed: &Snapshot, now: Timestamp) -> CheckResult
             control_plane.namespace()
         );
         let hint = if object.ends_with("-kubeconfig") {
-            format!("Cluster API creates the kubeconfig again; list the Secrets with: {list}")
+            format!(
+                "let the controller create the kubeconfig again: {}; list the Secrets with: {list}",
+                observed.reconcile_command()
+            )
         } else {
             format!(
                 "restore the Secret from a backup, because a new key would not match the running cluster; list the Secrets \

@@ -276,7 +276,7 @@ pub fn check_schedulers_not_ready(observed: &Snapshot, now: Timestamp) -> CheckR
 pub fn check_pods_ready(
     observed: &Snapshot,
     component: Component,
-    hint: impl Fn(&StaticPod) -> String,
+    hint: impl Fn(&Snapshot, Component, &str) -> String,
     now: Timestamp,
 ) -> CheckResult {
     let (kind, about) = machine_condition(component);
@@ -297,8 +297,11 @@ pub fn check_pods_ready(
                 .as_ref()
                 .map_or_else(String::new, |message| format!(": {message}"));
             let message = format!("{about} is not ready{phase}{why}");
-            node_finding(observed, &pod.node, &message, now)
-                .map(|finding| finding.with_since(pod.ready_since).with_hint(hint(pod)))
+            node_finding(observed, &pod.node, &message, now).map(|finding| {
+                finding
+                    .with_since(pod.ready_since)
+                    .with_hint(hint(observed, component, &pod.node))
+            })
         });
     // The check `api-servers-mismatch` reports a missing API server.
     let expected = observed
@@ -312,13 +315,10 @@ pub fn check_pods_ready(
     Ok(not_ready.chain(absent).collect())
 }
 
-/// Describes how to examine a pod. The hint names the workload cluster, because kubectl usually uses the management
-/// cluster here.
-pub fn pod_hint(StaticPod { component, node, .. }: &StaticPod) -> String {
-    format!(
-        "in the workload cluster: kubectl describe pod {}-{node} -n kube-system",
-        component.as_str()
-    )
+/// How to examine the static pod of a component.
+pub fn pod_hint(observed: &Snapshot, component: Component, node: &str) -> String {
+    let component = component.as_str();
+    observed.kubectl_in_workload(&format!("describe pod {component}-{node} -n kube-system"))
 }
 
 /// Returns a finding about a node: an info while its Machine starts, no finding while its Machine is being

@@ -58,11 +58,11 @@ pub fn check_machine_drains_blocked(observed: &Snapshot, now: Timestamp) -> Chec
             CheckOutcome::Info
         };
         let message = format!("the drain of its node is blocked: {}", one_line(&pods.join("\n")));
-        let hint = pods.iter().find_map(|pod| hint(pod));
+        let hint = pods.iter().find_map(|pod| hint(observed, pod));
         Some(
             Finding::new(outcome, machine_object(machine.name()), message)
                 .with_since(started(condition).or(condition.last_transition_time))
-                .with_optional_hint(hint.map(str::to_owned)),
+                .with_optional_hint(hint),
         )
     });
     Ok(findings.collect())
@@ -75,20 +75,16 @@ fn started(condition: &Condition) -> Option<Timestamp> {
     time.parse().ok()
 }
 
-fn hint(refusal: &str) -> Option<&'static str> {
-    if refusal.contains("more than one PodDisruptionBudget") {
-        Some(
-            "change the PodDisruptionBudgets so that only one of them selects the pod; to list them in the \
-             workload cluster: kubectl get poddisruptionbudgets -A",
-        )
+fn hint(observed: &Snapshot, refusal: &str) -> Option<String> {
+    let remedy = if refusal.contains("more than one PodDisruptionBudget") {
+        "change the PodDisruptionBudgets so that only one of them selects the pod"
     } else if refusal.contains("disruption budget") {
-        Some(
-            "run more replicas of the pod, or change its PodDisruptionBudget; to list the \
-             PodDisruptionBudgets in the workload cluster: kubectl get poddisruptionbudgets -A",
-        )
+        "run more replicas of the pod, or change its PodDisruptionBudget"
     } else {
-        None
-    }
+        return None;
+    };
+    let list = observed.kubectl_in_workload("get poddisruptionbudgets -A");
+    Some(format!("{remedy}; list the PodDisruptionBudgets: {list}"))
 }
 
 fn draining(machine: &Machine) -> Option<&Condition> {

@@ -17,7 +17,7 @@ use crate::{
     snapshot::{
         Failure, Snapshot,
         etcd::{EtcdSurvey, MemberResponse, QueriedMember, describe_unresponsive},
-        workload::{Component, StaticPod},
+        workload::Component,
     },
 };
 
@@ -133,7 +133,8 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
             _ if has_lost_quorum && !failure.object.contains('/') => finding.with_hint(HOST_HINT),
             Some(hint) => finding.with_hint(hint.clone() + &or_replace(observed, queried, failure, outcome)),
             None if survey.stacked => {
-                finding.with_hint(pod_hint(&queried.name) + &or_replace(observed, queried, failure, outcome))
+                let examine = components::pod_hint(observed, Component::Etcd, &queried.name);
+                finding.with_hint(examine + &or_replace(observed, queried, failure, outcome))
             }
             None => finding,
         })
@@ -174,11 +175,11 @@ pub fn check_etcd_pods_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRe
         return Err(NoResult::skipped("etcd is external"));
     }
     let has_lost_quorum = has_lost_quorum(observed, now);
-    let hint = |pod: &StaticPod| {
+    let hint = |observed: &Snapshot, component: Component, node: &str| {
         if has_lost_quorum {
             HOST_HINT.to_owned()
         } else {
-            components::pod_hint(pod)
+            components::pod_hint(observed, component, node)
         }
     };
     components::check_pods_ready(observed, Component::Etcd, hint, now)
@@ -187,12 +188,6 @@ pub fn check_etcd_pods_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRe
 /// How to examine an etcd member after quorum is lost: without etcd, the API server serves neither pods nor
 /// their logs.
 const HOST_HINT: &str = "without quorum, read etcd's logs on the Machine's host: crictl logs $(crictl ps -aq --name etcd | head -n 1)";
-
-/// Describes how to examine an etcd pod. The hint names the workload cluster, because kubectl usually uses the
-/// management cluster here.
-fn pod_hint(node: &str) -> String {
-    format!("in the workload cluster: kubectl describe pod etcd-{node} -n kube-system")
-}
 
 /// Counts etcd's votes. None if etcd is external or its members are unknown.
 pub fn votes(observed: &Snapshot) -> Option<Votes> {

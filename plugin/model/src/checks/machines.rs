@@ -375,10 +375,10 @@ pub fn check_nodes_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult
             (None, false) => "the node does not report whether it is ready",
         };
         node_finding(observed, &of.name, message, now).map(|finding| {
-            finding.with_since(of.ready_since).with_hint(format!(
-                "in the workload cluster: kubectl describe node {}",
-                of.name
-            ))
+            let examine = format!("describe node {}", of.name);
+            finding
+                .with_since(of.ready_since)
+                .with_hint(observed.kubectl_in_workload(&examine))
         })
     });
     let gone = observed

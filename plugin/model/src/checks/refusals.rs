@@ -31,8 +31,7 @@ pub const CHECKS: &[Check] = &[Check::new(
 /// (controller-runtime's maximum delay is 1000 s).
 const RETRY_LIMIT: Duration = Duration::from_secs(20 * 60);
 
-const LIST_WEBHOOKS: &str = "change the webhook, or change the control plane so that its Machines comply; list the webhooks with: kubectl get \
-    validatingwebhookconfigurations,mutatingwebhookconfigurations";
+const LIST_WEBHOOKS: &str = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations";
 
 /// A part of admission that refused a write, and its reason.
 #[derive(Debug, PartialEq, Eq)]
@@ -107,6 +106,11 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let Some(Failing { latest, since }) = failing(observed, now) else {
         return Ok(Vec::new());
     };
+    // After each error, the controller waits longer before it tries again. Nothing tells it that the cause is gone.
+    let retry = format!(
+        "then end the controller's wait, which takes up to ten minutes: {}",
+        observed.reconcile_command()
+    );
     let action = if latest.is_deletion { "delete" } else { "create" };
     let object = observed.object_name();
     let because = |why: &str| match why {
@@ -121,7 +125,10 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
                 because(why)
             ),
         )
-        .with_hint(LIST_WEBHOOKS),
+        .with_hint(format!(
+            "change the webhook, or change the control plane so that its Machines comply; {retry}; list the webhooks with: \
+             {LIST_WEBHOOKS}"
+        )),
         Some(Refusal::UnansweredWebhook { name, why }) => Finding::fail(
             object,
             format!(
@@ -129,10 +136,9 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
                 because(why)
             ),
         )
-        .with_hint(
-            "start the webhook, or remove its configuration; list the webhooks with: kubectl get \
-             validatingwebhookconfigurations,mutatingwebhookconfigurations",
-        ),
+        .with_hint(format!(
+            "start the webhook, or remove its configuration; {retry}; list the webhooks with: {LIST_WEBHOOKS}"
+        )),
         Some(Refusal::Policy { name, why }) => Finding::fail(
             object,
             format!(
@@ -141,8 +147,8 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
             ),
         )
         .with_hint(format!(
-            "change the policy, or change the control plane so that its Machines comply; see the policy with: kubectl get \
-             validatingadmissionpolicy {name} -o yaml"
+            "change the policy, or change the control plane so that its Machines comply; {retry}; see the policy with: \
+             kubectl get validatingadmissionpolicy {name} -o yaml"
         )),
         None => {
             let message = format!("the controller cannot {action} a Machine: {}", latest.message);

@@ -154,7 +154,7 @@ pub fn check_permissions_missing(observed: &Snapshot, _: Timestamp) -> CheckResu
             *known = known.clone().with_object(&failure.object);
             continue;
         }
-        let hint = failure.hint.clone().unwrap_or_else(|| hint(forbidden));
+        let hint = failure.hint.clone().unwrap_or_else(|| hint(observed, forbidden));
         findings.push(Finding::unknown(&failure.object, message).with_hint(hint));
     }
     Ok(findings)
@@ -176,7 +176,7 @@ fn message(forbidden: &Forbidden) -> String {
     format!("you have no permission to {verb} {resource} {place}")
 }
 
-fn hint(forbidden: &Forbidden) -> String {
+fn hint(observed: &Snapshot, forbidden: &Forbidden) -> String {
     let Forbidden {
         verb,
         resource,
@@ -187,12 +187,12 @@ fn hint(forbidden: &Forbidden) -> String {
         Some(namespace) => format!(" -n {namespace}"),
         None => " -A".to_owned(),
     };
-    let cluster = if *in_workload_cluster {
-        "in the workload cluster: "
+    let question = format!("auth can-i {verb} {resource}{place}");
+    if *in_workload_cluster {
+        observed.kubectl_in_workload(&question)
     } else {
-        ""
-    };
-    format!("{cluster}kubectl auth can-i {verb} {resource}{place}")
+        format!("kubectl {question}")
+    }
 }
 
 /// Whether the workload cluster and at least one etcd member responded.

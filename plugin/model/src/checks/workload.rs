@@ -230,10 +230,9 @@ fn addon_findings(observed: &Snapshot, expected: &ExpectedAddon<'_>, now: Timest
             CheckOutcome::Warn
         };
         let message = format!("{} of {} pods are ready", addon.ready_pods, addon.desired_pods);
-        Finding::new(outcome, object(), message).with_hint(format!(
-            "in the workload cluster: kubectl describe {} {name} -n kube-system",
-            kind.to_lowercase()
-        ))
+        Finding::new(outcome, object(), message).with_hint(
+            observed.kubectl_in_workload(&format!("describe {} {name} -n kube-system", kind.to_lowercase())),
+        )
     });
     let outdated = expected.tag.and_then(|tag| {
         let actual = image_tag(addon.image.as_deref()?)?;

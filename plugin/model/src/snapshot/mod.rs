@@ -56,7 +56,7 @@ pub struct Snapshot {
     pub in_place_handlers: Reading<Vec<String>>,
     /// The `MachineHealthChecks` of the Cluster.
     pub health_checks: Reading<Vec<HealthCheck>>,
-    /// The names of the Cluster's Secrets that exist. A single Secret that could not be read is in `unread`.
+    /// The names of the Cluster's Secrets that exist. A single Secret that could not be read is in `failed_reads`.
     pub secrets: Reading<BTreeSet<String>>,
     /// The names of the Cluster's Secrets that exist without an owner.
     pub unowned_secrets: BTreeSet<String>,
@@ -197,6 +197,18 @@ impl Snapshot {
     /// The name of the control plane in messages, such as `KubeadmControlPlane/c1-cp`.
     pub fn object_name(&self) -> String {
         format!("KubeadmControlPlane/{}", self.control_plane.name())
+    }
+
+    /// The command that runs kubectl with these arguments against the workload cluster.
+    pub fn kubectl_in_workload(&self, arguments: &str) -> String {
+        let (name, namespace) = (self.control_plane.name(), self.control_plane.namespace());
+        format!("kubectl kcp kubectl {name} -n {namespace} -- {arguments}")
+    }
+
+    /// The command that ends the wait of the control plane controller after an error.
+    pub fn reconcile_command(&self) -> String {
+        let (name, namespace) = (self.control_plane.name(), self.control_plane.namespace());
+        format!("kubectl kcp reconcile {name} -n {namespace}")
     }
 
     /// The etcd members. Every decision about etcd members uses this function.

@@ -354,6 +354,7 @@ impl LeaseStore for Fake {
             }
             Some(Fault::Forbidden) => {
                 return Err(Error::Forbidden {
+                    kubectl: "kubectl".to_owned(),
                     action: action(),
                     user: None,
                 });

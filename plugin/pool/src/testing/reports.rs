@@ -154,6 +154,7 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
         Ok(RepairOutcome::Settled),
         Ok(RepairOutcome::Contended),
         Err(Error::Forbidden {
+            kubectl: "kubectl".to_owned(),
             action: Action::new("patch", &CUSTOMIZATION.api_resource("v1"))
                 .in_namespace("d")
                 .with_name("by-hand"),
@@ -177,6 +178,7 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
     failed.failures.push(NamespaceFailure {
         namespace: "e".to_owned(),
         error: Error::Forbidden {
+            kubectl: "kubectl".to_owned(),
             action: Action::new("list", &CUSTOMIZATION.api_resource("v1")).in_namespace("e"),
             user: Some("ci".to_owned()),
         },

@@ -70,11 +70,7 @@ impl MemberConnection {
         };
         let is_stacked = target.external_etcd.is_none();
         let access = Access::read(&secrets, is_stacked).await?;
-        let mut failures = FailureContext {
-            stacked: is_stacked,
-            ca_source: format!("Secret {}", secrets.name("etcd")),
-            server: String::new(),
-        };
+        let mut failures = FailureContext::of_cluster(&secrets, is_stacked, "");
         let queries = if let Some(endpoints) = &target.external_etcd {
             external_queries(endpoints)
         } else {

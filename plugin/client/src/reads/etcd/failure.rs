@@ -8,6 +8,7 @@ use crate::{
     reads::{
         etcd::members::{object_name, pod_name},
         failure::one_line,
+        secret::Secrets,
         workload::KUBE_SYSTEM,
     },
 };
@@ -20,15 +21,28 @@ pub struct FailureContext {
     pub ca_source: String,
     /// The URL of the workload cluster's API server, which forwards ports. Empty for an external etcd.
     pub server: String,
+    /// How a person runs kubectl against the workload cluster.
+    pub kubectl: String,
 }
 
 impl FailureContext {
+    /// For the members of a Cluster. `server` is the URL of the API server, empty for an external etcd.
+    pub fn of_cluster(secrets: &Secrets<'_>, stacked: bool, server: &str) -> Self {
+        Self {
+            stacked,
+            ca_source: format!("Secret {}", secrets.name("etcd")),
+            server: server.to_owned(),
+            kubectl: secrets.kubectl(),
+        }
+    }
+
     /// For stacked members whose credentials the user passes in files. `server` is the URL of the API server.
     pub fn with_files(server: &str) -> Self {
         Self {
             stacked: true,
             ca_source: "the file of --etcd-ca".to_owned(),
             server: server.to_owned(),
+            kubectl: "kubectl".to_owned(),
         }
     }
 
@@ -109,6 +123,11 @@ impl FailureContext {
         }
     }
 
+    /// The command that prints the logs of the member's pod.
+    fn logs(&self, name: &str) -> String {
+        format!("{} logs -n {KUBE_SYSTEM} {}", self.kubectl, pod_name(name))
+    }
+
     fn hint(&self, name: &str, error: &Error) -> Option<String> {
         let authority = &self.ca_source;
         Some(match error {
@@ -129,10 +148,9 @@ impl FailureContext {
             Error::Handshake(HandshakeError::NotYetValid) => {
                 "check the clocks of this machine and of the etcd member's node".to_owned()
             }
-            error if self.is_not_listening(error) => format!(
-                "etcd has exited: read the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster",
-                pod_name(name)
-            ),
+            error if self.is_not_listening(error) => {
+                format!("etcd has exited; read its logs: {}", self.logs(name))
+            }
             Error::Deadline { step: Step::Dial, .. } if self.stacked => format!(
                 "check whether the workload cluster's API server and the kubelet of node {name} respond, or allow more time \
                  with --timeout"
@@ -145,9 +163,8 @@ impl FailureContext {
             ),
             Error::Handshake(HandshakeError::Closed(_)) | Error::Broken { .. } if self.stacked => {
                 format!(
-                    "read the logs of pod {} in namespace {KUBE_SYSTEM} of the workload cluster, or allow more time \
-                     with --timeout",
-                    pod_name(name)
+                    "allow more time with --timeout, or read etcd's logs: {}",
+                    self.logs(name)
                 )
             }
             Error::Deadline { .. } => "allow more time with --timeout".to_owned(),
@@ -179,6 +196,7 @@ mod tests {
             stacked,
             ca_source: "Secret edge-etcd".to_owned(),
             server: "https://s".to_owned(),
+            kubectl: "kubectl kcp kubectl cluster/edge -n d --".to_owned(),
         }
     }
 
@@ -199,8 +217,8 @@ mod tests {
 
     #[test]
     fn says_what_is_wrong_on_the_way_and_what_to_look_at() {
-        let logs = "read the logs of pod etcd-n1 in namespace kube-system of the workload cluster, or allow more \
-                    time with --timeout";
+        let logs = "allow more time with --timeout, or read etcd's logs: kubectl kcp kubectl cluster/edge -n d -- logs \
+                    -n kube-system etcd-n1";
         let deadline = || Error::Deadline {
             step: Step::Call(Call::Status),
             after: Duration::from_millis(1_500),
@@ -247,7 +265,7 @@ mod tests {
                 )),
                 "connection refused: etcd is not listening in pod etcd-n1",
                 Some(
-                    "etcd has exited: read the logs of pod etcd-n1 in namespace kube-system of the workload cluster",
+                    "etcd has exited; read its logs: kubectl kcp kubectl cluster/edge -n d -- logs -n kube-system etcd-n1",
                 ),
             ),
             (

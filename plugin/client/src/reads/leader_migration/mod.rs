@@ -18,7 +18,7 @@ pub use cloud::{WorkloadKind, read_cloud_workload};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use kcp_api::{KubeadmControlPlane, Object as _};
+use kcp_api::KubeadmControlPlane;
 use kcp_control_plane::{
     leader_migration::{LockRole, ObservedLease, ObservedLock, ObservedManagers, locks, unused_locks},
     snapshot::Failure,
@@ -99,7 +99,7 @@ pub async fn connect_to_workload(
     end: Instant,
 ) -> Result<Connection, Failure> {
     let cluster = open(management, control_plane, end).await?;
-    Ok(management.with_client(cluster.server.client, cluster.server.url))
+    Ok(cluster.connection(management))
 }
 
 async fn open(
@@ -107,18 +107,7 @@ async fn open(
     control_plane: &KubeadmControlPlane,
     end: Instant,
 ) -> Result<WorkloadCluster, Failure> {
-    let cluster = control_plane.cluster().ok_or_else(|| Failure {
-        object: "Cluster".to_owned(),
-        message: "the control plane has no Cluster yet".to_owned(),
-        hint: None,
-        forbidden: None,
-    })?;
-    let secrets = Secrets {
-        management,
-        namespace: control_plane.namespace(),
-        cluster,
-        end,
-    };
+    let secrets = Secrets::of_control_plane(management, control_plane, end)?;
     WorkloadCluster::open(&secrets).await
 }
 

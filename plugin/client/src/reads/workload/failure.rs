@@ -83,6 +83,7 @@ mod tests {
         let error = Error::Forbidden {
             action: list_pods(),
             user: Some("reader".to_owned()),
+            kubectl: "kubectl".to_owned(),
         };
         assert_eq!(
             failures().describe("Pod", &error),

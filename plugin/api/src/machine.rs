@@ -60,6 +60,9 @@ pub struct MachineSpec {
     pub failure_domain: Option<String>,
     /// `spec.bootstrap.configRef`: the `KubeadmConfig` of the Machine. None if absent.
     pub bootstrap_config_ref: Option<Reference>,
+    /// Whether `spec.bootstrap.dataSecretName` is unset: the bootstrap provider has not written the Machine's bootstrap data
+    /// yet, so kubeadm cannot run.
+    pub awaits_bootstrap_data: bool,
     pub infrastructure_ref: Option<Reference>,
     /// `spec.providerID`, which equals `spec.providerID` of the Machine's Node. None until the infrastructure
     /// provider has set it.
@@ -213,6 +216,7 @@ struct WireDeletion {
 #[serde(rename_all = "camelCase")]
 struct WireBootstrap {
     config_ref: Option<Reference>,
+    data_secret_name: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -245,6 +249,10 @@ impl From<Wire> for Machine {
                 cluster_name: spec.cluster_name,
                 version: spec.version,
                 failure_domain: spec.failure_domain.filter(|domain| !domain.is_empty()),
+                awaits_bootstrap_data: spec
+                    .bootstrap
+                    .as_ref()
+                    .is_some_and(|bootstrap| bootstrap.data_secret_name.is_none()),
                 bootstrap_config_ref: spec.bootstrap.and_then(|bootstrap| bootstrap.config_ref),
                 infrastructure_ref: spec.infrastructure_ref,
                 provider_id: spec.provider_id.filter(|id| !id.is_empty()),

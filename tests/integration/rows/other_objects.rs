@@ -119,6 +119,11 @@ fn machine(number: usize, machine: &view::Machine) -> Value {
     if let Some(version) = &machine.version {
         object["spec"]["version"] = json!(version);
     }
+    if machine.awaits_bootstrap_data {
+        object["spec"]["bootstrap"] = json!({"configRef": {
+            "apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "KubeadmConfig", "name": name,
+        }});
+    }
     if machine.has_node {
         object["status"] = json!({"nodeRef": {"name": name}});
     }

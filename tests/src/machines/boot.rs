@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use kube::Client;
 use tokio::sync::Mutex;
 
@@ -47,6 +47,11 @@ impl WorkloadCluster {
                 return Ok(Ipv4Addr::LOCALHOST);
             }
         };
+        self.node_allowed().await?;
+        ensure!(
+            self.machines().await.iter().any(|name| name == machine.name),
+            "the machine was deleted before its Node appeared"
+        );
         let controller_manager_flags = if machine.has_controller_manager {
             self.start_controller_manager(machine, data).await?
         } else {

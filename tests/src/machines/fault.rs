@@ -43,6 +43,13 @@ pub enum Fault {
     HoldPromotions,
     /// Promotes learners again.
     Promote,
+    /// From now on new machines get no Node: kubeadm has promoted their members, and waits for the kubelet. The machine is
+    /// ignored.
+    HoldNodes,
+    /// Lets new machines get their Nodes again.
+    ReleaseNodes,
+    /// Makes a member the only one of its etcd: starts it once with `--force-new-cluster`, and then without the flag.
+    ForceNewCluster,
     /// Reports that the static pod is not ready, although etcd runs.
     PodNotReady,
     /// Reports that the static pod is ready.
@@ -51,7 +58,7 @@ pub enum Fault {
 
 impl Fault {
     /// All faults with their names and effects.
-    pub const ALL: [(Self, &str, &str); 18] = [
+    pub const ALL: [(Self, &str, &str); 21] = [
         (
             Self::Kill,
             "kill",
@@ -113,6 +120,21 @@ impl Fault {
         ),
         (Self::Promote, "promote", "learners are promoted again"),
         (
+            Self::HoldNodes,
+            "hold-nodes",
+            "members of new machines become voters, but the machines get no Node",
+        ),
+        (
+            Self::ReleaseNodes,
+            "release-nodes",
+            "new machines get their Nodes again",
+        ),
+        (
+            Self::ForceNewCluster,
+            "force-new-cluster",
+            "the member keeps its data, and forgets all other members",
+        ),
+        (
             Self::PodNotReady,
             "pod-not-ready",
             "the member's static pod is not ready, but the member runs",
@@ -128,7 +150,12 @@ impl Fault {
     pub(crate) const fn needs_machine(self) -> bool {
         !matches!(
             self,
-            Self::Disarm | Self::Stray | Self::HoldPromotions | Self::Promote
+            Self::Disarm
+                | Self::Stray
+                | Self::HoldPromotions
+                | Self::Promote
+                | Self::HoldNodes
+                | Self::ReleaseNodes
         )
     }
 }

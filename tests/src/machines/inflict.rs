@@ -111,6 +111,15 @@ impl WorkloadCluster {
                 self.promotes.send_replace(true);
                 Ok(())
             }
+            Fault::HoldNodes => {
+                self.gets_nodes.send_replace(false);
+                Ok(())
+            }
+            Fault::ReleaseNodes => {
+                self.gets_nodes.send_replace(true);
+                Ok(())
+            }
+            Fault::ForceNewCluster => self.force_new_cluster(machine).await,
             Fault::PodNotReady => kubelet::report_etcd(self.client()?, machine, false).await,
             Fault::PodReady => kubelet::report_etcd(self.client()?, machine, true).await,
         }
@@ -148,6 +157,24 @@ impl WorkloadCluster {
         let mut promotes = self.promotes.subscribe();
         promotes.wait_for(|promotes| *promotes).await?;
         Ok(())
+    }
+
+    /// Waits until new machines may get a Node.
+    pub(super) async fn node_allowed(&self) -> Result<()> {
+        let mut gets_nodes = self.gets_nodes.subscribe();
+        gets_nodes.wait_for(|gets_nodes| *gets_nodes).await?;
+        Ok(())
+    }
+
+    /// What a person does with the flag in the static pod of a member, and then without it.
+    async fn force_new_cluster(&self, machine: &str) -> Result<()> {
+        for founding in [Founding::Forced, Founding::Joining(String::new())] {
+            self.kill_member(machine).await?;
+            self.restart_member(machine, &founding).await?;
+            let etcd = self.etcd_of(machine).await?;
+            wait::until("the member leads", || etcd.has_leader()).await?;
+        }
+        self.recovers(machine).await
     }
 
     /// Whether a majority of the voters has no fault.

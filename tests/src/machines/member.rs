@@ -39,6 +39,8 @@ pub(super) enum Founding {
     Alone,
     /// A cluster with these members, in the format of `--initial-cluster`.
     Joining(String),
+    /// The cluster of its data, without all other members (`--force-new-cluster`).
+    Forced,
 }
 
 impl WorkloadCluster {
@@ -136,6 +138,7 @@ impl WorkloadCluster {
         let (members, state) = match founding {
             Founding::Alone => (format!("{machine}={peers}"), "new"),
             Founding::Joining(members) => (members.clone(), "existing"),
+            Founding::Forced => (format!("{machine}={peers}"), "existing"),
         };
         let arguments = [
             format!("--name={machine}"),
@@ -159,6 +162,7 @@ impl WorkloadCluster {
             format!("--quota-backend-bytes={}", self.etcd_quota.load(Relaxed)),
             "--unsafe-no-fsync=true".to_owned(),
             "--log-level=warn".to_owned(),
+            format!("--force-new-cluster={}", matches!(founding, Founding::Forced)),
         ];
         let log = format!("{}-etcd-{machine}", self.name);
         let program = self.assets.program("etcd");

@@ -40,6 +40,8 @@ pub struct WorkloadCluster {
     pub(super) etcd_quota: AtomicU64,
     /// Whether learners are promoted when they are in sync.
     pub(super) promotes: watch::Sender<bool>,
+    /// Whether machines whose member votes get a Node.
+    pub(super) gets_nodes: watch::Sender<bool>,
     /// From the first machine's bootstrap data.
     pub(super) certificates: OnceCell<Certificates>,
     /// From the first machine's boot.
@@ -82,6 +84,7 @@ impl WorkloadCluster {
             etcd_route: EtcdRoute::new()?,
             etcd_quota: AtomicU64::new(0),
             promotes: watch::Sender::new(true),
+            gets_nodes: watch::Sender::new(true),
             certificates: OnceCell::new(),
             services: OnceCell::new(),
         })

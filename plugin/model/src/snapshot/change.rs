@@ -84,6 +84,7 @@ impl ChangeSnapshot {
                 created: machine.creation_timestamp(),
                 has_node: machine.has_node(),
                 has_controller: machine.controller().is_some(),
+                awaits_bootstrap_data: machine.spec.awaits_bootstrap_data,
                 is_deleting: machine.deletion_timestamp().is_some(),
             })
             .collect()

@@ -20,6 +20,7 @@ pub mod immutability;
 pub mod infrastructure;
 pub mod init_and_join;
 pub mod inventory;
+pub mod joining;
 pub mod leader_migration;
 pub mod leader_migration_change;
 pub mod leader_migration_upgrade;
@@ -58,6 +59,7 @@ pub static TOPICS: &[Topic] = &[
     version::TOPIC,
     rollout::TOPIC,
     scale_with_upgrade::TOPIC,
+    joining::TOPIC,
     remediation::TOPIC,
     deletion::TOPIC,
     control_plane_ref::TOPIC,

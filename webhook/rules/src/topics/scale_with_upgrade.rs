@@ -110,7 +110,7 @@ fn scales_with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mu
 }
 
 /// The path of a changed field that starts a rollout; `None` if the write starts none.
-fn starts_rollout(
+pub(super) fn starts_rollout(
     change: &Change<'_, KubeadmControlPlane<'_>>,
     old: &KubeadmControlPlane<'_>,
 ) -> Option<&'static str> {

@@ -94,7 +94,7 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-lowered-unverified",
         summary: "a downgrade is not allowed while it is unknown whether a Machine has joined",
-        why: "A downgrade is safe only if no Machine with the higher version has joined. If the webhook \
+        why: "etcd's data allows a downgrade only if no Machine with the higher version has joined. If the webhook \
               cannot read the Machines, it does not know whether one has joined, so it denies the downgrade.",
         operations: ON_UPDATE,
         action: Action::Deny,
@@ -107,8 +107,9 @@ const RULES: &[Rule] = &[
     Rule {
         id: "version-reverted",
         summary: "a failed upgrade can be reverted before its first Machine has joined",
-        why: "No Machine with the new version has joined yet, so it is safe to return to the old version. \
-              The warning only points out that the write is a downgrade.",
+        why: "No Machine with the new version has joined yet, so etcd contains nothing that the old version cannot \
+              read. The warning points out that the write is a downgrade. The rule `joining-machine-outdated` denies it \
+              while a new Machine joins the only other one.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Cluster,
@@ -464,6 +465,13 @@ const CASES: &[Case] = &[
     )
     .with_view(not_joined),
     Case::update(
+        "rejects_reverted_upgrade_while_its_machine_joins_the_only_other",
+        OLD,
+        LOWER,
+        &[("version-reverted", FIELD), ("joining-machine-outdated", FIELD)],
+    )
+    .with_view(joins_the_only_other),
+    Case::update(
         "warns_of_downgrade_of_joined_machine_when_paused",
         PAUSED,
         LOWER,
@@ -512,6 +520,18 @@ fn joined() -> View {
 }
 
 fn not_joined() -> View {
+    let machines = vec![
+        machine("old", "v1.33.4", true),
+        machine("another", "v1.33.4", true),
+        machine("new", "v1.34.2", false),
+    ];
+    View {
+        machines: machines.into(),
+        ..View::default()
+    }
+}
+
+fn joins_the_only_other() -> View {
     let machines = vec![machine("old", "v1.33.4", true), machine("new", "v1.34.2", false)];
     View {
         machines: machines.into(),

@@ -147,6 +147,8 @@ pub struct Machine {
     pub has_node: bool,
     /// Whether the Machine has a controller reference. If it has none, the control plane adopts the Machine.
     pub has_controller: bool,
+    /// Whether the Machine has no bootstrap data yet, so that kubeadm cannot run.
+    pub awaits_bootstrap_data: bool,
     pub is_deleting: bool,
 }
 

@@ -89,6 +89,13 @@ pub type MachineObject = Object<MachineSpec, MachineStatus>;
 #[derive(Clone, Debug, Deserialize)]
 pub struct MachineSpec {
     version: Option<String>,
+    bootstrap: Option<Bootstrap>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Bootstrap {
+    data_secret_name: Option<IgnoredAny>,
 }
 
 /// The `status` of a Machine, reduced to the fields of the view.
@@ -121,10 +128,14 @@ impl MachineObject {
 
 impl From<MachineObject> for Machine {
     fn from(machine: MachineObject) -> Self {
+        let spec = machine.spec.as_ref();
         Self {
             is_deleting: machine.is_deleting(),
             has_controller: machine.controller().is_some(),
-            version: machine.spec.and_then(|spec| spec.version),
+            awaits_bootstrap_data: spec
+                .and_then(|spec| spec.bootstrap.as_ref())
+                .is_some_and(|bootstrap| bootstrap.data_secret_name.is_none()),
+            version: spec.and_then(|spec| spec.version.clone()),
             created: machine.metadata.creation_timestamp,
             has_node: machine.status.is_some_and(|status| status.node_ref.is_some()),
             name: machine.metadata.name,
@@ -343,6 +354,19 @@ mod tests {
             ..Machine::default()
         };
         assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn without_the_name_of_its_secret_a_machine_awaits_bootstrap_data() {
+        for (bootstrap, awaits) in [
+            (json!({"dataSecretName": "s"}), false),
+            (json!({"configRef": {"name": "c"}}), true),
+            (Value::Null, false),
+        ] {
+            let object = json!({"spec": {"bootstrap": &bootstrap}});
+            let object: MachineObject = from_value(object).unwrap();
+            assert_eq!(Machine::from(object).awaits_bootstrap_data, awaits, "{bootstrap}");
+        }
     }
 
     #[test]

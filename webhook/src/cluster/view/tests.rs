@@ -165,6 +165,7 @@ async fn reads_every_part_of_a_view() {
         created: "2026-05-01T00:00:00Z".parse().ok(),
         has_node: true,
         has_controller: true,
+        awaits_bootstrap_data: false,
         is_deleting: false,
     };
     assert_eq!(view.machines.get(), Some(&vec![machine]));

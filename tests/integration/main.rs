@@ -30,6 +30,7 @@ mod flows;
 mod helm;
 mod hosts;
 mod installation;
+mod joining;
 mod late_failures;
 mod leader_migration;
 mod leftovers;

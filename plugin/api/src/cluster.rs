@@ -64,6 +64,10 @@ pub struct ClusterStatus {
     /// The condition `RemoteConnectionProbe`, which says whether Cluster API's controllers reach the workload cluster's
     /// API server. Decoding drops all other conditions, because a list of all Clusters would keep them in memory.
     pub remote_connection: Option<Condition>,
+    /// Since when the condition `ControlPlaneInitialized` is True. None if it is not True.
+    pub initialized_since: Option<Timestamp>,
+    /// Since when the condition `InfrastructureReady` is True. None if it is not True.
+    pub infrastructure_ready_since: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -211,15 +215,20 @@ impl From<Wire> for Cluster {
             .failure_domains
             .map_or_else(Vec::new, |domains| domains.0);
         failure_domains.sort_by(|a, b| a.name.cmp(&b.name));
+        let conditions = condition::conditions_of(wire.status.conditions, wire.status.v1beta2);
+        let true_since = |kind: &str| {
+            let found = condition::find(&conditions, kind).filter(|condition| condition.is_true());
+            found.and_then(|condition| condition.last_transition_time)
+        };
         Self {
             metadata: wire.metadata,
             spec: wire.spec,
             status: ClusterStatus {
                 failure_domains,
                 infrastructure_provisioned: provisioned.or(wire.status.infrastructure_ready).unwrap_or(false),
-                remote_connection: condition::conditions_of(wire.status.conditions, wire.status.v1beta2)
-                    .into_iter()
-                    .find(|condition| condition.type_ == REMOTE_CONNECTION_PROBE),
+                remote_connection: condition::find(&conditions, REMOTE_CONNECTION_PROBE).cloned(),
+                initialized_since: true_since("ControlPlaneInitialized"),
+                infrastructure_ready_since: true_since("InfrastructureReady"),
             },
         }
     }

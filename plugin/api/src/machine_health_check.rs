@@ -37,9 +37,15 @@ pub struct MachineHealthCheckSpec {
     /// The condition statuses that make a Machine count as unhealthy. Entries with an invalid timeout are
     /// left out.
     pub unhealthy_conditions: Vec<UnhealthyCondition>,
+    /// `spec.checks.nodeStartupTimeoutSeconds` (`spec.nodeStartupTimeout` in v1beta1): how long a Machine may have no Node
+    /// until it counts as unhealthy. Ten minutes if it is unset, as in Cluster API; None if it is zero, which means no limit.
+    pub node_startup_timeout: Option<Duration>,
     /// `spec.remediation.templateRef`: the external remediation template. None if the Machine's owner remediates the Machine.
     pub template_ref: Option<Reference>,
 }
+
+/// Source: Cluster API v1.14, `DefaultNodeStartupTimeoutSeconds`.
+const DEFAULT_NODE_STARTUP_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// A Machine counts as unhealthy if a condition has had this status for this time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +98,7 @@ struct WireSpec {
     unhealthy_machine_conditions: Option<Vec<WireCondition>>,
     max_unhealthy: Option<IntOrString>,
     unhealthy_range: Option<String>,
+    node_startup_timeout: Option<String>,
     remediation_template: Option<Reference>,
 }
 
@@ -100,6 +107,7 @@ struct WireSpec {
 struct WireChecks {
     unhealthy_node_conditions: Option<Vec<WireCondition>>,
     unhealthy_machine_conditions: Option<Vec<WireCondition>>,
+    node_startup_timeout_seconds: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -162,6 +170,8 @@ impl From<Wire> for MachineHealthCheck {
         let remediation = spec.remediation.unwrap_or_default();
         let trigger = remediation.trigger_if.unwrap_or_default();
         let checks = spec.checks.unwrap_or_default();
+        let startup = checks.node_startup_timeout_seconds.map(Duration::from_secs);
+        let startup = startup.or_else(|| parse_go_duration(spec.node_startup_timeout.as_deref()?));
         let of_nodes = checks.unhealthy_node_conditions.or(spec.unhealthy_conditions);
         let of_machines = checks
             .unhealthy_machine_conditions
@@ -183,6 +193,8 @@ impl From<Wire> for MachineHealthCheck {
                     .or(spec.max_unhealthy),
                 unhealthy_in_range: range.filter(|range| !range.is_empty()),
                 unhealthy_conditions,
+                node_startup_timeout: Some(startup.unwrap_or(DEFAULT_NODE_STARTUP_TIMEOUT))
+                    .filter(|timeout| !timeout.is_zero()),
                 template_ref: remediation.template_ref.or(spec.remediation_template),
             },
             status: MachineHealthCheckStatus {
@@ -248,6 +260,22 @@ mod tests {
         assert_eq!(v1beta2.spec.unhealthy_less_than_or_equal_to, Some(percent));
         let template = v1beta2.spec.template_ref.map(|template| template.kind);
         assert_eq!(template.as_deref(), Some("RebootTemplate"));
+    }
+
+    #[test]
+    fn the_startup_timeout_has_a_default_and_zero_means_no_limit() {
+        for (spec, seconds) in [
+            (json!({}), Some(600)),
+            (json!({"checks": {}}), Some(600)),
+            (json!({"checks": {"nodeStartupTimeoutSeconds": 30}}), Some(30)),
+            (json!({"checks": {"nodeStartupTimeoutSeconds": 0}}), None),
+            (json!({"nodeStartupTimeout": "20m0s"}), Some(1200)),
+            (json!({"nodeStartupTimeout": "0s"}), None),
+        ] {
+            let check = health_check(&json!({"metadata": {"name": "h"}, "spec": &spec}));
+            let timeout = check.spec.node_startup_timeout;
+            assert_eq!(timeout, seconds.map(Duration::from_secs), "{spec}");
+        }
     }
 
     #[test]

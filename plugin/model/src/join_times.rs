@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
 use serde::Serialize;
 
-use crate::duration::format_duration;
+use crate::{duration::format_duration, snapshot::HealthCheck};
 
 /// From this duration, the message shows whole minutes.
 const SHOWN_IN_MINUTES: Duration = Duration::from_secs(120);
@@ -57,6 +57,19 @@ impl JoinTimes {
             longest_seconds: *seconds.iter().max()?,
             machines: seconds.len(),
         })
+    }
+
+    /// A warning if Machines took longer to join than the `MachineHealthCheck` lets them. None if they did not.
+    pub fn exceeds(&self, check: &HealthCheck) -> Option<String> {
+        let longest = Duration::from_secs(self.longest_seconds);
+        let timeout = check.node_startup_timeout.filter(|timeout| longest > *timeout)?;
+        Some(format!(
+            "an earlier Machine took {} to join, but MachineHealthCheck {} makes Cluster API delete a Machine that has no node \
+             after {} (nodeStartupTimeout)",
+            format_duration(whole_minutes(longest, 59)),
+            check.name,
+            format_duration(timeout)
+        ))
     }
 
     /// The estimate in one line.
@@ -119,10 +132,12 @@ impl Join {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use jiff::{SignedDuration, Timestamp};
     use kcp_api::{ConditionStatus::False, Machine, metadata::Time};
 
-    use super::JoinTimes;
+    use super::{HealthCheck, JoinTimes};
     use crate::testing::objects::{condition, machine, minutes_ago, now, set};
 
     /// A Machine that was created this many minutes ago, and joined this many seconds later.
@@ -226,6 +241,25 @@ mod tests {
             let times = JoinTimes::measure(&machines);
             let times = times.map(|times| (times.shortest_seconds, times.longest_seconds, times.machines));
             assert_eq!(times, *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_health_check_deletes_machines_that_join_as_slowly_as_an_earlier_one() {
+        let times = JoinTimes {
+            shortest_seconds: 240,
+            longest_seconds: 700,
+            machines: 2,
+        };
+        let warning = "an earlier Machine took 12m to join, but MachineHealthCheck h makes Cluster API delete a Machine that \
+                       has no node after 10m (nodeStartupTimeout)";
+        for (seconds, expected) in [(Some(600), Some(warning)), (Some(700), None), (None, None)] {
+            let check = HealthCheck {
+                name: "h".to_owned(),
+                node_startup_timeout: seconds.map(Duration::from_secs),
+                ..HealthCheck::default()
+            };
+            assert_eq!(times.exceeds(&check).as_deref(), expected, "{seconds:?}");
         }
     }
 

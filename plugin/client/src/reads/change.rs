@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kcp_api::{Object as _, kind::CLUSTER};
+use kcp_api::{
+    Object as _,
+    kind::{CLUSTER, MACHINE_HEALTH_CHECK},
+};
 use kcp_control_plane::snapshot::{
     EtcdMembers, EtcdSurvey, Failure, Reading, Snapshot, Workload,
     change::{ChangeSnapshot, Part, UnreadPart},
@@ -17,7 +20,8 @@ use crate::{
     reads::{
         Excluded, MachineByNode, Target,
         drain::read_drain_objects,
-        limit_per_control_plane,
+        failure, limit_per_control_plane,
+        management::{health_checks, of_control_plane},
         planned::{self, Fetched, Reads, fetch},
         read_workload_and_etcd,
         secret::is_absent,
@@ -82,15 +86,21 @@ async fn read_parts(
     let nodes = machines.keys().cloned().collect();
     let beyond = read_workload_and_etcd(reader.connection, &target, ready(machines), nothing, end);
     let drain = read_drain_objects(reader, &target, nodes, end);
-    let ((workload, _, etcd), drain) = tokio::join!(Box::pin(beyond), Box::pin(drain));
-    fetched.observed.drain = Box::new(drain);
-    // The control plane is read again. Querying etcd takes seconds, in which the controller may change the control
-    // plane, and the write requires the resource version that was checked.
     let reads = Reads {
         reader,
         namespace,
         limit: ReadLimit::per_read(limit),
     };
+    let ((workload, _, etcd), drain, health_checks) =
+        tokio::join!(Box::pin(beyond), Box::pin(drain), Box::pin(health_checks(&reads)));
+    fetched.observed.drain = Box::new(drain);
+    let health_checks = match &health_checks {
+        Ok(all) => Reading::Read(all.as_slice()),
+        Err(error) => Reading::Failed(failure::of_kind(&MACHINE_HEALTH_CHECK, error)),
+    };
+    fetched.observed.health_checks = of_control_plane(&fetched.observed, health_checks);
+    // The control plane is read again. Querying etcd takes seconds, in which the controller may change the control
+    // plane, and the write requires the resource version that was checked.
     let (object, control_plane) = reads.read_control_plane(name).await?;
     let at_first = std::mem::replace(&mut fetched.json, object);
     fetched.observed.control_plane = control_plane;

@@ -132,22 +132,35 @@ fn assemble(fetched: Fetched, health_checks: Result<&[MachineHealthCheck], &Erro
 /// Adds the facts that concern the whole Cluster: the `MachineHealthChecks` that select the control plane's Machines,
 /// and what blocks the deletion of Machines.
 pub fn add_cluster_facts(mut snapshot: Snapshot, health_checks: Reading<&[MachineHealthCheck]>) -> Snapshot {
-    let machines = &snapshot.machines;
-    let cluster_name = snapshot.control_plane.cluster();
-    snapshot.health_checks = health_checks.map(|all| {
-        let about_it = all
-            .iter()
-            .filter(|check| Some(check.spec.cluster_name.as_str()) == cluster_name);
-        about_it.map(|check| HealthCheck::new(check, machines)).collect()
-    });
-    snapshot.deletions = machines.iter().filter_map(Deletion::from_machine).collect();
+    snapshot.health_checks = of_control_plane(&snapshot, health_checks);
+    snapshot.deletions = snapshot
+        .machines
+        .iter()
+        .filter_map(Deletion::from_machine)
+        .collect();
     let flag = super::NO_NAME_ARGUMENT;
     snapshot.secrets = Reading::Excluded { flag };
     snapshot.certificates = Reading::Excluded { flag };
     snapshot
 }
 
-async fn health_checks(reads: &Reads<'_>) -> Result<Vec<MachineHealthCheck>, Error> {
+/// The `MachineHealthChecks` of the control plane's Cluster.
+pub(super) fn of_control_plane(
+    snapshot: &Snapshot,
+    health_checks: Reading<&[MachineHealthCheck]>,
+) -> Reading<Vec<HealthCheck>> {
+    let cluster = snapshot.control_plane.cluster();
+    health_checks.map(|all| {
+        let about_it = all
+            .iter()
+            .filter(|check| Some(check.spec.cluster_name.as_str()) == cluster);
+        about_it
+            .map(|check| HealthCheck::new(check, &snapshot.machines))
+            .collect()
+    })
+}
+
+pub(super) async fn health_checks(reads: &Reads<'_>) -> Result<Vec<MachineHealthCheck>, Error> {
     let resource = reads.reader.served.resource(&MACHINE_HEALTH_CHECK)?;
     let action = Action::new("list", &resource).in_namespace(reads.namespace);
     let connection = reads.reader.connection;

@@ -42,6 +42,7 @@ impl Preflight {
     pub fn consequences(&self) -> Vec<String> {
         let mut lines = fragile_periods(&self.plan);
         lines.extend(self.plan.join_estimate().map(|times| times.message()));
+        lines.extend(self.plan.startup_warnings().iter().cloned());
         lines.extend(self.drains.iter().cloned());
         lines
     }

@@ -1,7 +1,7 @@
 //! Checks whether etcd has quorum, and how many members can fail before it is lost.
 
 use jiff::Timestamp;
-use kcp_api::Object as _;
+use kcp_api::{Machine, Object as _};
 
 use crate::{
     checks::{
@@ -306,7 +306,34 @@ pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult 
     let hint = "start the stopped members on their hosts, because the controller cannot; etcd recovers once \
         most members are running; if the members' data is lost, restore a snapshot: \
         https://etcd.io/docs/v3.6/op-guide/recovery/";
-    count.into_result(observed, message, Some(hint))
+    let forget = sole_machine(observed).map(|machine| force_new_cluster_hint(machine.name()));
+    count.into_result(observed, message, Some(forget.as_deref().unwrap_or(hint)))
+}
+
+/// The only Machine with a node, if its own etcd member does not explain the loss of quorum: etcd then has members whose
+/// Machines no longer exist.
+fn sole_machine(observed: &Snapshot) -> Option<&Machine> {
+    let mut joined = observed.machines.iter().filter(|machine| machine.has_node());
+    let machine = joined.next().filter(|_| joined.next().is_none())?;
+    let is_left_alone = match voters(observed) {
+        Some(members) => {
+            let others = members.iter().filter(|member| member.machine.is_none());
+            let mut others = others.filter(|member| !member.is_learner).peekable();
+            others.peek().is_some() && others.all(|member| !member.is_healthy && !member.is_joining)
+        }
+        None => !observed.is_etcd_reported_down(machine),
+    };
+    is_left_alone.then_some(machine)
+}
+
+/// How to make the last member the only one. Source: etcd's guide to disaster recovery.
+fn force_new_cluster_hint(machine: &str) -> String {
+    format!(
+        "on the host of Machine {machine}, start etcd if it does not run, and list its members: etcdctl member list \
+         --consistency=s; if another member is listed, but its Machine no longer exists, save a copy of /var/lib/etcd, add --force-new-cluster to the command in \
+         /etc/kubernetes/manifests/etcd.yaml, and remove the flag as soon as etcd is healthy: etcd keeps the data of Machine \
+         {machine}, and forgets all other members"
+    )
 }
 
 pub fn check_etcd_voters_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckResult {

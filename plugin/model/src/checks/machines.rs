@@ -54,6 +54,7 @@ pub const CHECKS: &[Check] = &[
         "etcd-learners-stuck",
         "kubeadm-config-unusable",
         "secrets-missing",
+        "joining-member-needed",
     ]])
     .preflight(),
     Check::new(

@@ -6,6 +6,7 @@
 //! - [`rollout`]: pending changes and their progress
 //! - [`machines`], [`remediation`]: Machines, their nodes and their health checks
 //! - [`deadlock`]: deletions of Machines that block each other
+//! - [`joining`]: Machines whose etcd member votes before they have a node
 //! - [`etcd_quorum`], [`etcd_agreement`], [`etcd_members`], [`etcd_storage`]: etcd; [`membership`] combines the responses of
 //!   its members
 //! - [`components`], [`kubeadm`], [`workload`]: the workload cluster
@@ -38,6 +39,7 @@ pub mod etcd_members;
 pub mod etcd_quorum;
 pub mod etcd_storage;
 pub mod finding;
+pub mod joining;
 pub mod kubeadm;
 pub mod lifecycle;
 pub mod machine_grace;
@@ -192,6 +194,7 @@ pub const TOPICS: &[&[Check]] = &[
     rollout::CHECKS,
     deadlock::CHECKS,
     drains::CHECKS,
+    joining::CHECKS,
     machines::CHECKS,
     etcd_quorum::CHECKS,
     etcd_agreement::CHECKS,

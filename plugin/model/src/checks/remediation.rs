@@ -1,6 +1,8 @@
 //! Checks for unhealthy Machines, for blockers of their remediation, and for Machines without a
 //! `MachineHealthCheck`.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use kcp_api::{Condition, ConditionStatus, Machine, Object as _, machine_health_check::UnhealthyCondition};
 
@@ -15,6 +17,8 @@ use crate::{
         machines::machine_of,
         rollout::compare_machines,
     },
+    duration::format_duration,
+    join_times::JoinTimes,
     plan::{
         blockers::malformed_record,
         remediation::{self, RemediationContext},
@@ -138,10 +142,12 @@ fn who_unblocks(_: &Snapshot, finding: &Finding, _: Timestamp) -> Actor {
 pub fn check_remediation_scheduled(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let checks = require(&observed.health_checks, "MachineHealthChecks")?;
     require_machines(observed)?;
-    let may_mark = |check: &&HealthCheck| !check.paused && check.remediation_allowed != Some(false);
     let findings = observed.machines.iter().filter_map(|machine| {
         if machine.is_deleting() || machine.failed_health_check() {
             return None;
+        }
+        if let Some(due) = startup_deadline(observed, machine) {
+            return Some(startup_finding(observed, machine, &due, now));
         }
         let of_machine = checks
             .iter()
@@ -156,26 +162,80 @@ pub fn check_remediation_scheduled(observed: &Snapshot, now: Timestamp) -> Check
             })
         });
         let (at, check, timeout) = due.min_by_key(|(at, ..)| *at)?;
-        let is_due = at <= now;
-        let marks = if is_due {
-            "is due to mark it as unhealthy".to_owned()
-        } else {
-            format!("marks it as unhealthy at {at}")
-        };
         let of = if timeout.is_node_condition {
             "its node"
         } else {
             "the Machine"
         };
         let message = format!(
-            "MachineHealthCheck {} {marks}, because condition {} of {of} is {}",
+            "MachineHealthCheck {} {}, because condition {} of {of} is {}",
             check.name,
+            marks(at, now),
             timeout.type_,
             timeout.status.as_str()
         );
-        Some(Finding::info(machine_object(machine.name()), message).with_since(is_due.then_some(at)))
+        Some(Finding::info(machine_object(machine.name()), message).with_since((at <= now).then_some(at)))
     });
     Ok(findings.collect())
+}
+
+/// When a `MachineHealthCheck` marks a Machine as unhealthy because it has no node.
+pub struct StartupDeadline<'o> {
+    pub at: Timestamp,
+    pub check: &'o HealthCheck,
+    pub timeout: Duration,
+}
+
+/// The earliest deadline for the node of a Machine. None if the Machine has a node, or no `MachineHealthCheck` acts.
+pub fn startup_deadline<'o>(observed: &'o Snapshot, machine: &Machine) -> Option<StartupDeadline<'o>> {
+    let cluster = observed.cluster.value()?;
+    let checks = observed.health_checks.value()?.iter().filter(may_mark);
+    let deadlines = checks.filter_map(|check| {
+        Some(StartupDeadline {
+            at: check.node_startup_deadline(machine, cluster)?,
+            check,
+            timeout: check.node_startup_timeout?,
+        })
+    });
+    deadlines.min_by_key(|deadline| deadline.at)
+}
+
+fn may_mark(check: &&HealthCheck) -> bool {
+    !check.paused && check.remediation_allowed != Some(false)
+}
+
+/// Reports when the Machine must have a node. It is a warning if earlier Machines took longer to join.
+fn startup_finding(
+    observed: &Snapshot,
+    machine: &Machine,
+    due: &StartupDeadline<'_>,
+    now: Timestamp,
+) -> Finding {
+    let message = format!(
+        "MachineHealthCheck {} {}, because it has no node within {} (nodeStartupTimeout)",
+        due.check.name,
+        marks(due.at, now),
+        format_duration(due.timeout)
+    );
+    let object = machine_object(machine.name());
+    let joins = JoinTimes::measure(&observed.machines);
+    match joins.and_then(|joins| joins.exceeds(due.check)) {
+        Some(warning) => Finding::warn(object, format!("{message}; {warning}"))
+            .with_hint(raise_startup_timeout_hint(&due.check.name, machine.namespace())),
+        None => Finding::info(object, message).with_since((due.at <= now).then_some(due.at)),
+    }
+}
+
+fn raise_startup_timeout_hint(check: &str, namespace: &str) -> String {
+    format!("raise the timeout for new nodes: kubectl edit machinehealthcheck {check} -n {namespace}")
+}
+
+fn marks(at: Timestamp, now: Timestamp) -> String {
+    if at <= now {
+        "is due to mark it as unhealthy".to_owned()
+    } else {
+        format!("marks it as unhealthy at {at}")
+    }
 }
 
 /// When a condition entered the status that makes a Machine unhealthy. None if the condition has another
@@ -383,6 +443,21 @@ pub(super) mod test_cases {
             let mut failed = condition("EtcdMemberHealthy", False, "no connection");
             failed.last_transition_time = Some(minutes_ago(10));
             set(&mut o.machine(2).status.conditions, failed);
+        }),
+        (
+            "remediation-scheduled",
+            "by_the_time_until_its_node_appears",
+            |o| {
+                starts(o);
+                o.machine(3).status.node_name = None;
+                o.health_checks()[0].node_startup_timeout = Some(Duration::from_secs(600));
+            },
+        ),
+        ("remediation-scheduled", "not_of_a_machine_that_is_skipped", |o| {
+            starts(o);
+            o.machine(3).status.node_name = None;
+            annotate(&mut o.machine(3).metadata, annotation::SKIP_REMEDIATION, "");
+            o.health_checks()[0].node_startup_timeout = Some(Duration::from_secs(600));
         }),
         ("remediation-scheduled", "not_by_a_paused_health_check", |o| {
             times_out(o, true, "Ready", Unknown);

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use crate::{
     checks::{
         Checked, all, certificates, components, conditions, deadlock, drains, etcd_agreement, etcd_members,
-        etcd_quorum, etcd_storage, finding::CheckOutcome, kubeadm, lifecycle, machines, refusals,
+        etcd_quorum, etcd_storage, finding::CheckOutcome, joining, kubeadm, lifecycle, machines, refusals,
         remediation, rollout, sources, workload,
     },
     inspection::inspect,
@@ -31,6 +31,7 @@ const CASES: &[(&str, &[Case])] = &[
     ("rollout", rollout::test_cases::CASES),
     ("deadlock", deadlock::test_cases::CASES),
     ("drains", drains::test_cases::CASES),
+    ("joining", joining::test_cases::CASES),
     ("machines", machines::test_cases::CASES),
     ("etcd_quorum", etcd_quorum::test_cases::CASES),
     ("etcd_agreement", etcd_agreement::test_cases::CASES),

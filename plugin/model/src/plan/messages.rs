@@ -214,6 +214,10 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
         NoPlan::TooManyReplicas { replicas, max } => {
             format!("the desired number of Machines is {replicas}, but a plan covers at most {max}")
         }
+        // If the member of the only Machine does not respond, it is unknown whether etcd has members without a Machine.
+        NoPlan::QuorumLost { votes } if votes.voters == 1 => {
+            "etcd has lost quorum: no known member is healthy".to_owned()
+        }
         NoPlan::QuorumLost { votes } => format!("etcd has lost quorum: {votes}"),
         NoPlan::LastMachine { machine } => {
             format!("Machine {machine} is the only Machine: deleting it deletes the cluster's data")

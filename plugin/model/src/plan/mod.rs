@@ -89,6 +89,9 @@ pub struct Plan {
     pub are_members_unread: bool,
     /// How long earlier Machines took to join. None if no Machine's time is known.
     pub join_times: Option<JoinTimes>,
+    /// The `MachineHealthChecks` of control plane Machines that delete a Machine before it has joined, if it takes as long as
+    /// an earlier one: a warning for each.
+    pub startup_warnings: Vec<String>,
     pub steps: Result<Vec<Step>, NoPlan>,
 }
 
@@ -153,8 +156,19 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
         in_place_handlers: observed.in_place_handlers.value().cloned().unwrap_or_default(),
         are_members_unread: observed.members() == EtcdMembers::Unread,
         join_times: JoinTimes::measure(&observed.machines),
+        startup_warnings: startup_warnings(observed),
         steps,
     }
+}
+
+fn startup_warnings(observed: &Snapshot) -> Vec<String> {
+    let Some(joins) = JoinTimes::measure(&observed.machines) else {
+        return Vec::new();
+    };
+    let checks = observed.health_checks.value().into_iter().flatten();
+    // New Machines have the labels of those that exist.
+    let acting = checks.filter(|check| !check.paused && !check.targets.is_empty());
+    acting.filter_map(|check| joins.exceeds(check)).collect()
 }
 
 /// The names of Machines that a plan deletes.
@@ -207,6 +221,12 @@ impl Plan {
     pub fn join_estimate(&self) -> Option<JoinTimes> {
         let creates = self.steps().iter().any(|step| step.action == Action::Create);
         self.join_times.filter(|_| creates)
+    }
+
+    /// The warnings that a `MachineHealthCheck` deletes a new Machine too early. Empty if the plan creates none.
+    pub fn startup_warnings(&self) -> &[String] {
+        let creates = self.join_estimate().is_some();
+        if creates { &self.startup_warnings } else { &[] }
     }
 
     /// Why the controller does not take the first step now: a message and a hint for each reason. `plan` and

@@ -3,12 +3,15 @@
 //! Selectors and limits of a `MachineHealthCheck` are evaluated as in Cluster API v1.14
 //! (`core/reconcilers/machinehealthcheck`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kcp_api::{
-    Condition, ExtensionConfig, Machine, MachineHealthCheck, Object as _,
+    Cluster, Condition, ExtensionConfig, Machine, MachineHealthCheck, Object as _,
     machine_health_check::UnhealthyCondition, names::annotation,
 };
 use kube::core::{Selector, SelectorExt as _};
@@ -52,6 +55,8 @@ pub struct HealthCheck {
     /// How long a condition may have a given status before the `MachineHealthCheck` marks the Machine as
     /// unhealthy.
     pub timeouts: Vec<UnhealthyCondition>,
+    /// How long a Machine may have no Node before the `MachineHealthCheck` marks it as unhealthy. None if there is no limit.
+    pub node_startup_timeout: Option<Duration>,
 }
 
 impl Deletion {
@@ -103,6 +108,7 @@ impl HealthCheck {
             other_targets: all.map(|all| all.saturating_sub(of_control_plane)),
             allows_one_more: would_remediate(check, 1),
             timeouts: check.spec.unhealthy_conditions.clone(),
+            node_startup_timeout: check.spec.node_startup_timeout,
         }
     }
 
@@ -123,6 +129,29 @@ impl HealthCheck {
             self.remediation_allowed
         };
         !self.paused && allowed != Some(false) && machine.annotation(annotation::SKIP_REMEDIATION).is_none()
+    }
+
+    /// When the `MachineHealthCheck` marks the Machine as unhealthy if no Node appears. None if it never does, and while the
+    /// Cluster's infrastructure is not ready.
+    ///
+    /// Source: Cluster API v1.14, `needsRemediation`, `nodeChecks` and `shouldSkipRemediation`.
+    pub fn node_startup_deadline(&self, machine: &Machine, cluster: &Cluster) -> Option<Timestamp> {
+        let timeout = self.node_startup_timeout?;
+        let is_skipped = machine.is_paused() || machine.has_annotation(annotation::SKIP_REMEDIATION);
+        if machine.has_node() || is_skipped || !self.targets.contains(machine.name()) {
+            return None;
+        }
+        let infrastructure = cluster.status.infrastructure_ready_since?;
+        let ready = machine
+            .condition("InfrastructureReady")
+            .filter(|ready| ready.is_true());
+        let start = [
+            machine.creation_timestamp(),
+            Some(infrastructure),
+            cluster.status.initialized_since,
+            ready.and_then(|ready| ready.last_transition_time),
+        ];
+        start.into_iter().flatten().max()?.checked_add(timeout).ok()
     }
 }
 
@@ -248,7 +277,9 @@ mod tests {
     use kcp_api::{Machine, MachineHealthCheck, decode};
     use serde_json::{Value, json};
 
-    use super::{Deletion, selects, selects_namespace, would_remediate};
+    use std::time::Duration;
+
+    use super::{Deletion, HealthCheck, selects, selects_namespace, would_remediate};
 
     fn machine(object: &Value) -> Machine {
         decode(&object.to_string()).expect("a Machine")
@@ -357,6 +388,65 @@ mod tests {
             let spec = json!({"clusterName": "c1", "selector": selector});
             let check = health_check(json!({"metadata": {"name": "h"}, "spec": spec}));
             assert_eq!(selects(&check, &machine), selected, "{selector}");
+        }
+    }
+
+    /// The minute at which the health check marks a Machine, which was created at 12:10, if its limit is ten minutes.
+    #[test]
+    fn the_time_until_a_node_appears_begins_with_the_last_of_four_events() {
+        let at = |minute: u32| format!("2026-11-28T12:{minute:02}:00Z");
+        let condition = |kind: &str, status: &str, minute: u32| json!({"type": kind, "status": status, "lastTransitionTime": at(minute)});
+        let ready = |status: &str, minute| condition("InfrastructureReady", status, minute);
+        let initialized = |minute| condition("ControlPlaneInitialized", "True", minute);
+        let none = || json!([]);
+        let skipped = json!({"annotations": {"cluster.x-k8s.io/skip-remediation": ""}});
+        let paused = json!({"annotations": {"cluster.x-k8s.io/paused": ""}});
+        let joined = json!({"nodeRef": {"name": "n1"}});
+        for (cluster, conditions, metadata, status, expected) in [
+            (json!([ready("True", 1)]), none(), json!({}), json!({}), Some(20)),
+            (json!([ready("True", 12)]), none(), json!({}), json!({}), Some(22)),
+            (
+                json!([ready("True", 1), initialized(13)]),
+                none(),
+                json!({}),
+                json!({}),
+                Some(23),
+            ),
+            (
+                json!([ready("True", 1)]),
+                json!([ready("True", 14)]),
+                json!({}),
+                json!({}),
+                Some(24),
+            ),
+            (
+                json!([ready("True", 1)]),
+                json!([ready("False", 14)]),
+                json!({}),
+                json!({}),
+                Some(20),
+            ),
+            (json!([ready("False", 1)]), none(), json!({}), json!({}), None),
+            (none(), none(), json!({}), json!({}), None),
+            (json!([ready("True", 1)]), none(), skipped, json!({}), None),
+            (json!([ready("True", 1)]), none(), paused, json!({}), None),
+            (json!([ready("True", 1)]), none(), json!({}), joined, None),
+        ] {
+            let row = format!("{cluster} {conditions} {metadata} {status}");
+            let mut object = json!({"metadata": metadata, "status": status});
+            object["metadata"]["name"] = json!("m1");
+            object["metadata"]["creationTimestamp"] = json!(at(10));
+            object["status"]["conditions"] = conditions;
+            let machine = machine(&object);
+            let cluster = json!({"metadata": {"name": "c1"}, "status": {"conditions": cluster}});
+            let cluster = decode(&cluster.to_string()).expect("a Cluster");
+            let check = HealthCheck {
+                targets: ["m1".to_owned()].into(),
+                node_startup_timeout: Some(Duration::from_secs(600)),
+                ..HealthCheck::default()
+            };
+            let expected = expected.map(|minute| at(minute).parse().expect("a time"));
+            assert_eq!(check.node_startup_deadline(&machine, &cluster), expected, "{row}");
         }
     }
 

@@ -194,6 +194,8 @@ pub fn cluster(failure_domains: &str) -> Cluster {
             failure_domains: domains.collect(),
             infrastructure_provisioned: true,
             remote_connection: None,
+            initialized_since: Some(objects::minutes_ago(120)),
+            infrastructure_ready_since: Some(objects::minutes_ago(120)),
         },
     }
 }

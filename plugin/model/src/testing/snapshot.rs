@@ -35,7 +35,7 @@ pub fn observed() -> Snapshot {
             trigger: Some(RemediationTrigger::AtMostPercent(100)),
             other_targets: Some(0),
             allows_one_more: Some(true),
-            timeouts: Vec::new(),
+            ..HealthCheck::default()
         }]),
         secrets: Reading::Read(secrets(&["ca", "etcd", "proxy", "sa", "kubeconfig"])),
         certificates: Reading::Read(certificates()),

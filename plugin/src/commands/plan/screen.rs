@@ -234,6 +234,11 @@ fn remarks(plan: &Plan, layout: Layout) -> String {
     let fragile = messages::fragile_steps(&plan.fragile_steps());
     remarks.extend(fragile.into_iter().map(|stretch| (stretch, None)));
     remarks.extend(plan.join_estimate().map(|times| (times.message(), None)));
+    remarks.extend(
+        plan.startup_warnings()
+            .iter()
+            .map(|warning| (warning.clone(), None)),
+    );
     let in_place = messages::in_place_note(plan);
     let differs = (1..).zip(plan.steps()).find(|(_, step)| step.may_differ);
     remarks.extend(differs.filter(|_| in_place.is_none()).map(|(number, _)| {

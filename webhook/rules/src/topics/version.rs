@@ -108,8 +108,7 @@ const RULES: &[Rule] = &[
         id: "version-reverted",
         summary: "a failed upgrade can be reverted before its first Machine has joined",
         why: "No Machine with the new version has joined yet, so etcd contains nothing that the old version cannot \
-              read. The warning points out that the write is a downgrade. The rule `joining-machine-outdated` denies it \
-              while a new Machine joins the only other one.",
+              read. While a new Machine joins the only other one, the rule joining-machine-outdated denies the write.",
         operations: ON_UPDATE,
         action: Action::Warn,
         scope: Scope::Cluster,

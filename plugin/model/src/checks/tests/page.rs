@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The title of each topic, in the order of [`TOPICS`].
-const TITLES: [&str; 17] = [
+const TITLES: [&str; 18] = [
     "Whether each source could be read",
     "Conditions of the control plane",
     "Pauses, deletion, failures and owners",
@@ -22,6 +22,7 @@ const TITLES: [&str; 17] = [
     "Pending changes and their progress",
     "Deletions that block each other",
     "Evictions from nodes",
+    "Members that vote before their Machine has a node",
     "Machines and their nodes",
     "Quorum of etcd",
     "Whether the members of etcd agree",

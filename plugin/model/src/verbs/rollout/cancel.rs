@@ -97,6 +97,11 @@ pub fn decide(
         Ok(warnings) => warnings,
         Err(refusal) => return Ok(Decision::Refused(refusal)),
     };
+    if let Some((replacements, left)) = &in_progress
+        && let Some(refusal) = refused_for_only_machine(snapshot, after, replacements, left)
+    {
+        return Ok(Decision::Refused(refusal));
+    }
     let mut consequences = Vec::new();
     let mut detail = format!("(planned for {after})");
     if let Some((replacements, left)) = in_progress {
@@ -176,9 +181,15 @@ fn progress_of_change(
 fn refused_without_time(snapshot: &ChangeSnapshot, progress: String) -> Refusal {
     let control_plane = snapshot.control_plane();
     let (name, namespace) = (control_plane.name(), control_plane.namespace());
+    // The rule `joining-machine-outdated` denies the revert once the second Machine joins.
+    let revert = if control_plane.spec.replicas == Some(1) {
+        ""
+    } else {
+        "revert the change to the spec, or "
+    };
     Refusal {
         remedies: vec![format!(
-            "revert the change to the spec, or pause the rollout: kubectl kcp rollout pause {name} -n {namespace}"
+            "{revert}pause the rollout: kubectl kcp rollout pause {name} -n {namespace}"
         )],
         ..Refusal::new(
             RefusedBy::Command,
@@ -188,6 +199,33 @@ fn refused_without_time(snapshot: &ChangeSnapshot, progress: String) -> Refusal 
             ],
         )
     }
+}
+
+/// The refusal to cancel a rollout of one replica once its new Machine exists. Afterwards, both Machines match the spec, and
+/// the controller deletes the oldest one, as the rollout does.
+fn refused_for_only_machine(
+    snapshot: &ChangeSnapshot,
+    after: Timestamp,
+    replacements: &[String],
+    left: &[String],
+) -> Option<Refusal> {
+    let control_plane = snapshot.control_plane();
+    let ([new, ..], [old], Some(1)) = (replacements, left, control_plane.spec.replicas) else {
+        return None;
+    };
+    let (name, namespace) = (control_plane.name(), control_plane.namespace());
+    Some(Refusal {
+        remedies: vec![format!(
+            "let the rollout finish, or pause it: kubectl kcp rollout pause {name} -n {namespace}"
+        )],
+        ..Refusal::new(
+            RefusedBy::Command,
+            vec![format!(
+                "the rollout at {after} has already created Machine {new}: whether you cancel it or not, the controller keeps \
+                 one Machine, the newest, and deletes Machine {old}"
+            )],
+        )
+    })
 }
 
 fn refused_without_running(
@@ -334,6 +372,24 @@ mod tests {
             }
             rolling.observed.control_plane.status.up_to_date_replicas = 1;
             assert_eq!(decided(&rolling, false), Decision::Refused(expected.clone()));
+        }
+    }
+
+    #[test]
+    fn a_rollout_of_one_replica_is_not_cancelled_once_its_new_machine_exists() {
+        let mut rolling = rollout_at(270);
+        rolling.observed.control_plane.spec.replicas = Some(1);
+        rolling.observed.machines.truncate(2);
+        for running in [false, true] {
+            let Decision::Refused(refusal) = decided(&rolling, running) else {
+                panic!("{running}");
+            };
+            let expected = format!(
+                "the rollout at {} has already created Machine m2: whether you cancel it or not, the controller keeps one \
+                 Machine, the newest, and deletes Machine m1",
+                minutes_ago(270)
+            );
+            assert_eq!(refusal.why, [expected]);
         }
     }
 

@@ -110,6 +110,23 @@ fn remediations(inspection: &Inspection) -> Vec<PreflightRow> {
     of_machines("remediation", inspection.preflight.remediation.iter(), inspection)
 }
 
+/// The check that says that etcd loses its quorum if Cluster API deletes this Machine.
+const MEMBER_NEEDED: &str = "joining-member-needed";
+
+/// What the controller does not consider when it remediates a Machine.
+fn effect_of_remediation(machine: &str, inspection: &Inspection) -> Option<String> {
+    let object = format!("Machine/{machine}");
+    let checked = inspection
+        .checks
+        .iter()
+        .find(|checked| checked.id == MEMBER_NEEDED)?;
+    let is_needed = checked
+        .findings
+        .iter()
+        .any(|finding| finding.objects.contains(&object));
+    is_needed.then(|| format!("nothing, but etcd then loses its quorum ({MEMBER_NEEDED})"))
+}
+
 /// The rows about `machine replace`, for each Machine whose replacement and remediation have different
 /// results.
 fn replacements(inspection: &Inspection) -> Vec<PreflightRow> {
@@ -131,7 +148,12 @@ fn of_machines<'i>(
 ) -> Vec<PreflightRow> {
     let of_machine = |one: &Remediation| {
         let what = format!("{verb} of {}", one.machine);
-        PreflightRow::new(&what, &one.permission, inspection)
+        let mut row = PreflightRow::new(&what, &one.permission, inspection);
+        if row.allowed == Some(true) {
+            row.blocked_by
+                .extend(effect_of_remediation(&one.machine, inspection));
+        }
+        row
     };
     let all: Vec<PreflightRow> = permissions.map(of_machine).collect();
     let alike = |row: &PreflightRow| all.iter().filter(|other| other.is_like(row)).count();

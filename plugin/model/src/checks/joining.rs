@@ -1,0 +1,181 @@
+//! Checks for a Machine without a node whose etcd member already votes.
+//!
+//! kubeadm makes the member a voter before the kubelet registers the node. If the Machine becomes unwanted in between, Cluster
+//! API deletes it without its member (kubernetes-sigs/cluster-api#11772).
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use kcp_api::{Machine, Object as _};
+
+use crate::{
+    checks::{
+        Check,
+        actor::{Actor, Responsible},
+        etcd_quorum::stacked_survey,
+        finding::{CheckResult, Finding, machine_object},
+        machine_grace::{machines_without_node, require_machines},
+        machines::machine_of,
+        membership::Membership,
+        remediation::startup_deadline,
+    },
+    duration::format_duration,
+    quorum::Votes,
+    snapshot::{EtcdMembers, Snapshot, etcd::EtcdMember},
+    staleness::JOIN_LIMIT,
+};
+
+pub const CHECKS: &[Check] = &[Check::new(
+    "joining-member-needed",
+    "etcd would lose its quorum if Cluster API deleted a Machine that has no node yet, because its member would stay.",
+    check_joining_member_needed,
+    Responsible::StepBy(who_acts),
+)
+.usually_within(JOIN_LIMIT)];
+
+/// How long before the deadline of a `MachineHealthCheck` a person must act.
+const NOTICE: Duration = Duration::from_secs(5 * 60);
+
+fn check_joining_member_needed(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    require_machines(observed)?;
+    let Some(machine) = joining_machine(observed) else {
+        return Ok(Vec::new());
+    };
+    let survey = stacked_survey(observed)?;
+    let EtcdMembers::Read(members) = survey.members(&observed.machines) else {
+        return Err(Membership::new(survey).unknown_result());
+    };
+    if !is_joining_voter_needed(&members) {
+        return Ok(Vec::new());
+    }
+    let (name, namespace) = (machine.name(), machine.namespace());
+    let deadline = startup_deadline(observed, machine);
+    let by = match &deadline {
+        Some(due) => format!(
+            "MachineHealthCheck {} marks it as unhealthy at {} (nodeStartupTimeout {}), and Cluster API then deletes it",
+            due.check.name,
+            due.at,
+            format_duration(due.timeout)
+        ),
+        None => "no MachineHealthCheck limits the time until its node appears".to_owned(),
+    };
+    let message = format!(
+        "its etcd member votes, but the Machine has no node yet: if it is deleted, Cluster API does not remove the member, and \
+         etcd loses its quorum; {by}"
+    );
+    let keep = deadline.map_or_else(String::new, |_| {
+        format!(
+            "to keep the Machine: kubectl annotate machine {name} -n {namespace} cluster.x-k8s.io/skip-remediation=; "
+        )
+    });
+    let hint = format!(
+        "{keep}until it has a node, change neither the version nor the configuration; why it has none: kubectl describe \
+         machine {name} -n {namespace}"
+    );
+    let finding = Finding::fail(machine_object(name), message)
+        .with_since(machine.creation_timestamp())
+        .with_hint(hint);
+    Ok(vec![finding])
+}
+
+/// The Machine that may run the member of a Machine without a node. kubeadm cannot run without bootstrap data.
+fn joining_machine(observed: &Snapshot) -> Option<&Machine> {
+    machines_without_node(observed)
+        .find(|machine| !machine.is_deleting() && !machine.spec.awaits_bootstrap_data)
+}
+
+/// Whether etcd has a quorum with the voters that may belong to joining Machines, but not without them.
+fn is_joining_voter_needed(members: &[EtcdMember]) -> bool {
+    let voters = || members.iter().filter(|member| !member.is_learner);
+    let is_healthy = |member: &&EtcdMember| member.fault.is_none() && member.alarm.is_none();
+    let joining = voters().filter(|member| member.is_joining).count();
+    let others = voters()
+        .filter(|member| !member.is_joining)
+        .filter(is_healthy)
+        .count();
+    let votes = |healthy: usize| Votes {
+        voters: voters().count(),
+        unhealthy: voters().count().saturating_sub(healthy),
+        starting: 0,
+    };
+    !votes(others).has_quorum() && votes(others + joining).has_quorum()
+}
+
+/// kubeadm, which waits for the kubelet. A person if a `MachineHealthCheck` is about to act.
+fn who_acts(observed: &Snapshot, finding: &Finding, now: Timestamp) -> Actor {
+    let due = machine_of(observed, finding).and_then(|machine| startup_deadline(observed, machine));
+    let notice = SignedDuration::try_from(NOTICE).unwrap_or_default();
+    match due {
+        Some(due) if due.at.duration_since(now) < notice => Actor::Person,
+        _ => Actor::Kubeadm,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod test_cases {
+    use std::time::Duration;
+
+    use kcp_api::metadata::Time;
+
+    use crate::{
+        checks::tests::{Case, elsewhere},
+        snapshot::Snapshot,
+        testing::objects::minutes_ago,
+    };
+
+    /// The Machines `m1` and `m2`; `m2` was created this many minutes ago, and its member votes.
+    fn second_joins(observed: &mut Snapshot, minutes: i64) {
+        observed.machines.truncate(2);
+        observed.survey().queried.truncate(1);
+        observed.each_list_of(&[1], |list| list.members.truncate(2));
+        let machine = observed.machine(2);
+        machine.metadata.creation_timestamp = Some(Time(minutes_ago(minutes)));
+        machine.status.node_name = None;
+        machine.status.conditions.clear();
+    }
+
+    fn starts_within(observed: &mut Snapshot, minutes: u64) {
+        observed.health_checks()[0].node_startup_timeout = Some(Duration::from_secs(60 * minutes));
+    }
+
+    pub(crate) const CASES: &[Case] = &[
+        ("joining-member-needed", "the_second_member", |o| {
+            second_joins(o, 2)
+        }),
+        ("joining-member-needed", "with_a_health_check", |o| {
+            second_joins(o, 2);
+            starts_within(o, 10);
+        }),
+        ("joining-member-needed", "shortly_before_the_deadline", |o| {
+            second_joins(o, 6);
+            starts_within(o, 10);
+        }),
+        ("joining-member-needed", "as_a_learner", |o| {
+            second_joins(o, 2);
+            o.each_list_of(&[1], |list| list.members[1].is_learner = true);
+        }),
+        ("joining-member-needed", "before_it_is_a_member", |o| {
+            second_joins(o, 2);
+            o.each_list_of(&[1], |list| list.members.truncate(1));
+        }),
+        ("joining-member-needed", "without_bootstrap_data", |o| {
+            second_joins(o, 2);
+            o.machine(2).spec.awaits_bootstrap_data = true;
+        }),
+        ("joining-member-needed", "the_third_of_three", |o| {
+            o.machine(3).metadata.creation_timestamp = Some(Time(minutes_ago(2)));
+            o.machine(3).status.node_name = None;
+            o.survey().queried.truncate(2);
+        }),
+        ("joining-member-needed", "the_third_while_another_is_dead", |o| {
+            o.machine(3).metadata.creation_timestamp = Some(Time(minutes_ago(2)));
+            o.machine(3).status.node_name = None;
+            o.survey().queried.truncate(2);
+            o.kill(2);
+        }),
+        ("joining-member-needed", "of_an_external_etcd", |o| {
+            second_joins(o, 2);
+            elsewhere(o);
+        }),
+    ];
+}

@@ -372,7 +372,10 @@ pub(super) mod test_cases {
             is_unreachable: ready.is_none(),
             ..node
         });
-        // Every control plane node is asked for a member.
+    }
+
+    /// Every control plane node is asked for a member.
+    fn ask_for_a_member(observed: &mut Snapshot) {
         let mut queried = observed.survey().queried[0].clone();
         queried.name = "node-m0".to_owned();
         queried.machine = None;
@@ -401,6 +404,7 @@ pub(super) mod test_cases {
         ("nodes-left-behind", "with_its_pods", |o| {
             leave_node(o, None);
             leave_pods(o);
+            ask_for_a_member(o);
         }),
         ("nodes-left-behind", "while_a_machine_joins", |o| {
             starts(o);

@@ -357,7 +357,9 @@ pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
             .iter()
             .any(|check| !check.paused && check.targets.contains(name))
     });
-    if covers {
+    // Cluster API remediates no Machine while another one joins or is being deleted.
+    let is_changing = |other: &Machine| !other.has_node() || other.is_deleting();
+    if covers && !observed.machines.iter().any(is_changing) {
         format!("replace the Machine: kubectl kcp machine remediate {name} -n {namespace}")
     } else {
         format!("replace the Machine: kubectl kcp machine replace {name} -n {namespace}")

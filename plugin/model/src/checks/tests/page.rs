@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The title of each topic, in the order of [`TOPICS`].
-const TITLES: [&str; 17] = [
+const TITLES: [&str; 18] = [
     "Whether each source could be read",
     "Conditions of the control plane",
     "Pauses, deletion, failures and owners",
@@ -23,6 +23,7 @@ const TITLES: [&str; 17] = [
     "Deletions that block each other",
     "Evictions from nodes",
     "Machines and their nodes",
+    "Changes of members that etcd refuses",
     "Quorum of etcd",
     "Whether the members of etcd agree",
     "Members of etcd",

@@ -16,8 +16,8 @@ use kcp_control_plane::{
     change::decision::Refusal,
     snapshot::{EtcdSurvey, Reading},
     verbs::{
-        etcd::members::read_refusal,
-        node::remove::{MemberRemoval, RemovableNode, decide_member},
+        etcd::{members::read_refusal, remove_member::MemberRemoval},
+        node::remove::{RemovableNode, decide_member},
     },
 };
 

@@ -17,6 +17,7 @@ mod control_plane_lists;
 mod controller_failures;
 mod converted;
 mod customization_holder;
+mod dead_members;
 mod debug_bundle;
 mod deletion;
 mod documents;

@@ -88,7 +88,9 @@ async fn one_of_two_at_once_is_refused(management: &ManagementCluster, cluster: 
         let refused = wait::until("a refusal does not name the quorum of etcd", || async {
             let refused = kcp(management, change).await?;
             ensure!(
-                !refused.stdout.contains("could make etcd lose quorum"),
+                !refused
+                    .stdout
+                    .contains("the controller does not detect this problem"),
                 "{refused}"
             );
             Ok(refused)

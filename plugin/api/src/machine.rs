@@ -76,6 +76,9 @@ pub struct MachineSpec {
 pub struct MachineStatus {
     /// `status.nodeRef.name`. None until the Machine's Node has joined the workload cluster.
     pub node_name: Option<String>,
+    /// `status.addresses[].address`: the addresses and host names of the Machine's host. Empty if the infrastructure
+    /// provider reports none.
+    pub addresses: Vec<String>,
     /// The phase of the Machine, such as `Pending`, `Provisioning`, `Running` or `Deleting`.
     pub phase: Option<String>,
     /// When the phase last changed.
@@ -223,6 +226,8 @@ struct WireBootstrap {
 #[serde(rename_all = "camelCase")]
 struct WireStatus {
     node_ref: Option<Reference>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    addresses: Vec<WireAddress>,
     phase: Option<String>,
     #[serde(default, deserialize_with = "timestamp")]
     last_updated: Option<Timestamp>,
@@ -230,6 +235,11 @@ struct WireStatus {
     certificates_expiry_date: Option<Timestamp>,
     conditions: Option<Vec<Condition>>,
     v1beta2: Option<V1Beta2Status>,
+}
+
+#[derive(Deserialize)]
+struct WireAddress {
+    address: String,
 }
 
 impl From<Wire> for Machine {
@@ -262,6 +272,7 @@ impl From<Wire> for Machine {
             },
             status: MachineStatus {
                 node_name: status.node_ref.map(|node| node.name),
+                addresses: status.addresses.into_iter().map(|of| of.address).collect(),
                 phase: status.phase,
                 last_updated: status.last_updated,
                 certificates_expiry_date: status.certificates_expiry_date,

@@ -5,7 +5,10 @@ use jiff::Timestamp;
 use kcp_api::{Machine, Object as _, Reference, names::annotation};
 use serde::Serialize;
 
-use crate::{quorum::Votes, snapshot::etcd::NOSPACE};
+use crate::{
+    quorum::{EtcdRefusal, RefusedChange, Votes},
+    snapshot::etcd::NOSPACE,
+};
 
 /// How messages name the controller that reconciles control planes.
 pub const CONTROL_PLANE_CONTROLLER: &str = "Cluster API's kubeadm control plane controller";
@@ -124,6 +127,11 @@ pub enum Blocker {
         machine: String,
         /// The end of a sentence about the member, such as `has no leader`.
         why: String,
+    },
+    /// The Machine joins or is deleted, but etcd refuses the change of its members.
+    RefusedByEtcd {
+        machine: String,
+        refusal: EtcdRefusal,
     },
     Alarm {
         member: String,
@@ -334,6 +342,10 @@ impl Blocker {
             Self::Silent { member, machine, why } => {
                 format!("etcd member {member} of Machine {machine} {why}")
             }
+            Self::RefusedByEtcd { machine, refusal } => match refusal.change {
+                RefusedChange::Join => format!("Machine {machine} cannot join: {refusal}"),
+                RefusedChange::Removal => format!("the deletion of Machine {machine} cannot end: {refusal}"),
+            },
             Self::Alarm {
                 member,
                 machine,
@@ -449,6 +461,10 @@ impl Blocker {
             Self::Silent { machine, .. } => Some(format!(
                 "repair the member, or replace its Machine: kubectl kcp machine replace {machine} -n {namespace}"
             )),
+            Self::RefusedByEtcd { machine, refusal } => {
+                let waiting = (refusal.change == RefusedChange::Removal).then_some(machine.as_str());
+                Some(refusal.hint(waiting, namespace, name))
+            }
             Self::Alarm { alarm, .. } if alarm == NOSPACE => Some(format!(
                 "free space, and then disarm the alarm: kubectl kcp etcd compact {name} -n {namespace}; then kubectl kcp etcd \
                  defrag {name} -n {namespace}; then kubectl kcp etcd disarm {name} -n {namespace}"
@@ -513,6 +529,7 @@ impl Blocker {
             Self::UpdatingInPlace { .. } => "machines-outdated",
             Self::Learner { .. } => "etcd-learners-stuck",
             Self::Silent { .. } | Self::LeaderUnreachable { .. } => "etcd-members-unresponsive",
+            Self::RefusedByEtcd { refusal, .. } => refusal.check_id(),
             Self::Alarm { .. } => "etcd-alarms",
             Self::MemberWithoutMachine { .. } | Self::NoMember { .. } => "etcd-members-mismatch",
             Self::MembersDisputed => "etcd-member-lists-differ",
@@ -539,6 +556,7 @@ impl Blocker {
             | Self::UpdatingInPlace { machine }
             | Self::Learner { machine }
             | Self::Silent { machine, .. }
+            | Self::RefusedByEtcd { machine, .. }
             | Self::Alarm { machine, .. }
             | Self::NoMember { machine }
             | Self::AnotherComingUp { machine }

@@ -18,6 +18,8 @@ pub struct Member {
     pub is_reported_unhealthy: bool,
     /// Whether the member may belong to a Machine that is joining.
     pub is_joining: bool,
+    /// Whether the member is a voter that has stopped, or is cut off, so that the other members are not connected to it.
+    pub is_dead: bool,
     /// Whether the member's health is unknown: neither the member nor a condition of its Machine reports it.
     /// The controller then counts the member as unhealthy.
     pub is_unknown: bool,
@@ -40,6 +42,134 @@ pub struct Votes {
     pub unhealthy: usize,
     /// The number of learners. In the count of Cluster API's controller, also the number of members that have not started.
     pub starting: usize,
+}
+
+/// Why etcd refuses a change of its members. etcd refuses by default (`strict-reconfig-check`), whatever Cluster API decides.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct EtcdRefusal {
+    pub change: RefusedChange,
+    /// The voting members that do not respond.
+    pub dead: Vec<DeadMember>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum RefusedChange {
+    Join,
+    Removal,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct DeadMember {
+    pub member: String,
+    /// The Machine on which the member runs. Absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+}
+
+impl EtcdRefusal {
+    /// Why no member can join. None if etcd admits one, or has lost its quorum.
+    ///
+    /// Source: `mayAddMember` of etcd. It requires a connection to every voter, even if the new member is a learner.
+    pub fn of_join(members: &[Member]) -> Option<Self> {
+        Self::new(RefusedChange::Join, members)
+    }
+
+    /// Why the member with this name cannot be removed. None if etcd removes it, or has lost its quorum.
+    ///
+    /// Source: `mayRemoveMember` of etcd. It always removes a learner and a dead member. After the removal of any other
+    /// member, the connected voters must be a quorum.
+    pub fn of_removal(members: &[Member], name: &str) -> Option<Self> {
+        let removed = members.iter().find(|member| member.name == name)?;
+        let others = members
+            .iter()
+            .filter(|member| member.name != name && !member.is_learner);
+        let votes = Votes {
+            voters: others.clone().count(),
+            unhealthy: others.filter(|member| member.is_dead).count(),
+            starting: 0,
+        };
+        if removed.is_learner || removed.is_dead || votes.has_quorum() {
+            return None;
+        }
+        Self::new(RefusedChange::Removal, members)
+    }
+
+    fn new(change: RefusedChange, members: &[Member]) -> Option<Self> {
+        let dead: Vec<DeadMember> = members
+            .iter()
+            .filter(|member| member.is_dead)
+            .map(|member| DeadMember {
+                member: member.name.clone(),
+                machine: member.machine.clone(),
+            })
+            .collect();
+        let is_lost = Votes::lost_quorum_votes(members).is_some();
+        (!dead.is_empty() && !is_lost).then_some(Self { change, dead })
+    }
+
+    /// Says how to end the refusal. `waiting` is the Machine whose deletion has begun and waits for etcd. Cluster API then
+    /// deletes no other Machine, so a replacement of the dead member's Machine would only wait, too.
+    pub fn hint(&self, waiting: Option<&str>, namespace: &str, name: &str) -> String {
+        let ways = self
+            .dead
+            .iter()
+            .map(|DeadMember { member, machine }| match (machine, waiting) {
+                (Some(machine), None) => {
+                    format!("replace Machine {machine}: kubectl kcp machine replace {machine} -n {namespace}")
+                }
+                _ => format!(
+                    "remove the dead member: kubectl kcp etcd remove-member {name} {member} -n {namespace}"
+                ),
+            });
+        let start = if self.dead.len() == 1 {
+            "start the member again"
+        } else {
+            "start these members again"
+        };
+        let then = waiting.map_or_else(String::new, |machine| {
+            format!(
+                "; the controller then tries again within 17 minutes, or at once after any write to the Machine: kubectl \
+                 annotate machine {machine} -n {namespace} --overwrite retry=now"
+            )
+        });
+        format!("{start}, or {}{then}", ways.collect::<Vec<_>>().join("; then "))
+    }
+
+    /// The id of the check in `status` that reports the refusal.
+    pub const fn check_id(&self) -> &'static str {
+        match self.change {
+            RefusedChange::Join => "etcd-refuses-join",
+            RefusedChange::Removal => "etcd-refuses-removal",
+        }
+    }
+}
+
+impl fmt::Display for EtcdRefusal {
+    /// Writes the reason, such as `etcd admits no new member while member node-m1 of Machine m1 does not respond`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self.change {
+            RefusedChange::Join => "etcd admits no new member",
+            RefusedChange::Removal => "etcd refuses to remove a running member",
+        })?;
+        for (number, DeadMember { member, machine }) in self.dead.iter().enumerate() {
+            formatter.write_str(if number == 0 { " while " } else { " and " })?;
+            write!(formatter, "member {member}")?;
+            if let Some(machine) = machine {
+                write!(formatter, " of Machine {machine}")?;
+            }
+        }
+        formatter.write_str(if self.dead.len() == 1 {
+            " does not respond"
+        } else {
+            " do not respond"
+        })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

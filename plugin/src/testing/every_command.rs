@@ -50,6 +50,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("etcd compact edge", &[]),
     ("etcd disarm edge", &[]),
     ("etcd move-leader edge", &[]),
+    ("etcd remove-member edge m", &[]),
     ("leader-migration check edge", &[]),
     ("leader-migration status edge", &[]),
     ("leader-migration start edge --to v1.36.0", &[]),

@@ -21,9 +21,15 @@ pub(super) async fn are_reported(
     for action in ["scaleUp", "rollout"] {
         ensure!(result.allowed(action) == Some(false), "{action}: {result:?}");
     }
-    for (machine, expected) in [(first, false), (second, true), (third, false)] {
+    // The controller does not know that the listed member is dead, but etcd does.
+    for (machine, ends) in [(first, false), (second, true), (third, false)] {
         let allowed = result.may_be_remediated(machine);
-        ensure!(allowed == Some(expected), "remediation of {machine}: {allowed:?}");
+        ensure!(allowed == Some(true), "remediation of {machine}: {allowed:?}");
+        let never_ends = result.never_ends(machine);
+        ensure!(
+            never_ends.is_none() == ends,
+            "remediation of {machine}: {never_ends:?}"
+        );
     }
     let screen = status(management, &[]).await?;
     ensure!(screen.code == 1, "{screen}");

@@ -52,6 +52,13 @@ impl StatusResult {
         of_machine.get("allowed")?.as_bool()
     }
 
+    /// Why the remediation of a Machine would never end.
+    pub(super) fn never_ends(&self, machine: &str) -> Option<&str> {
+        let mut remediation = self.at("/preflight/remediation").as_array().into_iter().flatten();
+        let of_machine = remediation.find(|of| text(of, "machine") == machine)?;
+        of_machine.pointer("/neverEnds/message")?.as_str()
+    }
+
     /// The messages of one check's findings.
     pub(super) fn messages(&self, id: &str) -> Vec<&str> {
         let findings = self.at("/findings").as_array().into_iter().flatten();

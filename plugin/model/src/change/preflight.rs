@@ -378,8 +378,8 @@ mod tests {
                 RefusedBy::Command,
                 &[
                     "etcd member node-m2 of Machine m2 does not respond: gone",
-                    "the controller does not detect this problem, so its first step could make etcd lose quorum: 1 of \
-                     2 voting members healthy, 2 needed for quorum",
+                    "the controller does not detect this problem, so it would begin a deletion that never ends: etcd refuses \
+                     to remove a running member while member node-m2 of Machine m2 does not respond",
                 ],
             );
             let way_out = "repair the member, or replace its Machine: kubectl kcp machine replace m2 -n d";

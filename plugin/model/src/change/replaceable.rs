@@ -40,8 +40,15 @@ impl Replaceability {
         let (QuorumGuard::Blocked(blockers) | QuorumGuard::AtRisk { blockers, .. }) = &self.guard else {
             return Vec::new();
         };
-        let is_own =
-            |blocker: &&Blocker| matches!(blocker, Blocker::BeingDeleted { machine, .. } if machine == name);
+        let is_own = |blocker: &&Blocker| {
+            let own = match blocker {
+                Blocker::BeingDeleted { machine, .. } | Blocker::RefusedByEtcd { machine, .. } => {
+                    Some(machine)
+                }
+                _ => None,
+            };
+            own.is_some_and(|machine| machine == name)
+        };
         let others = blockers.iter().filter(|blocker| !is_own(blocker));
         others.cloned().collect()
     }

@@ -78,7 +78,32 @@ impl Replacement {
 
 /// Returns the state of the announced replacement. `target` is the Machine that the command changes; the replacement of
 /// this Machine never blocks the command.
+///
+/// Nothing blocks the replacement of a Machine whose etcd member is dead. Until every dead member has been removed, etcd
+/// admits no new member, so the announced replacement cannot be completed. The removal of a dead member costs etcd nothing.
 pub fn replacement_state(observed: &Snapshot, target: Option<&str>, now: Timestamp) -> ReplacementState {
+    let announced = announced_state(observed, target, now);
+    let is_in_progress = matches!(announced, ReplacementState::InProgress { .. });
+    if is_in_progress && target.is_some_and(|target| has_dead_member(observed, target)) {
+        return ReplacementState::Idle;
+    }
+    announced
+}
+
+/// Whether etcd's other members are not connected to the member of the Machine.
+pub fn has_dead_member(observed: &Snapshot, machine: &str) -> bool {
+    let mut machines = observed.machines.iter();
+    let machine = machines.find(|other| other.name() == machine);
+    let node = machine.and_then(|machine| observed.node_of(machine));
+    let EtcdMembers::Read(members) = observed.members() else {
+        return false;
+    };
+    members
+        .iter()
+        .any(|member| Some(member.name.as_str()) == node && member.is_dead())
+}
+
+fn announced_state(observed: &Snapshot, target: Option<&str>, now: Timestamp) -> ReplacementState {
     let Some(replacement) = Replacement::announced(observed) else {
         return ReplacementState::Idle;
     };
@@ -259,6 +284,19 @@ mod tests {
         }]);
     }
 
+    /// The member on Machine `m2` does not respond.
+    fn has_dead_member(observed: &mut Snapshot) {
+        let member = |name: &str, fault: Option<&str>| EtcdMember {
+            name: name.to_owned(),
+            fault: fault.map(str::to_owned),
+            ..EtcdMember::default()
+        };
+        observed.etcd_members = EtcdMembers::Read(vec![
+            member("node-m2", Some("does not respond")),
+            member("node-m3", None),
+        ]);
+    }
+
     fn waits_for(text: &str) -> ReplacementState {
         InProgress {
             machine: "m1".to_owned(),
@@ -400,6 +438,26 @@ mod tests {
                 |o| has_member(o, false),
                 None,
                 Idle,
+            ),
+            (
+                "without a replacement, a dead member",
+                9,
+                |o| {
+                    o.machines.remove(0);
+                    has_dead_member(o);
+                },
+                Some("m2"),
+                Idle,
+            ),
+            (
+                "without a replacement, a live member",
+                9,
+                |o| {
+                    o.machines.remove(0);
+                    has_dead_member(o);
+                },
+                Some("m3"),
+                waits_for("the new Machine does not exist yet"),
             ),
             ("joined", 9, joined, None, Idle),
             (

@@ -133,10 +133,11 @@ fn deadlock_hint(observed: &Snapshot, first: &Machine, node: &str) -> String {
     );
     match id {
         Some(id) => format!(
-            "save a snapshot: {}; then, with etcdctl on another Machine, remove the etcd member of Machine \
-             {machine}: etcdctl member remove {id}; then remove the deletion hook of Machine {machine}: \
-             {hook}",
-            snapshot_command(observed)
+            "save a snapshot: {}; then remove the etcd member of Machine {machine}: kubectl kcp etcd remove-member {} \
+             {id} -n {}; then remove the deletion hook of Machine {machine}: {hook}",
+            snapshot_command(observed),
+            observed.control_plane.name(),
+            observed.control_plane.namespace()
         ),
         None => format!(
             "the etcd member of Machine {machine} has already been removed, so remove the deletion hook of \

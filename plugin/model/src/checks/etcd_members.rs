@@ -91,22 +91,29 @@ pub fn check_etcd_members_mismatch(observed: &Snapshot, now: Timestamp) -> Check
     let joining =
         machines_without_node(observed).filter(|of| Phase::from_machine(of, now) == Phase::Starting);
     let may_be_joining = unmatched.len() <= joining.count();
-    let without_machine = unmatched
-        .into_iter()
-        .map(|ListedMember { member, .. }| {
-            let object = member_object(member);
-            if may_be_joining {
-                return Finding::info(object, "has no Machine yet: a Machine is joining");
-            }
-            member_without_machine(observed, member, "has no known Machine", || {
-                format!(
-                    "the controller removes the member when no Machine is joining; to remove it yourself, run on a \
-                     healthy member: etcdctl member remove {}",
-                    hexadecimal(member.id)
-                )
-            })
-        });
+    let without_machine = unmatched.into_iter().map(|ListedMember { member, .. }| {
+        let object = member_object(member);
+        if may_be_joining {
+            return Finding::info(object, "has no Machine yet: a Machine is joining");
+        }
+        member_without_machine(observed, member, "has no known Machine", || {
+            format!(
+                "the controller removes the member when no Machine is joining; to remove it yourself: {}",
+                removal_command(observed, member)
+            )
+        })
+    });
     Ok(without_member.chain(without_machine).collect())
+}
+
+fn removal_command(observed: &Snapshot, member: &Member) -> String {
+    let control_plane = &observed.control_plane;
+    format!(
+        "kubectl kcp etcd remove-member {} {} -n {}",
+        control_plane.name(),
+        hexadecimal(member.id),
+        control_plane.namespace()
+    )
 }
 
 /// Returns a finding about a member without a Machine. The finding has no hint to remove the member while any Machine
@@ -146,9 +153,9 @@ fn member_without_machine(
     }
     if let Some(machine) = unlisted_machine(observed, &member.name) {
         return Finding::fail(object, unlisted_message(machine)).with_hint(format!(
-            "do not remove the member while the Machine exists; {}; if it does not exist, {}",
-            unlisted_hint(observed, machine),
-            removal_hint()
+            "do not remove the member while the Machine exists; {}; if it does not exist, the controller removes the \
+             member when no Machine is joining",
+            unlisted_hint(observed, machine)
         ));
     }
     let nodes = observed.workload.value().map(|workload| &workload.nodes);
@@ -263,8 +270,8 @@ pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckRe
                 Some(of) => about(Finding::fail(object, message)).with_hint(replacement_hint(observed, of)),
                 None => member_without_machine(observed, member, message, || {
                     format!(
-                        "remove this member so that other members can join: etcdctl member remove {}",
-                        hexadecimal(member.id)
+                        "remove this member so that other members can join: {}",
+                        removal_command(observed, member)
                     )
                 }),
             }

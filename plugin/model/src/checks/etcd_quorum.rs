@@ -8,6 +8,7 @@ use crate::{
         Check,
         actor::{Actor, Responsible},
         components,
+        etcd_refusals::{RefusedDeletion, refused_deletion},
         finding::{CheckOutcome, CheckResult, Finding, NoResult, fall_back_to, machine_object, require},
         machine_grace::{Phase, machine_of_node, phase_of_node, require_machines},
         machines::replacement_hint,
@@ -152,6 +153,15 @@ fn or_replace(
 ) -> String {
     let is_of_member = outcome == CheckOutcome::Fail && !failure.object.contains('/');
     let machine = machine_of_node(observed, &queried.name).filter(|_| is_of_member);
+    // While etcd refuses the deletion of another Machine because of this member, its Machine cannot be replaced.
+    // The check `etcd-refuses-removal` has the hint.
+    let is_obstacle = |refused: &RefusedDeletion| {
+        let mut dead = refused.refusal.dead.iter();
+        dead.any(|dead| dead.member == queried.name)
+    };
+    if refused_deletion(observed).as_ref().is_some_and(is_obstacle) {
+        return String::new();
+    }
     machine.map_or_else(String::new, |machine| {
         format!("; or {}", replacement_hint(observed, machine))
     })

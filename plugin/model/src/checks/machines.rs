@@ -357,7 +357,9 @@ pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
     let acts = checks
         .filter(|check| check.targets.contains(name))
         .any(|check| check.acts_on(of));
-    if acts {
+    // Cluster API remediates no Machine while another one joins or is being deleted.
+    let is_changing = |other: &Machine| !other.has_node() || other.is_deleting();
+    if acts && !observed.machines.iter().any(is_changing) {
         format!("replace the Machine: kubectl kcp machine remediate {name} -n {namespace}")
     } else {
         format!("replace the Machine: kubectl kcp machine replace {name} -n {namespace}")

@@ -7,7 +7,7 @@
 //! - [`machines`], [`remediation`]: Machines, their nodes and their health checks
 //! - [`deadlock`]: deletions of Machines that block each other
 //! - [`joining`]: Machines whose etcd member votes before they have a node
-//! - [`etcd_quorum`], [`etcd_agreement`], [`etcd_members`], [`etcd_storage`]: etcd; [`membership`] combines the responses of
+//! - [`etcd_refusals`], [`etcd_quorum`], [`etcd_agreement`], [`etcd_members`], [`etcd_storage`]: etcd; [`membership`] combines the responses of
 //!   its members
 //! - [`components`], [`kubeadm`], [`workload`]: the workload cluster
 //! - [`certificates`]: Secrets, and the expiry of certificates
@@ -37,6 +37,7 @@ pub mod drains;
 pub mod etcd_agreement;
 pub mod etcd_members;
 pub mod etcd_quorum;
+pub mod etcd_refusals;
 pub mod etcd_storage;
 pub mod finding;
 pub mod joining;
@@ -196,6 +197,7 @@ pub const TOPICS: &[&[Check]] = &[
     drains::CHECKS,
     joining::CHECKS,
     machines::CHECKS,
+    etcd_refusals::CHECKS,
     etcd_quorum::CHECKS,
     etcd_agreement::CHECKS,
     etcd_members::CHECKS,

@@ -82,7 +82,9 @@ pub fn state(observed: &Snapshot, now: Timestamp) -> State {
         .map(|replica| replica.name.clone())
         .collect();
     for member in state.members.iter_mut().flatten() {
-        member.is_healthy &= !member.machine.as_ref().is_some_and(|name| broken.contains(name));
+        let is_broken = member.machine.as_ref().is_some_and(|name| broken.contains(name));
+        member.is_healthy &= !is_broken;
+        member.is_dead |= is_broken;
     }
     state
 }
@@ -303,12 +305,21 @@ pub fn check_remediation_blocked(observed: &Snapshot, now: Timestamp) -> CheckRe
                 format!(", after {} retries", last.retry_count)
             });
         let object = machine_object(&next.machine);
-        findings.push(match &next.blocked_by {
-            None => Finding::info(
+        let state = state(observed, now);
+        let refusal = state
+            .replica(&next.machine)
+            .and_then(|replica| state.refused_removal(replica));
+        findings.push(match (&next.blocked_by, refusal) {
+            (None, Some(refusal)) => Finding::fail(
+                object,
+                format!("the controller deletes this Machine next{retries}, but the deletion would never end: {refusal}"),
+            )
+            .with_hint(refusal.hint(None, control_plane.namespace(), control_plane.name())),
+            (None, None) => Finding::info(
                 object,
                 format!("the controller remediates this Machine next{retries}"),
             ),
-            Some(blocker) => {
+            (Some(blocker), _) => {
                 let message = format!("remediation is blocked: {}", blocker.message());
                 let control_plane = &observed.control_plane;
                 let hint = blocker.hint(control_plane.namespace(), control_plane.name());

@@ -92,6 +92,19 @@ pub struct Permission {
     pub allowed: Option<bool>,
     /// What blocks the change, or why `allowed` is unknown.
     pub blocked_by: Vec<BlockedBy>,
+    /// Why the change would never end, although the controller would start it. Absent if it would end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub never_ends: Option<NeverEnds>,
+}
+
+/// Why a change would never end, and the check that reports the change once it has begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NeverEnds {
+    pub check: &'static str,
+    /// The reason, on one line.
+    pub message: String,
 }
 
 /// What blocks a change, and the check that reports the same problem.

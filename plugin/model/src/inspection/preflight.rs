@@ -15,7 +15,7 @@ use crate::{
         membership::Membership,
         remediation::{remediation_context, state},
     },
-    inspection::{BlockedBy, Permission, Preflight, Remediation},
+    inspection::{BlockedBy, NeverEnds, Permission, Preflight, Remediation},
     plan::{
         blockers::{blockers, reconciliation_blockers, unreachable_workload},
         remediation,
@@ -209,7 +209,19 @@ impl PreflightInputs<'_> {
         let next = remediation::next_remediation(&state, remediation_context(self.observed, self.now));
         let blocker = next.and_then(|next| next.blocked_by);
         found.extend(blocker.map(|blocker| self.blocked_by(&blocker, Some(machine))));
-        permission_from(self.checks, found)
+        let permission = permission_from(self.checks, found);
+        let is_begun = permission.allowed == Some(true);
+        let refusal = state
+            .replica(machine)
+            .and_then(|replica| state.refused_removal(replica));
+        let refusal = refusal.filter(|_| is_begun);
+        Permission {
+            never_ends: refusal.map(|refusal| NeverEnds {
+                check: refusal.check_id(),
+                message: refusal.to_string(),
+            }),
+            ..permission
+        }
     }
 
     /// Whether `machine replace` would delete the Machine. The command makes the same decision.
@@ -329,6 +341,7 @@ fn permission_from(checks: &[Checked], blockers: Vec<BlockedBy>) -> Permission {
         return Permission {
             allowed: Some(false),
             blocked_by: blockers,
+            never_ends: None,
         };
     }
     let is_open = checks.iter().any(|checked| {
@@ -347,6 +360,7 @@ fn permission_from(checks: &[Checked], blockers: Vec<BlockedBy>) -> Permission {
     Permission {
         allowed: unread.is_empty().then_some(true),
         blocked_by: unread,
+        never_ends: None,
     }
 }
 

@@ -69,7 +69,13 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
     blockers.extend(waits.flat_map(|step| {
         let names = step.names.iter();
         names
-            .flat_map(|name| machine_blockers(observed, step.purpose, name))
+            .flat_map(|name| match &step.refusal {
+                Some(refusal) => vec![Blocker::RefusedByEtcd {
+                    machine: name.clone(),
+                    refusal: refusal.clone(),
+                }],
+                None => machine_blockers(observed, step.purpose, name),
+            })
             .chain(step.waits_until.map(|until| Blocker::TriedRecently { until }))
             .collect::<Vec<_>>()
     }));

@@ -6,10 +6,10 @@ use crate::{
         Plan, StepRange,
         effect::Effect,
         selection::{FailureDomainReason, Group},
-        simulate::{Choice, Step},
+        simulate::{Choice, QuorumRisk, Step},
         step::{Action, NoPlan, Purpose},
     },
-    quorum::Votes,
+    quorum::RefusedChange,
 };
 
 /// Joins names as in `a, b or c`, or as in `a, b and c` if `last` is `and`.
@@ -122,7 +122,14 @@ pub fn why(step: &Step) -> String {
     let undetected = step
         .is_undetected
         .then_some("the controller itself does not wait, because it does not detect this problem");
-    let parts = [step.group.map(group), domain_reason(step.why), choice, undetected];
+    let endless = step.refusal.as_ref().map(|_| "this step never ends");
+    let parts = [
+        step.group.map(group),
+        domain_reason(step.why),
+        choice,
+        undetected,
+        endless,
+    ];
     let purpose = match step.waits_until {
         Some(until) => format!("until {until}: {}", purpose(step.purpose)),
         None => purpose(step.purpose).to_owned(),
@@ -239,10 +246,18 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
 }
 
 /// Says why the plugin refuses a change although the controller would take its first step.
-pub fn quorum_risk(votes: Votes) -> String {
-    format!(
-        "the controller does not detect this problem, so its first step could make etcd lose quorum: {votes}"
-    )
+pub fn quorum_risk(QuorumRisk { votes, refusal }: &QuorumRisk) -> String {
+    let begins = "the controller does not detect this problem";
+    match refusal {
+        Some(refusal) => {
+            let begins = match refusal.change {
+                RefusedChange::Join => format!("{begins}, so it would create a Machine that never joins"),
+                RefusedChange::Removal => format!("{begins}, so it would begin a deletion that never ends"),
+            };
+            format!("{begins}: {refusal}")
+        }
+        None => format!("{begins}, so its first step could make etcd lose quorum: {votes}"),
+    }
 }
 
 pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
@@ -279,7 +294,11 @@ pub fn summary(plan: &Plan) -> String {
         Ok(steps) if steps.is_empty() => "no step is planned, but the control plane has problems".to_owned(),
         Ok(steps) => {
             let count = |action| steps.iter().filter(|step| step.action == action).count();
-            let blocked = if plan.is_blocked() { ", blocked now" } else { "" };
+            let blocked = match plan.endless_step() {
+                _ if plan.is_blocked() => ", blocked now".to_owned(),
+                Some((number, _)) => format!("; step {number} never ends"),
+                None => String::new(),
+            };
             let plural = if steps.len() == 1 { "" } else { "s" };
             format!(
                 "{} step{plural}: {} to create, {} to delete{blocked}",

@@ -37,11 +37,11 @@ use crate::{
         effect::Change,
         remediation::RemediationContext,
         rollout_reason::{Verdict, verdicts},
-        simulate::{Choice, Step, first_step_risk, simulate},
+        simulate::{Choice, QuorumRisk, Step, first_step_risk, simulate},
         state::State,
         step::{Action, Context, NoPlan},
     },
-    quorum::Votes,
+    quorum::EtcdRefusal,
     snapshot::{EtcdMembers, Snapshot},
 };
 
@@ -80,9 +80,9 @@ pub struct Plan {
     pub blockers: Vec<Blocker>,
     /// What is wrong with the control plane. Empty if the plan has steps.
     pub problems: Vec<Blocker>,
-    /// etcd's votes after the first Machine is created or deleted. None unless that step could make etcd lose
-    /// quorum and the controller would not wait.
-    pub quorum_risk: Option<Votes>,
+    /// What would happen if the controller created or deleted the first Machine. None unless that step is not safe for
+    /// etcd and the controller would not wait.
+    pub quorum_risk: Option<QuorumRisk>,
     /// The handlers of the extensions that may update Machines in place.
     pub in_place_handlers: Vec<String>,
     /// Whether the etcd members could not be read, so that each Machine is assumed to have one.
@@ -233,8 +233,25 @@ impl Plan {
     /// the verbs print the same text.
     pub fn obstacles(&self) -> Vec<(String, Option<String>)> {
         let mut obstacles = messages::describe(&self.blockers, &self.namespace, &self.name);
-        obstacles.extend(self.quorum_risk.map(|votes| (messages::quorum_risk(votes), None)));
+        let risk = self.quorum_risk.as_ref();
+        obstacles.extend(risk.map(|risk| (messages::quorum_risk(risk), None)));
         obstacles
+    }
+
+    /// The number of the step that never ends, and why etcd refuses it. None if every step ends.
+    pub fn endless_step(&self) -> Option<(usize, &EtcdRefusal)> {
+        let steps = self.steps();
+        Some((steps.len(), steps.last()?.refusal.as_ref()?))
+    }
+
+    /// Which step never ends, and what to do. None if every step ends, or if [`Self::obstacles`] has the same text.
+    pub fn endless_note(&self) -> Option<(String, String)> {
+        let (number, refusal) = self.endless_step()?;
+        let is_waiting = self.steps().iter().all(|step| step.action == Action::Wait);
+        (!is_waiting).then(|| {
+            let note = format!("step {number} never ends: {refusal}");
+            (note, refusal.hint(None, &self.namespace, &self.name))
+        })
     }
 
     /// What is wrong with a control plane for which nothing is planned: a message and a hint for each problem.

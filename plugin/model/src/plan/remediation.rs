@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::{
     blocker::Blocker,
     plan::state::{HealthCheck, LABELS_AND_TAINTS, Replica, State, component_conditions},
-    quorum::Change,
+    quorum::{Change, Votes},
     snapshot::Snapshot,
 };
 
@@ -171,7 +171,13 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
     }
     // If no node belongs to the Machine, the controller does not find its etcd member and does not check the quorum.
     let removed = first.member.as_deref().map(Change::Removed)?;
-    state.quorum_blocker(removed)
+    // Without quorum, the controller cannot list the members.
+    if let Some(votes) = state.members.as_deref().and_then(Votes::lost_quorum_votes) {
+        let blocker = state.quorum_blocker(removed);
+        return blocker.or(Some(Blocker::Quorum { votes }));
+    }
+    // The controller does not know that a listed member is dead. etcd may refuse the removal later.
+    state.as_seen_by_controller().quorum_blocker(removed)
 }
 
 #[cfg(test)]
@@ -258,6 +264,8 @@ mod tests {
             ("m1f m2f m3r", Some(Blocker::NoOtherWorks)),
             ("m1 m2e m3re", quorum(2, 1, 0)),
             ("m1 m2 m3re", None),
+            // The controller does not know that the member of the other Machine is dead.
+            ("m1 m2s m3r", None),
             ("m1 m2 m3 m4e m5re", None),
             ("m1 m2 m3e m4e m5re", quorum(4, 2, 0)),
             ("m1 m2r", None),

@@ -11,7 +11,7 @@ use crate::{
         state::{Replica, State},
         step::{self, Action, Context, NoPlan, Purpose, Transition},
     },
-    quorum::{Change, Votes},
+    quorum::{Change, EtcdRefusal, Votes},
 };
 
 /// How many states are simulated in parallel after random choices of the controller. This suffices for nine Machines in
@@ -38,6 +38,8 @@ pub struct Step {
     /// Whether the step waits until a Machine recovers from a problem that the controller does not detect.
     /// The controller itself does not wait.
     pub is_undetected: bool,
+    /// Why the step never ends. A plan has no steps after such a step.
+    pub refusal: Option<EtcdRefusal>,
     /// Whether earlier random choices, or updates in place, can lead to a different step.
     pub may_differ: bool,
     /// How many Machines the control plane has after the step.
@@ -133,7 +135,7 @@ fn simulate_until(
         };
         let may_differ = may_differ || steps.iter().any(|step| step.may_update_in_place);
         let step = merge_steps(&ways, may_differ);
-        let is_last = is_last(&step);
+        let is_last = is_last(&step) || step.refusal.is_some();
         steps.push(step);
         if is_last {
             return Ok(steps);
@@ -231,15 +233,28 @@ fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> Step {
             .filter_map(|transition| transition.waits_until)
             .max(),
         is_undetected: ways.iter().any(|way| way.is_undetected),
+        refusal: transitions().find_map(|transition| transition.refusal.clone()),
         may_differ,
         replicas: first.map_or(0, |first| first.state.replicas.len()),
         votes: votes.min_by_key(|votes| votes.tolerance_during_step()),
     }
 }
 
-/// Returns etcd's votes after the first creation or deletion of a Machine, if that step is not safe. When the step begins,
+/// What would happen if the controller took its first step although a problem that it does not detect is left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+pub struct QuorumRisk {
+    /// etcd's votes after the step.
+    #[serde(flatten)]
+    pub votes: Votes,
+    /// Why etcd refuses the step. Absent if etcd does not refuse it, and can therefore lose its quorum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<EtcdRefusal>,
+}
+
+/// Returns the risk of the first creation or deletion of a Machine, if that step is not safe. When the step begins,
 /// everything that the controller waits for has happened, but problems that the controller does not detect remain.
-pub fn first_step_risk(start: &State, steps: &[Step]) -> Option<Votes> {
+pub fn first_step_risk(start: &State, steps: &[Step]) -> Option<QuorumRisk> {
     let mut state = start.clone();
     let mut steps = steps.iter();
     let first = loop {
@@ -249,12 +264,19 @@ pub fn first_step_risk(start: &State, steps: &[Step]) -> Option<Votes> {
         }
         apply_wait(&mut state, step);
     };
-    let unsafe_after = |change| state.votes(change).filter(|votes| !votes.is_safe());
+    // The plan itself says that the step never ends.
+    if first.refusal.is_some() {
+        return None;
+    }
+    let risk = |change, refusal| {
+        let votes = state.votes(change).filter(|votes| !votes.is_safe())?;
+        Some(QuorumRisk { votes, refusal })
+    };
     if first.action == Action::Create {
-        return unsafe_after(Change::Added);
+        return risk(Change::Added, state.refused_join());
     }
     let mut candidates = first.names.iter().filter_map(|name| state.replica(name));
-    candidates.find_map(|replica| unsafe_after(state.removal(replica)))
+    candidates.find_map(|replica| risk(state.removal(replica), state.refused_removal(replica)))
 }
 
 fn apply_wait(state: &mut State, step: &Step) {
@@ -347,7 +369,8 @@ mod tests {
                 votes.after.failure_tolerance()
             )
         });
-        format!("{sign}{names}{votes}")
+        let endless = step.refusal.as_ref().map_or("", |_| " never ends");
+        format!("{sign}{names}{votes}{endless}")
     }
 
     fn assert_steps(cases: &[(&str, usize, usize, &[&str])]) {
@@ -512,6 +535,27 @@ mod tests {
                 1,
                 &["-m4 0-0", "+a|c 0-1", "-m5 1-1", "+a|b|c 1-2"],
             ),
+            // The members are dead: etcd refuses the join of the new Machine.
+            (
+                "m1@a m2@b m3@c m4@ars m5@brs",
+                5,
+                1,
+                &["-m4 0-0", "+a|c 0-0 never ends"],
+            ),
+            ("m1@a m2@b m3@c m4@ap m5@brs", 5, 1, &["?m4 0-0 never ends"]),
+            // Both are being deleted: no Machine joins before.
+            (
+                "m1@a m2@b m3@c m4@axs m5@bxs",
+                5,
+                1,
+                &["?m4 0-0", "?m5 1-1", "+a|b|c 0-1", "+a|b|c 1-2"],
+            ),
+            // The controller does not know that the other member is dead, and etcd refuses to remove this one.
+            ("m1@a m2@br m3@cs", 3, 1, &["-m2 0-0 never ends"]),
+            ("m1@a m2@bx m3@cs", 3, 1, &["?m2 0-0 never ends"]),
+            // The older one first.
+            ("m1@ar m2@b m3@crs", 3, 1, &["-m1 0-0 never ends"]),
+            ("m1@a m2@b m3@crs", 3, 1, &["-m3 0-0", "+c 0-1"]),
             // Another Machine is unhealthy, but does not await remediation.
             ("m1@ae m2@bre m3@c m4@a m5@b", 5, 1, &["-m2 0-0", "+b|c 0-1"]),
         ]);
@@ -729,7 +773,7 @@ mod tests {
             },
         };
         let steps = simulate(start.clone(), context).expect("a plan");
-        first_step_risk(&start, &steps).map(|votes| (votes.voters, votes.unhealthy))
+        first_step_risk(&start, &steps).map(|risk| (risk.votes.voters, risk.votes.unhealthy))
     }
 
     #[test]

@@ -11,7 +11,7 @@ use kcp_api::{
 use crate::{
     blocker::Blocker,
     plan::rollout_reason::{Reason, Verdict},
-    quorum::{Change, Member, Votes},
+    quorum::{Change, EtcdRefusal, Member, Votes},
     snapshot::{EtcdMembers, Snapshot},
 };
 
@@ -49,8 +49,8 @@ pub struct Replica {
     /// Whether a rollout may update the Machine in place instead of deleting it.
     pub may_update_in_place: bool,
     /// Whether the etcd member does not respond, has no leader, has an alarm or is not in the list of
-    /// members. The controller queries only one member, and assumes that the others are healthy while their
-    /// pods are healthy.
+    /// members. The controller queries only one member, and assumes that every voter in its list is healthy unless the voter
+    /// has an alarm.
     pub has_unhealthy_member: bool,
     pub health: HealthCheck,
     pub remediation_for: Option<Remediation>,
@@ -318,6 +318,22 @@ impl State {
         Some(Blocker::Quorum { votes })
     }
 
+    /// Why etcd admits no new member. None if it admits one, if it has lost its quorum, or if its members were not read.
+    pub fn refused_join(&self) -> Option<EtcdRefusal> {
+        EtcdRefusal::of_join(self.members.as_deref()?)
+    }
+
+    /// Why etcd refuses to remove the member of the Machine. None if it removes the member.
+    pub fn refused_removal(&self, replica: &Replica) -> Option<EtcdRefusal> {
+        EtcdRefusal::of_removal(self.members.as_deref()?, replica.member.as_deref()?)
+    }
+
+    /// Whether a listed member may belong to a Machine that is joining.
+    pub fn has_joining_member(&self) -> bool {
+        let mut members = self.members.iter().flatten();
+        members.any(|member| member.machine.is_none() && (member.is_joining || member.is_starting()))
+    }
+
     /// How the etcd members change when the Machine is deleted.
     pub fn removal<'s>(&'s self, replica: &'s Replica) -> Change<'s> {
         let is_member = |node: &&String| self.members.iter().flatten().any(|member| member.name == **node);
@@ -352,8 +368,8 @@ impl State {
             .collect()
     }
 
+    /// Adds a Machine that joins at once.
     pub fn add(&mut self, name: String, failure_domain: Option<String>) {
-        self.created_count += 1;
         if let Some(members) = &mut self.members {
             members.push(Member {
                 name: name.clone(),
@@ -362,9 +378,19 @@ impl State {
                 ..Member::default()
             });
         }
+        self.add_unjoined(name.clone(), failure_domain);
+        if let Some(added) = self.replicas.last_mut() {
+            added.node = Some(name.clone());
+            added.member = Some(name);
+        }
+    }
+
+    /// Adds a Machine that has no node and no etcd member.
+    pub fn add_unjoined(&mut self, name: String, failure_domain: Option<String>) {
+        self.created_count += 1;
         self.replicas.push(Replica {
-            node: Some(name.clone()),
-            member: Some(name.clone()),
+            node: None,
+            member: None,
             name,
             is_new: true,
             created: None,

@@ -11,7 +11,7 @@ use crate::{
         selection::{self, FailureDomainReason, Group},
         state::{Replica, State},
     },
-    quorum::{Change, Votes},
+    quorum::{Change, EtcdRefusal, Votes},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -59,9 +59,11 @@ pub struct Transition {
     pub waits_until: Option<Timestamp>,
     /// Whether the controller may update the Machine in place instead of deleting it.
     pub may_update_in_place: bool,
+    /// Why the step never ends: etcd refuses the change of its members that the step needs. None if it ends.
+    pub refusal: Option<EtcdRefusal>,
     /// etcd's votes in the worst case during the step. None if etcd is external.
     pub votes_during: Option<Votes>,
-    /// The state of the control plane after the step.
+    /// The state of the control plane after the step. If the step never ends: the state in which the control plane stays.
     pub state: State,
 }
 
@@ -127,13 +129,14 @@ pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPl
     let remediation = remediation::next_remediation(state, context.remediation);
     if let Some(next) = remediation.as_ref().filter(|next| next.blocked_by.is_none()) {
         let transition = state.replica(&next.machine).map(|replica| {
-            delete_transition(
+            let transition = delete_transition(
                 state,
                 replica,
                 Purpose::Remediate,
                 FailureDomainReason::Given,
                 None,
-            )
+            );
+            refuse(transition, state, state.refused_removal(replica))
         });
         return Ok(transition.into_iter().collect());
     }
@@ -243,7 +246,11 @@ fn finish_deletion(state: &State) -> Result<Option<Transition>, NoPlan> {
     }
     // The controller delays the deletion until it can remove the member. If no node belongs to the Machine, the controller finds
     // no member to remove.
-    let is_held = first.member.is_some() && !state.is_safe(state.removal(first));
+    let refusal = state.refused_removal(first);
+    let reported = state.as_seen_by_controller();
+    let is_safe = reported.is_safe(reported.removal(first))
+        && (refusal.is_some() || state.is_safe(state.removal(first)));
+    let is_held = first.member.is_some() && !is_safe;
     let other_works = |replica: &Replica| replica.name != first.name && replica.has_healthy_components();
     if is_held || !state.replicas.iter().any(other_works) {
         let stuck = || NoPlan::Stuck {
@@ -261,7 +268,20 @@ fn finish_deletion(state: &State) -> Result<Option<Transition>, NoPlan> {
             None,
         )
     };
-    Ok(Some(transition))
+    Ok(Some(refuse(transition, state, refusal)))
+}
+
+/// The transition, or, if etcd refuses its change of the members, the same transition without an effect.
+fn refuse(transition: Transition, state: &State, refusal: Option<EtcdRefusal>) -> Transition {
+    if refusal.is_none() {
+        return transition;
+    }
+    Transition {
+        refusal,
+        votes_during: state.votes(Change::Unchanged),
+        state: state.clone(),
+        ..transition
+    }
 }
 
 fn finish_in_place_update(state: &State) -> Option<Transition> {
@@ -303,10 +323,20 @@ fn create(
         return Err(stuck_members(state));
     }
     let choice = selection::domain_to_create_in(declared, &state.replicas);
+    let refusal = state.refused_join();
     let transitions = choice.domains.into_iter().map(|domain| {
         let name = format!("(new {})", state.created_count + 1);
         let mut after = state.clone();
-        after.add(name.clone(), domain.clone());
+        if refusal.is_some() {
+            after.add_unjoined(name.clone(), domain.clone());
+        } else {
+            after.add(name.clone(), domain.clone());
+        }
+        let change = if refusal.is_some() {
+            Change::Unchanged
+        } else {
+            Change::Added
+        };
         Transition {
             action: Action::Create,
             purpose,
@@ -316,7 +346,8 @@ fn create(
             group: None,
             waits_until: None,
             may_update_in_place: false,
-            votes_during: state.votes(Change::Added),
+            refusal: refusal.clone(),
+            votes_during: state.votes(change),
             state: after,
         }
     });
@@ -419,7 +450,11 @@ fn wait_for_join(state: &State, replicas: &[&Replica]) -> Option<Transition> {
         .iter()
         .copied()
         .filter(|replica| replica.node.is_none() || is_learner(replica));
-    wait_for(state, Purpose::ComeUp, coming)
+    let is_unlisted = |replica: &Replica| replica.node.is_none() && replica.member.is_none();
+    let must_be_added = coming.clone().any(is_unlisted) && !state.has_joining_member();
+    let transition = wait_for(state, Purpose::ComeUp, coming)?;
+    let refusal = state.refused_join().filter(|_| must_be_added);
+    Some(refuse(transition, state, refusal))
 }
 
 fn wait_for<'r>(
@@ -449,6 +484,7 @@ fn wait_transition(purpose: Purpose, after: State) -> Transition {
         group: None,
         waits_until: None,
         may_update_in_place: false,
+        refusal: None,
         votes_during: None,
         state: after,
     }
@@ -473,6 +509,7 @@ fn delete_transition(
         group,
         waits_until: None,
         may_update_in_place: false,
+        refusal: None,
         votes_during: state.votes(state.removal(replica)),
         state: after,
     }

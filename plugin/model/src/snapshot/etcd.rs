@@ -64,6 +64,7 @@ pub enum EtcdMembers {
 pub const NOSPACE: &str = "NOSPACE";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub struct EtcdMember {
     /// The name of the member's node. Empty until the member starts.
     pub name: String,
@@ -75,9 +76,18 @@ pub struct EtcdMember {
     pub fault: Option<String>,
     /// Whether the member may belong to a Machine that is joining and does not reference its node yet.
     pub is_joining: bool,
+    /// Whether only clients cannot connect to the member, because its serving certificate has expired.
+    pub refuses_only_clients: bool,
 }
 
 impl EtcdMember {
+    /// Whether the other members are not connected to the member, as far as its responses show. A member that has not started
+    /// never was connected, and etcd has other rules for it.
+    pub const fn is_dead(&self) -> bool {
+        let is_started_voter = !self.is_learner && !self.name.is_empty();
+        is_started_voter && self.fault.is_some() && !self.is_joining && !self.refuses_only_clients
+    }
+
     /// Returns the member as it counts for the quorum, with the Machine on which it runs.
     pub fn voter(&self, machine: Option<&str>) -> quorum::Member {
         quorum::Member {
@@ -86,6 +96,7 @@ impl EtcdMember {
             is_healthy: self.fault.is_none() && self.alarm.is_none(),
             is_reported_unhealthy: false,
             is_joining: self.is_joining,
+            is_dead: self.is_dead(),
             is_unknown: false,
             machine: machine.map(str::to_owned),
         }
@@ -234,6 +245,7 @@ impl EtcdSurvey {
                 is_leader: leader == Some(member.id),
                 fault: self.fault(member, list.cluster_id),
                 is_joining: false,
+                refuses_only_clients: self.refuses_only_clients(member),
             })
             .collect();
         mark_joining(&mut members, machines);
@@ -259,6 +271,12 @@ impl EtcdSurvey {
             Err(failure) => describe_unresponsive(&failure.message),
             Ok(_) => "does not respond: a member of another etcd cluster responds on its node".to_owned(),
         })
+    }
+
+    /// The members use other certificates among themselves.
+    fn refuses_only_clients(&self, member: &Member) -> bool {
+        let mut queried = self.queried.iter();
+        queried.any(|queried| queried.name == member.name && queried.certificate_expired_at.is_some())
     }
 
     /// The leader of the latest raft term that any member reports.

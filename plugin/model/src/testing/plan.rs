@@ -90,6 +90,7 @@ pub fn state(machines: &str) -> State {
             name: replica.node.clone()?,
             is_learner: learners.contains(&replica.name.as_str()),
             is_healthy: !replica.has_fault("EtcdMemberHealthy") && !replica.has_unhealthy_member,
+            is_dead: replica.has_unhealthy_member,
             machine: Some(replica.name.clone()),
             ..Member::default()
         })

@@ -255,6 +255,10 @@ impl Context<'_> {
 
     /// Returns who replaces the failed Machine, and how. None if the replacement makes no progress.
     fn repair(self, first: &Candidate<'_>, candidates: &[Candidate<'_>]) -> Option<(Actor, String)> {
+        // A replacement makes no progress either while such a check fails.
+        if first.check.is_blocking {
+            return None;
+        }
         let machine = machine_object(machine_of(self.observed, first.finding)?.name());
         let repair = candidates.iter().find(|other| {
             other.check.takes_over

@@ -1,7 +1,7 @@
 //! `kubectl kcp etcd`: works on the etcd members of a control plane.
 //!
 //! - [`snapshot`]: saves a snapshot of etcd's data with [`save`]; [`snapshot_first`] does so before a change
-//! - [`defrag`], [`compact`], [`disarm`], [`move_leader`]: maintain the members. [`maintenance`] has the
+//! - [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`]: maintain the members. [`maintenance`] has the
 //!   parts that they share; [`report`] prints their results
 
 pub mod compact;
@@ -10,6 +10,7 @@ pub mod disarm;
 mod encryption;
 mod maintenance;
 pub mod move_leader;
+pub mod remove_member;
 mod report;
 mod save;
 pub mod snapshot;
@@ -29,7 +30,7 @@ use crate::{session::Session, verdict::Verdict};
 
 /// Save a snapshot of a control plane's etcd, or maintain its members.
 #[derive(Debug, Args)]
-#[command(subcommand_value_name = "snapshot|defrag|compact|disarm|move-leader")]
+#[command(subcommand_value_name = "snapshot|defrag|compact|disarm|move-leader|remove-member")]
 pub struct EtcdArguments {
     #[command(subcommand)]
     pub command: EtcdCommand,
@@ -47,6 +48,8 @@ pub enum EtcdCommand {
     Disarm(disarm::DisarmArguments),
     /// Move the leadership to another member
     MoveLeader(move_leader::MoveLeaderArguments),
+    /// Remove a member that Cluster API does not remove
+    RemoveMember(remove_member::RemoveMemberArguments),
 }
 
 /// Runs `etcd`.
@@ -60,6 +63,7 @@ pub async fn run(arguments: EtcdArguments, session: &Session) -> anyhow::Result<
         EtcdCommand::Compact(arguments) => Box::pin(compact::run(&arguments, session)).await,
         EtcdCommand::Disarm(arguments) => Box::pin(disarm::run(&arguments, session)).await,
         EtcdCommand::MoveLeader(arguments) => Box::pin(move_leader::run(&arguments, session)).await,
+        EtcdCommand::RemoveMember(arguments) => Box::pin(remove_member::run(&arguments, session)).await,
     }
 }
 

@@ -40,6 +40,15 @@ pub(super) enum MaintenanceResult {
         from: Option<String>,
         to: String,
     },
+    RemoveMember {
+        /// The name of the member, or its id if it has not started.
+        member: String,
+        /// The id of the member, as etcdctl prints it.
+        id: String,
+        /// The Machine that exists on without a member. Absent if there is none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        left_machine: Option<String>,
+    },
 }
 
 impl MaintenanceResult {
@@ -84,6 +93,18 @@ impl MaintenanceResult {
             Self::MoveLeader { from: Some(from), to } => {
                 let verb = if is_dry_run { "would move" } else { "has moved" };
                 vec![format!("the leadership of etcd {verb} from {from} to {to}")]
+            }
+            Self::RemoveMember {
+                member,
+                id,
+                left_machine,
+            } => {
+                let verb = if is_dry_run { "would be" } else { "has been" };
+                let left = left_machine
+                    .as_ref()
+                    .map(|machine| format!("; Machine {machine} has no member now"));
+                let left = left.filter(|_| !is_dry_run).unwrap_or_default();
+                vec![format!("etcd member {member} (id {id}) {verb} removed{left}")]
             }
         }
     }
@@ -175,7 +196,7 @@ mod tests {
 
     #[test]
     fn each_result_has_lines_and_a_document() {
-        use MaintenanceResult::{Compact, Defrag, Disarm, MoveLeader};
+        use MaintenanceResult::{Compact, Defrag, Disarm, MoveLeader, RemoveMember};
         let member = |name: &str| DefragmentedMember {
             name: name.to_owned(),
             db_size_before: 60 << 20,
@@ -203,6 +224,16 @@ mod tests {
             disarmed(&[]),
             moved(Some("node-m1")),
             moved(None),
+            RemoveMember {
+                member: "node-m3".to_owned(),
+                id: "8e9e05c52164694d".to_owned(),
+                left_machine: Some("m3".to_owned()),
+            },
+            RemoveMember {
+                member: "ab".to_owned(),
+                id: "ab".to_owned(),
+                left_machine: None,
+            },
         ];
         let observed = observed();
         let mut text = String::new();

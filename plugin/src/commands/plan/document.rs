@@ -14,10 +14,10 @@ use kcp_control_plane::{
         messages, remediation,
         rollout_reason::{Gap, Reason, Verdict},
         selection::{FailureDomainReason, Group},
-        simulate::{Choice, Step, StepVotes},
+        simulate::{Choice, QuorumRisk, Step, StepVotes},
         step::{Action, NoPlan, Purpose},
     },
-    quorum::Votes,
+    quorum::{EtcdRefusal, Votes},
 };
 
 /// What the controller will do to a control plane.
@@ -45,9 +45,9 @@ pub struct PlanDocument {
     /// What is wrong with the control plane. Absent if the plan has steps, or if no problem is known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<Described<Blocker>>,
-    /// etcd's votes after the first step, if the controller would take the step although etcd could lose quorum.
+    /// etcd's votes after the first step, if the controller would take the step although it is not safe for etcd.
     #[serde(skip_serializing_if = "Option::is_none")]
-    quorum_risk: Option<Described<Votes>>,
+    quorum_risk: Option<Described<QuorumRisk>>,
     etcd: EtcdSource,
     steps: Vec<StepDocument>,
     /// How long earlier Machines took to join. Absent if the plan creates no Machine, or if no Machine's time is known.
@@ -67,6 +67,8 @@ pub enum PlanVerdict {
     Clear,
     /// Something blocks the first step.
     Blocked,
+    /// The controller can take the first step now, but the last step never ends, because etcd refuses it.
+    NeverEnds,
     /// There is no plan; the field `noPlan` says why.
     NoPlan,
 }
@@ -141,6 +143,9 @@ struct StepDocument {
     until: Option<Timestamp>,
     /// Whether an extension may update the Machine in place. If it does, the controller does not delete the Machine.
     may_update_in_place: bool,
+    /// Why the step never ends, so that the plan has no steps after it. Absent if the step ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    never_ends: Option<Described<EtcdRefusal>>,
     may_differ: bool,
     /// The number of Machines after the step.
     replicas: usize,
@@ -175,6 +180,7 @@ impl PlanVerdict {
             Err(_) => Self::NoPlan,
             Ok(steps) if steps.is_empty() => Self::NothingToDo,
             Ok(_) if plan.is_blocked() => Self::Blocked,
+            Ok(_) if plan.endless_step().is_some() => Self::NeverEnds,
             Ok(_) => Self::Clear,
         }
     }
@@ -207,7 +213,8 @@ impl PlanDocument {
             problems: plan.problems.iter().map(described).collect(),
             quorum_risk: plan
                 .quorum_risk
-                .map(|votes| Described::new(votes, messages::quorum_risk(votes), None)),
+                .as_ref()
+                .map(|risk| Described::new(risk.clone(), messages::quorum_risk(risk), None)),
             etcd: match (is_counted, plan.are_members_unread) {
                 (false, _) => EtcdSource::NotCounted,
                 (true, true) => EtcdSource::Assumed,
@@ -215,7 +222,7 @@ impl PlanDocument {
             },
             steps: (1..)
                 .zip(plan.steps())
-                .map(|(number, step)| StepDocument::new(number, step))
+                .map(|(number, step)| StepDocument::new(number, step, plan))
                 .collect(),
             join_times: plan.join_estimate(),
             no_plan: plan.steps.as_ref().err().map(|no_plan| {
@@ -262,7 +269,11 @@ impl MachineVerdict {
 }
 
 impl StepDocument {
-    fn new(number: usize, step: &Step) -> Self {
+    fn new(number: usize, step: &Step, plan: &Plan) -> Self {
+        let never_ends = step.refusal.as_ref().map(|refusal| {
+            let hint = refusal.hint(None, &plan.namespace, &plan.name);
+            Described::new(refusal.clone(), refusal.to_string(), Some(hint))
+        });
         Self {
             number,
             action: step.action,
@@ -274,6 +285,7 @@ impl StepDocument {
             group: step.group,
             until: step.waits_until,
             may_update_in_place: step.may_update_in_place,
+            never_ends,
             may_differ: step.may_differ,
             replicas: step.replicas,
             etcd: step.votes.map(StepEtcdVotes::new),

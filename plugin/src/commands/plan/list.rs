@@ -183,7 +183,12 @@ impl PlanRow {
             }),
             steps: plan.steps().len(),
             blocked_by: match &plan.steps {
-                Ok(_) => plan.obstacles().into_iter().map(|(message, _)| message).collect(),
+                Ok(_) => {
+                    let obstacles = plan.obstacles().into_iter().map(|(message, _)| message);
+                    obstacles
+                        .chain(plan.endless_note().map(|(note, _)| note))
+                        .collect()
+                }
                 Err(no_plan) => vec![messages::no_plan(no_plan)],
             },
             outdated: outdated.map(|verdict| verdict.machine.clone()).collect(),
@@ -216,7 +221,7 @@ impl PlanRow {
     const fn exit(&self) -> Verdict {
         match self.verdict {
             Some(PlanVerdict::NothingToDo | PlanVerdict::Clear) => Verdict::Met,
-            Some(PlanVerdict::Blocked | PlanVerdict::NoPlan) => Verdict::Negative,
+            Some(PlanVerdict::Blocked | PlanVerdict::NeverEnds | PlanVerdict::NoPlan) => Verdict::Negative,
             None => Verdict::Undecided,
         }
     }

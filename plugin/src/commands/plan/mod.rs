@@ -125,7 +125,7 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     print(&plan, &arguments.output, &session.terminal)?;
     Ok(match PlanVerdict::new(&plan) {
         PlanVerdict::NothingToDo | PlanVerdict::Clear => Verdict::Met,
-        PlanVerdict::Blocked | PlanVerdict::NoPlan => Verdict::Negative,
+        PlanVerdict::Blocked | PlanVerdict::NeverEnds | PlanVerdict::NoPlan => Verdict::Negative,
     })
 }
 

@@ -51,7 +51,7 @@ pub fn render(plan: &Plan, layout: Layout) -> String {
 fn summary_style(plan: &Plan) -> Style {
     match &plan.steps {
         Err(_) => BAD,
-        Ok(_) if !plan.is_blocked() && plan.problems.is_empty() => GOOD,
+        Ok(_) if !plan.is_blocked() && plan.problems.is_empty() && plan.endless_step().is_none() => GOOD,
         Ok(_) => WARN,
     }
 }
@@ -231,6 +231,7 @@ fn remarks(plan: &Plan, layout: Layout) -> String {
         let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
         remarks.push((messages::no_plan(no_plan), hint));
     }
+    remarks.extend(plan.endless_note().map(|(note, hint)| (note, Some(hint))));
     let fragile = messages::fragile_steps(&plan.fragile_steps());
     remarks.extend(fragile.into_iter().map(|stretch| (stretch, None)));
     remarks.extend(plan.join_estimate().map(|times| (times.message(), None)));

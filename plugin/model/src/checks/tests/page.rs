@@ -24,6 +24,7 @@ const TITLES: [&str; 18] = [
     "Evictions from nodes",
     "Members that vote before their Machine has a node",
     "Machines and their nodes",
+    "Changes of members that etcd refuses",
     "Quorum of etcd",
     "Whether the members of etcd agree",
     "Members of etcd",

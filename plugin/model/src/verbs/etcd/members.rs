@@ -112,13 +112,19 @@ impl<'s> EtcdCluster<'s> {
         })
     }
 
-    /// The member with this name, or on the Machine with this name.
+    /// The member with this name or id, or on the Machine with this name. etcdctl prints ids as hexadecimal numbers.
     ///
     /// # Errors
     /// etcd has no such member. The error lists the members.
     pub fn find_member(&self, name: &str) -> Result<&ClusterMember<'s>, Refusal> {
-        let mut members = self.members.iter();
-        let found = members.find(|member| member.name == name || member.machine == Some(name));
+        let named = self
+            .members
+            .iter()
+            .find(|member| member.name == name || member.machine == Some(name));
+        let found = named.or_else(|| {
+            let id = u64::from_str_radix(name, 16).ok()?;
+            self.members.iter().find(|member| member.id == id)
+        });
         found.ok_or_else(|| no_such_member(name, self.members.iter().map(|member| member.name.as_str())))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! - [`members`]: the members, their health and their alarms, as every decision sees them
 //! - [`changes`]: the changes of Machines during which no member may pause
-//! - [`snapshot`], [`defrag`], [`compact`], [`disarm`], [`move_leader`]: one decision each
+//! - [`snapshot`], [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`]: one decision each
 
 pub mod changes;
 pub mod compact;
@@ -10,4 +10,5 @@ pub mod defrag;
 pub mod disarm;
 pub mod members;
 pub mod move_leader;
+pub mod remove_member;
 pub mod snapshot;

@@ -10,13 +10,14 @@ use crate::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, WriteObstacles},
         quorum_guard::{QuorumGuard, leader_warning},
         replaceable::{Replaceability, prevents_creation},
+        replacement::has_dead_member,
     },
     drain::forecast,
     plan::{
         DeletedMachines, Plan, messages,
         step::{Action, NoPlan},
     },
-    snapshot::change::MachineSnapshot,
+    snapshot::{Snapshot, change::MachineSnapshot},
 };
 
 pub const FORCE_HINT: &str = "use --force to delete the Machine now; the controller creates a new one once Cluster \
@@ -71,6 +72,9 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
             let blockers = replaceability.blockers_without_own_deletion(name).into_iter();
             let (missing, others): (Vec<_>, Vec<_>) = blockers.partition(is_lasting);
             lasting.extend(missing.iter().map(Blocker::message));
+            let is_excused = |blocker: &Blocker| ends_with_the_dead(machine.observed(), name, blocker);
+            let (excused, others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_excused);
+            warnings.extend(messages_of(&excused));
             temporary = messages_of(&others);
         }
     }
@@ -86,6 +90,13 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
             let hints = others
                 .chain(&alarm)
                 .filter_map(|blocker| blocker.hint(&plan.namespace, &plan.name));
+            refusal.remedies.extend(hints);
+            // The deletion of this Machine has not begun, so the Machine of the dead member can be replaced.
+            let refused = plan.blockers.iter().filter_map(|blocker| match blocker {
+                Blocker::RefusedByEtcd { machine, refusal } if machine == name => Some(refusal),
+                _ => None,
+            });
+            let hints = refused.map(|refused| refused.hint(None, &plan.namespace, &plan.name));
             refusal.remedies.extend(hints);
             return Decision::Refused(refusal);
         }
@@ -107,6 +118,20 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
             detail: format!("for Machine {name}"),
         },
     })
+}
+
+/// Whether the blocker ends only when the dead members have been removed, and `target` is the Machine of one of them. No
+/// Machine joins before, so there is nothing to wait for.
+fn ends_with_the_dead(observed: &Snapshot, target: &str, blocker: &Blocker) -> bool {
+    let is_dead = |machine: &str| has_dead_member(observed, machine);
+    is_dead(target)
+        && match blocker {
+            Blocker::Silent { machine, .. }
+            | Blocker::Condition { machine, .. }
+            | Blocker::BeingDeleted { machine, .. } => is_dead(machine),
+            Blocker::NoNode { .. } | Blocker::RefusedByEtcd { .. } => true,
+            _ => false,
+        }
 }
 
 /// What the user confirms before the Machine is deleted.
@@ -243,7 +268,7 @@ mod tests {
                 "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum",
                 "etcd member node-m3 of Machine m3 does not respond: no answer within 2s",
             ],
-            &["repair the member, or replace its Machine: kubectl kcp machine replace m3 -n d"],
+            &["start the member again, or replace Machine m3: kubectl kcp machine replace m3 -n d"],
         );
         for force in [false, true] {
             assert_eq!(decide(&machine, options(force), now()), expected, "{force}");

@@ -6,10 +6,12 @@ use kcp_api::{DecodeError, decode, names::label};
 use crate::{
     change::decision::{Refusal, RefusedBy},
     drain::node::NodeDrain,
-    quorum::Votes,
-    snapshot::etcd::{EtcdSurvey, QueriedMember},
+    snapshot::etcd::EtcdSurvey,
     verbs::{
-        etcd::members::{EtcdCluster, NO_SPACE, refusal},
+        etcd::{
+            members::{EtcdCluster, NO_SPACE, refusal},
+            remove_member::{MemberRemoval, removal},
+        },
         node::labelled_node::{LabelledNode, MachineOfNode},
     },
 };
@@ -87,17 +89,6 @@ pub fn refuse_losses(drain: &NodeDrain, force: bool) -> Option<Refusal> {
     })
 }
 
-/// How to remove the etcd member of a Node.
-#[derive(Clone, Copy, Debug)]
-pub struct MemberRemoval<'s> {
-    /// The id of the member to remove.
-    pub id: u64,
-    /// The healthy member that receives the request to remove the other.
-    pub through: &'s QueriedMember,
-    /// If the member to remove is the leader: the member, and the id of the one that takes over.
-    pub leader: Option<(&'s QueriedMember, u64)>,
-}
-
 /// Decides whether etcd can lose the member of a Node. None if etcd has no such member.
 ///
 /// As before a Machine is replaced, a quorum of healthy voters must remain, and every other member must have started.
@@ -120,39 +111,7 @@ pub fn decide_member<'s>(survey: &'s EtcdSurvey, node: &str) -> Result<Option<Me
     let Some(member) = cluster.members.iter().find(|member| member.name == node) else {
         return Ok(None);
     };
-    let others = || cluster.members.iter().filter(|other| other.id != member.id);
-    let remaining = || others().filter(|other| other.is_voter);
-    let votes = Votes {
-        voters: remaining().count(),
-        unhealthy: remaining().filter(|other| other.health.is_err()).count(),
-        starting: others().filter(|other| other.is_starting()).count(),
-    };
-    if votes.voters == 0 {
-        return Err(refusal(format!(
-            "{node} has the only voting member of etcd: its removal would delete the cluster's data"
-        )));
-    }
-    if votes.starting > 0 {
-        return Err(refusal(format!(
-            "{} other members of etcd do not vote yet",
-            votes.starting
-        )));
-    }
-    if !votes.has_quorum() {
-        return Err(cluster.quorum_refusal(format!(
-            "without the member of {node}, etcd loses quorum: {votes}"
-        )));
-    }
-    let healthy = remaining().filter_map(|other| Some((other, other.health.as_ref().ok()?)));
-    let Some((successor, through)) = healthy.min_by_key(|(other, _)| (!other.is_leader, &other.name)) else {
-        return Err(cluster.quorum_refusal("no other member of etcd is healthy".to_owned()));
-    };
-    let own = member.health.as_ref().ok().map(|healthy| healthy.queried);
-    Ok(Some(MemberRemoval {
-        id: member.id,
-        through: through.queried,
-        leader: own.filter(|_| member.is_leader).map(|own| (own, successor.id)),
-    }))
+    removal(&cluster, member).map(Some)
 }
 
 #[cfg(test)]

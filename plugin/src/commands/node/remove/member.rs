@@ -16,10 +16,10 @@ use kcp_control_plane::{
     change::decision::Refusal,
     snapshot::{EtcdSurvey, Reading},
     verbs::{
-        etcd::members::read_refusal,
+        etcd::{members::read_refusal, remove_member::MemberRemoval},
         node::{
             labelled_node::LabelledNode,
-            remove::{MemberRemoval, RemovableNode, decide_member},
+            remove::{RemovableNode, decide_member},
         },
     },
 };

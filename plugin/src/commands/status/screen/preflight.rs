@@ -21,15 +21,19 @@ const COLUMNS: &[Column] = &[
 struct PreflightRow {
     what: String,
     allowed: Option<bool>,
+    /// What blocks the change, or why it never ends.
     blocked_by: Vec<String>,
 }
 
 impl PreflightRow {
     fn new(what: &str, permission: &Permission, inspection: &Inspection) -> Self {
+        let never_ends = permission.never_ends.iter();
+        let never_ends = never_ends.map(|never| format!("never ends: {} ({})", never.message, never.check));
+        let blocked_by = blocking_checks(&permission.blocked_by, inspection);
         Self {
             what: what.to_owned(),
             allowed: permission.allowed,
-            blocked_by: blocking_checks(&permission.blocked_by, inspection),
+            blocked_by: blocked_by.into_iter().chain(never_ends).collect(),
         }
     }
 
@@ -55,6 +59,8 @@ pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
     } in rows(inspection)
     {
         let allowed = match allowed {
+            // Nothing blocks the change, but it never ends.
+            Some(true) if !blocked_by.is_empty() => Cell::styled("yes", WARN),
             Some(true) => Cell::styled("yes", GOOD),
             Some(false) => Cell::styled("no", style_of_no(inspection)),
             None => Cell::styled("unknown", WARN),
@@ -136,8 +142,17 @@ fn replacements(inspection: &Inspection) -> Vec<PreflightRow> {
         let same = remediations.find(|other| other.machine == one.machine);
         same.is_some_and(|same| same.permission.allowed != one.permission.allowed)
     };
-    let replacements = preflight.replacement.iter().filter(differs);
-    of_machines("replacement", replacements, inspection)
+    let replacements: Vec<&Remediation> = preflight.replacement.iter().filter(differs).collect();
+    let is_of_all = replacements.len() == preflight.replacement.len();
+    let mut rows = of_machines("replacement", replacements.iter().copied(), inspection);
+    if let ([only], false) = (rows.as_mut_slice(), is_of_all) {
+        let machines: Vec<&str> = replacements.iter().map(|one| one.machine.as_str()).collect();
+        only.what = match machines.as_slice() {
+            [machine] => format!("replacement of {machine}"),
+            _ => "other replacements".to_owned(),
+        };
+    }
+    rows
 }
 
 /// Merges the rows of Machines that have the same result. The most frequent result comes last.

@@ -1,0 +1,151 @@
+//! `kubectl kcp etcd remove-member`: removes a member that Cluster API does not remove.
+
+use clap::Args;
+use kcp_control_plane::{
+    change::decision::ChangeEvent,
+    snapshot::Snapshot,
+    verbs::etcd::{
+        members::refusal,
+        remove_member::{RemovableMember, decide, is_removed},
+    },
+};
+
+use crate::{
+    commands::etcd::{
+        maintenance::{CALL_LIMIT, Maintenance, MaintenanceArguments, maintain},
+        report::MaintenanceResult,
+    },
+    session::Session,
+    verdict::Verdict,
+};
+
+const NOT_DONE: &str = "member not removed";
+
+/// Remove a member that Cluster API does not remove.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Cluster API removes the member of each Machine that it deletes. This command removes the others: a member \
+        of no Machine, such as one that was added and never started, a member of a Machine that is being deleted, and a dead \
+        member because of which etcd refuses to remove the member of a Machine that is being deleted. A quorum of healthy \
+        members must remain.
+
+Examples:
+  kubectl kcp etcd remove-member edge 8e9e05c52164694d
+  kubectl kcp etcd remove-member edge edge-9hng4 --dry-run"
+)]
+pub struct RemoveMemberArguments {
+    #[command(flatten)]
+    pub maintenance: MaintenanceArguments,
+
+    /// Member to remove, by its name, its id as etcdctl prints it, or the name of its Machine
+    #[arg(value_name = "MEMBER")]
+    pub member: String,
+}
+
+/// Runs `etcd remove-member`.
+///
+/// # Errors
+/// The control plane cannot be read, or a member fails.
+pub async fn run(arguments: &RemoveMemberArguments, session: &Session) -> anyhow::Result<Verdict> {
+    maintain(&arguments.maintenance, session, async |maintenance, observed| {
+        remove_member(arguments, maintenance, &observed).await
+    })
+    .await
+}
+
+async fn remove_member(
+    arguments: &RemoveMemberArguments,
+    maintenance: &Maintenance<'_>,
+    observed: &Snapshot,
+) -> anyhow::Result<Verdict> {
+    let now = || maintenance.connection().now();
+    let judged = match decide(observed, &arguments.member, now()) {
+        Ok(judged) => judged,
+        Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
+    };
+    let goal = format!(
+        "remove member {} from the etcd of control plane {}",
+        judged.name, arguments.maintenance.name
+    );
+    if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
+        return Ok(verdict);
+    }
+    if !maintenance.is_dry_run() {
+        // The user may have taken a while to confirm.
+        let current = maintenance.observe().await?;
+        match decide(&current, &arguments.member, now()) {
+            Ok(removable) if is_same(&removable, &judged) => {
+                remove(maintenance, &current, &removable).await?
+            }
+            Ok(_) => {
+                let why = "the member or its Machine has changed in the meantime: run the command again";
+                return maintenance.refuse(observed, NOT_DONE, &refusal(why.to_owned()));
+            }
+            Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
+        }
+    }
+    report(maintenance, observed, judged).await
+}
+
+/// Whether both are the same member, and its removal has the same effect.
+fn is_same(one: &RemovableMember, other: &RemovableMember) -> bool {
+    (one.id, &one.left_machine) == (other.id, &other.left_machine)
+}
+
+async fn remove(
+    maintenance: &Maintenance<'_>,
+    observed: &Snapshot,
+    removable: &RemovableMember,
+) -> anyhow::Result<()> {
+    if let Some((leader, to)) = &removable.leader {
+        let opened = maintenance.open(observed, leader, CALL_LIMIT).await?;
+        opened.move_leader(*to).await?;
+    }
+    let opened = maintenance.open(observed, &removable.through, CALL_LIMIT).await?;
+    if let Err(error) = opened.remove_member(removable.id).await {
+        // The response may be lost. What counts is whether the member is listed.
+        if !is_removed(&maintenance.observe().await?, removable.id) {
+            return Err(error.into());
+        }
+    }
+    Ok(())
+}
+
+async fn report(
+    maintenance: &Maintenance<'_>,
+    observed: &Snapshot,
+    removable: RemovableMember,
+) -> anyhow::Result<Verdict> {
+    let RemovableMember {
+        id,
+        name,
+        left_machine,
+        waiting_machine,
+        ..
+    } = removable;
+    let event = ChangeEvent {
+        reason: "EtcdMemberRemoved",
+        action: "EtcdRemoveMember",
+        note_verb: "etcd member removed",
+        detail: format!("{name}, id {id:x}"),
+    };
+    let result = MaintenanceResult::RemoveMember {
+        member: name,
+        id: format!("{id:x}"),
+        left_machine: left_machine.clone(),
+    };
+    let verdict = maintenance.finish(observed, Some(event), &result).await?;
+    let namespace = &maintenance.connection().namespace;
+    if let Some(machine) = waiting_machine {
+        maintenance.terminal.hint(&format!(
+            "the controller deletes Machine {machine} when it tries again, within 17 minutes, or at once after any write to the \
+             Machine: kubectl annotate machine {machine} -n {namespace} --overwrite retry=now"
+        ));
+    }
+    if let Some(machine) = left_machine {
+        maintenance.terminal.hint(&format!(
+            "then replace Machine {machine}, which has no etcd member: kubectl kcp machine replace {machine} -n {namespace}"
+        ));
+    }
+    Ok(verdict)
+}

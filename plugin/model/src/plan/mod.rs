@@ -87,6 +87,8 @@ pub struct Plan {
     pub in_place_handlers: Vec<String>,
     /// Whether the etcd members could not be read, so that each Machine is assumed to have one.
     pub are_members_unread: bool,
+    /// Which release of Cluster API the plan follows, if the controller may be of another one.
+    pub version_note: Option<String>,
     /// How long earlier Machines took to join. None if no Machine's time is known.
     pub join_times: Option<JoinTimes>,
     pub steps: Result<Vec<Step>, NoPlan>,
@@ -152,6 +154,7 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
         quorum_risk,
         in_place_handlers: observed.in_place_handlers.value().cloned().unwrap_or_default(),
         are_members_unread: observed.members() == EtcdMembers::Unread,
+        version_note: observed.version_note(),
         join_times: JoinTimes::measure(&observed.machines),
         steps,
     }

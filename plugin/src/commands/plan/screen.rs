@@ -232,6 +232,7 @@ fn remarks(plan: &Plan, layout: Layout) -> String {
     }
     let fragile = messages::fragile_steps(&plan.fragile_steps());
     remarks.extend(fragile.into_iter().map(|stretch| (stretch, None)));
+    remarks.extend(plan.version_note.clone().map(|note| (note, None)));
     remarks.extend(plan.join_estimate().map(|times| (times.message(), None)));
     let in_place = messages::in_place_note(plan);
     let differs = (1..).zip(plan.steps()).find(|(_, step)| step.may_differ);

@@ -77,7 +77,9 @@ impl Behaviour {
             Self::HoldsUnsafeDeletions => {
                 "the deletion of a Machine waits until etcd and the control plane work without it"
             }
-            Self::RequiresCertificates => "no Machine is created unless condition CertificatesAvailable is True",
+            Self::RequiresCertificates => {
+                "no Machine is created unless condition CertificatesAvailable is True"
+            }
             Self::RemovesUnnamedMembers => "an etcd member that has never started is removed",
             Self::LearnsLeaderFromFollowers => {
                 "an etcd leader that does not respond blocks only the deletion of its own Machine, not of every Machine"

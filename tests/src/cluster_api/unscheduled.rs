@@ -27,7 +27,11 @@ pub(crate) async fn name_version(client: &Client, version: &str) -> Result<()> {
             },
         });
         Api::<Deployment>::namespaced(client.clone(), &namespace)
-            .patch(&name, &PatchParams::apply("tests").force(), &Patch::Apply(deployment))
+            .patch(
+                &name,
+                &PatchParams::apply("tests").force(),
+                &Patch::Apply(deployment),
+            )
             .await
             .with_context(|| format!("writing Deployment {namespace}/{name}"))?;
     }

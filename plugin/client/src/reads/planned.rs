@@ -394,7 +394,10 @@ mod tests {
             (Some(3), &EtcdMembers::Unread)
         );
         assert!(observed.is_cluster_paused() && !observed.is_infrastructure_ready());
-        assert_eq!(observed.controller_version, Reading::Read(Some("v1.14.2".to_owned())));
+        assert_eq!(
+            observed.controller_version,
+            Reading::Read(Some("v1.14.2".to_owned()))
+        );
         let machines: Vec<_> = observed
             .machines
             .iter()

@@ -120,7 +120,10 @@ pub async fn deployed(
         provider,
     } = deployment;
     let resource = DEPLOYMENT.api_resource("v1");
-    let found = match (connection.get::<Deployment>(&resource, namespace, name).await, provider) {
+    let found = match (
+        connection.get::<Deployment>(&resource, namespace, name).await,
+        provider,
+    ) {
         (Ok(found), _) => Some(found),
         (Err(Error::NotFound { .. }), None) => None,
         (Err(Error::NotFound { .. }), Some(provider)) => {
@@ -167,12 +170,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::tag;
-    use crate::{
-        Connection, ReadLimit,
-        canned::failure,
-        reader::Reader,
-        reads::example::groups,
-    };
+    use crate::{Connection, ReadLimit, canned::failure, reader::Reader, reads::example::groups};
     use kcp_control_plane::snapshot::Reading;
 
     #[test]
@@ -248,11 +246,7 @@ mod tests {
         let cases = [
             (found("r/c:v1.14.2"), none(), (said("v1.14.2"), 1)),
             (found("r/c@sha256:0123"), none(), (said("v1.12.3"), 1)),
-            (
-                absent(),
-                list(&[deployment("r/c:v1.13.0")]),
-                (said("v1.13.0"), 2),
-            ),
+            (absent(), list(&[deployment("r/c:v1.13.0")]), (said("v1.13.0"), 2)),
             (absent(), none(), (Ok(None), 2)),
             (absent(), denied(), (Ok(None), 2)),
             (denied(), none(), (Err(()), 1)),

@@ -15,7 +15,7 @@ use crate::{
         machine_grace::{are_machines_changing, has_changed_within},
         rollout::CONTROLLER_OBSTACLES,
     },
-    plan::blockers::{processing_blockers, unreachable_workload},
+    plan::blockers::{failed_probe, processing_blockers, unreachable_workload},
     snapshot::Snapshot,
     staleness::{
         JOIN_LIMIT, OBSERVATION_LIMIT, SUMMARY_LAG_LIMIT, age, format_age, stopped_controller_blocker,
@@ -80,8 +80,7 @@ pub const CHECKS: &[Check] = &[
     .as_summary(),
     Check::new(
         "workload-disconnected",
-        "The controller cannot connect to the workload cluster, so it does not create, delete or replace \
-         Machines.",
+        "One of Cluster API's controllers cannot connect to the workload cluster, so it does nothing there.",
         check_workload_disconnected,
         Responsible::Fault(Actor::Person),
     )
@@ -216,10 +215,21 @@ pub fn check_components_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckR
 
 pub fn check_workload_disconnected(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
+    let of_core = || {
+        let message = failed_probe(observed)?.message_or_reason();
+        Some(Finding::fail(
+            observed.object_name(),
+            format!(
+                "Cluster API's core controllers cannot connect to the workload cluster, so they neither find the nodes of new \
+                 Machines nor drain nodes: {message}"
+            ),
+        ))
+    };
     let finding = unreachable_workload(observed).map(|blocker| {
         let hint = blocker.hint(control_plane.namespace(), control_plane.name());
         Finding::fail(observed.object_name(), blocker.message()).with_optional_hint(hint)
     });
+    let finding = finding.or_else(of_core);
     Ok(finding.into_iter().collect())
 }
 

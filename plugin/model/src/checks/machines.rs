@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
 
 use crate::{
-    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, resume_machine_hint},
+    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, leader_hint, resume_machine_hint},
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -14,6 +14,7 @@ use crate::{
         machine_grace::{Phase, machine_of_node, require_machines},
         rollout::compare_machines,
     },
+    controller_release::Behaviour,
     snapshot::{ControllerLease, EtcdMembers, Reading, Snapshot, workload::Node},
     staleness::{DELETION_LIMIT, JOIN_LIMIT, OBSERVATION_LIMIT, SLOW_DELETION, age, format_age},
 };
@@ -74,6 +75,7 @@ pub const CHECKS: &[Check] = &[
         "core-controllers-stopped",
         "machine-deletions-deadlocked",
         "machine-drains-blocked",
+        "etcd-members-unresponsive",
     ]])
     .preflight(),
     Check::new(
@@ -349,14 +351,25 @@ pub fn check_machines_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRes
     Ok(findings.collect())
 }
 
-/// Says how to replace a Machine: through its `MachineHealthCheck` if it has one.
+/// Says how to replace a Machine: through its `MachineHealthCheck` if it has one. While Cluster API cannot delete the Machine
+/// because etcd's leader does not respond, says how another member becomes the leader.
 pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
+    let members = observed.members();
+    let any_waits = !observed.release().has(Behaviour::LearnsLeaderFromFollowers);
+    if let Some(leader) = members.unreachable_leader()
+        && (any_waits || of.node() == Some(&leader.name))
+    {
+        return leader_hint(&leader.name);
+    }
     let (name, namespace) = (of.name(), of.namespace());
-    let covers = observed.health_checks.value().is_some_and(|checks| {
-        checks
-            .iter()
-            .any(|check| !check.paused && check.targets.contains(name))
-    });
+    let is_never_remediated =
+        observed.has_external_etcd() && observed.release().has(Behaviour::RequiresMemberList);
+    let covers = !is_never_remediated
+        && observed.health_checks.value().is_some_and(|checks| {
+            checks
+                .iter()
+                .any(|check| !check.paused && check.targets.contains(name))
+        });
     if covers {
         format!("replace the Machine: kubectl kcp machine remediate {name} -n {namespace}")
     } else {

@@ -1,6 +1,7 @@
 //! The next steps of Cluster API's controller, the blockers of the first step, and the outdated Machines.
 //!
-//! The decisions follow the kubeadm control plane controller of Cluster API v1.14 (`controlplane/kubeadm`).
+//! The decisions follow the kubeadm control plane controller of Cluster API v1.14 (`controlplane/kubeadm`);
+//! [`crate::controller_release`] lists where earlier releases differ.
 //!
 //! - [`options`], [`effect`]: the desired change, and the effect of each changed field
 //! - [`rollout_reason`], [`kubeadm_config`]: which Machines are outdated

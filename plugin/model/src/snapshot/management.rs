@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kcp_api::{
     Condition, ExtensionConfig, Machine, MachineHealthCheck, Object as _,
-    machine_health_check::UnhealthyCondition,
+    machine_health_check::UnhealthyCondition, names::annotation,
 };
 use kube::core::{Selector, SelectorExt as _};
 
@@ -39,7 +39,8 @@ pub struct FailedWrite {
 pub struct HealthCheck {
     pub name: String,
     pub paused: bool,
-    /// The names of the control plane's Machines that the selector matches.
+    /// The names of the control plane's Machines that the selector matches, except those with an annotation for which Cluster API
+    /// skips the Machine.
     pub targets: BTreeSet<String>,
     /// Whether the number of unhealthy Machines permits remediation now. None if the status does not say.
     pub remediation_allowed: Option<bool>,
@@ -84,7 +85,9 @@ impl Deletion {
 
 impl HealthCheck {
     pub fn new(check: &MachineHealthCheck, machines: &[Machine]) -> Self {
-        let targets = machines.iter().filter(|machine| selects(check, machine));
+        let targets = machines
+            .iter()
+            .filter(|machine| selects(check, machine) && !is_skipped(machine));
         Self {
             name: check.name().to_owned(),
             paused: check.is_paused(),
@@ -148,6 +151,11 @@ impl RemediationTrigger {
     }
 }
 
+/// Whether no `MachineHealthCheck` checks the Machine (`shouldSkipRemediation`).
+pub fn is_skipped(machine: &Machine) -> bool {
+    machine.is_paused() || machine.annotation(annotation::SKIP_REMEDIATION).is_some()
+}
+
 /// Whether a `MachineHealthCheck` selects a Machine of its Cluster. As in Cluster API, an invalid selector selects no
 /// Machine.
 pub fn selects(check: &MachineHealthCheck, machine: &Machine) -> bool {
@@ -181,10 +189,28 @@ mod tests {
     use kcp_api::{Machine, MachineHealthCheck, decode};
     use serde_json::{Value, json};
 
-    use super::{Deletion, selects, selects_namespace, would_remediate};
+    use super::{Deletion, HealthCheck, selects, selects_namespace, would_remediate};
 
     fn machine(object: &Value) -> Machine {
         decode(&object.to_string()).expect("a Machine")
+    }
+
+    #[test]
+    fn a_health_check_skips_machines_by_their_annotations() {
+        let named = |name: &str, annotations: Value| {
+            machine(
+                &json!({"metadata": {"name": name, "namespace": "d", "annotations": annotations}, "spec": {}}),
+            )
+        };
+        let machines = [
+            named("checked", json!({})),
+            named("skipped", json!({"cluster.x-k8s.io/skip-remediation": ""})),
+            named("paused", json!({"cluster.x-k8s.io/paused": "false"})),
+        ];
+        let check = json!({"metadata": {"name": "h"}, "spec": {"clusterName": "c1", "selector": {}}});
+        let check: MachineHealthCheck = decode(&check.to_string()).expect("a MachineHealthCheck");
+        let targets = HealthCheck::new(&check, &machines).targets;
+        assert_eq!(targets, ["checked".to_owned()].into());
     }
 
     #[test]

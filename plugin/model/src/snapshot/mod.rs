@@ -152,7 +152,10 @@ impl Snapshot {
                 "Cluster API's version is unknown, because {version:?} is not a version of Cluster API 1: {}",
                 followed(Release::LATEST)
             )),
-            (None, _) => Some(format!("Cluster API's version {unknown}: {}", followed(Release::LATEST))),
+            (None, _) => Some(format!(
+                "Cluster API's version {unknown}: {}",
+                followed(Release::LATEST)
+            )),
         }
     }
 
@@ -177,6 +180,16 @@ impl Snapshot {
             let first = matching.next()?;
             matching.next().is_none().then_some(first.name.as_str())
         })
+    }
+
+    /// The name of the Secret with the CA if the controller cannot create the missing kubeconfig without it
+    /// (`reconcileKubeconfig`). None if the kubeconfig or the CA exists, or was not read.
+    pub fn missing_ca(&self) -> Option<String> {
+        let ca = format!("{}-ca", self.control_plane.cluster()?);
+        let exists = self.secrets.value()?.contains(&ca);
+        let object = format!("Secret/{ca}");
+        let is_unread = self.failed_reads.iter().any(|failure| failure.object == object);
+        (self.has_kubeconfig == Some(false) && !exists && !is_unread).then_some(ca)
     }
 
     /// Whether the Cluster's infrastructure is ready. A Cluster that could not be read counts as ready.
@@ -294,8 +307,8 @@ impl Snapshot {
 mod tests {
     use super::{EtcdMembers, Reading, Snapshot};
     use crate::{
-        controller_release::Release,
         checks::etcd_quorum::check_etcd_no_quorum,
+        controller_release::Release,
         plan::{Desired, messages, plan, step::NoPlan},
         testing::{
             objects::now,

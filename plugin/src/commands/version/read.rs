@@ -149,7 +149,10 @@ impl Installed {
 /// Where the version of a Deployment is from.
 fn source(found: &Deployed) -> String {
     let Deployed {
-        namespace, name, image, ..
+        namespace,
+        name,
+        image,
+        ..
     } = found;
     match (found.tag(), found.version()) {
         (Some(_), _) => format!("image of Deployment {namespace}/{name}"),

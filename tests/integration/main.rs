@@ -72,6 +72,7 @@ mod status_workload;
 mod stopped_controller;
 mod tutorials;
 mod unobserved_changes;
+mod unreachable_leader;
 mod unreachable_mutation;
 mod upgrade_paths;
 mod v1beta1_only;

@@ -211,14 +211,30 @@ impl Person {
 
     async fn sees(&self, whole: &Snapshot, list: &[Snapshot]) -> Result<()> {
         wait::until("the role allows all", || async {
-            let seen = named(&self.connection, NAME).await?;
+            let mut seen = named(&self.connection, NAME).await?;
+            version_is_denied(&seen)?;
+            seen.controller_version = whole.controller_version.clone();
             ensure!(seen == *whole, "{seen:?}");
-            let seen = listed(&self.connection, Some(NAMESPACE)).await?;
+            let mut seen = listed(&self.connection, Some(NAMESPACE)).await?;
+            for (seen, listed) in seen.iter_mut().zip(list) {
+                version_is_denied(seen)?;
+                seen.controller_version = listed.controller_version.clone();
+            }
             ensure!(seen == list, "{seen:?}");
             Ok(())
         })
         .await
     }
+}
+
+/// A `RoleBinding` does not allow a read of the controller's Deployment, which is in another namespace.
+fn version_is_denied(seen: &Snapshot) -> Result<()> {
+    let failure = seen.controller_version.failure();
+    let is_denied = failure.is_some_and(|failure| failure.forbidden.is_some());
+    let note = seen.version_note();
+    let expected = "Cluster API's version could not be read: predictions follow v1.14.2";
+    ensure!(is_denied && note.as_deref() == Some(expected), "{note:?}");
+    Ok(())
 }
 
 /// Without a permission, exactly the reads that need it fail.
@@ -260,6 +276,8 @@ fn needed(resource: &str, verb: &str) -> Result<(&'static str, bool, bool)> {
         ("machines", "list") => ("machines.cluster.x-k8s.io", true, true),
         ("machinehealthchecks", "list") => ("machinehealthchecks.cluster.x-k8s.io", true, true),
         ("kubeadmconfigs", "list") => ("kubeadmconfigs.bootstrap.cluster.x-k8s.io", true, false),
+        // The Deployment is in another namespace, for which the RoleBinding allows nothing.
+        ("deployments", "get") => ("deployments.apps", false, false),
         // Read only if the controller has not processed the spec.
         ("leases", "get") => ("leases.coordination.k8s.io", false, false),
         // Read only while a change is pending.

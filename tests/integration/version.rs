@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, ensure};
-use kcp_tests::kubectl::CommandOutput;
+use kcp_tests::kubectl::{CommandOutput, Kubectl};
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use serde_json::{Value, json};
@@ -23,18 +23,7 @@ const DEPLOYMENT: [&str; 3] = [
 #[test]
 fn versions_are_read_as_far_as_permitted() {
     with_management_cluster(async |management| {
-        let tested = test(management).await;
-        let [namespace, name, _] = DEPLOYMENT;
-        let delete = [
-            "delete",
-            "deployment",
-            name,
-            "-n",
-            namespace,
-            "--ignore-not-found",
-        ];
-        management.kubectl().succeed(delete).await.unwrap();
-        if let Err(error) = tested {
+        if let Err(error) = test(management).await {
             panic!("{error:#}");
         }
     });
@@ -44,7 +33,7 @@ async fn test(management: &ManagementCluster) -> Result<()> {
     let kubectl = management.kubectl();
     let server = kubectl.server_version().await?;
 
-    let bare = version(management, &[], 0).await?;
+    let bare = version(kubectl, &[], 0).await?;
     ensure!(field(&bare, "plugin", "version")? == json!("0.1.0"), "{bare:#}");
     ensure!(
         field(&bare, "api-server", "version")? == json!(server),
@@ -58,31 +47,48 @@ async fn test(management: &ManagementCluster) -> Result<()> {
     ensure!(field(&bare, "webhook", "version")? == json!("0.1.0"), "{bare:#}");
     ensure!(bare.get("warnings") == Some(&json!([])), "{bare:#}");
 
-    deploy(management).await?;
-    let skewed = version(management, &[], 0).await?;
-    ensure!(
-        field(&skewed, "kubeadm-control-plane", "version")? == json!("v1.10.4"),
-        "{skewed:#}"
-    );
-    let warnings = json!([
-        "the kubeadm control plane provider has version v1.10.4, but the command `plan` predicts the steps of version 1.14"
-    ]);
-    ensure!(skewed.get("warnings") == Some(&warnings), "{skewed:#}");
-
+    another_version_is_found(management).await?;
     permissions_are_named(management).await?;
     a_dead_server_leaves_the_plugin(management).await
 }
 
-async fn run(management: &ManagementCluster, flags: &[&str], code: i32) -> Result<CommandOutput> {
+/// On an API server of its own: other tests read the version of the managers that run.
+async fn another_version_is_found(management: &ManagementCluster) -> Result<()> {
+    let other = management.another_without_ours("version").await?;
+    let absent = version(other.kubectl(), &[], 0).await?;
+    ensure!(
+        field(&absent, "kubeadm-control-plane", "version")?.is_null(),
+        "{absent:#}"
+    );
+    // Only the label of clusterctl tells which Deployment it is.
+    for deployment in [["elsewhere", "capi-kcp", DEPLOYMENT[2]], DEPLOYMENT] {
+        deploy(other.kubectl(), deployment).await?;
+        let skewed = version(other.kubectl(), &[], 0).await?;
+        let [namespace, name, _] = deployment;
+        ensure!(
+            field(&skewed, "kubeadm-control-plane", "version")? == json!("v1.10.4")
+                && field(&skewed, "kubeadm-control-plane", "detail")?
+                    == json!(format!("image of Deployment {namespace}/{name}")),
+            "{skewed:#}"
+        );
+        let warnings = json!([
+            "the kubeadm control plane provider has version v1.10.4, but predictions follow a release from v1.11.0 to v1.14.2"
+        ]);
+        ensure!(skewed.get("warnings") == Some(&warnings), "{skewed:#}");
+    }
+    Ok(())
+}
+
+async fn run(kubectl: &Kubectl, flags: &[&str], code: i32) -> Result<CommandOutput> {
     let words = ["kcp", "version"].into_iter().chain(flags.iter().copied());
-    let ended = management.kubectl().run(words).await?;
+    let ended = kubectl.run(words).await?;
     ensure!(ended.code == code, "exit code {code} expected: {ended}");
     Ok(ended)
 }
 
-async fn version(management: &ManagementCluster, flags: &[&str], code: i32) -> Result<Value> {
+async fn version(kubectl: &Kubectl, flags: &[&str], code: i32) -> Result<Value> {
     let flags: Vec<&str> = flags.iter().copied().chain(["-o", "json"]).collect();
-    let ended = run(management, &flags, code).await?;
+    let ended = run(kubectl, &flags, code).await?;
     serde_json::from_str(&ended.stdout).with_context(|| format!("{ended}"))
 }
 
@@ -96,27 +102,26 @@ fn field(report: &Value, component: &str, field: &str) -> Result<Value> {
     Ok(found[field].clone())
 }
 
-async fn deploy(management: &ManagementCluster) -> Result<()> {
-    let [namespace, name, image] = DEPLOYMENT;
-    let labels = json!({"app": name});
+async fn deploy(kubectl: &Kubectl, [namespace, name, image]: [&str; 3]) -> Result<()> {
+    let labels = json!({"cluster.x-k8s.io/provider": "control-plane-kubeadm"});
     let objects = [
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
         json!({
-            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace},
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": namespace, "labels": labels},
             "spec": {
                 "selector": {"matchLabels": labels},
                 "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "manager", "image": image}]}},
             },
         }),
     ];
-    written(management.kubectl(), "apply", &objects, &[]).await?;
+    written(kubectl, "apply", &objects, &[]).await?;
     Ok(())
 }
 
 /// Without permissions, the rest is read. The shipped role allows everything.
 async fn permissions_are_named(management: &ManagementCluster) -> Result<()> {
     let user = "--as=version-reader";
-    let refused = run(management, &[user], 2).await?;
+    let refused = run(management.kubectl(), &[user], 2).await?;
     ensure!(refused.stdout.contains("API server"), "{refused}");
     let expected = "error: kcp-webhook: could not read the version: cannot get deployments \"kcp-webhook\" in \
                     namespace \"kcp-webhook-system\": forbidden for user \"version-reader\"";
@@ -130,7 +135,7 @@ async fn permissions_are_named(management: &ManagementCluster) -> Result<()> {
     }));
     written(management.kubectl(), "apply", &objects, &[]).await?;
     wait::until("the role allows all reads", || async {
-        let allowed = version(management, &[user], 0).await?;
+        let allowed = version(management.kubectl(), &[user], 0).await?;
         ensure!(
             field(&allowed, "webhook", "version")? == json!("0.1.0"),
             "{allowed:#}"
@@ -143,7 +148,7 @@ async fn permissions_are_named(management: &ManagementCluster) -> Result<()> {
 /// Nothing listens on port 1.
 async fn a_dead_server_leaves_the_plugin(management: &ManagementCluster) -> Result<()> {
     let dead = "--server=https://127.0.0.1:1";
-    let unread = run(management, &[dead], 2).await?;
+    let unread = run(management.kubectl(), &[dead], 2).await?;
     ensure!(
         unread.stdout.contains("kubectl-kcp") && unread.stdout.contains("0.1.0"),
         "{unread}"
@@ -154,7 +159,7 @@ async fn a_dead_server_leaves_the_plugin(management: &ManagementCluster) -> Resu
             .starts_with("error: API server: could not read the version: "),
         "{unread}"
     );
-    let client = version(management, &[dead, "--client"], 0).await?;
+    let client = version(management.kubectl(), &[dead, "--client"], 0).await?;
     ensure!(
         field(&client, "plugin", "version")? == json!("0.1.0"),
         "{client:#}"

@@ -107,6 +107,19 @@ impl Assets {
         }
     }
 
+    /// The version of Cluster API, with `v`, from Go's build information in the kubeadm control plane manager.
+    pub(crate) fn cluster_api_version(&self) -> Result<String> {
+        const MODULE: &str = "\tsigs.k8s.io/cluster-api\tv";
+        let program = self.program("capi-control-plane");
+        let content = fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
+        let text = String::from_utf8_lossy(&content);
+        let (_, rest) = text
+            .split_once(MODULE)
+            .with_context(|| format!("{} names no version of Cluster API", program.display()))?;
+        let version = rest.split(char::is_whitespace).next().unwrap_or_default();
+        Ok(format!("v{version}"))
+    }
+
     pub fn kwok(&self, file: &str) -> PathBuf {
         self.folder.join("kwok-config").join(file)
     }

@@ -39,6 +39,7 @@ impl ClusterApiAlone {
         let mut managers = Managers::for_admission(run, assets, &api, flags)?;
         install_definitions(&api, assets, &managers).await?;
         managers.start().await?;
+        cluster_api::name_version(api.client(), &assets.cluster_api_version()?).await?;
         Self::with(run, assets, api, Arc::new(managers)).await
     }
 

@@ -82,6 +82,11 @@ impl ManagementCluster {
         self.cluster.api()
     }
 
+    /// The minor version of Cluster API, on which the decisions of its controllers depend.
+    pub fn cluster_api_minor(&self) -> Result<u32> {
+        self.assets.cluster_api_minor()
+    }
+
     pub fn run(&self) -> &Arc<Run> {
         &self.run
     }

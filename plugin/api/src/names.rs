@@ -16,6 +16,8 @@ pub mod label {
     /// A label of a control plane's Machines; the value is the name of the control plane, or a hash of the
     /// name if the name exceeds 63 characters.
     pub const CONTROL_PLANE_NAME: &str = "cluster.x-k8s.io/control-plane-name";
+    /// A label that clusterctl sets on the objects of a provider; the value is the provider, such as `control-plane-kubeadm`.
+    pub const PROVIDER: &str = "cluster.x-k8s.io/provider";
     /// A label of objects that Cluster API's topology controller manages.
     pub const TOPOLOGY_OWNED: &str = "topology.cluster.x-k8s.io/owned";
 

@@ -6,9 +6,10 @@ use kcp_api::{
     names::label,
 };
 use kube::core::ApiResource;
+use tokio::sync::OnceCell;
 
 use crate::{Action, Connection, Error, ServedVersions};
-use kcp_control_plane::snapshot::Snapshot;
+use kcp_control_plane::snapshot::{Reading, Snapshot};
 
 /// Reads objects of a management cluster in the API versions that it serves.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub struct Reader<'c> {
     pub machine_resource: ApiResource,
     /// The resource of `Cluster`, in the preferred version.
     pub cluster_resource: ApiResource,
+    /// The version of the control plane controller, once it has been read.
+    pub(crate) controller_version: OnceCell<Reading<Option<String>>>,
 }
 
 impl<'c> Reader<'c> {
@@ -36,6 +39,7 @@ impl<'c> Reader<'c> {
             machine_resource: served.resource(&MACHINE)?,
             cluster_resource: served.resource(&CLUSTER)?,
             served,
+            controller_version: OnceCell::new(),
         })
     }
 

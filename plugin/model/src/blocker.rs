@@ -63,8 +63,11 @@ pub enum Blocker {
     },
     InfrastructureNotReady,
     NoEndpoint,
-    /// The Secret with the workload cluster's kubeconfig does not exist.
-    NoKubeconfig,
+    /// The Secret with the workload cluster's kubeconfig does not exist, and the controller cannot create it without the CA.
+    NoKubeconfig {
+        /// The name of the Secret with the CA.
+        ca: String,
+    },
     /// The infrastructure template to which the desired spec refers does not exist.
     NoTemplate {
         kind: String,
@@ -145,6 +148,9 @@ pub enum Blocker {
     /// Some members follow a leader that responds neither to Cluster API nor to kubectl-kcp.
     LeaderUnreachable {
         member: String,
+        /// The Machine whose deletion the controller cannot finish. None if it can delete no Machine at all.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        machine: Option<String>,
     },
     MemberWithoutMachine {
         /// The name of the member. Empty until the member starts.
@@ -179,6 +185,15 @@ pub enum Blocker {
     LastMachine,
     NoOtherWorks,
     MembersUnknown,
+    /// The controller remediates no Machine of a control plane with an external etcd.
+    ExternalEtcd {
+        machine: String,
+    },
+    /// The controller itself cannot read the etcd members, although they respond to kubectl-kcp.
+    MembersUnreadByController {
+        /// The message of condition `EtcdMemberHealthy`, which is Unknown on every Machine.
+        message: String,
+    },
     /// `machine replace` is replacing another Machine.
     ReplacementInProgress {
         machine: String,
@@ -212,6 +227,14 @@ pub enum Blocker {
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
+}
+
+/// Says how another etcd member becomes the leader if the leader does not respond.
+pub fn leader_hint(member: &str) -> String {
+    format!(
+        "repair the member on node {member}, or stop it so that the other members elect a new leader; stop it only if the others \
+         have quorum: crictl stop $(crictl ps -q --name etcd)"
+    )
 }
 
 pub fn resume_machine_hint(machine: &str, namespace: &str) -> String {
@@ -274,7 +297,7 @@ impl Blocker {
                 | Self::CannotAdopt { .. }
                 | Self::InfrastructureNotReady
                 | Self::NoEndpoint
-                | Self::NoKubeconfig
+                | Self::NoKubeconfig { .. }
         )
     }
 
@@ -308,9 +331,10 @@ impl Blocker {
             ),
             Self::InfrastructureNotReady => "the Cluster's infrastructure is not ready".to_owned(),
             Self::NoEndpoint => "the Cluster has no control plane endpoint yet".to_owned(),
-            Self::NoKubeconfig => {
-                "the Secret with the workload cluster's kubeconfig does not exist".to_owned()
-            }
+            Self::NoKubeconfig { ca } => format!(
+                "the Secret with the workload cluster's kubeconfig does not exist, and the controller cannot create it, because \
+                 Secret {ca} does not exist"
+            ),
             Self::NoTemplate { kind, template, .. } => format!(
                 "infrastructure template {kind} {template} does not exist: the controller neither creates nor deletes Machines \
                  without it"
@@ -355,9 +379,19 @@ impl Blocker {
             Self::MachinePaused { machine } => {
                 format!("Machine {machine} is paused, so Cluster API neither provisions nor deletes it")
             }
-            Self::LeaderUnreachable { member } => format!(
+            Self::LeaderUnreachable {
+                member,
+                machine: None,
+            } => format!(
                 "etcd's leader {member} does not respond, so Cluster API can neither move the leadership nor remove a \
                  member"
+            ),
+            Self::LeaderUnreachable {
+                member,
+                machine: Some(machine),
+            } => format!(
+                "etcd's leader {member} does not respond, so Cluster API cannot move the leadership, and does not finish \
+                 the deletion of Machine {machine}"
             ),
             Self::MemberWithoutMachine { member } if member.is_empty() => {
                 "an etcd member has not started, and no Machine belongs to it".to_owned()
@@ -392,6 +426,15 @@ impl Blocker {
             Self::LastMachine => "the control plane has no other Machine".to_owned(),
             Self::NoOtherWorks => "no other Machine has healthy control plane components".to_owned(),
             Self::MembersUnknown => "the controller cannot read the etcd members".to_owned(),
+            Self::ExternalEtcd { .. } => {
+                "since v1.13, Cluster API remediates no Machine if etcd is external, because its list \
+                                           of etcd members is then empty"
+                    .to_owned()
+            }
+            Self::MembersUnreadByController { message } => format!(
+                "the controller cannot read the etcd members, although they respond to this command: EtcdMemberHealthy of \
+                 every Machine is Unknown: {message}"
+            ),
             Self::ReplacementInProgress { machine, waits_for } => {
                 format!("Machine {machine} is being replaced: {waits_for}")
             }
@@ -489,9 +532,19 @@ impl Blocker {
             Self::MembersDisputed => Some(format!(
                 "find out what each member reports: kubectl kcp status {name} -n {namespace}"
             )),
-            Self::LeaderUnreachable { member } => Some(format!(
-                "repair node {member}, or stop its etcd member so that the other members elect a new leader; \
-                 stop it only if the others have quorum"
+            Self::LeaderUnreachable { member, .. } => Some(leader_hint(member)),
+            Self::ExternalEtcd { machine } => Some(format!(
+                "replace the Machine yourself: kubectl kcp machine replace {machine} -n {namespace}"
+            )),
+            Self::MembersUnreadByController { .. } => Some(
+                "check the controller's access to etcd: the key in the Secret with etcd's CA, its network, and its permission to \
+                 forward ports; its log has the error: kubectl logs -n capi-kubeadm-control-plane-system \
+                 deployment/capi-kubeadm-control-plane-controller-manager"
+                    .to_owned(),
+            ),
+            Self::NoKubeconfig { ca } => Some(format!(
+                "restore Secret {ca} from a backup, because certificates from a new CA would not match those of the running \
+                 Machines"
             )),
             Self::CertificatesNotAvailable => Some(format!(
                 "see condition CertificatesAvailable: kubectl describe kcp {name} -n {namespace}"
@@ -509,7 +562,7 @@ impl Blocker {
             Self::MixedOwnership { .. } | Self::CannotAdopt { .. } => "machines-not-owned",
             Self::WorkloadUnreachable { .. } => "workload-disconnected",
             Self::NoKubeadmConfig { .. } => "kubeadm-config-unusable",
-            Self::NoKubeconfig | Self::NoCa { .. } => "secrets-missing",
+            Self::NoKubeconfig { .. } | Self::NoCa { .. } => "secrets-missing",
             Self::NoTemplate { .. } => "infrastructure-template-missing",
             Self::TopologyVersion { .. } => "topology-upgrade-pending",
             Self::CertificatesNotAvailable => "certificates-unavailable",
@@ -538,6 +591,7 @@ impl Blocker {
             | Self::TriedRecently { .. }
             | Self::TriedTooOften { .. } => "remediation-blocked",
             Self::NoOtherWorks => "components-unhealthy",
+            Self::ExternalEtcd { .. } | Self::MembersUnreadByController { .. } => "remediation-blocked",
             Self::LastMachine | Self::MembersUnknown | Self::Quorum { .. } => "etcd-no-quorum",
             Self::Blocked { .. } | Self::NoProgress { .. } => "change-stuck",
             Self::ControllerStopped { .. } => "controller-stopped",
@@ -564,7 +618,12 @@ impl Blocker {
             | Self::ReplacementInProgress { machine, .. }
             | Self::MalformedRemediation {
                 machine: Some(machine),
-            } => Some(machine),
+            }
+            | Self::LeaderUnreachable {
+                machine: Some(machine),
+                ..
+            }
+            | Self::ExternalEtcd { machine } => Some(machine),
             _ => None,
         }
     }

@@ -54,6 +54,8 @@ enum Effect {
     /// More than one `PodDisruptionBudget` selects the pod, so the API server does not evict it.
     SeveralBudgets,
     WaitsForCompletion,
+    /// Cluster API waits for the pod to complete, and the pod has completed, but still exists.
+    WaitsForRemoval,
     /// The pod has no controller, so nothing creates it again.
     NotRecreated,
     /// The data in the pod's `emptyDir` volumes is lost.
@@ -107,6 +109,14 @@ pub fn forecast(observed: &Snapshot, deleted: &DeletedMachines) -> Vec<String> {
             ));
             continue;
         }
+        if let Some(rule) = invalid_rule(objects) {
+            lines.push(format!(
+                "the drain of Machine {} fails, because MachineDrainRule {rule} has an invalid selector; {}",
+                machine.name(),
+                end_of_drain(machine.spec.node_drain_timeout)
+            ));
+            continue;
+        }
         let effects = effects(observed, objects, machine, node);
         lines.extend(effects.iter().map(|affected| {
             let line = line(affected);
@@ -140,7 +150,11 @@ fn effects<'m>(
 ) -> Vec<Affected<'m>> {
     let rules = matching_rules(observed, objects, machine);
     let mut pods: BTreeMap<Effect, BTreeSet<String>> = BTreeMap::new();
-    for pod in objects.pods.iter().filter(|pod| node_name(pod) == Some(node)) {
+    let is_unreachable = is_unreachable(observed, node);
+    // The kubelet of an unreachable node does not finish the deletion of a pod, so Cluster API does not wait for it.
+    let is_ignored = |pod: &Pod| is_unreachable && pod.metadata.deletion_timestamp.is_some();
+    let pods_of_node = objects.pods.iter().filter(|pod| node_name(pod) == Some(node));
+    for pod in pods_of_node.filter(|pod| !is_ignored(pod)) {
         for effect in effects_on(pod, objects, &rules) {
             pods.entry(effect).or_default().insert(full_name(pod));
         }
@@ -153,9 +167,19 @@ fn effects<'m>(
     pods.into_iter().map(affected).collect()
 }
 
+fn is_unreachable(observed: &Snapshot, node: &str) -> bool {
+    let nodes = observed
+        .workload
+        .value()
+        .and_then(|workload| workload.nodes.value());
+    let mut nodes = nodes.into_iter().flatten();
+    nodes.any(|other| other.name == node && other.is_unreachable)
+}
+
 fn effects_on(pod: &Pod, objects: &DrainObjects, rules: &[&MachineDrainRule]) -> Vec<Effect> {
     match behavior(pod, objects, rules) {
         Behavior::Skip => return Vec::new(),
+        Behavior::WaitCompleted if is_finished(pod) => return vec![Effect::WaitsForRemoval],
         Behavior::WaitCompleted => return vec![Effect::WaitsForCompletion],
         Behavior::Evict => {}
     }
@@ -230,6 +254,23 @@ fn matching_rules<'o>(
     rules
 }
 
+/// The name of a rule with an invalid selector, with which every drain in the namespace fails (`getMatchingMachineDrainRules`).
+fn invalid_rule(objects: &DrainObjects) -> Option<&str> {
+    let is_invalid = |selector: &Option<LabelSelector>| {
+        let selector = selector.clone();
+        selector.is_some_and(|selector| Selector::try_from(selector).is_err())
+    };
+    let has_invalid = |rule: &&MachineDrainRule| {
+        let machines = rule.spec.machines.iter();
+        let mut machines = machines.flat_map(|machine| [&machine.selector, &machine.cluster_selector]);
+        let pods = rule.spec.pods.iter();
+        let mut pods = pods.flat_map(|pod| [&pod.selector, &pod.namespace_selector]);
+        machines.any(is_invalid) || pods.any(is_invalid)
+    };
+    let mut rules = objects.rules.value().into_iter().flatten();
+    rules.find(has_invalid).map(kcp_api::Object::name)
+}
+
 /// Why the API server refuses to evict the pod now. None if it evicts the pod.
 fn refusal(pod: &Pod, budgets: &[PodDisruptionBudget]) -> Option<Effect> {
     if phase(pod) == Some("Pending") {
@@ -269,8 +310,8 @@ fn allows(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
     is_unprotected || (is_counted && status.disruptions_allowed.unwrap_or(0) > 0)
 }
 
-/// Whether a selector matches, as in Cluster API: an absent or empty selector matches every object. An invalid selector
-/// matches none.
+/// Whether a selector matches: an absent or empty selector matches every object, an invalid selector none. Cluster API looks at no
+/// selector of a rule if one of them is invalid, see [`invalid_rule`].
 fn is_selected(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
     let Some(selector) = selector else {
         return true;
@@ -345,6 +386,14 @@ fn line(
         Effect::WaitsForCompletion => {
             let complete = if pods.len() == 1 { "completes" } else { "complete" };
             format!("the drain of Machine {name} waits until {listed} {complete}; {end}")
+        }
+        Effect::WaitsForRemoval => {
+            let complete = if pods.len() == 1 {
+                "has completed, is"
+            } else {
+                "have completed, are"
+            };
+            format!("the drain of Machine {name} waits until {listed}, which {complete} deleted; {end}")
         }
         Effect::NotRecreated => {
             let them = if pods.len() == 1 { "it" } else { "them" };

@@ -52,6 +52,7 @@ pub mod bundle;
 pub mod certificates;
 pub mod change;
 pub mod checks;
+pub mod controller_release;
 pub mod drain;
 pub mod duration;
 pub mod inspection;

@@ -1,5 +1,7 @@
 //! States in which Cluster API's controllers wait forever: an infrastructure template that does not exist, and two deletions
-//! at the same time. The plugin names them, and the way out that it names works. The certificates are listed besides.
+//! at the same time, or of all Machines. The plugin names them, and the way out that it names works. The certificates are listed besides.
+
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kcp_tests::cluster::Cluster;
@@ -15,6 +17,12 @@ const NAMESPACE: &str = "dead-ends";
 const NAME: &str = "edge";
 
 const TEMPLATES: &str = "standinmachinetemplates.infrastructure.cluster.x-k8s.io";
+/// The minor version of Cluster API since which it holds deletions that could cost etcd its quorum.
+const HOLDS_DELETIONS: u32 = 13;
+
+/// How often Cluster API tries to finish a deletion while the test watches. It waits half a minute between two tries.
+const TRIES: usize = 2;
+
 const HOOK: &str = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/kcp-cleanup";
 
 #[test]
@@ -28,7 +36,12 @@ async fn are_named(management: &ManagementCluster) -> Result<()> {
     certificates_are_listed(management, &cluster).await?;
     a_new_template_is_compared(management, &cluster).await?;
     a_missing_template_is_reported(management, &cluster).await?;
-    two_deletions_block_each_other(management, &cluster).await?;
+    if management.cluster_api_minor()? >= HOLDS_DELETIONS {
+        two_deletions_block_each_other(management, &cluster).await?;
+        all_deletions_are_held(management, &cluster).await?;
+    } else {
+        two_deletions_finish(management, &cluster).await?;
+    }
     cluster.delete().await
 }
 
@@ -194,22 +207,106 @@ async fn a_missing_template_is_reported(management: &ManagementCluster, cluster:
     .await
 }
 
+/// Earlier releases finish one deletion after the other, and no command claims that they block each other.
+async fn two_deletions_finish(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+    let machines = cluster.machines().await?;
+    let [first, second, _] = machines.as_slice() else {
+        bail!("the Machines are {machines:?}");
+    };
+    delete(management, &[first, second]).await?;
+    let alarms = Mutex::new(Vec::new());
+    wait::until("both Machines are replaced", || async {
+        let status = kcp(management, &["status", NAME]).await?;
+        if status.stdout.contains("machine-deletions-deadlocked") {
+            alarms
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(status.stdout);
+        }
+        let left = cluster.with_nodes().await?;
+        ensure!(!left.contains(first) && !left.contains(second), "{left:?}");
+        Ok(())
+    })
+    .await?;
+    cluster.settled(3).await?;
+    let alarms = alarms.into_inner().unwrap_or_else(PoisonError::into_inner);
+    ensure!(alarms.is_empty(), "a false alarm: {alarms:?}");
+    Ok(())
+}
+
+async fn delete(management: &ManagementCluster, machines: &[&str]) -> Result<()> {
+    let delete = [
+        &["delete", "machine"],
+        machines,
+        &["-n", NAMESPACE, "--wait=false"],
+    ]
+    .concat();
+    management.kubectl().succeed(delete).await.map(drop)
+}
+
+/// Cluster API holds the deletions of all Machines, so etcd goes on, and `plan` does not say that its data is deleted.
+async fn all_deletions_are_held(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+    let machines = cluster.machines().await?;
+    let names: Vec<&str> = machines.iter().map(String::as_str).collect();
+    delete(management, &names).await?;
+    let log = management
+        .run()
+        .logs()
+        .join(format!("cluster-api-{NAMESPACE}-control-plane.log"));
+    let held = "Cannot delete control plane Machine";
+    let holds = || anyhow::Ok(std::fs::read_to_string(&log)?.matches(held).count());
+    let before = holds()?;
+    wait::until("Cluster API holds the deletions", || async {
+        ensure!(holds()? > before, "{} does not say so", log.display());
+        Ok(())
+    })
+    .await?;
+    let said = "all control plane Machines are being deleted";
+    for command in [&["plan", NAME][..], &["status", NAME], &["why", NAME]] {
+        wait::until(&format!("{command:?} says so"), || async {
+            let ended = kcp(management, command).await?;
+            let words: Vec<&str> = ended.stdout.split_whitespace().collect();
+            let text = words.join(" ");
+            ensure!(
+                ended.code == 1
+                    && text.contains(said)
+                    && text.contains("save a snapshot, and create a new Cluster")
+                    && !text.contains("deletes the cluster's data"),
+                "{ended}"
+            );
+            Ok(())
+        })
+        .await?;
+    }
+    let file = management.kubectl().scratch_file("dead-ends.snapshot");
+    let save = kcp(
+        management,
+        &["etcd", "snapshot", NAME, "--file", &file.display().to_string()],
+    )
+    .await?;
+    ensure!(save.code == 0 && file.exists(), "{save}");
+    // Each of them is still there, after many more tries.
+    let seen = holds()?;
+    wait::until("Cluster API has tried again", || async {
+        ensure!(holds()? >= seen + TRIES, "{} of {TRIES}", holds()? - seen);
+        Ok(())
+    })
+    .await?;
+    let mut left = cluster.with_nodes().await?;
+    left.sort();
+    let mut expected = machines.clone();
+    expected.sort();
+    ensure!(left == expected, "{left:?} of {expected:?}");
+    Ok(())
+}
+
 async fn two_deletions_block_each_other(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
     let machines = cluster.machines().await?;
     let [first, second, _] = machines.as_slice() else {
         bail!("the Machines are {machines:?}");
     };
     let kubectl = management.kubectl();
-    let delete = [
-        "delete",
-        "machine",
-        first,
-        second,
-        "-n",
-        NAMESPACE,
-        "--wait=false",
-    ];
-    kubectl.succeed(delete).await?;
+    delete(management, &[first, second]).await?;
     let status = reports(management, "machine-deletions-deadlocked").await?;
     let words: Vec<&str> = status.stdout.split_whitespace().collect();
     let hinted = machines.iter().find(|name| {

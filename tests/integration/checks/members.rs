@@ -1,6 +1,6 @@
 //! Each fault of an etcd member, found by the checks for it, and no longer found after its end.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
@@ -12,7 +12,7 @@ use serde_json::json;
 use super::agreement::agree;
 use super::losses::killed;
 use super::output::StatusResult;
-use super::{NAME, NAMESPACE, OLD, PAUSED, comes_to};
+use super::{OLD, PAUSED, comes_to};
 
 /// The name of a member without a Machine.
 const STRAY: &str = "stray";
@@ -23,7 +23,6 @@ pub(super) async fn are_reported(
     machines: [&str; 3],
 ) -> Result<()> {
     add_ons_are_reported(management, workload).await?;
-    unreachable_leader_is_reported(management, workload, machines).await?;
     let [_, second, third] = machines;
     let less = format!("fail etcd-voters-unhealthy KubeadmControlPlane/edge, EtcdMember/{second}");
     let of_member = |check: &str| format!("fail {check} EtcdMember/{second}, Machine/{second}");
@@ -115,47 +114,6 @@ async fn add_ons_are_reported(management: &ManagementCluster, workload: &Workloa
     }
     api.delete("kube-proxy", &DeleteParams::default()).await?;
     is_healthy_again(management, Fault::Renew).await
-}
-
-/// The leader leads on while no client reaches it, so Cluster API cannot move its leadership: no Machine may be deleted.
-async fn unreachable_leader_is_reported(
-    management: &ManagementCluster,
-    workload: &WorkloadCluster,
-    machines: [&str; 3],
-) -> Result<()> {
-    let leader = workload.leader().await?;
-    let leader = leader.as_str();
-    let other = machines
-        .into_iter()
-        .find(|machine| *machine != leader)
-        .context("no other Machine")?;
-    workload.inflict(Fault::Expire, leader).await?;
-    let message =
-        format!("etcd's leader {leader} does not respond, so Cluster API can neither move the leadership");
-    wait::until("the unreachable leader blocks deletions", || async {
-        let status = StatusResult::take(management, &[]).await?;
-        let blockers = status.at("/preflight/scaleDown/blockedBy").to_string();
-        ensure!(blockers.contains(&message), "{blockers}");
-        for command in [
-            &["kcp", "plan", NAME, "-n", NAMESPACE, "--replicas=1"][..],
-            &["kcp", "machine", "replace", other, "-n", NAMESPACE],
-        ] {
-            let ended = management.kubectl().run(command).await?;
-            ensure!(
-                ended.code == 1 && one_line(&ended.stdout).contains(&message),
-                "{ended}"
-            );
-        }
-        Ok(())
-    })
-    .await?;
-    workload.inflict(Fault::Renew, leader).await?;
-    is_healthy_again(management, Fault::Renew).await
-}
-
-/// Text without its line breaks.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A member without a Machine, first as a learner and then as a voter.

@@ -267,6 +267,16 @@ impl Cluster {
             .collect())
     }
 
+    /// Names of the control plane's Machines that have a node, whether they are being deleted or not.
+    pub async fn with_nodes(&self) -> Result<Vec<String>> {
+        let mut machines = self.all_machines().await?;
+        machines.retain(|machine| machine.data.pointer("/status/nodeRef/name").is_some());
+        Ok(machines
+            .into_iter()
+            .filter_map(|machine| machine.metadata.name)
+            .collect())
+    }
+
     /// Waits until [`Self::is_settled`].
     pub async fn settled(&self, replicas: usize) -> Result<()> {
         let what = format!(

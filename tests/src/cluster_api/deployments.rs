@@ -18,15 +18,6 @@ use crate::wait;
 const CERTIFICATE_FOLDER: &str = "/tmp/k8s-webhook-server/serving-certs";
 
 impl Provider {
-    /// The name that its kustomization gives to an object.
-    fn name_of(&self, object: &str) -> String {
-        format!("{}{object}", self.name_prefix)
-    }
-
-    fn namespace(&self) -> String {
-        self.name_of("system")
-    }
-
     /// Its image on real machines.
     fn image(&self) -> String {
         format!("docker.io/library/{}:test", self.program)

@@ -10,6 +10,7 @@ mod definitions;
 mod deployments;
 mod managers;
 mod refusals;
+mod unscheduled;
 mod webhooks;
 
 use anyhow::Result;
@@ -20,6 +21,7 @@ pub(crate) use self::controllers::Scope;
 pub use self::deployments::install_deployments;
 pub use self::managers::Managers;
 pub(crate) use self::managers::NAMESPACE;
+pub(crate) use self::unscheduled::name_version;
 use crate::api_server::ApiServer;
 use crate::assets::Assets;
 
@@ -103,4 +105,15 @@ pub async fn install_webhooks(api: &ApiServer, assets: &Assets, managers: &Manag
         managers.client_config(provider, path)
     })
     .await
+}
+
+impl Provider {
+    /// The name that its kustomization gives to an object.
+    fn name_of(&self, object: &str) -> String {
+        format!("{}{object}", self.name_prefix)
+    }
+
+    fn namespace(&self) -> String {
+        self.name_of("system")
+    }
 }

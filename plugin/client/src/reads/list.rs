@@ -69,11 +69,12 @@ pub async fn for_each(
     let mut health_checks: SortedList<'_, MachineHealthCheck> =
         lists.sorted_list(reader.served.resource(&MACHINE_HEALTH_CHECK), None);
     loop {
-        tokio::join!(
+        let ((), (), (), (), version) = tokio::join!(
             Box::pin(control_planes.fill()),
             Box::pin(machines.fill()),
             Box::pin(clusters.fill()),
-            Box::pin(health_checks.fill())
+            Box::pin(health_checks.fill()),
+            Box::pin(reader.controller_version(limit))
         );
         let disorders = [
             control_planes.order_error.take(),
@@ -119,7 +120,10 @@ pub async fn for_each(
                 .with_name(cluster),
         };
         for control_plane in of_namespace {
-            visit(related.add_to(control_plane, missing));
+            visit(Snapshot {
+                controller_version: version.clone(),
+                ..related.add_to(control_plane, missing)
+            });
         }
     }
 }

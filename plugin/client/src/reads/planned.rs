@@ -118,11 +118,12 @@ impl Reads<'_> {
             return fetched;
         };
         let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
-        let (cluster, machines, configs, template) = tokio::join!(
+        let (cluster, machines, configs, template, controller_version) = tokio::join!(
             Box::pin(self.read_cluster(&cluster)),
             Box::pin(self.machines(&selector, control_plane, machines_known)),
             Box::pin(self.configs(&selector)),
-            Box::pin(self.template_exists(&control_plane.spec.infrastructure_ref))
+            Box::pin(self.template_exists(&control_plane.spec.infrastructure_ref)),
+            Box::pin(self.reader.controller_version(self.limit))
         );
         let template = template.map(|exists| (control_plane.spec.infrastructure_ref.clone(), exists));
         let mut unread = |part, kind: &Kind, error| {
@@ -130,6 +131,7 @@ impl Reads<'_> {
             fetched.unread.push(Unread { part, kind, error });
         };
         fetched.observed.templates.extend(template);
+        fetched.observed.controller_version = controller_version;
         match cluster {
             Ok(cluster) => fetched.observed.cluster = Reading::Read(cluster),
             Err(error) => unread(Part::Cluster, &CLUSTER, error),
@@ -309,7 +311,7 @@ mod tests {
     use super::{Fetched, fetch};
     use crate::{Connection, Error, ReadLimit, canned::failure, reader::Reader};
     use kcp_control_plane::{
-        snapshot::{EtcdMembers, change::Part},
+        snapshot::{EtcdMembers, Reading, change::Part},
         testing::plan::template,
     };
 
@@ -341,6 +343,9 @@ mod tests {
     }
 
     fn object(path: &str) -> Value {
+        if path.contains("/deployments") {
+            return json!({"metadata": {}, "spec": {"template": {"spec": {"containers": [{"image": "c:v1.14.2"}]}}}});
+        }
         let kind = path.rsplit_once("/namespaces/d/").map_or("", |(_, kind)| kind);
         match kind {
             "kubeadmcontrolplanes/c1-cp" => json!({
@@ -389,6 +394,10 @@ mod tests {
             (Some(3), &EtcdMembers::Unread)
         );
         assert!(observed.is_cluster_paused() && !observed.is_infrastructure_ready());
+        assert_eq!(
+            observed.controller_version,
+            Reading::Read(Some("v1.14.2".to_owned()))
+        );
         let machines: Vec<_> = observed
             .machines
             .iter()

@@ -116,8 +116,7 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
         let why = "no other Machine runs a working API server, controller manager and scheduler";
         return Some(FatalLoss::new(Blocker::NoOtherWorks, why));
     }
-    if let Some(member) = state.unreachable_leader.clone() {
-        let blocker = Blocker::LeaderUnreachable { member };
+    if let Some(blocker) = state.leader_blocker(&replica) {
         let hint = blocker.hint("", "");
         return Some(FatalLoss {
             why: [Some(blocker.message()), hint].into_iter().flatten().collect(),

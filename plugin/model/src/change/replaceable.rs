@@ -91,6 +91,7 @@ fn plan_without(observed: &Snapshot, name: &str, now: Timestamp) -> Plan {
 const fn check_of(no_plan: &NoPlan) -> &'static str {
     match no_plan {
         NoPlan::BeingDeleted => "deleting",
+        NoPlan::AllHeld { .. } => "machine-deletions-deadlocked",
         NoPlan::QuorumLost { .. } | NoPlan::LastMachine { .. } => "etcd-no-quorum",
         _ => "etcd-voters-unhealthy",
     }
@@ -102,6 +103,7 @@ pub const fn prevents_creation(no_plan: &NoPlan) -> bool {
     match no_plan {
         NoPlan::QuorumLost { .. }
         | NoPlan::Stuck { .. }
+        | NoPlan::AllHeld { .. }
         | NoPlan::LastMachine { .. }
         | NoPlan::BeingDeleted => true,
         NoPlan::Endless { .. }

@@ -16,7 +16,7 @@ use crate::{
         rollout::CONTROLLER_OBSTACLES,
     },
     plan::{
-        blockers::{processing_blockers, unreachable_workload},
+        blockers::{failed_probe, processing_blockers, unreachable_workload},
         messages::join_names,
     },
     snapshot::Snapshot,
@@ -101,8 +101,7 @@ pub const CHECKS: &[Check] = &[
     .as_summary(),
     Check::new(
         "workload-disconnected",
-        "The controller cannot connect to the workload cluster, so it does not create, delete or replace \
-         Machines.",
+        "One of Cluster API's controllers cannot connect to the workload cluster, so it does nothing there.",
         check_workload_disconnected,
         Responsible::Fault(Actor::Person),
     )
@@ -302,10 +301,21 @@ pub fn check_components_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckR
 
 pub fn check_workload_disconnected(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
+    let of_core = || {
+        let message = failed_probe(observed)?.message_or_reason();
+        Some(Finding::fail(
+            observed.object_name(),
+            format!(
+                "Cluster API's core controllers cannot connect to the workload cluster, so they neither find the nodes of new \
+                 Machines nor drain nodes: {message}"
+            ),
+        ))
+    };
     let finding = unreachable_workload(observed).map(|blocker| {
         let hint = blocker.hint(control_plane.namespace(), control_plane.name());
         Finding::fail(observed.object_name(), blocker.message()).with_optional_hint(hint)
     });
+    let finding = finding.or_else(of_core);
     Ok(finding.into_iter().collect())
 }
 

@@ -1,8 +1,9 @@
 //! Checks whether the deletions of several Machines block each other.
 //!
-//! Before Cluster API deletes a Machine, it removes the etcd member of the Machine whose deletion began first
-//! (`reconcilePreTerminateHook`). It counts the members of all other Machines that are being deleted as unhealthy. If
-//! too few healthy members would be left, it waits forever.
+//! Since v1.13, Cluster API finishes the deletion of the Machine whose deletion began first only if the control plane and etcd
+//! work without it (`reconcilePreTerminateHook`): another Machine must have healthy components, and enough healthy etcd members
+//! must be left. It counts the components and members of all Machines that are being deleted as unhealthy. If too few are left,
+//! it waits forever. Earlier releases finish the deletions one after the other.
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _, names::annotation};
@@ -12,9 +13,15 @@ use crate::{
         Check,
         actor::{Actor, Responsible},
         etcd_quorum::stacked_survey,
-        finding::{CheckResult, Finding, machine_object},
+        finding::{CheckResult, Finding, NoResult, machine_object},
         machine_grace::require_machines,
         membership::{ListedMember, Membership},
+    },
+    controller_release::Behaviour,
+    plan::{
+        messages::{self, NO_WAY_BACK},
+        state::component_conditions,
+        step::NoPlan,
     },
     quorum::Votes,
     snapshot::{
@@ -32,7 +39,15 @@ pub const CHECKS: &[Check] = &[Check::new(
 .blocking()];
 
 pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> CheckResult {
-    stacked_survey(observed)?;
+    if !observed.release().has(Behaviour::HoldsUnsafeDeletions) {
+        return Err(NoResult::skipped(
+            "this release of Cluster API finishes each deletion",
+        ));
+    }
+    // The deletion of a control plane waits for no Machine.
+    if observed.control_plane.is_deleting() {
+        return Ok(Vec::new());
+    }
     require_machines(observed)?;
     let mut deleting: Vec<&Machine> = observed
         .machines
@@ -45,10 +60,31 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
     let have_hooks = deleting
         .iter()
         .all(|machine| machine.annotation(annotation::KCP_CLEANUP_HOOK).is_some());
-    let [first, _, ..] = deleting.as_slice() else {
+    let names: Vec<&str> = deleting.iter().map(|machine| machine.name()).collect();
+    let are_all = have_hooks && names.len() > 1 && names.len() == observed.machines.len();
+    if are_all {
+        let machines = names.iter().map(|name| (*name).to_owned()).collect();
+        let all_held = messages::no_plan(&NoPlan::AllHeld { machines });
+        return Ok(vec![finding(observed, &names, all_held).with_hint(NO_WAY_BACK)]);
+    }
+    if !observed.has_external_etcd() {
+        stacked_survey(observed)?;
+    }
+    let ([first, _, ..], true) = (deleting.as_slice(), have_hooks) else {
         return Ok(Vec::new());
     };
-    let (true, EtcdMembers::Read(members)) = (have_hooks, observed.members()) else {
+    if !observed
+        .machines
+        .iter()
+        .any(|machine| has_healthy_components(observed, machine))
+    {
+        return Ok(vec![without_components(observed, &names)]);
+    }
+    // Cluster API removes no member of an external etcd.
+    if observed.has_external_etcd() {
+        return Ok(Vec::new());
+    }
+    let EtcdMembers::Read(members) = observed.members() else {
         return Ok(Vec::new());
     };
     // A member has the name of its node, so the member of a Machine without a node is unknown.
@@ -75,17 +111,13 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
     if votes.has_quorum() {
         return Ok(Vec::new());
     }
-    let names: Vec<&str> = deleting.iter().map(|machine| machine.name()).collect();
     let message = format!(
         "the deletions of Machines {} block each other: Cluster API counts the etcd members of these \
          Machines as unhealthy, and does not remove a member if fewer than {} healthy members would be left",
         names.join(" and "),
         votes.quorum()
     );
-    let finding = Finding::fail(observed.object_name(), message);
-    let finding = names
-        .into_iter()
-        .fold(finding, |finding, name| finding.with_object(machine_object(name)));
+    let finding = finding(observed, &names, message);
     let is_healthy = |member: &&EtcdMember| member.fault.is_none() && member.alarm.is_none();
     let survives = others().filter(is_healthy).any(|member| {
         !deleting
@@ -105,6 +137,32 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
         deadlock_hint(observed, first, node)
     };
     Ok(vec![finding.with_hint(hint)])
+}
+
+fn finding(observed: &Snapshot, machines: &[&str], message: String) -> Finding {
+    let finding = Finding::fail(observed.object_name(), message);
+    let objects = machines.iter().map(|name| machine_object(name));
+    objects.fold(finding, Finding::with_object)
+}
+
+fn without_components(observed: &Snapshot, names: &[&str]) -> Finding {
+    let message = format!(
+        "the deletions of Machines {} block each other: Cluster API finishes none of them until another Machine has healthy \
+         control plane components",
+        names.join(" and ")
+    );
+    finding(observed, names, message).with_hint(format!(
+        "repair the other Machines; to see what is wrong with them: kubectl kcp status {} -n {}",
+        observed.control_plane.name(),
+        observed.control_plane.namespace()
+    ))
+}
+
+/// Whether the Machine counts as working for the deletion of another one.
+fn has_healthy_components(observed: &Snapshot, machine: &Machine) -> bool {
+    let stacked = !observed.has_external_etcd();
+    let mut conditions = component_conditions(stacked).filter(|condition| *condition != "EtcdMemberHealthy");
+    !machine.is_deleting() && conditions.all(|condition| machine.is_condition_true(condition))
 }
 
 fn snapshot_command(observed: &Snapshot) -> String {
@@ -148,12 +206,12 @@ fn deadlock_hint(observed: &Snapshot, first: &Machine, node: &str) -> String {
 
 #[cfg(test)]
 pub(super) mod test_cases {
-    use kcp_api::{metadata::Time, names::annotation};
+    use kcp_api::{ConditionStatus::False, metadata::Time, names::annotation};
 
     use crate::{
         checks::tests::Case,
-        snapshot::Snapshot,
-        testing::objects::{annotate, minutes_ago},
+        snapshot::{Reading, Snapshot},
+        testing::objects::{annotate, condition, minutes_ago, set, use_external_etcd},
     };
 
     fn delete(observed: &mut Snapshot, number: usize, minutes: i64) {
@@ -177,6 +235,41 @@ pub(super) mod test_cases {
             delete(o, 2, 2);
             delete(o, 3, 3);
         }),
+        ("machine-deletions-deadlocked", "two_of_three_before_1_13", |o| {
+            o.controller_version = Reading::Read(Some("v1.12.10".to_owned()));
+            delete(o, 1, 1);
+            delete(o, 2, 2);
+        }),
+        (
+            "machine-deletions-deadlocked",
+            "two_of_three_with_external_etcd",
+            |o| {
+                use_external_etcd(&mut o.control_plane().spec);
+                delete(o, 1, 1);
+                delete(o, 2, 2);
+            },
+        ),
+        (
+            "machine-deletions-deadlocked",
+            "two_of_three_and_a_sick_one_with_external_etcd",
+            |o| {
+                use_external_etcd(&mut o.control_plane().spec);
+                delete(o, 1, 1);
+                delete(o, 2, 2);
+                let crashed = condition("SchedulerPodHealthy", False, "crashed");
+                set(&mut o.machine(3).status.conditions, crashed);
+            },
+        ),
+        (
+            "machine-deletions-deadlocked",
+            "three_of_three_with_external_etcd",
+            |o| {
+                use_external_etcd(&mut o.control_plane().spec);
+                delete(o, 1, 1);
+                delete(o, 2, 2);
+                delete(o, 3, 3);
+            },
+        ),
         ("machine-deletions-deadlocked", "one_of_three", |o| {
             delete(o, 1, 1);
         }),

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
 
 use crate::{
+    blocker::leader_hint,
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -14,6 +15,7 @@ use crate::{
         machines::replacement_hint,
         membership::{Membership, member_finding, phase_of_queried, voters},
     },
+    controller_release::Behaviour,
     quorum::{self, Votes},
     snapshot::{
         Failure, Snapshot,
@@ -90,6 +92,8 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
     };
     let membership = Membership::new(survey);
     let has_lost_quorum = has_lost_quorum(observed, now);
+    let members = observed.members();
+    let leader = members.unreachable_leader();
     let findings = survey.queried.iter().filter_map(|queried| {
         let failure = first_failure(&queried.response)?;
         // The check `permissions-missing` reports missing permissions.
@@ -109,7 +113,8 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
             Phase::Starting => !is_listed || membership.may_be_starting(queried, observed, now),
             Phase::Settled => false,
         };
-        let outcome = if are_machines_changing {
+        let leads = leader.is_some_and(|leader| leader.name == queried.name);
+        let outcome = if are_machines_changing && !leads {
             CheckOutcome::Info
         } else if survey.statuses().next().is_some() {
             CheckOutcome::Fail
@@ -117,11 +122,13 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
             // No member responded. The members may be healthy, and only the connection to them may fail.
             CheckOutcome::Unknown
         };
-        let finding = member_finding(
-            queried,
-            outcome,
-            &format!("etcd member {}", describe_unresponsive(&failure.message)),
-        );
+        let unresponsive = describe_unresponsive(&failure.message);
+        let message = if leads {
+            format!("etcd member {unresponsive}; {}", consequence_of_leader(observed))
+        } else {
+            format!("etcd member {unresponsive}")
+        };
+        let finding = member_finding(queried, outcome, &message);
         // The failure may concern a Secret instead of the member.
         let finding = if failure.object.contains('/') {
             finding.with_object(&failure.object)
@@ -132,6 +139,8 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
             // Without quorum, the API server forwards no connections, even to members that are running.
             _ if has_lost_quorum && components::is_etcd_pod_ready(observed, &queried.name) => finding,
             _ if has_lost_quorum && !failure.object.contains('/') => finding.with_hint(HOST_HINT),
+            Some(hint) if leads => finding.with_hint(format!("{hint}; or {}", leader_hint(&queried.name))),
+            None if leads => finding.with_hint(leader_hint(&queried.name)),
             Some(hint) => finding.with_hint(hint.clone() + &or_replace(observed, queried, failure, outcome)),
             None if survey.stacked => {
                 let examine = components::pod_hint(observed, Component::Etcd, &queried.name);
@@ -141,6 +150,15 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
         })
     });
     Ok(findings.collect())
+}
+
+/// What a leader that does not respond, but that the other members follow, means for deletions.
+fn consequence_of_leader(observed: &Snapshot) -> &'static str {
+    if observed.release().has(Behaviour::LearnsLeaderFromFollowers) {
+        "it leads etcd, and Cluster API cannot move the leadership, so it does not finish the deletion of the member's Machine"
+    } else {
+        "it leads etcd, and Cluster API cannot move the leadership, so it deletes no Machine"
+    }
 }
 
 /// The end of a hint, with the command that replaces the member's Machine. Empty if a new member would not

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
 
 use crate::{
-    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, resume_machine_hint},
+    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, leader_hint, resume_machine_hint},
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -14,6 +14,7 @@ use crate::{
         machine_grace::{Phase, machine_of_node, require_machines},
         rollout::compare_machines,
     },
+    controller_release::Behaviour,
     snapshot::{ControllerLease, EtcdMembers, Reading, Snapshot, workload::Node},
     staleness::{DELETION_LIMIT, JOIN_LIMIT, OBSERVATION_LIMIT, SLOW_DELETION, age, format_age},
 };
@@ -75,6 +76,7 @@ pub const CHECKS: &[Check] = &[
         "core-controllers-stopped",
         "machine-deletions-deadlocked",
         "machine-drains-blocked",
+        "etcd-members-unresponsive",
     ]])
     .preflight(),
     Check::new(
@@ -350,8 +352,16 @@ pub fn check_machines_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRes
     Ok(findings.collect())
 }
 
-/// Says how to replace a Machine: through its `MachineHealthCheck` if that would act.
+/// Says how to replace a Machine: through its `MachineHealthCheck` if that would act. While Cluster API cannot delete the Machine
+/// because etcd's leader does not respond, says how another member becomes the leader.
 pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
+    let members = observed.members();
+    let any_waits = !observed.release().has(Behaviour::LearnsLeaderFromFollowers);
+    if let Some(leader) = members.unreachable_leader()
+        && (any_waits || of.node() == Some(&leader.name))
+    {
+        return leader_hint(&leader.name);
+    }
     let (name, namespace) = (of.name(), of.namespace());
     let checks = observed.health_checks.value().into_iter().flatten();
     let acts = checks
@@ -359,7 +369,9 @@ pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
         .any(|check| check.acts_on(of));
     // Cluster API remediates no Machine while another one joins or is being deleted.
     let is_changing = |other: &Machine| !other.has_node() || other.is_deleting();
-    if acts && !observed.machines.iter().any(is_changing) {
+    let is_never_remediated =
+        observed.has_external_etcd() && observed.release().has(Behaviour::RequiresMemberList);
+    if acts && !is_never_remediated && !observed.machines.iter().any(is_changing) {
         format!("replace the Machine: kubectl kcp machine remediate {name} -n {namespace}")
     } else {
         format!("replace the Machine: kubectl kcp machine replace {name} -n {namespace}")

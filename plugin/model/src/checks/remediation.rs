@@ -4,10 +4,13 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kcp_api::{Condition, ConditionStatus, Machine, Object as _, machine_health_check::UnhealthyCondition};
+use kcp_api::{
+    Condition, ConditionStatus, Machine, Object as _, machine_health_check::UnhealthyCondition,
+    names::annotation,
+};
 
 use crate::{
-    blocker::Blocker,
+    blocker::{Blocker, resume_machine_hint},
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -24,7 +27,7 @@ use crate::{
         remediation::{self, RemediationContext},
         state::{Replica, State},
     },
-    snapshot::{EtcdMembers, HealthCheck, Snapshot},
+    snapshot::{EtcdMembers, HealthCheck, Snapshot, management::is_skipped},
     staleness::{CONTROLLER_LIMIT, OBSERVATION_LIMIT},
 };
 
@@ -338,10 +341,26 @@ const fn outcome_of_blocker(blocker: &Blocker) -> CheckOutcome {
         | Blocker::MalformedRemediation { .. }
         | Blocker::LastMachine
         | Blocker::MembersUnknown
+        | Blocker::ExternalEtcd { .. }
+        | Blocker::MembersUnreadByController { .. }
         | Blocker::LeaderUnreachable { .. }
         | Blocker::NoOtherWorks
         | Blocker::Quorum { .. } => CheckOutcome::Fail,
         _ => CheckOutcome::Info,
+    }
+}
+
+fn uncovered_message(machine: &Machine) -> String {
+    if machine.is_paused() {
+        "no MachineHealthCheck acts on this Machine, because it is paused".to_owned()
+    } else if is_skipped(machine) {
+        format!(
+            "no MachineHealthCheck acts on this Machine, because it has annotation {}",
+            annotation::SKIP_REMEDIATION
+        )
+    } else {
+        "no MachineHealthCheck selects this Machine, although MachineHealthChecks select the other Machines"
+            .to_owned()
     }
 }
 
@@ -390,10 +409,19 @@ pub fn check_machines_without_health_check(observed: &Snapshot, now: Timestamp) 
         .iter()
         .filter(|of| of.deletion_timestamp().is_none() && !covered(of.name()))
         .map(|of| {
-            Finding::warn(
-                machine_object(of.name()),
-                "no MachineHealthCheck selects this Machine, although MachineHealthChecks select the other Machines",
-            )
+            let finding = Finding::warn(machine_object(of.name()), uncovered_message(of));
+            if of.is_paused() {
+                finding.with_hint(resume_machine_hint(of.name(), of.namespace()))
+            } else if is_skipped(of) {
+                let key = annotation::SKIP_REMEDIATION;
+                finding.with_hint(format!(
+                    "to let a MachineHealthCheck act: kubectl annotate machine {} -n {} {key}-",
+                    of.name(),
+                    of.namespace()
+                ))
+            } else {
+                finding
+            }
         });
     findings.extend(uncovered);
     Ok(findings)
@@ -412,8 +440,8 @@ pub(super) mod test_cases {
 
     use crate::{
         checks::tests::{Case, starts},
-        snapshot::{Reading, Snapshot, management::RemediationTrigger},
-        testing::objects::{annotate, condition, minutes_ago, now, record, set},
+        snapshot::{EtcdMembers, Reading, Snapshot, management::RemediationTrigger},
+        testing::objects::{annotate, condition, minutes_ago, now, pause, record, set, use_external_etcd},
     };
 
     fn unhealthy(observed: &mut Snapshot, number: usize) {
@@ -438,12 +466,41 @@ pub(super) mod test_cases {
         });
     }
 
+    /// The `MachineHealthCheck` skips this Machine.
+    fn skips(observed: &mut Snapshot, machine: &str) {
+        let Reading::Read(checks) = &mut observed.health_checks else {
+            panic!("they were read");
+        };
+        assert!(checks[0].targets.remove(machine));
+    }
+
     fn node_is_silent(observed: &mut Snapshot, minutes: i64) {
         observed.nodes()[1].ready = None;
         observed.nodes()[1].ready_since = Some(minutes_ago(minutes));
     }
 
     pub(crate) const CASES: &[Case] = &[
+        ("machines-without-health-check", "one_is_skipped", |o| {
+            annotate(&mut o.machine(2).metadata, annotation::SKIP_REMEDIATION, "");
+            skips(o, "m2");
+        }),
+        ("machines-without-health-check", "one_is_paused", |o| {
+            pause(&mut o.machine(2).metadata);
+            skips(o, "m2");
+        }),
+        ("remediation-blocked", "with_external_etcd", |o| {
+            use_external_etcd(&mut o.control_plane().spec);
+            o.etcd_members = EtcdMembers::External;
+            o.survey().stacked = false;
+            unhealthy(o, 2);
+        }),
+        ("remediation-blocked", "the_controller_cannot_read_etcd", |o| {
+            unhealthy(o, 2);
+            for number in 1..=3 {
+                let unread = condition("EtcdMemberHealthy", Unknown, "Failed to connect to the etcd Pod");
+                set(&mut o.machine(number).status.conditions, unread);
+            }
+        }),
         ("remediation-scheduled", "by_a_node", |o| {
             times_out(o, true, "Ready", Unknown);
             times_out(o, true, "Ready", False);

@@ -83,6 +83,8 @@ pub fn node_drain(node: &str, pods: Vec<Pod>, budgets: Vec<PodDisruptionBudget>)
                 let verb = if is_one { "has" } else { "have" };
                 drain.delays.push(format!("{listed} {verb} not completed"));
             }
+            // Only a rule of Cluster API, or its label, leads to this effect.
+            Effect::WaitsForRemoval => {}
             Effect::NotRecreated => {
                 let them = if is_one { "it" } else { "them" };
                 drain.losses.push(format!(

@@ -264,6 +264,48 @@ fn the_drain_evicts_what_cluster_api_evicts() {
 }
 
 #[test]
+fn a_rule_with_an_invalid_selector_fails_every_drain() {
+    let operator = json!({"matchExpressions": [{"key": "app", "operator": "Sometimes"}]});
+    for spec in [
+        json!({"machines": [{"selector": operator}]}),
+        json!({"machines": [{"clusterSelector": operator}]}),
+        json!({"pods": [{"selector": operator}]}),
+        json!({"pods": [{}, {"namespaceSelector": operator}]}),
+    ] {
+        let observed = draining(&[], &[], &[rule("Skip", &json!({})), rule("Skip", &spec)]);
+        assert_eq!(
+            forecast_of(&observed, &["m1"]),
+            [
+                "the drain of Machine m1 fails, because MachineDrainRule r has an invalid selector; without a \
+                 nodeDrainTimeout, Cluster API waits indefinitely"
+            ],
+            "{spec}"
+        );
+    }
+}
+
+#[test]
+fn a_pod_that_has_completed_is_waited_for_until_it_is_gone() {
+    let finished = json!({"metadata": {"labels": {"cluster.x-k8s.io/drain": "wait-completed"}},
+        "status": {"phase": "Succeeded"}});
+    let mut observed = draining(&[pod(&finished)], &[], &[]);
+    assert_eq!(
+        forecast_of(&observed, &["m1"]),
+        [
+            "the drain of Machine m1 waits until pod shop/web-0, which has completed, is deleted; without a \
+             nodeDrainTimeout, Cluster API waits indefinitely"
+        ]
+    );
+    // Cluster API does not wait for the deletion of a pod whose kubelet is unreachable.
+    let mut deleted = pod(&finished);
+    deleted["metadata"]["deletionTimestamp"] = json!("2026-08-21T11:00:00Z");
+    observed.drain = draining(&[deleted], &[], &[]).drain;
+    assert_eq!(forecast_of(&observed, &["m1"]).len(), 1);
+    observed.nodes()[0].is_unreachable = true;
+    assert_eq!(forecast_of(&observed, &["m1"]), [""; 0]);
+}
+
+#[test]
 fn only_the_machines_that_go_are_drained() {
     let observed = draining(&[pod(&json!({}))], &[budget(&json!({}))], &[]);
     assert_eq!(forecast_of(&observed, &["m2", "m3"]), [""; 0]);

@@ -18,7 +18,7 @@ use crate::{
     inspection::{BlockedBy, NeverEnds, Permission, Preflight, Remediation},
     plan::{
         blockers::{blockers, reconciliation_blockers, unreachable_workload},
-        remediation,
+        messages, remediation,
         simulate::first_change,
         state::{HealthCheck, State},
         step::{Action, Context, NoPlan},
@@ -259,6 +259,10 @@ impl PreflightInputs<'_> {
                         _ => None,
                     }),
             },
+            Err(no_plan @ NoPlan::AllHeld { .. }) => FirstStep::blocked(Blocker::NoWay {
+                why: messages::no_plan(&no_plan),
+                check: "machine-deletions-deadlocked",
+            }),
             Err(NoPlan::LastMachine { .. }) => FirstStep::blocked(Blocker::LastMachine),
             Err(NoPlan::QuorumLost { votes }) => FirstStep::blocked(Blocker::Quorum { votes }),
             Err(_) => {
@@ -270,11 +274,21 @@ impl PreflightInputs<'_> {
     /// Combines the controller's blockers with the findings of failed preflight checks. Says why if it is unknown
     /// whether the controller would start the change.
     fn permission(&self, blockers: &[Blocker], counts: impl Fn(&Check, &Finding) -> bool) -> Permission {
+        // Only the deletion of its own Machine needs a leader that does not respond, and has a blocker for it.
+        let members = self.observed.members();
+        let leader = members.unreachable_leader();
+        let leader = leader.map(|leader| format!("EtcdMember/{}", leader.name));
+        let is_of_leader = |check: &Check, finding: &Finding| {
+            check.id == "etcd-members-unresponsive"
+                && leader
+                    .as_ref()
+                    .is_some_and(|leader| finding.objects.contains(leader))
+        };
         let found = blockers_from_checks(
             self.checks,
             |check| check.is_preflight,
             CheckOutcome::Fail,
-            counts,
+            |check, finding| !is_of_leader(check, finding) && counts(check, finding),
         );
         let mut all: Vec<BlockedBy> = blockers
             .iter()
@@ -313,7 +327,7 @@ impl PreflightInputs<'_> {
             Blocker::ClusterPaused { .. }
             | Blocker::InfrastructureNotReady
             | Blocker::NoEndpoint
-            | Blocker::NoKubeconfig
+            | Blocker::NoKubeconfig { .. }
             | Blocker::TopologyVersion { .. } => {
                 let cluster = control_plane.cluster();
                 cluster.map_or_else(itself, |name| format!("Cluster/{name}"))

@@ -483,50 +483,81 @@ fn a_joining_machine_keeps_its_member() {
     assert_eq!(steps, [(Purpose::ComeUp, vec!["m4".to_owned()])]);
 }
 
-/// Cluster API moves the leadership before it removes any member, and cannot do so without reaching the leader.
+/// Since v1.14, Cluster API learns the leader from any member, and moves the leadership only to delete the leader's own Machine.
 #[test]
-fn an_unreachable_leader_blocks_every_deletion() {
+fn an_unreachable_leader_blocks_the_deletion_of_its_own_machine() {
     use crate::change::quorum_guard::fatal_loss;
 
     let mut observed = observed();
     observed.survey().queried[0].response = Err(failure("etcd", "no answer within 2 s"));
-    let blocker = "etcd's leader node-m1 does not respond, so Cluster API can neither move the leadership nor remove a \
-        member";
-    let way_out = "repair node node-m1, or stop its etcd member so that the other members elect a new \
-        leader; stop it only if the others have quorum";
+    let blocker = "etcd's leader node-m1 does not respond, so Cluster API cannot move the leadership, and does not finish the \
+        deletion of Machine m1";
+    let way_out = "repair the member on node node-m1, or stop it so that the other members elect a new leader; stop it only if \
+        the others have quorum: crictl stop $(crictl ps -q --name etcd)";
     let preflight = inspect(&observed, now()).preflight;
-    let remediations = preflight
-        .remediation
-        .iter()
-        .map(|remediation| &remediation.permission);
+    assert_eq!(preflight.scale_up.allowed, Some(true), "{:?}", preflight.scale_up);
+    for permissions in [&preflight.remediation, &preflight.replacement] {
+        let blocked = permissions.iter().map(|of| {
+            let mut blocked_by = of.permission.blocked_by.iter();
+            (of.permission.allowed, blocked_by.any(|by| by.message == blocker))
+        });
+        assert_eq!(
+            blocked.collect::<Vec<_>>(),
+            [(Some(false), true), (Some(true), false), (Some(true), false)]
+        );
+    }
+    for (machine, why) in [("m1", Some(vec![blocker, way_out])), ("m2", None), ("m3", None)] {
+        let loss = fatal_loss(&observed, machine);
+        let found = loss
+            .as_ref()
+            .map(|loss| loss.why.iter().map(String::as_str).collect());
+        assert_eq!(found, why, "{machine}");
+    }
+    // The deletion has begun: the plan, `status` and `why` name the way out.
+    observed.machine(1).metadata.deletion_timestamp = Some(kcp_api::metadata::Time(minutes_ago(1)));
+    let planned = plan(&observed, &Desired::current(&observed), now());
+    let obstacles = planned.obstacles();
+    assert!(
+        obstacles.contains(&(blocker.to_owned(), Some(way_out.to_owned()))),
+        "{obstacles:?}"
+    );
+    let inspection = inspect(&observed, now());
+    let explanation = crate::why::explain(&observed, &inspection, now());
+    let cause = explanation.cause.expect("a cause");
+    assert_eq!(explanation.state, crate::why::State::PersonNeeded);
+    assert_eq!(cause.check, "etcd-members-unresponsive");
+    assert_eq!(cause.hint.as_deref(), Some(way_out));
+}
+
+/// Earlier releases connect to the leader before they delete any Machine.
+#[test]
+fn before_v1_14_an_unreachable_leader_blocks_every_deletion() {
+    use crate::change::quorum_guard::fatal_loss;
+
+    let mut observed = observed();
+    observed.controller_version = crate::snapshot::Reading::Read(Some("v1.13.6".to_owned()));
+    observed.survey().queried[0].response = Err(failure("etcd", "no answer within 2 s"));
+    let blocker = "etcd's leader node-m1 does not respond, so Cluster API can neither move the leadership nor remove a member";
+    let preflight = inspect(&observed, now()).preflight;
+    assert_eq!(preflight.scale_up.allowed, Some(true));
+    let remediations = preflight.remediation.iter().map(|of| &of.permission);
     for permission in remediations.chain([&preflight.scale_down]) {
-        assert_eq!(permission.allowed, Some(false));
-        let mut messages = permission
-            .blocked_by
-            .iter()
-            .map(|blocked_by| blocked_by.message.as_str());
+        let mut messages = permission.blocked_by.iter().map(|by| by.message.as_str());
         assert!(messages.any(|message| message == blocker), "{permission:?}");
     }
     for machine in ["m1", "m2", "m3"] {
-        let loss = fatal_loss(&observed, machine).expect("a loss");
-        assert_eq!(loss.why, [blocker, way_out], "{machine}");
-    }
-    // The plan of a scale down also names this blocker, and a Machine that awaits remediation is not
-    // replaced.
-    observed.control_plane().spec.replicas = Some(1);
-    let plan_of = |observed: &Snapshot| plan(observed, &Desired::current(observed), now());
-    let messages: Vec<String> = plan_of(&observed)
-        .blockers
-        .iter()
-        .map(crate::blocker::Blocker::message)
-        .collect();
-    assert!(messages.iter().any(|message| message == blocker), "{messages:?}");
-    for kind in ["HealthCheckSucceeded", "OwnerRemediated"] {
-        set(
-            &mut observed.machine(1).status.conditions,
-            condition(kind, False, "unhealthy"),
+        assert_eq!(
+            fatal_loss(&observed, machine).expect("a loss").why[0],
+            blocker,
+            "{machine}"
         );
     }
-    let next = plan_of(&observed).remediation.expect("a remediation");
-    assert_eq!(next.blocked_by.map(|by| by.message()), Some(blocker.to_owned()));
+    // A Machine that awaits remediation is not replaced.
+    for kind in ["HealthCheckSucceeded", "OwnerRemediated"] {
+        let unhealthy = condition(kind, False, "unhealthy");
+        set(&mut observed.machine(2).status.conditions, unhealthy);
+    }
+    let next = plan(&observed, &Desired::current(&observed), now()).remediation;
+    let blocked_by = next.expect("a remediation").blocked_by;
+    assert_eq!(blocked_by.map(|by| by.message()), Some(blocker.to_owned()));
 }

@@ -6,10 +6,11 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use kcp_api::{KubeadmControlPlaneSpec, Machine, Object as _};
+use kcp_api::{Condition, KubeadmControlPlaneSpec, Machine, Object as _};
 
 use crate::{
     blocker::Blocker,
+    controller_release::Behaviour,
     plan::{
         owners,
         remediation::{RemediationContext, next_remediation},
@@ -53,16 +54,13 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
             secret: format!("{cluster}-etcd"),
         });
     }
-    if joins && !observed.control_plane.is_condition_true("CertificatesAvailable") {
+    if joins
+        && observed.release().has(Behaviour::RequiresCertificates)
+        && !observed.control_plane.is_condition_true("CertificatesAvailable")
+    {
         blockers.push(Blocker::CertificatesNotAvailable);
     }
-    if first.is_some_and(|step| step.action == Action::Delete)
-        && let Some(leader) = observed.members().unreachable_leader()
-    {
-        blockers.push(Blocker::LeaderUnreachable {
-            member: leader.name.clone(),
-        });
-    }
+    blockers.extend(leader_blocker(observed, steps));
     blockers.extend(disputed_members(observed));
     blockers.extend(paused_machines(observed, steps));
     let waits = steps.iter().take_while(|step| step.action == Action::Wait);
@@ -87,6 +85,8 @@ pub fn reconciliation_blockers(observed: &Snapshot, desired: &KubeadmControlPlan
     let control_plane = &observed.control_plane;
     let cluster_paused = observed.is_cluster_paused();
     let paused = control_plane.is_paused() || (control_plane.is_condition_true("Paused") && !cluster_paused);
+    let missing_ca = observed.missing_ca();
+    let without_kubeconfig = missing_ca.map(|ca| Blocker::NoKubeconfig { ca });
     [
         (paused, Blocker::Paused),
         (
@@ -100,7 +100,6 @@ pub fn reconciliation_blockers(observed: &Snapshot, desired: &KubeadmControlPlan
             Blocker::InfrastructureNotReady,
         ),
         (!observed.has_endpoint(), Blocker::NoEndpoint),
-        (observed.has_kubeconfig == Some(false), Blocker::NoKubeconfig),
         (
             observed.lacks_template(desired),
             Blocker::no_template(&desired.infrastructure_ref),
@@ -108,6 +107,7 @@ pub fn reconciliation_blockers(observed: &Snapshot, desired: &KubeadmControlPlan
     ]
     .into_iter()
     .filter_map(|(is_so, blocker)| is_so.then_some(blocker))
+    .chain(without_kubeconfig)
     .chain(owners::blockers(observed))
     .collect()
 }
@@ -123,7 +123,7 @@ pub fn processing_blockers(observed: &Snapshot) -> Vec<Blocker> {
     let is_failure = |blocker: &Blocker| {
         !matches!(
             blocker,
-            Blocker::InfrastructureNotReady | Blocker::NoEndpoint | Blocker::NoKubeconfig
+            Blocker::InfrastructureNotReady | Blocker::NoEndpoint | Blocker::NoKubeconfig { .. }
         )
     };
     let stops = reconciliation_blockers(observed, &control_plane.spec).into_iter();
@@ -148,6 +148,24 @@ pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &Sta
         .chain(disputed_members(observed))
         .chain(unhealthy.flat_map(|replica| machine_blockers(observed, Purpose::Recover, &replica.name)))
         .collect()
+}
+
+/// The blocker if the controller cannot move the leadership of etcd before it deletes a Machine, or before it removes the member of
+/// a Machine that is being deleted.
+fn leader_blocker(observed: &Snapshot, steps: &[Step]) -> Option<Blocker> {
+    let state = State::new(observed, &[]);
+    let is_deletion = |step: &&Step| step.action == Action::Delete || step.purpose == Purpose::FinishDeletion;
+    let waits = steps.iter().take_while(|step| step.action == Action::Wait);
+    let first = steps.iter().find(|step| step.action != Action::Wait);
+    waits.chain(first).filter(is_deletion).find_map(|step| {
+        let replicas = step.names.iter().filter_map(|name| state.replica(name));
+        let blocked: Vec<Option<Blocker>> = replicas.map(|replica| state.leader_blocker(replica)).collect();
+        // If the controller chooses among several Machines, it may choose another one.
+        blocked
+            .into_iter()
+            .reduce(|one, other| one.filter(|_| other.is_some()))
+            .flatten()
+    })
 }
 
 /// The paused Machines that the controller waits for, or that its first change certainly deletes.
@@ -188,9 +206,9 @@ pub fn unreachable_workload(observed: &Snapshot) -> Option<Blocker> {
     if !observed.control_plane.status.initialized {
         return None;
     }
-    let probe = observed.cluster.value();
-    let probe = probe.and_then(|cluster| cluster.status.remote_connection.as_ref());
-    let probe = probe.filter(|condition| condition.is_false());
+    // The core controllers report the probe. The control plane controller has a connection of its own, so if the workload cluster
+    // responds, only its own condition counts.
+    let probe = failed_probe(observed).filter(|_| observed.workload.value().is_none());
     let of_control_plane = || {
         let condition = observed
             .control_plane
@@ -201,6 +219,13 @@ pub fn unreachable_workload(observed: &Snapshot) -> Option<Blocker> {
     Some(Blocker::WorkloadUnreachable {
         message: condition.message_or_reason(),
     })
+}
+
+/// The Cluster's condition `RemoteConnectionProbe` if it is False: the core controllers cannot connect to the workload cluster.
+pub fn failed_probe(observed: &Snapshot) -> Option<&Condition> {
+    let cluster = observed.cluster.value()?;
+    let probe = cluster.status.remote_connection.as_ref()?;
+    (probe.is_false() && observed.control_plane.status.initialized).then_some(probe)
 }
 
 /// The blocker if the controller cannot update `kubeadm-config` (`UpdateClusterConfiguration`).
@@ -311,6 +336,7 @@ mod tests {
         testing::{
             objects::{annotate, condition, minutes_ago, pause, set},
             plan::{observed, spec, template, with_replicas, with_version},
+            snapshot::failure,
         },
     };
 
@@ -347,8 +373,9 @@ mod tests {
                 &[Blocker::NoEndpoint],
             ),
             (
+                // The controller creates the Secret again.
                 |observed| observed.has_kubeconfig = Some(false),
-                &[Blocker::NoKubeconfig],
+                &[],
             ),
             (|observed| observed.has_kubeconfig = None, &[]),
             (|observed| observed.has_etcd_ca = Some(true), &[]),
@@ -375,6 +402,23 @@ mod tests {
             // Without a pending change, there is no blocker.
             assert_eq!(of(&observed, spec()), []);
         }
+    }
+
+    #[test]
+    fn without_its_ca_the_kubeconfig_is_not_created_again() {
+        let mut observed = observed();
+        observed.has_kubeconfig = Some(false);
+        observed.secrets = Reading::Read(["c1-etcd".to_owned()].into());
+        let ca = "c1-ca".to_owned();
+        assert_eq!(
+            of(&observed, with_replicas(spec(), 5)),
+            [Blocker::NoKubeconfig { ca: ca.clone() }]
+        );
+        observed.failed_reads = vec![failure(&format!("Secret/{ca}"), "no answer within 2 s")];
+        assert_eq!(of(&observed, with_replicas(spec(), 5)), []);
+        observed.failed_reads.clear();
+        observed.secrets = Reading::Read([ca].into());
+        assert_eq!(of(&observed, with_replicas(spec(), 5)), []);
     }
 
     #[test]
@@ -502,6 +546,23 @@ mod tests {
                     [true; 3],
                 ),
             ],
+        );
+    }
+
+    #[test]
+    fn the_probe_of_the_core_controllers_does_not_count_if_the_workload_cluster_responds() {
+        let mut observed = observed();
+        observed.workload = crate::testing::snapshot::observed().workload;
+        observed.cluster_mut().status.remote_connection =
+            Some(condition("RemoteConnectionProbe", False, "probe failed"));
+        assert_eq!(of(&observed, with_replicas(spec(), 1)), []);
+        let mut down = condition("ControlPlaneComponentsHealthy", Unknown, "no connection");
+        down.reason = "ConnectionDown".to_owned();
+        set(&mut observed.control_plane.status.conditions, down);
+        let message = "no connection".to_owned();
+        assert_eq!(
+            of(&observed, with_replicas(spec(), 1)),
+            [Blocker::WorkloadUnreachable { message }]
         );
     }
 

@@ -226,6 +226,11 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
             "etcd has lost quorum: no known member is healthy".to_owned()
         }
         NoPlan::QuorumLost { votes } => format!("etcd has lost quorum: {votes}"),
+        NoPlan::AllHeld { machines } => format!(
+            "all control plane Machines are being deleted: {}; Cluster API holds each deletion, because no other Machine \
+             would remain, and creates no Machine until a deletion has finished",
+            join_names(machines, "and")
+        ),
         NoPlan::LastMachine { machine } => {
             format!("Machine {machine} is the only Machine: deleting it deletes the cluster's data")
         }
@@ -260,11 +265,16 @@ pub fn quorum_risk(QuorumRisk { votes, refusal }: &QuorumRisk) -> String {
     }
 }
 
+/// What to do if every Machine is being deleted.
+pub const NO_WAY_BACK: &str = "no deletion can be taken back: save a snapshot, and create a new Cluster; do not remove the deletion \
+     hooks, because etcd's data would be lost with the last Machine; to save a snapshot: kubectl kcp etcd snapshot NAME --file FILE";
+
 pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
     match no_plan {
         NoPlan::QuorumLost { .. } => Some(
             "recover etcd yourself, because the controller cannot; to see each member: kubectl kcp status",
         ),
+        NoPlan::AllHeld { .. } => Some(NO_WAY_BACK),
         NoPlan::LastMachine { .. } => Some("set maxSurge to 1, or increase replicas"),
         NoPlan::Endless { .. } => Some("set certificatesExpiryDays below the validity of new certificates"),
         NoPlan::TooManyReplicas { .. } => Some("set spec.replicas to 3 or 5"),

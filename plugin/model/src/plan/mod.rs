@@ -1,6 +1,7 @@
 //! The next steps of Cluster API's controller, the blockers of the first step, and the outdated Machines.
 //!
-//! The decisions follow the kubeadm control plane controller of Cluster API v1.14 (`controlplane/kubeadm`).
+//! The decisions follow the kubeadm control plane controller of Cluster API v1.14 (`controlplane/kubeadm`);
+//! [`crate::controller_release`] lists where earlier releases differ.
 //!
 //! - [`options`], [`effect`]: the desired change, and the effect of each changed field
 //! - [`rollout_reason`], [`kubeadm_config`]: which Machines are outdated
@@ -87,6 +88,8 @@ pub struct Plan {
     pub in_place_handlers: Vec<String>,
     /// Whether the etcd members could not be read, so that each Machine is assumed to have one.
     pub are_members_unread: bool,
+    /// Which release of Cluster API the plan follows, if the controller may be of another one.
+    pub version_note: Option<String>,
     /// How long earlier Machines took to join. None if no Machine's time is known.
     pub join_times: Option<JoinTimes>,
     /// The `MachineHealthChecks` of control plane Machines that delete a Machine before it has joined, if it takes as long as
@@ -155,6 +158,7 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
         quorum_risk,
         in_place_handlers: observed.in_place_handlers.value().cloned().unwrap_or_default(),
         are_members_unread: observed.members() == EtcdMembers::Unread,
+        version_note: observed.version_note(),
         join_times: JoinTimes::measure(&observed.machines),
         startup_warnings: startup_warnings(observed),
         steps,

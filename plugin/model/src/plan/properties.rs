@@ -274,7 +274,10 @@ proptest! {
             Ok(_) | Err(NoPlan::QuorumLost { .. }) => {}
             Err(NoPlan::LastMachine { .. }) => {
                 let all_go = start.state.replicas.iter().all(crate::plan::state::Replica::is_deleting);
-                prop_assert!(all_go || (start.spec.max_surge == 0 && start.spec.replica_count() == 1));
+                prop_assert!((all_go && start.state.replicas.len() == 1) || (start.spec.max_surge == 0 && start.spec.replica_count() == 1));
+            }
+            Err(NoPlan::AllHeld { machines }) => {
+                prop_assert!(machines.len() > 1 && start.state.replicas.iter().all(crate::plan::state::Replica::is_deleting));
             }
             Err(NoPlan::Stuck { .. }) => {
                 let orphans = start.state.orphans();

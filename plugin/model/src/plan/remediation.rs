@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::{
     blocker::Blocker,
+    controller_release::Behaviour,
     plan::state::{HealthCheck, LABELS_AND_TAINTS, Replica, State, component_conditions},
     quorum::{Change, Votes},
     snapshot::Snapshot,
@@ -158,15 +159,24 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
             machine: other.name.clone(),
         });
     }
-    // With an external etcd, the controller reads no members, and therefore never remediates (v1.14).
-    if state.members.as_ref().is_none_or(Vec::is_empty) {
-        return Some(Blocker::MembersUnknown);
+    match &state.members {
+        // The controller lists no members of an external etcd, and stops because the list is empty.
+        None if state.release.has(Behaviour::RequiresMemberList) => {
+            return Some(Blocker::ExternalEtcd {
+                machine: first.name.clone(),
+            });
+        }
+        Some(members) if members.is_empty() => return Some(Blocker::MembersUnknown),
+        _ => {}
     }
-    if let Some(member) = state.unreachable_leader.clone() {
-        return Some(Blocker::LeaderUnreachable { member });
+    if let Some(message) = state.unread_by_controller.clone() {
+        return Some(Blocker::MembersUnreadByController { message });
+    }
+    if let Some(blocker) = state.leader_blocker(first) {
+        return Some(blocker);
     }
     let other_works = |replica: &Replica| replica.name != first.name && replica.has_healthy_components();
-    if !state.replicas.iter().any(other_works) {
+    if state.release.has(Behaviour::RequiresWorkingMachine) && !state.replicas.iter().any(other_works) {
         return Some(Blocker::NoOtherWorks);
     }
     // If no node belongs to the Machine, the controller does not find its etcd member and does not check the quorum.
@@ -186,6 +196,7 @@ mod tests {
 
     use super::{Blocker, NextRemediation, RemediationContext, RemediationLimits, State, next_remediation};
     use crate::{
+        controller_release::Release,
         quorum::Votes,
         testing::{
             objects::{minutes_ago, now},
@@ -338,14 +349,74 @@ mod tests {
     }
 
     #[test]
-    fn an_etcd_elsewhere_is_never_remediated() {
-        let state = State {
-            members: None,
-            ..state("m1 m2 m3r")
+    fn since_v1_13_an_etcd_elsewhere_is_never_remediated() {
+        let never = Blocker::ExternalEtcd {
+            machine: "m3".to_owned(),
         };
+        for (release, blocked_by) in [
+            (Release::LATEST, Some(never.clone())),
+            (Release::new(13, 0), Some(never)),
+            (Release::new(12, 10), None),
+        ] {
+            let state = State {
+                members: None,
+                release,
+                ..state("m1 m2 m3r")
+            };
+            assert_eq!(
+                look(&state).expect("one waits").blocked_by,
+                blocked_by,
+                "{release}"
+            );
+        }
+    }
+
+    #[test]
+    fn before_v1_13_no_other_machine_needs_to_work() {
+        let blocked_by = |release| {
+            let state = State {
+                release,
+                ..state("m1f m2f m3r")
+            };
+            look(&state).expect("one waits").blocked_by
+        };
+        assert_eq!(blocked_by(Release::new(13, 0)), Some(Blocker::NoOtherWorks));
+        assert_eq!(blocked_by(Release::new(12, 10)), None);
+    }
+
+    #[test]
+    fn since_v1_14_an_unreachable_leader_keeps_only_its_own_machine() {
+        let blocked_by = |release, machines: &str| {
+            let state = State {
+                release,
+                unreachable_leader: Some("node-m1".to_owned()),
+                ..state(machines)
+            };
+            look(&state).expect("one waits").blocked_by
+        };
+        let member = || "node-m1".to_owned();
+        let of_own = Blocker::LeaderUnreachable {
+            member: member(),
+            machine: Some("m1".to_owned()),
+        };
+        let of_any = Blocker::LeaderUnreachable {
+            member: member(),
+            machine: None,
+        };
+        assert_eq!(blocked_by(Release::new(14, 0), "m1 m2 m3r"), None);
+        assert_eq!(blocked_by(Release::new(14, 0), "m1r m2 m3"), Some(of_own));
+        assert_eq!(blocked_by(Release::new(13, 6), "m1 m2 m3r"), Some(of_any.clone()));
+        assert_eq!(blocked_by(Release::new(11, 5), "m1r m2 m3"), Some(of_any));
+    }
+
+    #[test]
+    fn a_controller_that_cannot_read_etcd_counts_no_votes() {
+        let message = "Failed to get answer from the etcd cluster".to_owned();
+        let mut state = state("m1u m2u m3ru");
+        state.unread_by_controller = Some(message.clone());
         assert_eq!(
             look(&state).expect("one waits").blocked_by,
-            Some(Blocker::MembersUnknown)
+            Some(Blocker::MembersUnreadByController { message })
         );
     }
 

@@ -129,14 +129,11 @@ pub fn compare_machine(machine: &Machine, comparison: Comparison<'_>) -> Verdict
     } = comparison;
     let mut gaps = Vec::new();
     let mut reasons = time_reasons(machine, desired, now, &mut gaps);
-    if let Some(version) = machine
-        .spec
-        .version
-        .as_ref()
-        .filter(|version| *version != desired.version())
-    {
+    // The controller compares the texts, so a Machine without a version is outdated.
+    let version = machine.spec.version.as_deref().unwrap_or_default();
+    if version != desired.version() {
         reasons.push(Reason::Version {
-            machine: version.clone(),
+            machine: version.to_owned(),
             desired: desired.version().to_owned(),
         });
     }
@@ -258,6 +255,9 @@ impl Reason {
         match self {
             Self::Certificates { expire } => format!("certificates expire at {expire}"),
             Self::RolloutAfter { after } => format!("created before the rollout at {after}"),
+            Self::Version { machine, desired } if machine.is_empty() => {
+                format!("no version, desired {desired}")
+            }
             Self::Version { machine, desired } => format!("version {machine}, desired {desired}"),
             Self::Config { fields } => format!("bootstrap configuration differs in {}", fields.join(", ")),
             Self::Infrastructure { machine, desired } => format!("cloned from {machine}, desired {desired}"),
@@ -384,6 +384,15 @@ mod tests {
                 &[Reason::Version {
                     machine: "v1.34.1".to_owned(),
                     desired: "v1.35.0".to_owned(),
+                }],
+            ),
+            (
+                "no_version",
+                &|machine| machine.spec.version = None,
+                spec(),
+                &[Reason::Version {
+                    machine: String::new(),
+                    desired: "v1.34.1".to_owned(),
                 }],
             ),
             (

@@ -309,11 +309,12 @@ mod tests {
     use jiff::SignedDuration;
     use kcp_api::{KubeadmControlPlaneSpec, Remediation, control_plane::RemediationLimits};
 
-    use super::{Action, Choice, Context, NoPlan, Step, first_step_risk, simulate};
+    use super::{Action, Choice, Context, NoPlan, Purpose, Step, first_step_risk, simulate};
     use crate::{
+        controller_release::Release,
         plan::{
             remediation::RemediationContext,
-            state::{Fault, State},
+            state::{Fault, NewestNode, State},
         },
         quorum::Votes,
         testing::{
@@ -721,11 +722,23 @@ mod tests {
             ("m1!", 1, 0, only("m1")),
             ("m1! m2! m3!", 1, 0, only("m3")),
             ("m1x", 1, 1, only("m1")),
-            ("m1x m2x m3x", 3, 1, only("m1")),
+            (
+                "m1x m2x m3x",
+                3,
+                1,
+                NoPlan::AllHeld {
+                    machines: ["m1", "m2", "m3"].map(str::to_owned).to_vec(),
+                },
+            ),
         ] {
             let plan = plan(state(machines), &spec_of(replicas, max_surge));
             assert_eq!(plan, Err(expected), "{machines} to {replicas}, surge {max_surge}");
         }
+
+        // Before v1.13, Cluster API finishes each deletion.
+        let mut deleting = state("m1x m2x m3x");
+        deleting.release = Release::new(12, 10);
+        assert_eq!(plan(deleting, &spec_of(3, 1)), Err(only("m1")));
 
         let mut expiring = spec();
         expiring.certificates_expiry_days = Some(400);
@@ -735,6 +748,49 @@ mod tests {
                 expiry_days: 400,
                 validity_days: 365
             })
+        );
+    }
+
+    #[test]
+    fn a_member_without_a_name_is_kept_while_its_node_may_be_new() {
+        let steps_of = |release: Release, age: i64| {
+            let mut start = state("m1 m2 m3");
+            start.release = release;
+            let members = start.members.as_mut().expect("stacked");
+            members[2].name = String::new();
+            members[2].machine = None;
+            start.newest_node = Some(NewestNode {
+                created: now() - SignedDuration::from_secs(age),
+                machine: "m3".to_owned(),
+            });
+            let steps = plan(start, &spec_of(3, 1));
+            let first = steps.map(|steps| steps.first().map(|step| (step.purpose, step.names.clone())));
+            first.expect("a plan").expect("a step")
+        };
+        let removed = (Purpose::RemoveMember, vec![String::new()]);
+        let awaited = (Purpose::ComeUp, vec!["m3".to_owned()]);
+        assert_eq!(steps_of(Release::LATEST, 19), awaited);
+        assert_eq!(steps_of(Release::LATEST, 20), removed);
+        assert_eq!(steps_of(Release::new(14, 1), 19), removed);
+        assert_eq!(steps_of(Release::new(13, 2), 19), removed);
+    }
+
+    #[test]
+    fn before_v1_13_a_replacement_waits_for_every_other_machine() {
+        let first = |release: Release| {
+            let mut start = state("m1 m2 m3 m4f");
+            start.release = release;
+            start.has_remediation_in_progress = true;
+            let steps = plan(start, &spec_of(5, 1)).expect("a plan");
+            steps.first().map(|step| (step.action, step.purpose))
+        };
+        assert_eq!(
+            first(Release::new(13, 0)),
+            Some((Action::Create, Purpose::ScaleUp))
+        );
+        assert_eq!(
+            first(Release::new(12, 10)),
+            Some((Action::Wait, Purpose::Recover))
         );
     }
 

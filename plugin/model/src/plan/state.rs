@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kcp_api::{
     Machine, Object as _, Remediation,
     machine::{Bootstrap, Infrastructure},
@@ -10,6 +10,7 @@ use kcp_api::{
 
 use crate::{
     blocker::Blocker,
+    controller_release::{Behaviour, Release},
     plan::rollout_reason::{Reason, Verdict},
     quorum::{Change, EtcdRefusal, Member, Votes},
     snapshot::{EtcdMembers, Snapshot},
@@ -87,10 +88,16 @@ pub struct Fault {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct State {
     pub replicas: Vec<Replica>,
+    /// The release of the controller.
+    pub release: Release,
     /// The etcd members. None if etcd is external.
     pub members: Option<Vec<Member>>,
     /// The name of etcd's leader if the leader does not respond. None if it responds.
     pub unreachable_leader: Option<String>,
+    /// Why the controller cannot read the etcd members, although they have responded. None if it can read them.
+    pub unread_by_controller: Option<String>,
+    /// The Machine whose Node is the newest, if the Machine is not being deleted. None if no Node's age is known.
+    pub newest_node: Option<NewestNode>,
     /// Whether a remediation has deleted a Machine whose replacement does not exist yet.
     pub has_remediation_in_progress: bool,
     /// Whether the annotation that records the remediation in progress cannot be decoded.
@@ -99,6 +106,34 @@ pub struct State {
     pub waited_until: Option<Timestamp>,
     /// How many Machines earlier steps have created.
     pub created_count: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NewestNode {
+    pub created: Timestamp,
+    pub machine: String,
+}
+
+impl NewestNode {
+    /// How long after the creation of a Node the controller takes a member without a name for that of the Node
+    /// (`etcdMemberStartupGracePeriod`).
+    const GRACE: SignedDuration = SignedDuration::from_secs(20);
+
+    fn new(observed: &Snapshot) -> Option<Self> {
+        let nodes = observed.workload.value()?.nodes.value()?;
+        let of_machine = observed.machines.iter().filter_map(|machine| {
+            let node = nodes.iter().find(|node| machine.node() == Some(&node.name))?;
+            Some(Self {
+                created: node.created?,
+                machine: (!machine.is_deleting()).then(|| machine.name().to_owned())?,
+            })
+        });
+        of_machine.max()
+    }
+
+    fn is_new(&self, now: Timestamp) -> bool {
+        now.duration_since(self.created) < Self::GRACE
+    }
 }
 
 impl Replica {
@@ -199,6 +234,7 @@ fn may_update(observed: &Snapshot, verdict: &Verdict) -> bool {
             && matches!(machine.bootstrap, Bootstrap::Config(_))
     };
     is_registered
+        && observed.release().has(Behaviour::UpdatesInPlace)
         && verdict.is_outdated()
         && machine.is_some_and(is_eligible)
         && !verdict.reasons.iter().any(Reason::is_time_based)
@@ -225,10 +261,13 @@ impl State {
         };
         let etcd = observed.members();
         let stacked = etcd != EtcdMembers::External;
+        let unreachable_leader = etcd.unreachable_leader().map(|leader| leader.name.clone());
         let has_unhealthy_member = |machine: &Machine| {
             let node = machine.node();
+            let has_fault =
+                |node: &str| etcd.fault(node).is_some() && unreachable_leader.as_deref() != Some(node);
             node.is_some_and(|node| {
-                etcd.fault(node).is_some() || etcd.alarm(node).is_some() || etcd.lacks_member_on(node)
+                has_fault(node) || etcd.alarm(node).is_some() || etcd.lacks_member_on(node)
             })
         };
         let mut replicas: Vec<Replica> = observed
@@ -274,8 +313,11 @@ impl State {
                     .any(|replica| replica.created.is_some() && replica.created > remediation.timestamp)
             });
         Self {
+            release: observed.release(),
             members: initial_members(&etcd, &replicas),
-            unreachable_leader: etcd.unreachable_leader().map(|leader| leader.name.clone()),
+            unread_by_controller: unread_by_controller(observed, &etcd),
+            newest_node: NewestNode::new(observed),
+            unreachable_leader,
             replicas,
             has_remediation_in_progress: remediation_in_progress,
             has_malformed_remediation: malformed_remediation,
@@ -344,6 +386,34 @@ impl State {
             .map_or(Change::Unchanged, |node| Change::Removed(node))
     }
 
+    /// The blocker if the controller cannot delete the Machine, because it cannot move the leadership of etcd.
+    pub fn leader_blocker(&self, replica: &Replica) -> Option<Blocker> {
+        let member = self.unreachable_leader.clone()?;
+        if !self.release.has(Behaviour::LearnsLeaderFromFollowers) {
+            return Some(Blocker::LeaderUnreachable {
+                member,
+                machine: None,
+            });
+        }
+        (replica.node.as_ref() == Some(&member)).then(|| Blocker::LeaderUnreachable {
+            member,
+            machine: Some(replica.name.clone()),
+        })
+    }
+
+    /// Whether the controller holds the deletion of a Machine until etcd and the control plane work without it.
+    pub fn holds_deletions(&self) -> bool {
+        self.release.has(Behaviour::HoldsUnsafeDeletions)
+    }
+
+    /// The Machine to which a member without a name may belong, because its Node has just registered. The controller then
+    /// removes no member.
+    pub fn machine_of_unnamed_member(&self, now: Timestamp) -> Option<&str> {
+        let newest = self.newest_node.as_ref()?;
+        let may_belong = self.release.has(Behaviour::SparesUnnamedMembers) && newest.is_new(now);
+        may_belong.then_some(newest.machine.as_str())
+    }
+
     pub fn replica(&self, name: &str) -> Option<&Replica> {
         self.replicas.iter().find(|replica| replica.name == name)
     }
@@ -355,8 +425,8 @@ impl State {
             .any(|replica| replica.is_outdated && !replica.is_deleting())
     }
 
-    /// The etcd members without a Machine. Empty while any Machine has no node, because the member could belong to that
-    /// Machine.
+    /// The etcd members without a Machine that the controller removes. Empty while any Machine has no node, because the member
+    /// could belong to that Machine.
     pub fn orphans(&self) -> Vec<&Member> {
         if self.replicas.iter().any(|replica| replica.node.is_none()) {
             return Vec::new();
@@ -365,6 +435,7 @@ impl State {
             .iter()
             .flatten()
             .filter(|member| member.machine.is_none())
+            .filter(|member| !member.name.is_empty() || self.release.has(Behaviour::RemovesUnnamedMembers))
             .collect()
     }
 
@@ -449,6 +520,23 @@ impl State {
             None => members.push(recovered),
         }
     }
+}
+
+/// The message of condition `EtcdMemberHealthy` if the members have responded, but the condition is Unknown on every Machine that
+/// has joined: the controller sets it so if it can read no member list (`updateManagedEtcdConditions`).
+fn unread_by_controller(observed: &Snapshot, etcd: &EtcdMembers) -> Option<String> {
+    let EtcdMembers::Read(_) = etcd else { return None };
+    let joined = || {
+        let machines = observed.machines.iter();
+        machines.filter(|machine| machine.has_node() && !machine.is_deleting())
+    };
+    let unknown = |machine: &Machine| {
+        let condition = machine.condition(ETCD_MEMBER_HEALTHY)?;
+        let is_unknown = !condition.is_true() && !condition.is_false();
+        is_unknown.then(|| condition.message_or_reason())
+    };
+    let is_unread = observed.etcd.value().is_some() && joined().all(|machine| unknown(machine).is_some());
+    joined().find_map(unknown).filter(|_| is_unread)
 }
 
 /// The index of the member that a joining Machine has started: the member with the Machine's name, or a member that may

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::{
     blocker::Blocker,
+    controller_release::Behaviour,
     plan::{
         remediation::{self, NextRemediation, RemediationContext},
         selection::{self, FailureDomainReason, Group},
@@ -88,6 +89,10 @@ pub enum NoPlan {
     QuorumLost {
         votes: Votes,
     },
+    /// All Machines are being deleted, and the controller holds each deletion, because no other Machine would remain.
+    AllHeld {
+        machines: Vec<String>,
+    },
     /// The step would delete the only Machine and the cluster's data.
     LastMachine {
         machine: String,
@@ -120,7 +125,7 @@ pub struct Context<'s> {
 /// # Errors
 /// The controller cannot continue, or must not.
 pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPlan> {
-    if let Some(transition) = remove_orphans(state)? {
+    if let Some(transition) = remove_orphans(state, context.remediation.now)? {
         return Ok(vec![transition]);
     }
     if let Some(transition) = finish_deletion(state)? {
@@ -205,12 +210,18 @@ fn rollout_or_scaling(state: &State, context: Context<'_>) -> Result<Vec<Transit
     Ok(wait_for_join(state, &all).into_iter().collect())
 }
 
-fn remove_orphans(state: &State) -> Result<Option<Transition>, NoPlan> {
+fn remove_orphans(state: &State, now: Timestamp) -> Result<Option<Transition>, NoPlan> {
     let orphans = state.orphans();
     // The controller removes a member without a name first and without a quorum check, because it never voted.
     let Some(first) = orphans.iter().min_by_key(|member| &member.name) else {
         return Ok(None);
     };
+    let now = state.waited_until.map_or(now, |clock| clock.max(now));
+    if first.name.is_empty()
+        && let Some(machine) = state.machine_of_unnamed_member(now)
+    {
+        return Ok(wait_for_named_join(state, machine));
+    }
     let change = if first.name.is_empty() {
         Change::Unchanged
     } else {
@@ -242,7 +253,17 @@ fn finish_deletion(state: &State) -> Result<Option<Transition>, NoPlan> {
         machine: first.name.clone(),
     };
     if state.replicas.iter().all(Replica::is_deleting) {
-        return Err(last());
+        return Err(if state.holds_deletions() && state.replicas.len() > 1 {
+            NoPlan::AllHeld {
+                machines: state
+                    .replicas
+                    .iter()
+                    .map(|replica| replica.name.clone())
+                    .collect(),
+            }
+        } else {
+            last()
+        });
     }
     // The controller delays the deletion until it can remove the member. If no node belongs to the Machine, the controller finds
     // no member to remove.
@@ -252,7 +273,7 @@ fn finish_deletion(state: &State) -> Result<Option<Transition>, NoPlan> {
         && (refusal.is_some() || state.is_safe(state.removal(first)));
     let is_held = first.member.is_some() && !is_safe;
     let other_works = |replica: &Replica| replica.name != first.name && replica.has_healthy_components();
-    if is_held || !state.replicas.iter().any(other_works) {
+    if state.holds_deletions() && (is_held || !state.replicas.iter().any(other_works)) {
         let stuck = || NoPlan::Stuck {
             names: vec![first.name.clone()],
         };
@@ -314,6 +335,7 @@ fn create(
     let tolerates_unhealthy = state.members.as_ref().is_none_or(|members| !members.is_empty())
         && state.replicas.iter().any(Replica::has_healthy_components)
         && state.is_safe(Change::Added);
+    let tolerates_unhealthy = tolerates_unhealthy && state.release.has(Behaviour::ReplacesDespiteUnhealthy);
     if !(state.has_remediation_in_progress && tolerates_unhealthy)
         && let Some(transition) = wait_for_recovery(state, None)
     {
@@ -439,6 +461,10 @@ fn wait_for_recovery(state: &State, except: Option<&Replica>) -> Option<Transiti
             wait_for(state, Purpose::Recover, obstacles)
         })
     })
+}
+
+fn wait_for_named_join(state: &State, machine: &str) -> Option<Transition> {
+    wait_for(state, Purpose::ComeUp, state.replica(machine).into_iter())
 }
 
 fn wait_for_join(state: &State, replicas: &[&Replica]) -> Option<Transition> {

@@ -85,15 +85,16 @@ impl EtcdMember {
     /// never was connected, and etcd has other rules for it.
     pub const fn is_dead(&self) -> bool {
         let is_started_voter = !self.is_learner && !self.name.is_empty();
-        is_started_voter && self.fault.is_some() && !self.is_joining && !self.refuses_only_clients
+        is_started_voter && !self.is_leader && self.fault.is_some() && !self.is_joining && !self.refuses_only_clients
     }
 
-    /// Returns the member as it counts for the quorum, with the Machine on which it runs.
+    /// Returns the member as it counts for the quorum, with the Machine on which it runs. A leader that the others follow takes part
+    /// in every vote, even if it answers no client.
     pub fn voter(&self, machine: Option<&str>) -> quorum::Member {
         quorum::Member {
             name: self.name.clone(),
             is_learner: self.is_learner,
-            is_healthy: self.fault.is_none() && self.alarm.is_none(),
+            is_healthy: (self.fault.is_none() || self.is_leader) && self.alarm.is_none(),
             is_reported_unhealthy: false,
             is_joining: self.is_joining,
             is_dead: self.is_dead(),
@@ -110,8 +111,8 @@ impl EtcdMembers {
         member.fault.as_deref()
     }
 
-    /// The leader, if it could not be queried. Cluster API then cannot move the leadership, and removes no member. None
-    /// if the leader could be queried.
+    /// The leader, if it could not be queried. Cluster API then cannot move the leadership to another member. None if the leader
+    /// could be queried.
     pub fn unreachable_leader(&self) -> Option<&EtcdMember> {
         let mut members = self.read().iter();
         members.find(|member| member.is_leader && member.fault.is_some())

@@ -42,7 +42,8 @@ pub struct FailedWrite {
 pub struct HealthCheck {
     pub name: String,
     pub paused: bool,
-    /// The names of the control plane's Machines that the selector matches.
+    /// The names of the control plane's Machines that the selector matches, except those with an annotation for which Cluster API
+    /// skips the Machine.
     pub targets: BTreeSet<String>,
     /// Whether the number of unhealthy Machines permits remediation now. None if the status does not say.
     pub remediation_allowed: Option<bool>,
@@ -95,7 +96,9 @@ impl Deletion {
 
 impl HealthCheck {
     pub fn new(check: &MachineHealthCheck, machines: &[Machine]) -> Self {
-        let targets = machines.iter().filter(|machine| selects(check, machine));
+        let targets = machines
+            .iter()
+            .filter(|machine| selects(check, machine) && !is_skipped(machine));
         let targets: BTreeSet<String> = targets.map(|machine| machine.name().to_owned()).collect();
         let of_control_plane = u64::try_from(targets.len()).unwrap_or(u64::MAX);
         let all = check.status.expected_machines;
@@ -244,6 +247,11 @@ impl RemediationTrigger {
     }
 }
 
+/// Whether no `MachineHealthCheck` checks the Machine (`shouldSkipRemediation`).
+pub fn is_skipped(machine: &Machine) -> bool {
+    machine.is_paused() || machine.annotation(annotation::SKIP_REMEDIATION).is_some()
+}
+
 /// Whether a `MachineHealthCheck` selects a Machine of its Cluster. As in Cluster API, an invalid selector selects no
 /// Machine.
 pub fn selects(check: &MachineHealthCheck, machine: &Machine) -> bool {
@@ -283,6 +291,24 @@ mod tests {
 
     fn machine(object: &Value) -> Machine {
         decode(&object.to_string()).expect("a Machine")
+    }
+
+    #[test]
+    fn a_health_check_skips_machines_by_their_annotations() {
+        let named = |name: &str, annotations: Value| {
+            machine(
+                &json!({"metadata": {"name": name, "namespace": "d", "annotations": annotations}, "spec": {}}),
+            )
+        };
+        let machines = [
+            named("checked", json!({})),
+            named("skipped", json!({"cluster.x-k8s.io/skip-remediation": ""})),
+            named("paused", json!({"cluster.x-k8s.io/paused": "false"})),
+        ];
+        let check = json!({"metadata": {"name": "h"}, "spec": {"clusterName": "c1", "selector": {}}});
+        let check: MachineHealthCheck = decode(&check.to_string()).expect("a MachineHealthCheck");
+        let targets = HealthCheck::new(&check, &machines).targets;
+        assert_eq!(targets, ["checked".to_owned()].into());
     }
 
     #[test]

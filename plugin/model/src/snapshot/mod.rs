@@ -27,6 +27,7 @@ pub use workload::{ControllerLease, EndpointCertificate, MachineLeases, Workload
 
 use crate::{
     certificates::Certificate,
+    controller_release::Release,
     quorum::Votes,
     snapshot::workload::{Component, StaticPod},
 };
@@ -65,6 +66,8 @@ pub struct Snapshot {
     /// The other reads in the management cluster that failed: those of Machines, infrastructure, bootstrap
     /// configurations, single Secrets, or of the control plane itself if it was only listed.
     pub failed_reads: Vec<Failure>,
+    /// The version of the control plane controller, such as `v1.14.2`. None if its Deployment was not found or has no version.
+    pub controller_version: Reading<Option<String>>,
     /// The leader election Lease of the control plane controller. None if the Lease does not exist. It is read only if
     /// the controller has not processed the spec.
     pub controller_lease: Reading<Option<ControllerLease>>,
@@ -103,6 +106,7 @@ impl From<KubeadmControlPlane> for Snapshot {
             unowned_secrets: BTreeSet::new(),
             certificates: Reading::NotYet,
             failed_reads: Vec::new(),
+            controller_version: Reading::NotYet,
             controller_lease: Reading::NotYet,
             machine_leases: Box::default(),
             failed_writes: Reading::NotYet,
@@ -120,6 +124,43 @@ impl Snapshot {
     pub fn is_paused(&self) -> bool {
         let control_plane = &self.control_plane;
         control_plane.is_paused() || control_plane.is_condition_true("Paused") || self.is_cluster_paused()
+    }
+
+    /// The release that predictions follow: that of the controller, or the latest that is known.
+    pub fn release(&self) -> Release {
+        self.controller_release().unwrap_or(Release::LATEST)
+    }
+
+    fn controller_release(&self) -> Option<Release> {
+        self.controller_version
+            .value()
+            .and_then(|version| Release::parse(version.as_ref()?))
+    }
+
+    /// Says which release predictions follow, if it is not certain that the controller decides in the same way. None if the
+    /// version was not asked for.
+    pub fn version_note(&self) -> Option<String> {
+        let (version, unknown) = match &self.controller_version {
+            Reading::Read(version) => (version.as_deref(), "is unknown"),
+            Reading::Failed(_) => (None, "could not be read"),
+            Reading::Excluded { .. } | Reading::NotYet | Reading::OutOfReach(_) => return None,
+        };
+        let followed = |release: Release| format!("predictions follow {release}");
+        match (version, self.controller_release()) {
+            (_, Some(release)) if release.is_known() => None,
+            (Some(version), Some(release)) => Some(format!(
+                "Cluster API's version is {version}: {}",
+                followed(release.clamp(Release::OLDEST, Release::LATEST))
+            )),
+            (Some(version), None) => Some(format!(
+                "Cluster API's version is unknown, because {version:?} is not a version of Cluster API 1: {}",
+                followed(Release::LATEST)
+            )),
+            (None, _) => Some(format!(
+                "Cluster API's version {unknown}: {}",
+                followed(Release::LATEST)
+            )),
+        }
     }
 
     pub fn is_cluster_paused(&self) -> bool {
@@ -149,6 +190,16 @@ impl Snapshot {
             let first = matching.next()?;
             matching.next().is_none().then_some(first.name.as_str())
         })
+    }
+
+    /// The name of the Secret with the CA if the controller cannot create the missing kubeconfig without it
+    /// (`reconcileKubeconfig`). None if the kubeconfig or the CA exists, or was not read.
+    pub fn missing_ca(&self) -> Option<String> {
+        let ca = format!("{}-ca", self.control_plane.cluster()?);
+        let exists = self.secrets.value()?.contains(&ca);
+        let object = format!("Secret/{ca}");
+        let is_unread = self.failed_reads.iter().any(|failure| failure.object == object);
+        (self.has_kubeconfig == Some(false) && !exists && !is_unread).then_some(ca)
     }
 
     /// Whether the Cluster's infrastructure is ready. A Cluster that could not be read counts as ready.
@@ -276,9 +327,10 @@ impl Snapshot {
 
 #[cfg(test)]
 mod tests {
-    use super::{EtcdMembers, Snapshot};
+    use super::{EtcdMembers, Reading, Snapshot};
     use crate::{
         checks::etcd_quorum::check_etcd_no_quorum,
+        controller_release::Release,
         plan::{Desired, messages, plan, step::NoPlan},
         testing::{
             objects::now,
@@ -294,6 +346,49 @@ mod tests {
         }
         observed.survey().api_server_lacks_etcd = true;
         observed
+    }
+
+    #[test]
+    fn an_unknown_release_is_told() {
+        let read = |version: &str| Reading::Read(Some(version.to_owned()));
+        for (version, followed, note) in [
+            (Reading::NotYet, Release::LATEST, None),
+            (read("v1.11.5"), Release::new(11, 5), None),
+            (read("v1.14.9"), Release::new(14, 9), None),
+            (
+                read("v1.15.0"),
+                Release::new(15, 0),
+                Some("Cluster API's version is v1.15.0: predictions follow v1.14.2"),
+            ),
+            (
+                read("v1.10.4"),
+                Release::new(10, 4),
+                Some("Cluster API's version is v1.10.4: predictions follow v1.11.0"),
+            ),
+            (
+                read("latest"),
+                Release::LATEST,
+                Some(
+                    "Cluster API's version is unknown, because \"latest\" is not a version of Cluster API 1: predictions \
+                     follow v1.14.2",
+                ),
+            ),
+            (
+                Reading::Read(None),
+                Release::LATEST,
+                Some("Cluster API's version is unknown: predictions follow v1.14.2"),
+            ),
+            (
+                Reading::Failed(failure("Deployment/c", "no answer within 2s")),
+                Release::LATEST,
+                Some("Cluster API's version could not be read: predictions follow v1.14.2"),
+            ),
+        ] {
+            let mut observed = observed();
+            observed.controller_version = version;
+            assert_eq!(observed.release(), followed);
+            assert_eq!(observed.version_note().as_deref(), note);
+        }
     }
 
     #[test]

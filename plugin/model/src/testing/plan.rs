@@ -10,6 +10,7 @@ use kcp_api::{
 use serde_json::json;
 
 use crate::{
+    controller_release::Release,
     plan::state::{Deletion, Fault, HealthCheck, Replica, State},
     quorum::Member,
     snapshot::{Reading, Snapshot},
@@ -96,6 +97,9 @@ pub fn state(machines: &str) -> State {
         })
     });
     State {
+        release: Release::LATEST,
+        newest_node: None,
+        unread_by_controller: None,
         members: Some(members.collect()),
         replicas,
         unreachable_leader: None,

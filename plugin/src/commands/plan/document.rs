@@ -53,6 +53,9 @@ pub struct PlanDocument {
     /// How long earlier Machines took to join. Absent if the plan creates no Machine, or if no Machine's time is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     join_times: Option<JoinTimes>,
+    /// Which release of Cluster API the plan follows, if the controller may be of another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version_note: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     no_plan: Option<Described<NoPlan>>,
 }
@@ -225,6 +228,7 @@ impl PlanDocument {
                 .map(|(number, step)| StepDocument::new(number, step, plan))
                 .collect(),
             join_times: plan.join_estimate(),
+            version_note: plan.version_note.clone(),
             no_plan: plan.steps.as_ref().err().map(|no_plan| {
                 let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
                 Described::new(no_plan.clone(), messages::no_plan(no_plan), hint)

@@ -234,6 +234,7 @@ fn remarks(plan: &Plan, layout: Layout) -> String {
     remarks.extend(plan.endless_note().map(|(note, hint)| (note, Some(hint))));
     let fragile = messages::fragile_steps(&plan.fragile_steps());
     remarks.extend(fragile.into_iter().map(|stretch| (stretch, None)));
+    remarks.extend(plan.version_note.clone().map(|note| (note, None)));
     remarks.extend(plan.join_estimate().map(|times| (times.message(), None)));
     remarks.extend(
         plan.startup_warnings()

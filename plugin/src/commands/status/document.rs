@@ -66,6 +66,9 @@ pub struct ControlPlaneStatus {
     votes: Option<EtcdVotes>,
     checks: Vec<CheckStatus>,
     preflight: Preflight,
+    /// Which release of Cluster API `preflight` follows, if the controller may be of another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version_note: Option<String>,
     verdict: Health,
     basis: Basis,
     /// The findings of all checks, most severe first.
@@ -349,6 +352,7 @@ impl ControlPlaneStatus {
             votes: inspection.votes.map(EtcdVotes::new),
             checks: inspection.checks.iter().map(CheckStatus::new).collect(),
             preflight: inspection.preflight.clone(),
+            version_note: observed.version_note(),
             verdict: inspection.health,
             basis: inspection.basis,
             findings: findings

@@ -10,7 +10,7 @@ use kcp_client::{
         self, Target,
         time_limits::remaining,
         validation::{ClusterNodes, read_plain_nodes, read_workload_nodes},
-        versions::{DeploymentName, image},
+        versions::{DeploymentName, deployed},
     },
     validation::ValidationPods,
 };
@@ -37,6 +37,7 @@ use crate::{
 const WEBHOOK: DeploymentName = DeploymentName {
     namespace: kcp_rules::registration::NAMESPACE,
     name: "kcp-webhook",
+    provider: None,
 };
 
 /// Check that each Node is ready, and that a Pod on it resolves names and reaches the API server.
@@ -165,14 +166,15 @@ async fn choose_image(arguments: &ClusterArguments, connection: &Connection) -> 
     if let Some(image) = &arguments.image {
         return Ok(image.clone());
     }
-    let DeploymentName { namespace, name } = WEBHOOK;
-    let read = tokio::time::timeout(arguments.timeout, image(connection, WEBHOOK)).await;
+    let DeploymentName { namespace, name, .. } = WEBHOOK;
+    let read = tokio::time::timeout(arguments.timeout, deployed(connection, WEBHOOK)).await;
     let found = read.with_context(|| format!("could not read Deployment {namespace}/{name} in time"))?;
-    found
+    let found = found
         .with_context(|| format!("could not read the image of Deployment {namespace}/{name}; specify one with --image"))?
         .with_context(|| {
             format!("there is no Deployment {namespace}/{name}, whose image the Pods run; specify one with --image")
-        })
+        })?;
+    Ok(found.image)
 }
 
 /// The Nodes, and the namespace and the name of the control plane. None for the cluster of the current context.

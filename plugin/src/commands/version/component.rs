@@ -87,31 +87,3 @@ impl Component {
         }
     }
 }
-
-/// The version in the tag of an image, such as `v1.14.1`. None without a tag, as in an image by digest.
-pub(super) fn tag(image: &str) -> Option<&str> {
-    let without_digest = image.split('@').next().unwrap_or(image);
-    let (_, file) = without_digest.rsplit_once('/').unwrap_or(("", without_digest));
-    file.split_once(':').map(|(_, tag)| tag)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::tag;
-
-    #[test]
-    fn the_tag_of_an_image_is_its_version() {
-        for (image, expected) in [
-            (
-                "registry.k8s.io/cluster-api/cluster-api-controller:v1.14.1",
-                Some("v1.14.1"),
-            ),
-            ("localhost:5000/kcp-webhook:0.1.0@sha256:0123", Some("0.1.0")),
-            ("localhost:5000/kcp-webhook@sha256:0123", None),
-            ("localhost:5000/kcp-webhook", None),
-            ("kcp-webhook", None),
-        ] {
-            assert_eq!(tag(image), expected, "{image}");
-        }
-    }
-}

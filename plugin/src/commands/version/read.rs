@@ -6,11 +6,11 @@ use kcp_api::{
 };
 use kcp_client::{
     Connection, Error, ServedVersions,
-    reads::versions::{DeploymentName, api_server_version, image},
+    reads::versions::{CONTROL_PLANE_CONTROLLER, Deployed, DeploymentName, api_server_version, deployed},
 };
 use kcp_pool::record_versions::record_versions;
 
-use super::component::{Component, Program, State, tag};
+use super::component::{Component, Program, State};
 use crate::session::Session;
 
 /// A program that runs as a Deployment, and the kind that it installs.
@@ -27,6 +27,7 @@ const INSTALLED: [Installed; 5] = [
         deployment: DeploymentName {
             namespace: "capi-system",
             name: "capi-controller-manager",
+            provider: Some("cluster-api"),
         },
         kind: Some(CLUSTER),
     },
@@ -35,15 +36,13 @@ const INSTALLED: [Installed; 5] = [
         deployment: DeploymentName {
             namespace: "capi-kubeadm-bootstrap-system",
             name: "capi-kubeadm-bootstrap-controller-manager",
+            provider: Some("bootstrap-kubeadm"),
         },
         kind: Some(KUBEADM_CONFIG),
     },
     Installed {
         program: Program::KubeadmControlPlane,
-        deployment: DeploymentName {
-            namespace: "capi-kubeadm-control-plane-system",
-            name: "capi-kubeadm-control-plane-controller-manager",
-        },
+        deployment: CONTROL_PLANE_CONTROLLER,
         kind: Some(KUBEADM_CONTROL_PLANE),
     },
     Installed {
@@ -51,6 +50,7 @@ const INSTALLED: [Installed; 5] = [
         deployment: DeploymentName {
             namespace: "hive",
             name: "hive-controllers",
+            provider: None,
         },
         kind: Some(CLUSTER_POOL),
     },
@@ -59,6 +59,7 @@ const INSTALLED: [Installed; 5] = [
         deployment: DeploymentName {
             namespace: kcp_rules::registration::NAMESPACE,
             name: "kcp-webhook",
+            provider: None,
         },
         kind: None,
     },
@@ -123,26 +124,40 @@ impl Installed {
             api_versions: api_versions.clone(),
             ..Component::new(self.program, state)
         };
-        let DeploymentName { namespace, name } = self.deployment;
-        match image(connection, self.deployment).await {
-            Ok(Some(image)) => Component {
-                version: tag(&image).map(str::to_owned),
-                detail: Some(match tag(&image) {
-                    Some(_) => format!("image of Deployment {namespace}/{name}"),
-                    None => format!("Deployment {namespace}/{name} has an image without a tag: {image}"),
-                }),
+        match deployed(connection, self.deployment).await {
+            Ok(Some(found)) => Component {
+                version: found.version().map(str::to_owned),
+                detail: Some(source(&found)),
                 ..component(State::Read)
             },
             Ok(None) if api_versions.is_empty() => component(State::Absent),
-            Ok(None) => Component {
-                detail: Some(format!("there is no Deployment {namespace}/{name}")),
-                ..component(State::Read)
-            },
+            Ok(None) => {
+                let DeploymentName { namespace, name, .. } = self.deployment;
+                Component {
+                    detail: Some(format!("there is no Deployment {namespace}/{name}")),
+                    ..component(State::Read)
+                }
+            }
             Err(error) => Component {
                 api_versions: api_versions.clone(),
                 ..Component::unread(self.program, failure(&error))
             },
         }
+    }
+}
+
+/// Where the version of a Deployment is from.
+fn source(found: &Deployed) -> String {
+    let Deployed {
+        namespace,
+        name,
+        image,
+        ..
+    } = found;
+    match (found.tag(), found.version()) {
+        (Some(_), _) => format!("image of Deployment {namespace}/{name}"),
+        (None, Some(_)) => format!("label of Deployment {namespace}/{name}"),
+        (None, None) => format!("Deployment {namespace}/{name} has an image without a tag: {image}"),
     }
 }
 

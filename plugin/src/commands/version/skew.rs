@@ -1,14 +1,12 @@
 //! Decides which combinations of versions to warn about. Pure.
 
+use kcp_control_plane::controller_release::Release;
 use kcp_rules::syntax::parse_version;
 
 use super::component::{Component, Program, State};
 
 /// The oldest Kubernetes whose API server can enforce the shipped webhook configurations and policies.
 const OLDEST_KUBERNETES: (u64, u64) = (1, 31);
-
-/// The minor version of Cluster API whose decisions `plan` copies.
-const CLUSTER_API_OF_PLAN: (u64, u64) = (1, 14);
 
 /// The versions of Cluster API's API that the plugin reads.
 const CLUSTER_API_VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
@@ -61,13 +59,13 @@ fn cluster_api(component: &Component) -> Option<String> {
 }
 
 fn control_plane_provider(component: &Component) -> Option<String> {
-    let version = component.version.as_deref();
-    let (major, of_plan) = CLUSTER_API_OF_PLAN;
-    (minor(version)? != CLUSTER_API_OF_PLAN).then(|| {
+    let version = component.version.as_deref()?;
+    let release = Release::parse(version);
+    (!release.is_some_and(Release::is_known)).then(|| {
+        let (oldest, latest) = (Release::OLDEST, Release::LATEST);
         format!(
-            "the kubeadm control plane provider has version {}, but the command `plan` predicts the steps of \
-             version {major}.{of_plan}",
-            version.unwrap_or_default()
+            "the kubeadm control plane provider has version {version}, but predictions follow a release from {oldest} to \
+             {latest}"
         )
     })
 }
@@ -141,14 +139,15 @@ mod tests {
                 ),
             ),
             (Program::KubeadmControlPlane, "v1.14.0", &[], None),
+            (Program::KubeadmControlPlane, "v1.11.5", &[], None),
             (Program::KubeadmControlPlane, "", &[], None),
             (
                 Program::KubeadmControlPlane,
                 "v1.10.4",
                 &[],
                 Some(
-                    "the kubeadm control plane provider has version v1.10.4, but the command `plan` predicts the steps of \
-                     version 1.14",
+                    "the kubeadm control plane provider has version v1.10.4, but predictions follow a release from v1.11.0 to \
+                     v1.14.2",
                 ),
             ),
             (Program::Webhook, own, &[], None),

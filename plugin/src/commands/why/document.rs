@@ -41,6 +41,9 @@ pub struct ExplanationDocument<'w> {
     /// The time of a rollout that is planned for later.
     #[serde(skip_serializing_if = "Option::is_none")]
     rollout_to_come: Option<Timestamp>,
+    /// Which release of Cluster API the answer follows, if the controller may be of another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version_note: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -78,6 +81,7 @@ impl<'w> ExplanationDocument<'w> {
             next: explanation.next_action.as_deref(),
             also: explanation.other_causes.iter().map(CauseDocument::new).collect(),
             rollout_to_come: explanation.planned_rollout_time,
+            version_note: report.observed.version_note(),
         }
     }
 }

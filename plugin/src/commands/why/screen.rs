@@ -92,6 +92,9 @@ pub fn render(report: &WhyReport<'_>, layout: Layout) -> String {
             &format!("and {hidden} more: kubectl kcp status {name} -n {namespace}"),
         );
     }
+    if let Some(note) = report.observed.version_note() {
+        entry("note:", &note);
+    }
     text
 }
 

@@ -87,6 +87,9 @@ fn read_pages(
             if path == "/apis" {
                 return (200, groups());
             }
+            if path.contains("/deployments") {
+                return failure(404, "NotFound", "no");
+            }
             let kind = path.rsplit_once('/').map_or("", |(_, kind)| kind);
             let mut read = read.lock().expect("no thread panics");
             let number = read.entry(kind.to_owned()).or_default();
@@ -305,6 +308,9 @@ fn read(namespace: Option<&str>, forbidden: &'static str) -> Result<Vec<Snapshot
         let connection = Connection::canned(move |_, path| {
             if path == "/apis" {
                 return (200, groups());
+            }
+            if path.contains("/deployments") {
+                return failure(404, "NotFound", "no");
             }
             assert!(
                 within.iter().all(|within| path.contains(within.as_str())),

@@ -370,8 +370,8 @@ const CASES: &[Case] = &[
         },
         &["yes"],
         &["yes"],
-        // In this case, Cluster API v1.14 reads no members, and never replaces a Machine.
-        &["no", "etcd-no-quorum: KubeadmControlPlane/c1-cp"],
+        // Since v1.13, Cluster API lists no members in this case, and never remediates.
+        &["no", "remediation-blocked: Machine/m2"],
     ),
 ];
 

@@ -209,7 +209,10 @@ fn add_obstacles(obstacles: &mut WriteObstacles, next: &NextRemediation, machine
         | Blocker::NoOtherWorks
         | Blocker::LeaderUnreachable { .. }
         | Blocker::Quorum { .. } => {}
-        Blocker::TriedTooOften { .. } | Blocker::MalformedRemediation { .. } | Blocker::MembersUnknown => {
+        Blocker::TriedTooOften { .. }
+        | Blocker::MalformedRemediation { .. }
+        | Blocker::MembersUnknown
+        | Blocker::ExternalEtcd { .. } => {
             obstacles.lasting.push(blocker.message());
         }
         _ => obstacles.temporary.push(blocker.message()),
@@ -402,7 +405,10 @@ mod tests {
                 "etcd elsewhere",
                 |machine| machine.control_plane_snapshot.observed.etcd_members = EtcdMembers::External,
                 RefusedBy::Command,
-                &["the controller cannot read the etcd members"],
+                &[
+                    "since v1.13, Cluster API remediates no Machine if etcd is external, because its list of etcd members is then \
+                     empty",
+                ],
             ),
             (
                 "another is being deleted",

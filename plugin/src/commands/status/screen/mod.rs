@@ -78,7 +78,10 @@ pub fn control_plane_screen(
     let parts = [
         (Part::Summary, summary::summary(observed, inspection, now, layout)),
         (Part::Findings, findings::findings(inspection, layout)),
-        (Part::Preflight, preflight::preflight(inspection, layout)),
+        (
+            Part::Preflight,
+            preflight::preflight(observed, inspection, layout),
+        ),
         (Part::Members, members::members(observed, layout)),
         (
             Part::Machines,

@@ -8,7 +8,10 @@ use crate::terminal::{
     style::{GOOD, WARN},
     table::{Cell, Column, Table},
 };
-use kcp_control_plane::inspection::{BlockedBy, Inspection, Permission, Remediation};
+use kcp_control_plane::{
+    inspection::{BlockedBy, Inspection, Permission, Remediation},
+    snapshot::Snapshot,
+};
 
 const COLUMNS: &[Column] = &[
     Column::new("OPERATION"),
@@ -50,7 +53,7 @@ impl PreflightRow {
     }
 }
 
-pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
+pub(super) fn preflight(observed: &Snapshot, inspection: &Inspection, layout: Layout) -> String {
     let mut table = Table::with_columns(COLUMNS.iter().copied());
     for PreflightRow {
         what,
@@ -77,7 +80,8 @@ pub(super) fn preflight(inspection: &Inspection, layout: Layout) -> String {
             table.add_row(first);
         }
     }
-    table.render(layout)
+    let note = observed.version_note().map(|note| layout.wrap_paragraph(&note));
+    table.render(layout) + &note.unwrap_or_default()
 }
 
 /// Merges neighbouring rows that have the same result.
@@ -244,7 +248,7 @@ mod tests {
     };
 
     fn shown(example: &Example) -> String {
-        let text = preflight(&example.inspection, Layout::default());
+        let text = preflight(&example.observed, &example.inspection, Layout::default());
         plain(&text).lines().skip(1).collect::<Vec<_>>().join("\n")
     }
 

@@ -39,6 +39,7 @@ pub mod names;
 pub mod node;
 pub mod node_removal;
 pub mod observe;
+pub mod obstacles;
 pub mod planned;
 pub mod rollout_events;
 pub mod secret;

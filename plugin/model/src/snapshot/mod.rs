@@ -17,6 +17,7 @@ pub mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use kcp_api::{Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _, Reference};
 
 pub use drain::DrainObjects;
@@ -33,6 +34,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub control_plane: KubeadmControlPlane,
+    /// When the command first saw the current generation of the spec, if the controller had not processed it then. None for a
+    /// command that reads once.
+    pub unprocessed_seen: Option<Timestamp>,
     /// The Cluster of the control plane. `NotYet` until Cluster API labels the control plane with the
     /// Cluster's name.
     pub cluster: Reading<Cluster>,
@@ -87,6 +91,7 @@ impl From<KubeadmControlPlane> for Snapshot {
                 EtcdMembers::Unread
             },
             control_plane,
+            unprocessed_seen: None,
             cluster: Reading::NotYet,
             templates: BTreeMap::new(),
             has_kubeconfig: None,
@@ -116,6 +121,15 @@ impl Snapshot {
     pub fn is_paused(&self) -> bool {
         let control_plane = &self.control_plane;
         control_plane.is_paused() || control_plane.is_condition_true("Paused") || self.is_cluster_paused()
+    }
+
+    /// Since when the controller has not processed the spec: since the write, or if its time is unknown, since the command
+    /// first saw it. None if the controller has processed the spec, or if neither time is known.
+    pub fn unprocessed_since(&self) -> Option<Timestamp> {
+        let seen = self
+            .unprocessed_seen
+            .filter(|_| !self.control_plane.is_observed());
+        self.control_plane.unprocessed_since().or(seen)
     }
 
     pub fn is_cluster_paused(&self) -> bool {

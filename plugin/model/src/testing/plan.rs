@@ -194,6 +194,7 @@ pub fn cluster(failure_domains: &str) -> Cluster {
             failure_domains: domains.collect(),
             infrastructure_provisioned: true,
             remote_connection: None,
+            topology_reconciled: None,
         },
     }
 }

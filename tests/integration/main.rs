@@ -37,6 +37,7 @@ mod management_cluster;
 mod monitoring;
 mod node;
 mod objects;
+mod on_call;
 mod output;
 mod plugin;
 mod policy_types;

@@ -14,12 +14,13 @@ use k8s_openapi::api::{
 use kube::api::ListParams;
 use tokio::{sync::oneshot, time::timeout};
 
-pub use crate::reads::workload::failure::FailureContext;
-use crate::reads::{secret::Secrets, time_limits};
+pub use crate::reads::workload::failure::{ExpiredCertificate, FailureContext};
+use crate::reads::{certificates::client_certificate_expiry, secret::Secrets, time_limits};
 use crate::{
     Error,
     workload::{ApiServer, Objects, api_server},
 };
+use kcp_api::Secret;
 use kcp_control_plane::snapshot::{
     EndpointCertificate, Failure, Reading, Workload,
     workload::{Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod},
@@ -81,7 +82,10 @@ impl WorkloadCluster {
             .with_client(server.client.clone(), server.url.clone());
         Ok(Self {
             objects: Objects::new(cluster, limit),
-            failures: FailureContext { kubeconfig: name },
+            failures: FailureContext {
+                kubeconfig: name,
+                expired: expired_certificate(secrets, &secret, kubeconfig),
+            },
             server,
             limit,
         })
@@ -242,6 +246,21 @@ fn renewal_hint(secrets: &Secrets<'_>, is_managed: bool) -> String {
     }
 }
 
+/// The client certificate of a kubeconfig, if it has expired.
+fn expired_certificate(
+    secrets: &Secrets<'_>,
+    secret: &Secret,
+    kubeconfig: &[u8],
+) -> Option<ExpiredCertificate> {
+    let read_at = secrets.management.now();
+    let expired_at = client_certificate_expiry(kubeconfig).filter(|expires| *expires <= read_at)?;
+    Some(ExpiredCertificate {
+        expired_at,
+        read_at,
+        renewal: renewal_hint(secrets, secret.is_managed_by_control_plane()),
+    })
+}
+
 /// Whether all requests to this server would fail with the same error.
 const fn fails_every_request(error: &Error) -> bool {
     matches!(
@@ -286,6 +305,7 @@ mod tests {
             },
             failures: FailureContext {
                 kubeconfig: "edge-kubeconfig".to_owned(),
+                expired: None,
             },
             objects: Objects::new(connection, limit),
             limit,
@@ -351,6 +371,7 @@ mod tests {
                 ready_since: None,
                 is_deleting: false,
                 message: None,
+                crash_loop: None,
             }])
         );
         assert_eq!(workload.core_dns, Reading::Read(None));
@@ -453,8 +474,8 @@ mod tests {
         assert_eq!(
             failure.hint.as_deref(),
             Some(
-                "check whether the client certificate in the kubeconfig in Secret edge-kubeconfig has \
-                  expired"
+                "check the credentials in the kubeconfig in Secret edge-kubeconfig; a client certificate in it has not \
+                 expired, but the API server may trust another CA"
             )
         );
     }

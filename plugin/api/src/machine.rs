@@ -79,6 +79,8 @@ pub struct MachineStatus {
     pub last_updated: Option<Timestamp>,
     /// When the certificate of the Machine's API server expires, as the controller reports it.
     pub certificates_expiry_date: Option<Timestamp>,
+    /// The address of the Machine's host: the first internal IP address, or else the first address of any type.
+    pub host_address: Option<String>,
     pub conditions: Vec<Condition>,
 }
 
@@ -224,8 +226,21 @@ struct WireStatus {
     last_updated: Option<Timestamp>,
     #[serde(default, deserialize_with = "timestamp")]
     certificates_expiry_date: Option<Timestamp>,
+    addresses: Option<Vec<WireAddress>>,
     conditions: Option<Vec<Condition>>,
     v1beta2: Option<V1Beta2Status>,
+}
+
+#[derive(Deserialize)]
+struct WireAddress {
+    #[serde(rename = "type")]
+    kind: String,
+    address: String,
+}
+
+fn host_address(mut addresses: Vec<WireAddress>) -> Option<String> {
+    let internal = addresses.iter().position(|address| address.kind == "InternalIP");
+    (!addresses.is_empty()).then(|| addresses.swap_remove(internal.unwrap_or(0)).address)
 }
 
 impl From<Wire> for Machine {
@@ -257,6 +272,7 @@ impl From<Wire> for Machine {
                 phase: status.phase,
                 last_updated: status.last_updated,
                 certificates_expiry_date: status.certificates_expiry_date,
+                host_address: host_address(status.addresses.unwrap_or_default()),
                 conditions: condition::conditions_of(status.conditions, status.v1beta2),
             },
             infrastructure: Infrastructure::default(),

@@ -1,7 +1,7 @@
 //! Checks of the conditions that the controller reports on the control plane.
 
 use jiff::Timestamp;
-use kcp_api::{Condition, ConditionStatus, Object as _};
+use kcp_api::{Condition, ConditionStatus, Machine, Object as _};
 
 use crate::{
     blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
@@ -16,7 +16,10 @@ use crate::{
         rollout::CONTROLLER_OBSTACLES,
     },
     plan::blockers::{processing_blockers, unreachable_workload},
-    snapshot::Snapshot,
+    snapshot::{
+        Snapshot,
+        workload::{Component, StaticPod},
+    },
     staleness::{
         JOIN_LIMIT, OBSERVATION_LIMIT, SUMMARY_LAG_LIMIT, age, format_age, stopped_controller_blocker,
     },
@@ -138,11 +141,11 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
     if control_plane.status.conditions.is_empty()
         || control_plane.is_observed()
         // The check `controller-stopped` reports it once it has lasted too long.
-        || stopped_controller_blocker(control_plane, now).is_some()
+        || stopped_controller_blocker(observed, now).is_some()
     {
         return Ok(Vec::new());
     }
-    let lasts = control_plane
+    let lasts = observed
         .unprocessed_since()
         .map_or_else(String::new, |since| format!(" for {}", format_age(since, now)));
     let message = format!(
@@ -157,7 +160,7 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
         None => Finding::unknown(object, format!("{message}{}", controller_suffix(observed, now)))
             .with_hint(CONTROLLER_HINT),
     };
-    Ok(vec![finding.with_since(control_plane.unprocessed_since())])
+    Ok(vec![finding.with_since(observed.unprocessed_since())])
 }
 
 /// The controller, or a person if no attempt of the controller can succeed before someone removes the cause.
@@ -206,12 +209,48 @@ pub fn check_etcd_cluster_unhealthy(observed: &Snapshot, now: Timestamp) -> Chec
 }
 
 pub fn check_components_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    let is_explained = observed
+    let pods = observed
         .workload
         .value()
-        .and_then(|workload| workload.static_pods.value())
-        .is_some_and(|pods| pods.iter().any(|pod| !pod.ready));
-    summary_findings(observed, "ControlPlaneComponentsHealthy", is_explained, now)
+        .and_then(|workload| workload.static_pods.value());
+    let is_explained = pods.is_some_and(|pods| pods.iter().any(|pod| !pod.ready));
+    let findings = summary_findings(observed, "ControlPlaneComponentsHealthy", is_explained, now)?;
+    // The pods are newer than the condition, which the controller updates only when it reconciles.
+    let is_outdated = pods.is_some_and(|pods| has_pods_of_each_machine(observed, pods));
+    Ok(if is_outdated {
+        findings.into_iter().map(as_outdated).collect()
+    } else {
+        findings
+    })
+}
+
+fn has_pods_of_each_machine(observed: &Snapshot, pods: &[StaticPod]) -> bool {
+    let is_etcd_external = observed.has_external_etcd();
+    let components = || {
+        let all = Component::ALL.into_iter();
+        all.filter(move |component| !(is_etcd_external && *component == Component::Etcd))
+    };
+    let mut nodes = observed.machines.iter().map(Machine::node);
+    nodes.all(|node| {
+        node.is_some_and(|node| {
+            components().all(|component| {
+                pods.iter()
+                    .any(|pod| pod.node == node && pod.component == component)
+            })
+        })
+    })
+}
+
+fn as_outdated(finding: Finding) -> Finding {
+    Finding {
+        outcome: CheckOutcome::Warn,
+        message: format!(
+            "{}; but every static pod is ready, so the condition is outdated: the controller updates it when it reconciles, within \
+             ten minutes",
+            finding.message
+        ),
+        ..finding
+    }
 }
 
 pub fn check_workload_disconnected(observed: &Snapshot, _: Timestamp) -> CheckResult {
@@ -253,7 +292,10 @@ pub(super) mod test_cases {
     use crate::{
         checks::tests::{Case, says, starts},
         snapshot::{ControllerLease, EtcdMembers, Reading},
-        testing::objects::{annotate, condition, minutes_ago, use_external_etcd},
+        testing::{
+            objects::{annotate, condition, minutes_ago, use_external_etcd},
+            snapshot::failure,
+        },
     };
 
     /// The Lease of a controller, renewed so many minutes ago.
@@ -373,7 +415,17 @@ pub(super) mod test_cases {
             o.etcd_members = EtcdMembers::External;
             says(o, "EtcdClusterHealthy", Unknown, "", 60);
         }),
+        ("components-unhealthy", "outdated", |o| {
+            says(
+                o,
+                "ControlPlaneComponentsHealthy",
+                False,
+                "* Machine m2: scheduler",
+                5,
+            );
+        }),
         ("components-unhealthy", "no", |o| {
+            o.workload().static_pods = Reading::Failed(failure("Pod", "no answer"));
             says(
                 o,
                 "ControlPlaneComponentsHealthy",

@@ -1,7 +1,7 @@
 //! Checks whether etcd has quorum, and how many members can fail before it is lost.
 
 use jiff::Timestamp;
-use kcp_api::Object as _;
+use kcp_api::{Machine, Object as _};
 
 use crate::{
     checks::{
@@ -81,6 +81,12 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
             return fall_back_to(no_result, condition_findings);
         }
     };
+    if let Some(cause) = common_cause(survey) {
+        return Ok(vec![Finding {
+            outcome: CheckOutcome::Fail,
+            ..Finding::from_failure(cause)
+        }]);
+    }
     let membership = Membership::new(survey);
     let has_lost_quorum = has_lost_quorum(observed, now);
     let findings = survey.queried.iter().filter_map(|queried| {
@@ -121,7 +127,9 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
         Some(match &failure.hint {
             // Without quorum, the API server forwards no connections, even to members that are running.
             _ if has_lost_quorum && components::is_etcd_pod_ready(observed, &queried.name) => finding,
-            _ if has_lost_quorum && !failure.object.contains('/') => finding.with_hint(HOST_HINT),
+            _ if has_lost_quorum && !failure.object.contains('/') => {
+                finding.with_hint(host_hint(observed, &queried.name))
+            }
             Some(hint) => finding.with_hint(hint.clone() + &or_replace(observed, queried, failure, outcome)),
             None if survey.stacked => {
                 finding.with_hint(pod_hint(&queried.name) + &or_replace(observed, queried, failure, outcome))
@@ -130,6 +138,17 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
         })
     });
     Ok(findings.collect())
+}
+
+/// The failure that makes every connection fail because of a Secret. Then no member is to blame.
+fn common_cause(survey: &EtcdSurvey) -> Option<&Failure> {
+    let mut failures = survey
+        .queried
+        .iter()
+        .map(|queried| queried.response.as_ref().err());
+    let first = failures.next()??;
+    let is_of_secret = first.object.starts_with("Secret/") && first.forbidden.is_none();
+    (is_of_secret && failures.all(|other| other == Some(first))).then_some(first)
 }
 
 /// The end of a hint, with the command that replaces the member's Machine. Empty if a new member would not
@@ -167,7 +186,7 @@ pub fn check_etcd_pods_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRe
     let has_lost_quorum = has_lost_quorum(observed, now);
     let hint = |pod: &StaticPod| {
         if has_lost_quorum {
-            HOST_HINT.to_owned()
+            host_hint(observed, &pod.node)
         } else {
             components::pod_hint(pod)
         }
@@ -177,7 +196,20 @@ pub fn check_etcd_pods_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRe
 
 /// How to examine an etcd member after quorum is lost: without etcd, the API server serves neither pods nor
 /// their logs.
-const HOST_HINT: &str = "without quorum, read etcd's logs on the Machine's host: crictl logs $(crictl ps -aq --name etcd | head -n 1)";
+fn host_hint(observed: &Snapshot, node: &str) -> String {
+    let host = machine_of_node(observed, node).map_or_else(|| format!("node {node}"), host);
+    format!(
+        "without quorum, read etcd's logs on the host of {host}: crictl logs $(crictl ps -aq --name etcd | head -n 1)"
+    )
+}
+
+/// How a hint names the host of a Machine.
+fn host(machine: &Machine) -> String {
+    match &machine.status.host_address {
+        Some(address) => format!("Machine {} ({address})", machine.name()),
+        None => format!("Machine {}", machine.name()),
+    }
+}
 
 /// Describes how to examine an etcd pod. The hint names the workload cluster, because kubectl usually uses the
 /// management cluster here.
@@ -289,6 +321,17 @@ fn has_lost_quorum(observed: &Snapshot, now: Timestamp) -> bool {
     count_votes(observed, now).is_ok_and(|count| count.is_lost) || only_api_server_responds(observed)
 }
 
+/// Whether the etcd member of a Machine runs, with or without a leader.
+fn responds(observed: &Snapshot, machine: &Machine) -> bool {
+    let queried = observed
+        .etcd
+        .value()
+        .into_iter()
+        .flat_map(|survey| &survey.queried);
+    let mut of_machine = queried.filter(|queried| machine.node() == Some(queried.name.as_str()));
+    of_machine.any(|queried| queried.response.is_ok())
+}
+
 pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let count = count_votes(observed, now)?;
     let mut message = count
@@ -299,10 +342,24 @@ pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult 
             cannot connect to etcd";
         message = Some(cut_off.to_owned());
     }
-    let hint = "start the stopped members on their hosts, because the controller cannot; etcd recovers once \
-        most members are running; if the members' data is lost, restore a snapshot: \
-        https://etcd.io/docs/v3.6/op-guide/recovery/";
-    count.into_result(observed, message, Some(hint))
+    let down = observed.machines.iter().filter(|machine| {
+        let named = [
+            machine_object(machine.name()),
+            format!("EtcdMember/{}", machine.node().unwrap_or_default()),
+        ];
+        named.iter().any(|object| count.unhealthy.contains(object)) && !responds(observed, machine)
+    });
+    let hosts: Vec<String> = down.map(host).collect();
+    let hosts = if hosts.is_empty() {
+        String::new()
+    } else {
+        format!("the hosts are those of {}; ", hosts.join(", "))
+    };
+    let hint = format!(
+        "start the stopped members on their hosts, because the controller cannot; {hosts}etcd recovers once most members are \
+         running; if the members' data is lost, restore a snapshot: https://etcd.io/docs/v3.6/op-guide/recovery/"
+    );
+    count.into_result(observed, message, Some(&hint))
 }
 
 pub fn check_etcd_voters_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -355,6 +412,7 @@ pub(super) mod test_cases {
     };
 
     fn kill_two(observed: &mut Snapshot) {
+        observed.machine(2).status.host_address = Some("10.0.0.2".to_owned());
         observed.kill(2);
         observed.kill(3);
         observed.status(1).leader = None;
@@ -449,6 +507,20 @@ pub(super) mod test_cases {
             cause.hint = Some("restore the Secret".to_owned());
             o.survey().queried[1].response = Err(cause);
         }),
+        (
+            "etcd-members-unresponsive",
+            "the_secret_is_the_cause_of_all",
+            |o| {
+                let mut cause = failure(
+                    "Secret/c1-etcd",
+                    "contains a CA that did not issue the certificate of any member",
+                );
+                cause.hint = Some("restore the Secret".to_owned());
+                for queried in &mut o.survey().queried {
+                    queried.response = Err(cause.clone());
+                }
+            },
+        ),
         ("etcd-members-unresponsive", "stopped", |o| {
             o.answer(2).status = Err(failure("etcd member node-m2", "Status: no answer within 2s"));
             o.answer(2).members = Err(failure("etcd member node-m2", "MemberList: no answer within 2s"));

@@ -1,5 +1,7 @@
 //! Defines the command line: the subcommands, and their help.
 
+use std::collections::BTreeSet;
+
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::{
@@ -130,9 +132,16 @@ pub fn program() -> clap::Command {
         let below = command.get_subcommands().filter(|below| !below.is_hide_set());
         let below: Vec<Vec<String>> = below.map(examples).collect();
         let of_each = if below.len() > 1 { 1 } else { MAX_EXAMPLES };
+        let mut seen = BTreeSet::new();
+        // Commands that belong together have the same examples.
         let of_subcommands: Vec<String> = below
             .into_iter()
-            .flat_map(|examples| examples.into_iter().take(of_each))
+            .flat_map(|examples| {
+                let new = examples
+                    .into_iter()
+                    .filter(|example| seen.insert(example.clone()));
+                new.take(of_each).collect::<Vec<_>>()
+            })
             .take(MAX_EXAMPLES)
             .collect();
         if of_subcommands.is_empty() || !examples(&command).is_empty() {

@@ -139,10 +139,15 @@ pub fn program() -> clap::Command {
         let below: Vec<Vec<String>> = below.map(examples).collect();
         let of_each = if below.len() > 1 { 1 } else { MAX_EXAMPLES };
         let mut seen = BTreeSet::new();
+        // Commands that belong together have the same examples.
         let of_subcommands: Vec<String> = below
             .into_iter()
-            .flat_map(|examples| examples.into_iter().take(of_each))
-            .filter(|example| seen.insert(example.clone()))
+            .flat_map(|examples| {
+                let new = examples
+                    .into_iter()
+                    .filter(|example| seen.insert(example.clone()));
+                new.take(of_each).collect::<Vec<_>>()
+            })
             .take(MAX_EXAMPLES)
             .collect();
         if of_subcommands.is_empty() || !examples(&command).is_empty() {

@@ -42,6 +42,7 @@ mod management_cluster;
 mod monitoring;
 mod node;
 mod objects;
+mod on_call;
 mod output;
 mod overlooked;
 mod plugin;

@@ -1,10 +1,13 @@
 //! `kubectl kcp rollout` and `upgrade` under Cluster API's real controllers: what they write, what happens then, and
 //! what they refuse. The user has the shipped roles only.
 
+use std::time::Instant;
+
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::{CommandOutput, RunningCommand};
 use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::refusing_webhook::RefusingWebhook;
 use kcp_tests::wait;
 use serde_json::{Value, json};
 
@@ -376,6 +379,50 @@ async fn names_deleted_machines(
         "{text}"
     );
     Ok(())
+}
+
+/// A webhook of another project denies Machines.
+#[test]
+fn a_refused_machine_ends_rollout_status_with_its_cause() {
+    with_controllers("refused-rollout", async |management| {
+        let subject = Subject::create(management, "refused-rollout").await?;
+        let reason = "no new Machine before Monday";
+        let webhook = RefusingWebhook::of_machines(management.api(), "refused-rollout", reason).await?;
+        subject.says("rollout start edge", 0, "rollout started").await?;
+        let began = Instant::now();
+        let cause = format!(
+            "webhook refused-rollout.refusing.test does not let the controller create a Machine: {reason}"
+        );
+        let stuck = subject
+            .says("rollout status edge --timeout 60s", 1, &cause)
+            .await?;
+        took("refused Machine", began);
+        ensure!(
+            stuck.stdout.contains(" rollout stuck: ")
+                && !stuck.stdout.contains("has not processed generation"),
+            "{stuck}"
+        );
+        let once = subject
+            .document("rollout status edge --watch=false -o json")
+            .await?;
+        ensure!(
+            once.pointer("/obstacles/0/reason") == Some(&json!("writeRefused")),
+            "{once:#}"
+        );
+        webhook.remove().await?;
+        subject
+            .cluster
+            .patch(&json!({"metadata": {"annotations": {"reconciled": "now"}}}))
+            .await?;
+        subject.cluster.settled(1).await?;
+        subject.says("rollout status edge", 0, "rollout complete").await?;
+        subject.cluster.delete().await
+    });
+}
+
+#[expect(clippy::print_stderr, reason = "how long it takes is for people")]
+fn took(what: &str, began: Instant) {
+    eprintln!("{what}: {:.1} s", began.elapsed().as_secs_f64());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::management_cluster::ManagementCluster;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::shared::with_controllers;
 
@@ -20,15 +20,50 @@ fn a_stopped_controller_is_reported_with_its_duration() {
         let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 1, "v1.34.2").await?;
         cluster.settled(1).await?;
         let stopped = management.without_control_plane_controller(NAMESPACE, async || {
+            let expiry = json!({"spec": {"rollout": {"before": {"certificatesExpiryDays": 30}}}});
+            cluster.patch(&expiry).await?;
             a_wait_ends_with_the_cause(management).await?;
             cluster.backdate_writes(MINUTES).await?;
             the_cause_is_reported_once(management).await
         });
         stopped.await?;
         // The controller continues.
-        cluster.settled(3).await?;
+        cluster.settled(1).await?;
+        a_scale_is_as_old_as_its_own_write(management, &cluster).await?;
         cluster.delete().await
     });
+}
+
+/// An annotation, which is all that a client wrote long ago, says nothing about the age of a scale: the API server writes no time
+/// into the entry of the subresource `scale`.
+async fn a_scale_is_as_old_as_its_own_write(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
+    let annotate = ["annotate", "kubeadmcontrolplane", NAME, "note=1", "-n", NAMESPACE];
+    management.kubectl().succeed(annotate).await?;
+    cluster.backdate_writes(MINUTES).await?;
+    let words = [
+        "kcp",
+        "scale",
+        NAME,
+        "--replicas",
+        "3",
+        "--wait=5m",
+        "-n",
+        NAMESPACE,
+    ];
+    let stopped = management.without_control_plane_controller(NAMESPACE, async || {
+        let mut scale = management.kubectl().spawn(words)?;
+        // The first lines say that the scale is written, and what the wait sees.
+        while !scale.line().await?.contains("1/3 Machines") {}
+        let rollout = kcp(management, &["rollout", "status", NAME, "--watch=false"]).await?;
+        ensure!(
+            rollout.stdout.contains("has not processed the change yet") && !rollout.stdout.contains("stuck"),
+            "{rollout}"
+        );
+        anyhow::Ok(scale)
+    });
+    let code = stopped.await?.exit_code().await?;
+    ensure!(code == 0, "the scale ends with {code}");
+    cluster.settled(3).await
 }
 
 async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<CommandOutput> {
@@ -38,10 +73,10 @@ async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<Comma
 }
 
 async fn a_wait_ends_with_the_cause(management: &ManagementCluster) -> Result<()> {
-    let scaled = kcp(management, &["scale", NAME, "--replicas", "3", "--wait=5s"]).await?;
+    let waited = kcp(management, &["rollout", "status", NAME, "--timeout", "5s"]).await?;
     let cause = "timed out after 5s, still waiting for:\n  Cluster API's kubeadm control plane controller has not \
                  processed the change";
-    ensure!(scaled.code == 1 && scaled.stdout.contains(cause), "{scaled}");
+    ensure!(waited.code == 1 && waited.stdout.contains(cause), "{waited}");
     Ok(())
 }
 

@@ -21,6 +21,8 @@ use crate::{
 
 const REMOTE_CONNECTION_PROBE: &str = "RemoteConnectionProbe";
 
+const TOPOLOGY_RECONCILED: &str = "TopologyReconciled";
+
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "Wire")]
 pub struct Cluster {
@@ -62,12 +64,16 @@ pub struct ClusterStatus {
     /// `status.initialization.infrastructureProvisioned`, or `status.infrastructureReady` in v1beta1. False if absent.
     pub infrastructure_provisioned: bool,
     /// The condition `RemoteConnectionProbe`, which says whether Cluster API's controllers reach the workload cluster's
-    /// API server. Decoding drops all other conditions, because a list of all Clusters would keep them in memory.
+    /// API server. Decoding drops conditions without a field here, because a list of all Clusters would keep them in
+    /// memory.
     pub remote_connection: Option<Condition>,
     /// Since when the condition `ControlPlaneInitialized` is True. None if it is not True.
     pub initialized_since: Option<Timestamp>,
     /// Since when the condition `InfrastructureReady` is True. None if it is not True.
     pub infrastructure_ready_since: Option<Timestamp>,
+    /// The condition `TopologyReconciled`, which says whether the objects of the Cluster match its topology. None if the
+    /// Cluster has no topology.
+    pub topology_reconciled: Option<Condition>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -124,6 +130,18 @@ impl Cluster {
             .as_deref()
             .filter(|manager| *manager != "unknown")?;
         Some((manager, latest.time.as_ref().map(|time| time.0)))
+    }
+
+    /// The condition with the error that keeps the topology controller from changing the objects of the Cluster. None if
+    /// there is no error. The reasons are those that Cluster API's own summary, the condition `Available`, treats as errors
+    /// (`api/core/v1beta2/cluster_types.go` in Cluster API v1.14).
+    pub fn topology_error(&self) -> Option<&Condition> {
+        let condition = self.status.topology_reconciled.as_ref()?;
+        let is_error = matches!(
+            condition.reason.as_str(),
+            "ReconcileFailed" | "ClusterClassNotReconciled"
+        );
+        (condition.is_false() && is_error).then_some(condition)
     }
 
     /// The Kubernetes version of the current step while a managed topology upgrades across several minor versions. None
@@ -220,15 +238,17 @@ impl From<Wire> for Cluster {
             let found = condition::find(&conditions, kind).filter(|condition| condition.is_true());
             found.and_then(|condition| condition.last_transition_time)
         };
+        let find = |kind| condition::find(&conditions, kind).cloned();
         Self {
             metadata: wire.metadata,
             spec: wire.spec,
             status: ClusterStatus {
                 failure_domains,
                 infrastructure_provisioned: provisioned.or(wire.status.infrastructure_ready).unwrap_or(false),
-                remote_connection: condition::find(&conditions, REMOTE_CONNECTION_PROBE).cloned(),
+                remote_connection: find(REMOTE_CONNECTION_PROBE),
                 initialized_since: true_since("ControlPlaneInitialized"),
                 infrastructure_ready_since: true_since("InfrastructureReady"),
+                topology_reconciled: find(TOPOLOGY_RECONCILED),
             },
         }
     }

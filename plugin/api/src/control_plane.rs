@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::{
     Condition, KubeadmConfigSpec, Machine, Reference, Remediation, condition,
     decode::{null_as_default, timestamp},
-    metadata::{self, Object},
+    metadata::{self, ManagedFieldsEntry, Object},
     names::{annotation, label},
 };
 
@@ -133,20 +133,23 @@ impl KubeadmControlPlane {
             || condition.is_some_and(|condition| condition.observed_generation == Some(self.generation()))
     }
 
-    /// When a client last wrote the spec, if the controller has not processed it yet. None if the status is
-    /// up to date, or if the time is unknown. A write of the scale subresource leaves no entry in
-    /// `managedFields`, so the time is also unknown if the status was written after the last write in
-    /// `managedFields`.
+    /// When a client last wrote the spec, if the controller has not processed it yet. None if the status is up to
+    /// date, or if the time is unknown:
+    /// - The API server writes no time into the entry of the subresource `scale` in `managedFields`.
+    /// - The entry of a client that owns no field of the spec says when it wrote an annotation or a label.
+    /// - A change that only removes fields leaves no time, so a status that was written later may say nothing about it.
     pub fn unprocessed_since(&self) -> Option<Timestamp> {
-        let latest = |is_of_status: bool| {
-            let entries = self.metadata.managed_fields.iter().flatten();
-            let entries =
-                entries.filter(|entry| (entry.subresource.as_deref() == Some("status")) == is_of_status);
-            entries.filter_map(|entry| Some(entry.time.as_ref()?.0)).max()
+        let entries = || self.metadata.managed_fields.iter().flatten();
+        let latest = |has_kind: fn(&ManagedFieldsEntry) -> bool| {
+            let times = entries().filter(|entry| has_kind(entry));
+            times.filter_map(|entry| Some(entry.time.as_ref()?.0)).max()
         };
-        let written = latest(false)?;
-        let is_later = latest(true).is_none_or(|of_status| of_status <= written);
-        (!self.is_observed() && is_later).then_some(written)
+        if self.is_observed() || entries().any(|entry| !is_of_status(entry) && entry.time.is_none()) {
+            return None;
+        }
+        let written = latest(|entry| !is_of_status(entry) && metadata::owns_spec(entry))?;
+        let is_later = latest(is_of_status).is_none_or(|status| status <= written);
+        is_later.then_some(written)
     }
 
     /// When a client or controller last wrote the control plane or its status. None if no time is known.
@@ -414,6 +417,10 @@ impl WireSpec {
             kubeadm_config_spec: KubeadmConfigSpec::new(api_version, self.kubeadm_config_spec),
         }
     }
+}
+
+fn is_of_status(entry: &ManagedFieldsEntry) -> bool {
+    entry.subresource.as_deref() == Some("status")
 }
 
 fn whole_number(value: IntOrString) -> usize {

@@ -85,6 +85,8 @@ pub struct MachineStatus {
     pub last_updated: Option<Timestamp>,
     /// When the certificate of the Machine's API server expires, as the controller reports it.
     pub certificates_expiry_date: Option<Timestamp>,
+    /// The address of the Machine's host: the first internal IP address, or else the first address of any type.
+    pub host_address: Option<String>,
     pub conditions: Vec<Condition>,
 }
 
@@ -239,7 +241,14 @@ struct WireStatus {
 
 #[derive(Deserialize)]
 struct WireAddress {
+    #[serde(rename = "type")]
+    kind: String,
     address: String,
+}
+
+fn host_address(addresses: &[WireAddress]) -> Option<String> {
+    let internal = addresses.iter().find(|address| address.kind == "InternalIP");
+    internal.or(addresses.first()).map(|found| found.address.clone())
 }
 
 impl From<Wire> for Machine {
@@ -272,6 +281,7 @@ impl From<Wire> for Machine {
             },
             status: MachineStatus {
                 node_name: status.node_ref.map(|node| node.name),
+                host_address: host_address(&status.addresses),
                 addresses: status.addresses.into_iter().map(|of| of.address).collect(),
                 phase: status.phase,
                 last_updated: status.last_updated,

@@ -8,12 +8,13 @@ use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
-    ManagedFieldsEntry, ObjectMeta, OwnerReference, Time,
+    FieldsV1, ManagedFieldsEntry, ObjectMeta, OwnerReference, Time,
 };
 use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, MapAccess, Visitor},
 };
+use serde_json::json;
 
 use crate::{
     Cluster, ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError,
@@ -53,7 +54,8 @@ pub(crate) fn without_managed_fields<'de, D: Deserializer<'de>>(metadata: D) -> 
     Ok(wire.into_metadata(|_| None))
 }
 
-/// Like [`without_managed_fields`], but also decodes the managers and times of `managedFields`.
+/// Like [`without_managed_fields`], but also decodes the managers and times of `managedFields`, and whether each manager owns
+/// fields of the spec.
 pub(crate) fn without_field_sets<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
     let wire: Wire<Vec<ManagerEntry>> = Wire::deserialize(metadata)?;
     Ok(wire.into_metadata(|entries| Some(entries.into_iter().map(ManagedFieldsEntry::from).collect())))
@@ -96,25 +98,44 @@ impl PauseEntry {
     }
 }
 
-/// An entry of `managedFields` without `fieldsV1`.
+/// The key of the spec in `fieldsV1`.
+const SPEC_FIELDS: &str = "f:spec";
+
+/// An entry of `managedFields`. Of `fieldsV1`, only whether it contains fields of the spec.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ManagerEntry {
     manager: Option<String>,
     operation: Option<String>,
     subresource: Option<String>,
     time: Option<Time>,
+    fields_v1: Option<OwnedParts>,
+}
+
+#[derive(Deserialize)]
+struct OwnedParts {
+    #[serde(rename = "f:spec")]
+    spec: Option<IgnoredAny>,
 }
 
 impl From<ManagerEntry> for ManagedFieldsEntry {
     fn from(entry: ManagerEntry) -> Self {
+        let owns_spec = entry.fields_v1.is_some_and(|parts| parts.spec.is_some());
         Self {
             manager: entry.manager,
             operation: entry.operation,
             subresource: entry.subresource,
             time: entry.time,
+            fields_v1: owns_spec.then(|| FieldsV1(json!({ SPEC_FIELDS: {} }))),
             ..Self::default()
         }
     }
+}
+
+/// Whether the client of the entry owns a field of the spec.
+pub(crate) fn owns_spec(entry: &ManagedFieldsEntry) -> bool {
+    let fields = entry.fields_v1.as_ref();
+    fields.is_some_and(|fields| fields.0.get(SPEC_FIELDS).is_some())
 }
 
 impl<M> Wire<M> {

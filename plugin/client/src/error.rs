@@ -223,7 +223,14 @@ impl Error {
                 format!("check with: {}", action.can_i_command(kubectl))
             }
             Self::NotFound { action } if action.resource.starts_with("kubeadmcontrolplanes") => {
-                "list the control planes of all namespaces with: kubectl kcp status -A".to_owned()
+                let list = "list the control planes of all namespaces with: kubectl kcp status -A";
+                match (&action.name, &action.namespace) {
+                    (Some(name), Some(namespace)) => format!(
+                        "{list}; if {name} is a Cluster, find its control plane with: kubectl kcp status cluster/{name} -n \
+                         {namespace}"
+                    ),
+                    _ => list.to_owned(),
+                }
             }
             Self::NotFound { action } if action.resource.starts_with("clusterpools") => {
                 "list the cluster pools of all namespaces with: kubectl get clusterpools.hive.openshift.io -A"
@@ -334,7 +341,10 @@ mod tests {
         };
         assert_eq!(
             hint("kubeadmcontrolplanes.controlplane.cluster.x-k8s.io").as_deref(),
-            Some("list the control planes of all namespaces with: kubectl kcp status -A")
+            Some(
+                "list the control planes of all namespaces with: kubectl kcp status -A; if x is a Cluster, find its control plane \
+                 with: kubectl kcp status cluster/x -n d"
+            )
         );
         assert_eq!(
             hint("clusterpools.hive.openshift.io").as_deref(),

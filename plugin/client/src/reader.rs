@@ -1,7 +1,7 @@
 //! Reads control planes and their Machines.
 
 use kcp_api::{
-    KubeadmControlPlane, Machine, Object as _, decode,
+    Cluster, KubeadmControlPlane, Machine, Object as _, decode,
     kind::{CLUSTER, KUBEADM_CONTROL_PLANE, MACHINE},
     names::label,
 };
@@ -9,7 +9,7 @@ use kube::core::ApiResource;
 use tokio::sync::OnceCell;
 
 use crate::{Action, Connection, Error, ServedVersions};
-use kcp_control_plane::snapshot::{Reading, Snapshot};
+use kcp_control_plane::snapshot::{Failure, Reading, Snapshot};
 
 /// Reads objects of a management cluster in the API versions that it serves.
 #[derive(Clone)]
@@ -78,7 +78,8 @@ impl<'c> Reader<'c> {
         Ok((text, control_plane))
     }
 
-    /// Reads a control plane and its Machines, and nothing else.
+    /// Reads a control plane and its Machines. Reads the Cluster only if its topology manages the control plane, because then
+    /// the Cluster says which changes are still to come.
     ///
     /// # Errors
     /// The control plane or its Machines cannot be read.
@@ -92,10 +93,30 @@ impl<'c> Reader<'c> {
         let own = machines
             .into_iter()
             .filter(|machine| control_plane.has_machine(machine));
+        let machines = own.collect();
+        let cluster = match control_plane.cluster() {
+            Some(cluster) if control_plane.label(label::TOPOLOGY_OWNED).is_some() => {
+                self.read_cluster(namespace, cluster).await
+            }
+            _ => Reading::NotYet,
+        };
         Ok(Snapshot {
-            machines: own.collect(),
+            machines,
+            cluster,
             ..Snapshot::from(control_plane)
         })
+    }
+
+    async fn read_cluster(&self, namespace: &str, name: &str) -> Reading<Cluster> {
+        match self.connection.get(&self.cluster_resource, namespace, name).await {
+            Ok(cluster) => Reading::Read(cluster),
+            Err(error) => Reading::Failed(Failure {
+                object: format!("Cluster/{name}"),
+                message: error.to_string(),
+                hint: error.hint(),
+                forbidden: None,
+            }),
+        }
     }
 
     async fn machines_of(&self, namespace: &str, cluster: &str) -> Result<Vec<Machine>, Error> {

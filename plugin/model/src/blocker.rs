@@ -89,6 +89,16 @@ pub enum Blocker {
         /// upgrade.
         version: String,
     },
+    /// The topology controller cannot apply the `ClusterClass` to the Cluster.
+    TopologyFailed {
+        /// The text of the Cluster's condition `TopologyReconciled`.
+        message: String,
+    },
+    /// The API server does not accept a Machine that the controller creates or deletes.
+    WriteRefused {
+        message: String,
+        remedy: String,
+    },
     CertificatesNotAvailable,
     /// The Secret with a CA does not exist.
     NoCa {
@@ -345,6 +355,12 @@ impl Blocker {
                     version to {version}"
                 )
             }
+            Self::TopologyFailed { message } => {
+                format!(
+                    "Cluster API's topology controller cannot apply the ClusterClass to the Cluster: {message}"
+                )
+            }
+            Self::WriteRefused { message, .. } => message.clone(),
             Self::CertificatesNotAvailable => {
                 "no Machine can join: condition CertificatesAvailable is not True".to_owned()
             }
@@ -519,6 +535,11 @@ impl Blocker {
             Self::TopologyVersion { .. } => {
                 Some("to change the version, set spec.topology.version of the Cluster".to_owned())
             }
+            Self::TopologyFailed { .. } => Some(format!(
+                "correct what the message names; to see the ClusterClass and its templates: kubectl get \
+                 clusterclasses,kubeadmcontrolplanetemplates -n {namespace}"
+            )),
+            Self::WriteRefused { remedy, .. } => Some(remedy.clone()),
             Self::MalformedRemediation { machine: None } => Some(format!(
                 "remove the annotation: kubectl annotate kcp {name} -n {namespace} {}-",
                 annotation::REMEDIATION_IN_PROGRESS
@@ -565,6 +586,8 @@ impl Blocker {
             Self::NoKubeconfig { .. } | Self::NoCa { .. } => "secrets-missing",
             Self::NoTemplate { .. } => "infrastructure-template-missing",
             Self::TopologyVersion { .. } => "topology-upgrade-pending",
+            Self::TopologyFailed { .. } => "topology-not-reconciled",
+            Self::WriteRefused { .. } => "write-refused",
             Self::CertificatesNotAvailable => "certificates-unavailable",
             Self::BeingDeleted { .. }
             | Self::AnotherBeingDeleted { .. }

@@ -1,6 +1,10 @@
 //! Decides when a blocked change counts as stuck.
 //!
 //! The age of a blocked change is computed from the timestamps of objects, so it is the same for every observer.
+//!
+//! - [`refused_write`]: a write of a Machine that fails
+
+pub mod refused_write;
 
 use std::time::Duration;
 
@@ -8,7 +12,10 @@ use jiff::Timestamp;
 use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
 use serde::Serialize;
 
-use crate::{blocker::Blocker, duration::format_duration, plan::state::component_conditions};
+use crate::{
+    blocker::Blocker, duration::format_duration, plan::state::component_conditions, snapshot::Snapshot,
+};
+use refused_write::RefusedWrite;
 
 /// How long a node may take to join after the creation of its Machine. In Cluster API's quick start, nodes
 /// join within five minutes; cloud providers document ten at most.
@@ -69,18 +76,23 @@ pub fn format_age(time: Timestamp, now: Timestamp) -> String {
 
 /// Returns the blockers that have lasted longer than their limits, the oldest first. No blocker counts as stuck soon
 /// after progress: a Machine was created, was deleted or became ready, or a condition in [`ACTIVITIES`] changed.
-pub fn find_stuck(
-    control_plane: &KubeadmControlPlane,
-    machines: &[Machine],
-    now: Timestamp,
-) -> Vec<StuckBlocker> {
+/// A write that admission denies counts as stuck at once, because repeating it does not help. It also explains why the
+/// controller neither processes the spec nor makes progress.
+pub fn find_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckBlocker> {
+    let Snapshot {
+        control_plane,
+        machines,
+        ..
+    } = observed;
     let progress = last_progress(control_plane, machines, now);
+    let refused = RefusedWrite::blocker(observed, now);
     let waits: Vec<StuckBlocker> = machines
         .iter()
         .flat_map(|machine| machine_waits(control_plane, machine))
         .chain(blockers_from_conditions(control_plane))
         .collect();
-    let without_cause = waits.is_empty().then(|| no_progress(control_plane, progress));
+    let is_unexplained = refused.is_none();
+    let without_cause = (is_unexplained && waits.is_empty()).then(|| no_progress(control_plane, progress));
     let mut stuck: Vec<StuckBlocker> = waits
         .into_iter()
         .chain(without_cause.flatten())
@@ -89,7 +101,9 @@ pub fn find_stuck(
             let is_over = |since: Timestamp| age(since, now) > limit;
             is_over(wait.since) && progress.is_none_or(is_over)
         })
-        .chain(stopped_controller_blocker(control_plane, now))
+        .chain(stopped_controller_blocker(observed, now).filter(|_| is_unexplained))
+        .chain(failed_topology_blocker(observed, now))
+        .chain(refused)
         .collect();
     stuck.sort_by_key(|wait| wait.since);
     stuck
@@ -161,11 +175,9 @@ fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>)
 
 /// Returns the blocker if the controller has not processed the spec for longer than [`OBSERVATION_LIMIT`]. A controller that
 /// has compared the Machines with the spec runs.
-pub fn stopped_controller_blocker(
-    control_plane: &KubeadmControlPlane,
-    now: Timestamp,
-) -> Option<StuckBlocker> {
-    let since = control_plane.unprocessed_since()?;
+pub fn stopped_controller_blocker(observed: &Snapshot, now: Timestamp) -> Option<StuckBlocker> {
+    let control_plane = &observed.control_plane;
+    let since = observed.unprocessed_since()?;
     let is_stopped = !is_suspended(control_plane)
         && !control_plane.has_compared_machines()
         && age(since, now) > OBSERVATION_LIMIT;
@@ -173,6 +185,19 @@ pub fn stopped_controller_blocker(
         blocker: Blocker::ControllerStopped {
             generation: control_plane.generation(),
             observed_generation: control_plane.status.observed_generation.unwrap_or_default(),
+        },
+        since,
+    })
+}
+
+/// Returns the blocker if the topology controller has failed for longer than [`OBSERVATION_LIMIT`]. It repeats what fails, so
+/// a short error may be one of many causes that pass.
+fn failed_topology_blocker(observed: &Snapshot, now: Timestamp) -> Option<StuckBlocker> {
+    let error = observed.cluster.value()?.topology_error()?;
+    let since = error.last_transition_time?;
+    (age(since, now) > OBSERVATION_LIMIT).then(|| StuckBlocker {
+        blocker: Blocker::TopologyFailed {
+            message: error.message_or_reason(),
         },
         since,
     })
@@ -269,10 +294,13 @@ mod tests {
 
     use super::find_stuck;
     use crate::{
-        snapshot::Snapshot,
-        testing::objects::{
-            change_spec, change_status, compare_without_record, condition, healthy, minutes_ago, new_machine,
-            now, pause, set, use_external_etcd,
+        snapshot::{FailedWrite, Reading, Snapshot},
+        testing::{
+            objects::{
+                change_spec, change_status, compare_without_record, condition, healthy, minutes_ago, new_machine, now, pause, set,
+                use_external_etcd,
+            },
+            plan::cluster,
         },
     };
 
@@ -336,7 +364,7 @@ mod tests {
     }
 
     fn reported(snapshot: &Snapshot) -> Vec<String> {
-        let stuck = find_stuck(&snapshot.control_plane, &snapshot.machines, now());
+        let stuck = find_stuck(snapshot, now());
         stuck.iter().map(|stuck| stuck.message(now())).collect()
     }
 
@@ -562,6 +590,115 @@ mod tests {
                 },
                 &[],
             ),
+            (
+                "the_command_saw_the_change_a_moment_ago",
+                |s| {
+                    s.control_plane.metadata.generation = Some(8);
+                    s.unprocessed_seen = Some(minutes_ago(3));
+                },
+                &[],
+            ),
+            (
+                "the_command_saw_the_change_long_ago",
+                |s| {
+                    s.control_plane.metadata.generation = Some(8);
+                    s.unprocessed_seen = Some(minutes_ago(4));
+                },
+                &[
+                    "for 4m: Cluster API's kubeadm control plane controller has not processed generation 8 of the spec; the \
+                     last processed generation is 7",
+                ],
+            ),
+            (
+                "the_command_saw_a_change_that_is_processed_by_now",
+                |s| s.unprocessed_seen = Some(minutes_ago(4)),
+                &[],
+            ),
         ]);
+    }
+
+    /// The change has not been processed for this number of minutes, because the controller cannot create a Machine.
+    fn refused(snapshot: &mut Snapshot, minutes: i64, error: &str) {
+        snapshot.control_plane.metadata.generation = Some(8);
+        change_spec(&mut snapshot.control_plane.metadata, minutes_ago(minutes));
+        snapshot.failed_writes = Reading::Read(vec![FailedWrite {
+            is_deletion: false,
+            message: error.to_owned(),
+            first_reported: minutes_ago(minutes),
+            last_reported: now(),
+        }]);
+    }
+
+    #[test]
+    fn a_write_that_fails_is_the_cause() {
+        judged(&[
+            (
+                "denied_a_moment_ago",
+                |s| refused(s, 0, "admission webhook \"m.example.com\" denied the request: no"),
+                &["for 0s: webhook m.example.com does not let the controller create a Machine: no"],
+            ),
+            (
+                "denied_for_long",
+                |s| refused(s, 9, "admission webhook \"m.example.com\" denied the request: no"),
+                &["for 9m: webhook m.example.com does not let the controller create a Machine: no"],
+            ),
+            (
+                "a_webhook_restarts",
+                |s| {
+                    refused(
+                        s,
+                        3,
+                        "failed calling webhook \"m.example.com\": connection refused",
+                    )
+                },
+                &[],
+            ),
+            (
+                "a_webhook_does_not_respond_for_long",
+                |s| {
+                    refused(
+                        s,
+                        4,
+                        "failed calling webhook \"m.example.com\": connection refused",
+                    )
+                },
+                &[
+                    "for 4m: the controller cannot create a Machine, because webhook m.example.com does not respond: connection \
+                     refused",
+                ],
+            ),
+            ("a_quota_a_moment_ago", |s| refused(s, 3, "exceeded quota"), &[]),
+            (
+                "a_quota_for_long",
+                |s| refused(s, 4, "exceeded quota"),
+                &["for 4m: the controller cannot create a Machine: exceeded quota"],
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_topology_that_fails_for_too_long() {
+        let failing = |snapshot: &mut Snapshot, minutes, reason: &str| {
+            let mut failed = condition_since(minutes, "TopologyReconciled", False, "template t1 not found");
+            failed.reason = reason.to_owned();
+            let mut cluster = cluster("");
+            cluster.status.topology_reconciled = Some(failed);
+            snapshot.cluster = Reading::Read(cluster);
+        };
+        for (minutes, reason, expected) in [
+            (3, "ReconcileFailed", &[][..]),
+            (
+                4,
+                "ReconcileFailed",
+                &[
+                    "for 4m: Cluster API's topology controller cannot apply the ClusterClass to the Cluster: template t1 not found",
+                ],
+            ),
+            (4, "ClusterUpgrading", &[]),
+        ] {
+            let mut snapshot = quiet();
+            failing(&mut snapshot, minutes, reason);
+            assert_eq!(reported(&snapshot), *expected, "{minutes} {reason}");
+        }
     }
 }

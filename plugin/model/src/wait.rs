@@ -68,20 +68,17 @@ impl WaitCondition {
         }
     }
 
-    fn missing(
-        &self,
-        Snapshot {
+    fn missing(&self, snapshot: &Snapshot, now: Timestamp) -> Vec<String> {
+        let Snapshot {
             control_plane,
             machines,
             ..
-        }: &Snapshot,
-        now: Timestamp,
-    ) -> Vec<String> {
+        } = snapshot;
         if let Self::Replaced(machine) = self {
             return missing_for_replacement(control_plane, machines, machine);
         }
         if !control_plane.has_compared_machines() {
-            let lasts = control_plane.unprocessed_since().map_or_else(
+            let lasts = snapshot.unprocessed_since().map_or_else(
                 || " yet".to_owned(),
                 |since| format!(" for {}", format_age(since, now)),
             );
@@ -134,6 +131,9 @@ impl WaitCondition {
                 );
             }
         }
+        if matches!(self, Self::RolledOut) {
+            missing.extend(missing_topology_version(snapshot));
+        }
         if missing.is_empty() {
             // For a moment, the counts still contain a Machine that no longer exists.
             let more = counts.iter().filter(|(count, _)| *count > desired);
@@ -141,6 +141,21 @@ impl WaitCondition {
         }
         missing
     }
+}
+
+/// The version that the Cluster's topology has not set yet. Until then, the control plane is complete only by its own spec.
+fn missing_topology_version(snapshot: &Snapshot) -> Option<String> {
+    if let Some(failure) = snapshot.cluster.failure() {
+        return Some(format!(
+            "whether the Cluster's topology has set the version is unknown: {}",
+            failure.message
+        ));
+    }
+    let version = snapshot.topology_version(&snapshot.control_plane.spec)?;
+    let current = snapshot.control_plane.spec.version();
+    Some(format!(
+        "the Cluster's topology has not set the control plane's version to {version} yet; the version is still {current}"
+    ))
 }
 
 /// Returns the blocker that stops a pending change until a person acts.
@@ -274,6 +289,7 @@ pub fn nodes_without_machine(control_plane: &KubeadmControlPlane) -> Vec<String>
 mod tests {
     use kcp_api::{
         ConditionStatus::{False, True, Unknown},
+        cluster::Topology,
         metadata::Time,
     };
 
@@ -289,9 +305,18 @@ mod tests {
             objects::{
                 compare_without_record, condition, healthy, minutes_ago, new_machine, now, pause, set,
             },
-            plan::template,
+            plan::{cluster, template},
+            snapshot::failure,
         },
     };
+
+    fn in_topology(snapshot: &mut Snapshot, version: &str) {
+        let mut cluster = cluster("");
+        cluster.spec.topology = Some(Topology {
+            version: Some(version.to_owned()),
+        });
+        snapshot.cluster = Reading::Read(cluster);
+    }
 
     fn waiting(what: &[&str]) -> WaitProgress {
         WaitingFor(what.iter().map(|what| (*what).to_owned()).collect())
@@ -371,6 +396,21 @@ mod tests {
                     s.control_plane.status.up_to_date_replicas = 2;
                 },
                 waiting(&["Machines up to date: 2 of 3"]),
+            ),
+            (
+                "the_topology_has_not_set_the_version",
+                RolledOut,
+                |s| in_topology(s, "v1.35.0"),
+                waiting(&[
+                    "the Cluster's topology has not set the control plane's version to v1.35.0 yet; the version is still v1.34.1",
+                ]),
+            ),
+            ("the_topology_has_set_the_version", RolledOut, |s| in_topology(s, "v1.34.1"), Met),
+            (
+                "the_topology_is_unknown",
+                RolledOut,
+                |s| s.cluster = Reading::Failed(failure("Cluster/c1", "forbidden")),
+                waiting(&["whether the Cluster's topology has set the version is unknown: forbidden"]),
             ),
             (
                 "the_template_is_missing",

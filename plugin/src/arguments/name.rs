@@ -4,6 +4,7 @@ use kcp_api::{
     Kind,
     kind::{self, CLUSTER_DEPLOYMENT_CUSTOMIZATION, KUBEADM_CONTROL_PLANE},
 };
+use kcp_client::{Error, ReadLimit, reader::Reader, reads::read_control_plane_name};
 use kcp_rules::syntax::is_dns1123_subdomain;
 
 /// A kind that the user may write before the slash of `KIND/NAME`.
@@ -85,6 +86,22 @@ pub const KINDS: [&NamedKind; 5] = [&CONTROL_PLANE, &CLUSTER_POOL, &MACHINE, &CU
 pub enum ControlPlaneName {
     Own(String),
     OfCluster(String),
+}
+
+impl ControlPlaneName {
+    /// The control plane's own name. Reads the Cluster if the user named it instead.
+    ///
+    /// # Errors
+    /// The Cluster cannot be read, or does not refer to a `KubeadmControlPlane`.
+    pub async fn read(&self, reader: &Reader<'_>, limit: ReadLimit) -> Result<String, Error> {
+        match self {
+            Self::Own(name) => Ok(name.clone()),
+            Self::OfCluster(cluster) => {
+                let namespace = &reader.connection.namespace;
+                read_control_plane_name(reader, namespace, cluster, limit).await
+            }
+        }
+    }
 }
 
 impl NamedKind {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use kcp_client::reader::Reader;
+use kcp_client::{ReadLimit, reader::Reader, reads::change::LIMIT};
 use kcp_control_plane::{
     duration::parse_duration,
     verbs::scale::{ScaleOptions, decide, question},
@@ -11,7 +11,7 @@ use kcp_control_plane::{
 };
 
 use crate::{
-    arguments::parse_control_plane,
+    arguments::{ControlPlaneName, parse_control_plane_of_cluster},
     change::{
         arguments::{ReviewArguments, WriteArguments},
         confirmation::ConfirmArguments,
@@ -30,9 +30,9 @@ use crate::{
   kubectl kcp scale edge --replicas 1 --yes
   kubectl kcp scale edge --replicas 5 --current-replicas 3 --dry-run=server")]
 pub struct ScaleArguments {
-    /// Control plane to scale, as NAME or kcp/NAME
-    #[arg(value_parser = parse_control_plane)]
-    pub name: String,
+    /// Control plane to scale, as NAME, kcp/NAME or cluster/NAME
+    #[arg(value_parser = parse_control_plane_of_cluster)]
+    pub name: ControlPlaneName,
 
     /// Desired number of Machines
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = parse_replicas)]
@@ -67,11 +67,12 @@ pub struct ScaleArguments {
 /// # Errors
 /// A read fails, or the result cannot be printed.
 pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let ScaleArguments { name, replicas, .. } = &arguments;
+    let replicas = &arguments.replicas;
     let configuration = arguments.review.read()?;
     let connection = session.connect().await?;
     let namespace = &connection.namespace;
     let reader = Reader::discover(&connection).await?;
+    let name = &arguments.name.read(&reader, ReadLimit::per_read(LIMIT)).await?;
     let before = match arguments.wait {
         Some(_) => Some(reader.read_snapshot(namespace, name).await?),
         None => None,

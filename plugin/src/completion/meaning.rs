@@ -115,7 +115,7 @@ mod tests {
     fn an_argument_means_what_its_parser_accepts() {
         for (path, id, expected) in [
             ("status", "name", "kcp cl"),
-            ("scale", "name", "kcp"),
+            ("scale", "name", "kcp cl"),
             ("rollout start", "name", "kcp"),
             ("machine replace", "name", "ma"),
             ("pool status", "pool", "cp"),

@@ -18,7 +18,7 @@ use crate::{
     terminal::{Terminal, escape, format_time_of_day},
     verdict::Verdict,
 };
-use kcp_client::{Error, reader::Reader, reads::template::add_template};
+use kcp_client::{Error, reader::Reader, reads::obstacles::add_obstacles};
 use kcp_control_plane::{
     join_times::JoinTimes,
     snapshot::Snapshot,
@@ -30,11 +30,11 @@ use kcp_control_plane::{
 /// of a self-hosted management cluster restarts.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A wait reads the infrastructure template only once in this number of polls.
-const TEMPLATE_POLLS: u32 = 10;
+/// A wait reads the infrastructure template and the Events only once in this number of polls.
+const OBSTACLE_POLLS: u32 = 3;
 
-/// The time limit of one read of the infrastructure template.
-const TEMPLATE_LIMIT: Duration = Duration::from_secs(5);
+/// The time limit of one read of the infrastructure template, and of the Events.
+const OBSTACLE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The time limit of a wait for which the user sets no limit: ten years.
 const NO_LIMIT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -112,22 +112,24 @@ pub async fn poll_until(
     let mut last = before;
     let mut unreachable: Option<Error> = None;
     let mut polls: u32 = 0;
+    let mut unprocessed = Unprocessed::default();
     loop {
         match timeout_at(deadline, reader.read_snapshot(namespace, name)).await {
             Ok(Ok(mut snapshot)) => {
                 unreachable = None;
-                if polls.is_multiple_of(TEMPLATE_POLLS) {
-                    Box::pin(add_template(reader, &mut snapshot, TEMPLATE_LIMIT)).await;
+                if polls.is_multiple_of(OBSTACLE_POLLS) {
+                    Box::pin(add_obstacles(reader, &mut snapshot, OBSTACLE_LIMIT)).await;
                 }
                 polls += 1;
                 let at = reader.connection.now();
+                snapshot.unprocessed_seen = unprocessed.seen(&snapshot, at);
                 let uid = last.as_ref().map(|last| last.control_plane.uid());
                 let kind = match condition.progress(&snapshot, uid, at) {
                     WaitProgress::Met => Some(WaitEndingKind::Met),
                     WaitProgress::Impossible(why) => Some(WaitEndingKind::Impossible(why)),
                     WaitProgress::WaitingFor(what) => {
                         terminal.spin(&what.join(", "));
-                        let stuck = find_stuck(&snapshot.control_plane, &snapshot.machines, at);
+                        let stuck = find_stuck(&snapshot, at);
                         (!stuck.is_empty()).then_some(WaitEndingKind::Stuck(stuck))
                     }
                 };
@@ -162,6 +164,21 @@ pub async fn poll_until(
             };
         }
         sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// The generation of the spec that the controller had not processed at the last poll, and when a poll first saw it.
+#[derive(Default)]
+struct Unprocessed(Option<(i64, Timestamp)>);
+
+impl Unprocessed {
+    /// Since when the polls see that the controller has not processed the current generation.
+    fn seen(&mut self, snapshot: &Snapshot, at: Timestamp) -> Option<Timestamp> {
+        let generation = snapshot.control_plane.generation();
+        let known = self.0.filter(|(known, _)| *known == generation);
+        let is_processed = snapshot.control_plane.is_observed();
+        self.0 = (!is_processed).then(|| known.unwrap_or((generation, at)));
+        self.0.map(|(_, since)| since)
     }
 }
 

@@ -106,19 +106,27 @@ async fn is_lost(management: &ManagementCluster, machines: [&str; 3]) -> Result<
     list_asks_etcd(management).await
 }
 
-/// The list of a namespace knows it too, although the conditions still hold; the list of all namespaces says that it
-/// judges by them.
+/// The list of a namespace and the list of all namespaces know it too, although the conditions still hold. Without etcd, no list
+/// says that the control plane is healthy.
 async fn list_asks_etcd(management: &ManagementCluster) -> Result<()> {
-    let list = management
-        .kubectl()
-        .run(["kcp", "status", "-n", NAMESPACE])
-        .await?;
     let line = |of: &str| of.lines().map(words).find(|line| line.contains(NAME));
-    let row = line(&list.stdout).unwrap_or_default();
-    ensure!(list.code == 1 && row.contains("Blocked etcd-no-quorum"), "{list}");
-    let everywhere = management.kubectl().run(["kcp", "status", "-A"]).await?;
-    let row = line(&everywhere.stdout).unwrap_or_default();
-    ensure!(row.contains("(by conditions)"), "{everywhere}");
+    for scope in [["-n", NAMESPACE].as_slice(), &["-A"]] {
+        let list = management
+            .kubectl()
+            .run(["kcp", "status"].iter().chain(scope))
+            .await?;
+        let row = line(&list.stdout).unwrap_or_default();
+        ensure!(list.code == 1 && row.contains("Blocked etcd-no-quorum"), "{list}");
+    }
+    let unasked = management
+        .kubectl()
+        .run(["kcp", "status", "-A", "--no-etcd"])
+        .await?;
+    let row = line(&unasked.stdout).unwrap_or_default();
+    ensure!(
+        row.contains("(by conditions)") && !row.contains("Healthy"),
+        "{unasked}"
+    );
     Ok(())
 }
 

@@ -127,9 +127,10 @@ pub(super) async fn scaling_is_no_fault(
 /// The Machine whose member is reported as a learner.
 fn learner(result: &StatusResult, machines: &[String]) -> Option<String> {
     let findings = result.findings();
-    let mut learners = findings
-        .iter()
-        .filter_map(|finding| finding.strip_prefix("info etcd-learners-stuck EtcdMember/"));
+    let mut learners = findings.iter().filter_map(|finding| {
+        let objects = finding.strip_prefix("info etcd-learners-stuck EtcdMember/")?;
+        objects.split(',').next()
+    });
     let name = learners.find(|name| machines.iter().any(|machine| machine == name))?;
     Some(name.to_owned())
 }

@@ -207,6 +207,7 @@ impl Observer {
                 ready_since: None,
                 is_deleting: false,
                 message: None,
+                crash_loop: None,
             })
         });
         let read_pods: Option<Vec<StaticPod>> = read.static_pods.value().map(|pods| {

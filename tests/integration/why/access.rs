@@ -1,15 +1,13 @@
 //! Faults of the access to the workload cluster.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use kcp_tests::workload_access::{AccessFault, WorkloadAccess};
 
 use super::{NAME, NAMESPACE, NOBODY, PAUSED, PERSON, Questions};
 
-pub(super) async fn are_explained(asked: &Questions<'_>, machines: &[String]) -> Result<()> {
+pub(super) async fn are_explained(asked: &Questions<'_>) -> Result<()> {
     let management = asked.management;
     let access = WorkloadAccess::read(management.run(), management.client(), NAMESPACE, NAME).await?;
-    // `why` queries the members in the order of their names.
-    let first = machines.iter().min().context("no Machine")?;
     let kubeconfig = |why: &str| format!("Secret/edge-kubeconfig: {why} (workload-unreachable)");
     for (fault, cause) in [
         (
@@ -30,7 +28,10 @@ pub(super) async fn are_explained(asked: &Questions<'_>, machines: &[String]) ->
         ),
         (
             AccessFault::ClientExpired,
-            kubeconfig("the API server at https://127.0.0.1:N rejected the credentials"),
+            kubeconfig(
+                "the API server at https://127.0.0.1:N rejected the credentials: the client certificate in the kubeconfig expired \
+                 N ago, at N",
+            ),
         ),
         (
             AccessFault::KubeconfigMissing,
@@ -56,10 +57,9 @@ pub(super) async fn are_explained(asked: &Questions<'_>, machines: &[String]) ->
         ),
         (
             AccessFault::EtcdAuthorityWrong,
-            format!(
-                "Machine/{first}: etcd member does not respond: TLS handshake failed: the member's certificate was not issued by \
-                 etcd's CA (etcd-members-unresponsive)"
-            ),
+            "Secret/edge-etcd: contains a CA that issued no etcd member's certificate, so neither this command nor Cluster API can \
+             connect to etcd (etcd-members-unresponsive)"
+                .to_owned(),
         ),
     ] {
         access.inflict(fault).await?;

@@ -50,7 +50,7 @@ async fn are_explained(management: &ManagementCluster) -> Result<()> {
     // Otherwise Cluster API repairs some of the faults before the test asks.
     cluster.pause(true).await?;
     asked.answers("the Cluster is paused", NOBODY, PAUSED).await?;
-    access::are_explained(&asked, &machines).await?;
+    access::are_explained(&asked).await?;
     members::are_explained(&asked, &machines).await?;
     cluster.pause(false).await?;
     asked.print();

@@ -186,22 +186,32 @@ fn a_failure_has_a_reason_a_message_or_both() {
     }
 }
 
-/// A write of the scale subresource leaves no entry, so the time of the change is unknown once a status was written later.
+/// The entries are those that kube-apiserver 1.34 writes.
 #[test]
-fn the_time_of_an_unprocessed_change_is_known_if_no_status_was_written_after_it() {
-    let entry = |hour: u8, subresource: Option<&str>| {
+fn the_time_of_an_unprocessed_change_is_known_if_its_write_has_a_time() {
+    let entry = |hour: u8, subresource: Option<&str>, fields: Value| {
         json!({"manager": "m", "operation": "Update", "time": format!("2026-08-21T{hour:02}:00:00Z"),
-            "subresource": subresource, "fieldsV1": {"f:spec": {"f:replicas": {}}}})
+            "subresource": subresource, "fieldsV1": fields})
     };
-    let status = |hour| entry(hour, Some("status"));
+    let spec = |hour| entry(hour, None, json!({"f:spec": {"f:version": {}}}));
+    let annotation = |hour| entry(hour, None, json!({"f:metadata": {"f:annotations": {"f:a": {}}}}));
+    let status = |hour| entry(hour, Some("status"), json!({"f:status": {"f:replicas": {}}}));
+    let scale = || {
+        json!({"manager": "kubectl-kcp", "operation": "Update", "subresource": "scale",
+            "fieldsV1": {"f:spec": {"f:replicas": {}}}})
+    };
     let ten = Some("2026-08-21T10:00:00Z");
     for (unprocessed, entries, expected) in [
         (true, vec![], None),
         (true, vec![status(9)], None),
-        (true, vec![entry(8, None), status(9), entry(10, None)], ten),
-        (true, vec![entry(10, None), status(10)], ten),
-        (true, vec![entry(10, None), status(11)], None),
-        (false, vec![status(9), entry(10, None)], None),
+        (true, vec![spec(8), status(9), spec(10)], ten),
+        (true, vec![spec(10), status(10)], ten),
+        (true, vec![spec(10), status(11)], None),
+        (true, vec![spec(8), status(9), annotation(10)], None),
+        (true, vec![status(9), spec(10), annotation(11)], ten),
+        (true, vec![status(9), spec(10), scale()], None),
+        (true, vec![spec(8), status(9), annotation(10), scale()], None),
+        (false, vec![status(9), spec(10)], None),
     ] {
         let mut object = v1beta2();
         object["metadata"]["generation"] = 7.into();
@@ -210,9 +220,21 @@ fn the_time_of_an_unprocessed_change_is_known_if_no_status_was_written_after_it(
         let read = control_plane(&object);
         let expected = expected.and_then(|time| time.parse().ok());
         assert_eq!(read.unprocessed_since(), expected, "{unprocessed} {entries:?}");
-        let entries = read.metadata.managed_fields.unwrap_or_default();
-        assert!(entries.iter().all(|entry| entry.fields_v1.is_none()));
     }
+}
+
+#[test]
+fn of_the_owned_fields_only_the_spec_is_remembered() {
+    let mut object = v1beta2();
+    object["metadata"]["managedFields"] = json!([
+        {"manager": "a", "fieldsV1": {"f:spec": {"f:kubeadmConfigSpec": {"f:files": {}}}, "f:metadata": {}}},
+        {"manager": "b", "fieldsV1": {"f:metadata": {"f:labels": {}}}},
+    ]);
+    let entries = control_plane(&object).metadata.managed_fields.unwrap_or_default();
+    let fields = entries
+        .iter()
+        .map(|entry| entry.fields_v1.as_ref().map(|fields| &fields.0));
+    assert_eq!(fields.collect::<Vec<_>>(), [Some(&json!({"f:spec": {}})), None]);
 }
 
 #[test]

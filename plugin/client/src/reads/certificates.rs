@@ -218,6 +218,15 @@ impl User {
     }
 }
 
+/// When the client certificate in a kubeconfig expires. None if the kubeconfig has no client certificate, or none that can be
+/// parsed.
+pub(super) fn client_certificate_expiry(kubeconfig: &[u8]) -> Option<Timestamp> {
+    match validity_of_kubeconfig(kubeconfig) {
+        Validity::Certificate { expires, .. } => Some(expires),
+        _ => None,
+    }
+}
+
 fn validity_of_kubeconfig(bytes: &[u8]) -> Validity {
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     let Ok(kubeconfig) = serde_saphyr::from_str::<PublicKubeconfig>(text) else {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::{join_all, select_ok};
 use jiff::Timestamp;
-use kcp_etcd::{Connection, Error, Report, Step, Timeouts};
+use kcp_etcd::{Connection, Error, HandshakeError, Report, Step, Timeouts};
 
 pub use crate::reads::etcd::{
     access::Access,
@@ -48,6 +48,13 @@ pub async fn survey(
         return Reading::OutOfReach(failure::etcd_failure("could not reach any etcd member"));
     }
     let alarms = alarms(reports.iter().flatten()).await;
+    let is_foreign = |report: &Result<Report, Error>| {
+        matches!(report, Err(Error::Handshake(HandshakeError::UnknownIssuer)))
+    };
+    // One member may have a wrong certificate. If all do, it is the CA that is wrong.
+    let foreign_ca = (reports.len() > 1 && reports.iter().all(is_foreign))
+        .then(|| failures.foreign_ca())
+        .flatten();
     let mut reports = reports.into_iter();
     let asked = queries.into_iter().filter_map(|query| {
         let report = match query.endpoint {
@@ -57,7 +64,9 @@ pub async fn survey(
         let expired = report.as_ref().err().and_then(Error::certificate_expired_at);
         let response = match report {
             Ok(report) => Ok(member_response(report, &query.name, failures)),
-            Err(error) => Err(failures.describe(&query.name, error)),
+            Err(error) => Err(foreign_ca
+                .clone()
+                .unwrap_or_else(|| failures.describe(&query.name, error))),
         };
         Some(member(
             query.name,

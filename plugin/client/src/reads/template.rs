@@ -1,30 +1,14 @@
 //! Reads infrastructure templates.
 
-use std::time::Duration;
-
 use kcp_api::Reference;
-use kcp_control_plane::snapshot::{Reading, Snapshot};
+use kcp_control_plane::snapshot::Reading;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::{
-    Action, Error, ReadLimit,
-    reader::Reader,
+    Action, Error,
     reads::{failure, planned::Reads},
 };
-
-/// Reads whether the infrastructure template of a control plane exists, and adds the result to the snapshot. `limit`
-/// applies to the read.
-pub async fn add_template(reader: &Reader<'_>, snapshot: &mut Snapshot, limit: Duration) {
-    let template = snapshot.control_plane.spec.infrastructure_ref.clone();
-    let reads = Reads {
-        reader,
-        namespace: &reader.connection.namespace,
-        limit: ReadLimit::per_read(limit),
-    };
-    let exists = reads.template_exists(&template).await;
-    snapshot.templates.extend(exists.map(|exists| (template, exists)));
-}
 
 impl Reads<'_> {
     /// Reads whether an infrastructure template exists, from its metadata. None if the reference names no template.

@@ -14,8 +14,8 @@ use k8s_openapi::api::{
 use kube::api::ListParams;
 use tokio::{sync::oneshot, time::timeout};
 
-pub use crate::reads::workload::failure::FailureContext;
-use crate::reads::{secret::Secrets, time_limits};
+pub use crate::reads::workload::failure::{ExpiredCertificate, FailureContext};
+use crate::reads::{certificates::client_certificate_expiry, secret::Secrets, time_limits};
 use crate::{
     Connection, Error,
     workload::{ApiServer, KubeconfigError, Objects, api_server, kubeconfig::portable},
@@ -112,6 +112,7 @@ impl WorkloadCluster {
             objects: Objects::new(cluster, limit),
             failures: FailureContext {
                 kubeconfig: secrets.name(KUBECONFIG_SECRET),
+                expired: expired_certificate(secrets, &secret, kubeconfig),
             },
             server,
             limit,
@@ -286,6 +287,21 @@ fn renewal_hint(secrets: &Secrets<'_>, is_managed: bool) -> String {
     }
 }
 
+/// The client certificate of a kubeconfig, if it has expired.
+fn expired_certificate(
+    secrets: &Secrets<'_>,
+    secret: &Secret,
+    kubeconfig: &[u8],
+) -> Option<ExpiredCertificate> {
+    let read_at = secrets.management.now();
+    let expired_at = client_certificate_expiry(kubeconfig).filter(|expires| *expires <= read_at)?;
+    Some(ExpiredCertificate {
+        expired_at,
+        read_at,
+        renewal: renewal_hint(secrets, secret.is_managed_by_control_plane()),
+    })
+}
+
 /// Whether all requests to this server would fail with the same error.
 const fn fails_every_request(error: &Error) -> bool {
     matches!(
@@ -330,6 +346,7 @@ mod tests {
             },
             failures: FailureContext {
                 kubeconfig: "edge-kubeconfig".to_owned(),
+                expired: None,
             },
             objects: Objects::new(connection, limit),
             limit,
@@ -396,6 +413,7 @@ mod tests {
                 ready_since: None,
                 is_deleting: false,
                 message: None,
+                crash_loop: None,
             }])
         );
         assert_eq!(workload.core_dns, Reading::Read(None));
@@ -499,8 +517,8 @@ mod tests {
         assert_eq!(
             failure.hint.as_deref(),
             Some(
-                "check whether the client certificate in the kubeconfig in Secret edge-kubeconfig has \
-                  expired"
+                "check the credentials in the kubeconfig in Secret edge-kubeconfig; a client certificate in it has not \
+                 expired, but the API server may trust another CA"
             )
         );
     }

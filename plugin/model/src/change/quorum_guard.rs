@@ -14,6 +14,7 @@ use crate::{
         state::{Replica, State},
         step::NoPlan,
     },
+    quorum::{Change, Votes},
     snapshot::{EtcdMembers, Snapshot, etcd::NOSPACE},
 };
 
@@ -165,10 +166,15 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
     let unhealthy =
         unhealthy.map(|member| unhealthy_member(observed, &member.name, member.machine.as_deref()));
     (!votes.has_quorum()).then(|| {
-        let mut loss = FatalLoss::new(
-            Blocker::Quorum { votes },
-            format!("without the Machine, etcd loses quorum: {votes}"),
-        );
+        let has_quorum_now = state.votes(Change::Unchanged).is_none_or(Votes::has_quorum);
+        let why = if has_quorum_now {
+            format!("without the Machine, etcd loses quorum: {votes}")
+        } else {
+            format!(
+                "etcd has lost quorum, and cannot remove the Machine's member: without the Machine, {votes}"
+            )
+        };
+        let mut loss = FatalLoss::new(Blocker::Quorum { votes }, why);
         loss.why.extend(unhealthy);
         loss
     })
@@ -491,6 +497,8 @@ mod tests {
 
     const DEAD: &str =
         "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum";
+    const LOST: &str = "etcd has lost quorum, and cannot remove the Machine's member: without the Machine, 1 of 2 voting members \
+        healthy, 2 needed for quorum";
     const SILENT: &str = "etcd member node-m3 of Machine m3 does not respond: no answer within 2s";
     const SICK: &str = "etcd member node-m3 of Machine m3 is unhealthy";
 
@@ -532,7 +540,7 @@ mod tests {
                 "two are dead: one of them",
                 |o| o.etcd_members = members_of("m1 m2? m3?"),
                 "m2",
-                &[DEAD, SILENT],
+                &[LOST, SILENT],
             ),
             (
                 "one raises an alarm: it",
@@ -635,7 +643,8 @@ mod tests {
                 |o| o.etcd_members = members_of("m1 m2 m3? stray?"),
                 "m1",
                 &[
-                    "without the Machine, etcd loses quorum: 1 of 3 voting members healthy, 2 needed for quorum",
+                    "etcd has lost quorum, and cannot remove the Machine's member: without the Machine, 1 of 3 voting members healthy, \
+                     2 needed for quorum",
                     SILENT,
                     "etcd member node-stray, which has no Machine, does not respond: no answer within 2s",
                 ],

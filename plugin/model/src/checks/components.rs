@@ -13,7 +13,9 @@ use crate::{
             CheckOutcome, CheckResult, Finding, NoResult, fall_back_to, machine_object, node_object, require,
         },
         machine_grace::{Phase, are_machines_changing, machine_of_node, phase_of_node, require_machines},
+        rollout::compare_machines,
     },
+    plan::rollout_reason::Reason,
     snapshot::{
         Snapshot,
         workload::{Component, Node, StaticPod},
@@ -297,10 +299,12 @@ pub fn check_pods_ready(
                 .as_ref()
                 .map_or_else(String::new, |message| format!(": {message}"));
             let message = format!("{about} is not ready{phase}{why}");
-            node_finding(observed, &pod.node, &message, now).map(|finding| {
+            let finding = node_finding(observed, &pod.node, &message, now)?;
+            let finding = finding.with_since(pod.ready_since).with_hint(hint(observed, component, &pod.node));
+            Some(if fails_by_itself(observed, &pods, pod) {
+                failure_of_change(observed, finding, now)
+            } else {
                 finding
-                    .with_since(pod.ready_since)
-                    .with_hint(hint(observed, component, &pod.node))
             })
         });
     // The check `api-servers-mismatch` reports a missing API server.
@@ -313,6 +317,97 @@ pub fn check_pods_ready(
         .filter(|on| !of_component().any(|pod| pod.node == *on))
         .filter_map(|on| node_finding(observed, on, &format!("the {about} pod does not exist"), now));
     Ok(not_ready.chain(absent).collect())
+}
+
+/// Whether a component ends again and again although everything that it needs on its node runs: the API server needs etcd, and
+/// the others need the API server. While a Machine joins, kubelet may start a component earlier, and then it ends a few times.
+fn fails_by_itself(observed: &Snapshot, pods: &[&StaticPod], pod: &StaticPod) -> bool {
+    let Some(crash_loop) = &pod.crash_loop else {
+        return false;
+    };
+    let needed = match pod.component {
+        Component::Etcd => return true,
+        Component::ApiServer if observed.has_external_etcd() => return true,
+        Component::ApiServer => Component::Etcd,
+        Component::ControllerManager | Component::Scheduler => Component::ApiServer,
+    };
+    let mut others = pods
+        .iter()
+        .filter(|other| other.component == needed && other.node == pod.node);
+    let has_ended_since = |ready_since| match (crash_loop.ended, ready_since) {
+        (Some(ended), Some(ready_since)) => ended >= ready_since,
+        _ => true,
+    };
+    others.any(|other| other.ready && has_ended_since(other.ready_since))
+}
+
+/// Turns the finding about a component that fails by itself into a failure, even while its Machine starts. If the change of
+/// the spec in progress distinguishes the Machine from others, names the changed fields.
+fn failure_of_change(observed: &Snapshot, finding: Finding, now: Timestamp) -> Finding {
+    let finding = Finding {
+        outcome: CheckOutcome::Fail,
+        ..finding
+    };
+    let Some(change) = change_that_reached(observed, &finding, now) else {
+        return finding;
+    };
+    let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
+    let see = finding.hint.clone().unwrap_or_default();
+    let set_back = if change.fields.is_empty() {
+        "the version cannot be lowered, so remove the settings that the new version does not know".to_owned()
+    } else {
+        format!("set back in the spec: {}", change.fields.join(", "))
+    };
+    let hint = format!("{set_back}: kubectl edit kcp {name} -n {namespace}; to see why it ends: {see}");
+    Finding {
+        message: format!("{}; {}", finding.message, change.message),
+        ..finding
+    }
+    .with_hint(hint)
+}
+
+/// A change of the spec that Machines have not got yet.
+struct PendingChange {
+    message: String,
+    /// The fields of the bootstrap configuration that can be set back.
+    fields: Vec<String>,
+}
+
+/// The change that the Machine of a finding has got, but an earlier Machine has not. None if the Machine itself is outdated, or
+/// if no other is.
+fn change_that_reached(observed: &Snapshot, finding: &Finding, now: Timestamp) -> Option<PendingChange> {
+    let verdicts = compare_machines(observed, now);
+    let has_got_it = verdicts
+        .iter()
+        .any(|verdict| finding.objects.contains(&machine_object(&verdict.machine)) && !verdict.is_outdated());
+    let earlier = verdicts
+        .iter()
+        .find(|verdict| verdict.is_outdated())
+        .filter(|_| has_got_it)?;
+    let differences = earlier.reasons.iter().filter_map(|reason| match reason {
+        Reason::Version { machine, desired } => Some(format!("version (from {machine} to {desired})")),
+        Reason::Config { fields } => Some(fields.join(", ")),
+        Reason::Infrastructure { machine, desired } => {
+            Some(format!("infrastructure template (from {machine} to {desired})"))
+        }
+        Reason::Certificates { .. } | Reason::RolloutAfter { .. } | Reason::Reported { .. } => None,
+    });
+    let differences: Vec<String> = differences.collect();
+    let fields = earlier.reasons.iter().filter_map(|reason| match reason {
+        Reason::Config { fields } => Some(fields),
+        _ => None,
+    });
+    let fields = fields
+        .flatten()
+        .map(|field| format!("spec.kubeadmConfigSpec.{field}"));
+    (!differences.is_empty()).then(|| PendingChange {
+        message: format!(
+            "Machine {} does not have this change of the spec yet: {}",
+            earlier.machine,
+            differences.join(", ")
+        ),
+        fields: fields.collect(),
+    })
 }
 
 /// How to examine the static pod of a component.
@@ -340,14 +435,17 @@ pub fn node_finding(observed: &Snapshot, on: &str, message: &str, now: Timestamp
 pub(super) mod test_cases {
     use kcp_api::{
         ConditionStatus::{False, Unknown},
+        Machine,
+        machine::Bootstrap,
         metadata::Time,
     };
+    use serde_json::json;
 
     use crate::{
         checks::tests::{Case, joins_unnamed, leave_out, starts},
         snapshot::{
             Reading, Snapshot,
-            workload::{Component, Node, StaticPod},
+            workload::{Component, CrashLoop, Node, StaticPod},
         },
         testing::{
             objects::{condition, minutes_ago, set},
@@ -399,7 +497,63 @@ pub(super) mod test_cases {
         observed.pods().extend(left);
     }
 
+    /// The API server of the third Machine, which has just joined, ends again and again.
+    fn crashes(observed: &mut Snapshot, minutes_since_end: i64) {
+        let pod = observed.pod(Component::ApiServer, 3);
+        pod.ready = false;
+        pod.message = Some("CrashLoopBackOff: back-off 40s; restarted 3 times, last exit code 1".to_owned());
+        pod.crash_loop = Some(CrashLoop {
+            ended: Some(minutes_ago(minutes_since_end)),
+        });
+        observed.pod(Component::Etcd, 3).ready_since = Some(minutes_ago(2));
+        observed.machine(3).metadata.creation_timestamp = Some(Time(minutes_ago(3)));
+        observed
+            .machine(3)
+            .status
+            .conditions
+            .retain(|other| !matches!(other.type_.as_str(), "Ready" | "NodeKubeadmLabelsAndTaintsSet"));
+    }
+
+    /// The first two Machines do not have the current spec.
+    fn changed(observed: &mut Snapshot, change: fn(&mut Machine)) {
+        for number in [1, 2] {
+            let machine = observed.machine(number);
+            machine
+                .status
+                .conditions
+                .retain(|condition| condition.type_ != "UpToDate");
+            change(machine);
+        }
+    }
+
     pub(crate) const CASES: &[Case] = &[
+        (
+            "api-servers-not-ready",
+            "crashes_after_a_change_of_the_version",
+            |o| {
+                changed(o, |machine| machine.spec.version = Some("v1.33.0".to_owned()));
+                crashes(o, 1);
+            },
+        ),
+        ("api-servers-not-ready", "crashes_after_a_change_of_a_flag", |o| {
+            changed(o, |machine| {
+                let Bootstrap::Config(config) = &mut machine.bootstrap else {
+                    panic!("a configuration");
+                };
+                config.fields["clusterConfiguration"]["apiServer"] = json!({"certSANs": ["10.0.0.9"]});
+            });
+            crashes(o, 1);
+        }),
+        ("api-servers-not-ready", "crashes_without_a_change", |o| {
+            crashes(o, 1)
+        }),
+        ("api-servers-not-ready", "ended_before_etcd_was_ready", |o| {
+            crashes(o, 3)
+        }),
+        ("api-servers-not-ready", "etcd_is_not_ready_yet", |o| {
+            crashes(o, 1);
+            o.pod(Component::Etcd, 3).ready = false;
+        }),
         ("nodes-left-behind", "without_its_pods", |o| leave_node(o, None)),
         ("nodes-left-behind", "with_its_pods", |o| {
             leave_node(o, None);

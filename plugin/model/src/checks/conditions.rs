@@ -19,7 +19,10 @@ use crate::{
         blockers::{failed_probe, processing_blockers, unreachable_workload},
         messages::join_names,
     },
-    snapshot::Snapshot,
+    snapshot::{
+        Snapshot,
+        workload::{Component, StaticPod},
+    },
     staleness::{
         JOIN_LIMIT, OBSERVATION_LIMIT, SUMMARY_LAG_LIMIT, age, format_age, stopped_controller_blocker,
     },
@@ -158,12 +161,12 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
     if control_plane.status.conditions.is_empty()
         || control_plane.is_observed()
         // The check `controller-stopped` reports it once it has lasted too long.
-        || stopped_controller_blocker(control_plane, now).is_some()
+        || stopped_controller_blocker(observed, now).is_some()
         || is_only_unrecorded(observed)
     {
         return Ok(Vec::new());
     }
-    let lasts = control_plane
+    let lasts = observed
         .unprocessed_since()
         .map_or_else(String::new, |since| format!(" for {}", format_age(since, now)));
     let message = format!(
@@ -178,7 +181,7 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
         None => Finding::unknown(object, format!("{message}{}", controller_suffix(observed, now)))
             .with_hint(CONTROLLER_HINT),
     };
-    Ok(vec![finding.with_since(control_plane.unprocessed_since())])
+    Ok(vec![finding.with_since(observed.unprocessed_since())])
 }
 
 /// Whether the controller has compared the Machines with the spec, and no reason is known why it could not process the spec.
@@ -291,12 +294,48 @@ pub fn check_etcd_cluster_unhealthy(observed: &Snapshot, now: Timestamp) -> Chec
 }
 
 pub fn check_components_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    let is_explained = observed
+    let pods = observed
         .workload
         .value()
-        .and_then(|workload| workload.static_pods.value())
-        .is_some_and(|pods| pods.iter().any(|pod| !pod.ready));
-    summary_findings(observed, "ControlPlaneComponentsHealthy", is_explained, now)
+        .and_then(|workload| workload.static_pods.value());
+    let is_explained = pods.is_some_and(|pods| pods.iter().any(|pod| !pod.ready));
+    let findings = summary_findings(observed, "ControlPlaneComponentsHealthy", is_explained, now)?;
+    // The pods are newer than the condition, which the controller updates only when it reconciles.
+    let is_outdated = pods.is_some_and(|pods| has_pods_of_each_machine(observed, pods));
+    Ok(if is_outdated {
+        findings.into_iter().map(as_outdated).collect()
+    } else {
+        findings
+    })
+}
+
+fn has_pods_of_each_machine(observed: &Snapshot, pods: &[StaticPod]) -> bool {
+    let is_etcd_external = observed.has_external_etcd();
+    let components = || {
+        let all = Component::ALL.into_iter();
+        all.filter(move |component| !(is_etcd_external && *component == Component::Etcd))
+    };
+    let mut nodes = observed.machines.iter().map(Machine::node);
+    nodes.all(|node| {
+        node.is_some_and(|node| {
+            components().all(|component| {
+                pods.iter()
+                    .any(|pod| pod.node == node && pod.component == component)
+            })
+        })
+    })
+}
+
+fn as_outdated(finding: Finding) -> Finding {
+    Finding {
+        outcome: CheckOutcome::Warn,
+        message: format!(
+            "{}; but every static pod is ready, so the condition is outdated: the controller updates it when it reconciles, within \
+             ten minutes",
+            finding.message
+        ),
+        ..finding
+    }
 }
 
 pub fn check_workload_disconnected(observed: &Snapshot, _: Timestamp) -> CheckResult {
@@ -349,10 +388,12 @@ pub(super) mod test_cases {
     use crate::{
         checks::tests::{Case, says, starts},
         snapshot::{ControllerLease, EtcdMembers, Reading},
-        testing::objects::{
-            annotate, change_spec, compare_without_record, condition, minutes_ago, use_external_etcd,
+        testing::{
+            objects::{
+                annotate, change_spec, compare_without_record, condition, minutes_ago, use_external_etcd,
+            },
+            snapshot::{failure, in_days},
         },
-        testing::snapshot::in_days,
     };
 
     /// The Lease of a controller, renewed so many minutes ago.
@@ -502,7 +543,17 @@ pub(super) mod test_cases {
             o.etcd_members = EtcdMembers::External;
             says(o, "EtcdClusterHealthy", Unknown, "", 60);
         }),
+        ("components-unhealthy", "outdated", |o| {
+            says(
+                o,
+                "ControlPlaneComponentsHealthy",
+                False,
+                "* Machine m2: scheduler",
+                5,
+            );
+        }),
         ("components-unhealthy", "no", |o| {
+            o.workload().static_pods = Reading::Failed(failure("Pod", "no answer"));
             says(
                 o,
                 "ControlPlaneComponentsHealthy",

@@ -84,25 +84,31 @@ pub fn check_etcd_members_mismatch(observed: &Snapshot, now: Timestamp) -> Check
             finding.with_hint(replacement_hint(observed, of))
         })
     });
-    let unmatched: Vec<ListedMember<'_>> = membership
+    let is_unmatched = |member: &Member| machine_of_node(observed, &member.name).is_none();
+    // The check `etcd-learners-stuck` reports a learner whose Machine is known.
+    let learns_on_machine =
+        |member: &Member| member.is_learner && machine_of_learner(observed, &member.name).is_some();
+    let (learners, unmatched): (Vec<ListedMember<'_>>, Vec<ListedMember<'_>>) = membership
         .listed()
-        .filter(|ListedMember { member, .. }| machine_of_node(observed, &member.name).is_none())
-        .collect();
+        .filter(|ListedMember { member, .. }| is_unmatched(member))
+        .partition(|ListedMember { member, .. }| learns_on_machine(member));
     let joining =
         machines_without_node(observed).filter(|of| Phase::from_machine(of, now) == Phase::Starting);
-    let may_be_joining = unmatched.len() <= joining.count();
-    let without_machine = unmatched.into_iter().map(|ListedMember { member, .. }| {
-        let object = member_object(member);
-        if may_be_joining {
-            return Finding::info(object, "has no Machine yet: a Machine is joining");
-        }
-        member_without_machine(observed, member, "has no known Machine", || {
-            format!(
-                "the controller removes the member when no Machine is joining; to remove it yourself: {}",
-                removal_command(observed, member)
-            )
-        })
-    });
+    let may_be_joining = unmatched.len() + learners.len() <= joining.count();
+    let without_machine = unmatched
+        .into_iter()
+        .map(|ListedMember { member, .. }| {
+            let object = member_object(member);
+            if may_be_joining {
+                return Finding::info(object, "has no Machine yet: a Machine is joining");
+            }
+            member_without_machine(observed, member, "has no known Machine", || {
+                format!(
+                    "the controller removes the member when no Machine is joining; to remove it yourself: {}",
+                    removal_command(observed, member)
+                )
+            })
+        });
     Ok(without_member.chain(without_machine).collect())
 }
 
@@ -213,7 +219,7 @@ fn alarm_finding(observed: &Snapshot, objects: Vec<String>, alarm: &str, is_of_a
     let who = if is_of_all { "the etcd cluster " } else { "" };
     let (means, hint) = match alarm {
         "NOSPACE" => (
-            ": its database has reached the quota, and etcd rejects writes",
+            ": etcd rejects writes until the alarm is disarmed, because a database had reached its quota",
             Some(format!(
                 "delete old revisions: kubectl kcp etcd compact {name} -n {namespace}; then return the space to the file \
                  system: kubectl kcp etcd defrag {name} -n {namespace}; then disarm the alarm: kubectl kcp etcd disarm {name} \
@@ -242,6 +248,13 @@ fn alarm_finding(observed: &Snapshot, objects: Vec<String>, alarm: &str, is_of_a
     .with_optional_hint(hint)
 }
 
+/// The Machine of a learner. Until the Machine references its node, this is the Machine without a node that has the learner's
+/// name: kubeadm names a member like its node, and most providers name a node like its Machine.
+fn machine_of_learner<'o>(observed: &'o Snapshot, name: &str) -> Option<&'o Machine> {
+    let is_named = |machine: &&Machine| !machine.has_node() && machine.name() == name;
+    machine_of_node(observed, name).or_else(|| observed.machines.iter().find(is_named))
+}
+
 pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
     let findings = Membership::new(survey)
@@ -254,7 +267,7 @@ pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckRe
             } else {
                 "was added but has not started"
             };
-            let of = machine_of_node(observed, &member.name);
+            let of = machine_of_learner(observed, &member.name);
             let is_starting = of.map_or_else(
                 || are_machines_changing(observed, now),
                 |machine| Phase::from_machine(machine, now) != Phase::Settled,
@@ -394,6 +407,14 @@ pub(super) mod test_cases {
             joins(o);
             o.each_list(|list| list.members[2].is_learner = true);
             o.status(3).is_learner = true;
+        }),
+        ("etcd-learners-stuck", "of_a_machine_without_node_for_long", |o| {
+            names_no_node(o);
+            o.machine(3).metadata.creation_timestamp = Some(Time(minutes_ago(11)));
+            o.each_list(|list| {
+                list.members[2].name = "m3".to_owned();
+                list.members[2].is_learner = true;
+            });
         }),
         ("etcd-learners-stuck", "never_started", |o| {
             o.each_list(|list| list.members.push(member(0xab, "")));

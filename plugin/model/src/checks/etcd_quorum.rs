@@ -90,6 +90,12 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
             return fall_back_to(no_result, condition_findings);
         }
     };
+    if let Some(cause) = common_cause(survey) {
+        return Ok(vec![Finding {
+            outcome: CheckOutcome::Fail,
+            ..Finding::from_failure(cause)
+        }]);
+    }
     let membership = Membership::new(survey);
     let has_lost_quorum = has_lost_quorum(observed, now);
     let members = observed.members();
@@ -138,7 +144,9 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
         Some(match &failure.hint {
             // Without quorum, the API server forwards no connections, even to members that are running.
             _ if has_lost_quorum && components::is_etcd_pod_ready(observed, &queried.name) => finding,
-            _ if has_lost_quorum && !failure.object.contains('/') => finding.with_hint(HOST_HINT),
+            _ if has_lost_quorum && !failure.object.contains('/') => {
+                finding.with_hint(host_hint(observed, &queried.name))
+            }
             Some(hint) if leads => finding.with_hint(format!("{hint}; or {}", leader_hint(&queried.name))),
             None if leads => finding.with_hint(leader_hint(&queried.name)),
             Some(hint) => finding.with_hint(hint.clone() + &or_replace(observed, queried, failure, outcome)),
@@ -159,6 +167,17 @@ fn consequence_of_leader(observed: &Snapshot) -> &'static str {
     } else {
         "it leads etcd, and Cluster API cannot move the leadership, so it deletes no Machine"
     }
+}
+
+/// The failure that makes every connection fail because of a Secret. Then no member is to blame.
+fn common_cause(survey: &EtcdSurvey) -> Option<&Failure> {
+    let mut failures = survey
+        .queried
+        .iter()
+        .map(|queried| queried.response.as_ref().err());
+    let first = failures.next()??;
+    let is_of_secret = first.object.starts_with("Secret/") && first.forbidden.is_none();
+    (is_of_secret && failures.all(|other| other == Some(first))).then_some(first)
 }
 
 /// The end of a hint, with the command that replaces the member's Machine. Empty if a new member would not
@@ -205,7 +224,7 @@ pub fn check_etcd_pods_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRe
     let has_lost_quorum = has_lost_quorum(observed, now);
     let hint = |observed: &Snapshot, component: Component, node: &str| {
         if has_lost_quorum {
-            HOST_HINT.to_owned()
+            host_hint(observed, node)
         } else {
             components::pod_hint(observed, component, node)
         }
@@ -215,7 +234,20 @@ pub fn check_etcd_pods_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRe
 
 /// How to examine an etcd member after quorum is lost: without etcd, the API server serves neither pods nor
 /// their logs.
-const HOST_HINT: &str = "without quorum, read etcd's logs on the Machine's host: crictl logs $(crictl ps -aq --name etcd | head -n 1)";
+fn host_hint(observed: &Snapshot, node: &str) -> String {
+    let host = machine_of_node(observed, node).map_or_else(|| format!("node {node}"), host);
+    format!(
+        "without quorum, read etcd's logs on the host of {host}: crictl logs $(crictl ps -aq --name etcd | head -n 1)"
+    )
+}
+
+/// How a hint names the host of a Machine.
+fn host(machine: &Machine) -> String {
+    match &machine.status.host_address {
+        Some(address) => format!("Machine {} ({address})", machine.name()),
+        None => format!("Machine {}", machine.name()),
+    }
+}
 
 /// Counts etcd's votes. None if etcd is external or its members are unknown.
 pub fn votes(observed: &Snapshot) -> Option<Votes> {
@@ -321,6 +353,17 @@ fn has_lost_quorum(observed: &Snapshot, now: Timestamp) -> bool {
     count_votes(observed, now).is_ok_and(|count| count.is_lost) || only_api_server_responds(observed)
 }
 
+/// Whether the etcd member of a Machine runs, with or without a leader.
+fn responds(observed: &Snapshot, machine: &Machine) -> bool {
+    let queried = observed
+        .etcd
+        .value()
+        .into_iter()
+        .flat_map(|survey| &survey.queried);
+    let mut of_machine = queried.filter(|queried| machine.node() == Some(queried.name.as_str()));
+    of_machine.any(|queried| queried.response.is_ok())
+}
+
 pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let count = count_votes(observed, now)?;
     let mut message = count
@@ -331,11 +374,29 @@ pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult 
             cannot connect to etcd";
         message = Some(cut_off.to_owned());
     }
-    let hint = "start the stopped members on their hosts, because the controller cannot; etcd recovers once \
-        most members are running; if the members' data is lost, restore a snapshot: \
-        https://etcd.io/docs/v3.6/op-guide/recovery/";
-    let forget = sole_machine(observed).map(|machine| force_new_cluster_hint(machine.name()));
-    count.into_result(observed, message, Some(forget.as_deref().unwrap_or(hint)))
+    let down = observed.machines.iter().filter(|machine| {
+        let named = [
+            machine_object(machine.name()),
+            format!("EtcdMember/{}", machine.node().unwrap_or_default()),
+        ];
+        named.iter().any(|object| count.unhealthy.contains(object)) && !responds(observed, machine)
+    });
+    let hosts: Vec<String> = down.map(host).collect();
+    let hosts = if hosts.is_empty() {
+        String::new()
+    } else {
+        format!("the hosts are those of {}; ", hosts.join(", "))
+    };
+    let hint = sole_machine(observed).map_or_else(
+        || {
+            format!(
+                "start the stopped members on their hosts, because the controller cannot; {hosts}etcd recovers once most members \
+                 are running; if the members' data is lost, restore a snapshot: https://etcd.io/docs/v3.6/op-guide/recovery/"
+            )
+        },
+        |machine| force_new_cluster_hint(machine.name()),
+    );
+    count.into_result(observed, message, Some(&hint))
 }
 
 /// The only Machine with a node, if its own etcd member does not explain the loss of quorum: etcd then has members whose
@@ -414,6 +475,7 @@ pub(super) mod test_cases {
     };
 
     fn kill_two(observed: &mut Snapshot) {
+        observed.machine(2).status.host_address = Some("10.0.0.2".to_owned());
         observed.kill(2);
         observed.kill(3);
         observed.status(1).leader = None;
@@ -508,6 +570,20 @@ pub(super) mod test_cases {
             cause.hint = Some("restore the Secret".to_owned());
             o.survey().queried[1].response = Err(cause);
         }),
+        (
+            "etcd-members-unresponsive",
+            "the_secret_is_the_cause_of_all",
+            |o| {
+                let mut cause = failure(
+                    "Secret/c1-etcd",
+                    "contains a CA that did not issue the certificate of any member",
+                );
+                cause.hint = Some("restore the Secret".to_owned());
+                for queried in &mut o.survey().queried {
+                    queried.response = Err(cause.clone());
+                }
+            },
+        ),
         ("etcd-members-unresponsive", "stopped", |o| {
             o.answer(2).status = Err(failure("etcd member node-m2", "Status: no answer within 2s"));
             o.answer(2).members = Err(failure("etcd member node-m2", "MemberList: no answer within 2s"));

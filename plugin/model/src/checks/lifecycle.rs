@@ -68,11 +68,19 @@ pub const CHECKS: &[Check] = &[
     )
     .blocking(),
     Check::new(
+        "topology-not-reconciled",
+        "The topology controller cannot apply the ClusterClass to the Cluster, so it changes nothing.",
+        check_topology_not_reconciled,
+        Responsible::Fault(Actor::Person),
+    )
+    .blocking(),
+    Check::new(
         "topology-upgrade-pending",
         "The topology of the Cluster has a newer version than the control plane.",
         check_topology_upgrade_pending,
         Responsible::Step(Actor::TopologyController),
-    ),
+    )
+    .effect_of(&[&["topology-not-reconciled"]]),
     Check::new(
         "machines-not-owned",
         "A control plane Machine of the Cluster does not belong to this control plane.",
@@ -217,15 +225,41 @@ pub fn check_infrastructure_template_missing(observed: &Snapshot, _: Timestamp) 
     Ok(vec![finding.with_optional_hint(hint)])
 }
 
+pub fn check_topology_not_reconciled(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    let cluster = require(&observed.cluster, "the Cluster")?;
+    let Some(error) = cluster.topology_error() else {
+        return Ok(Vec::new());
+    };
+    let blocker = Blocker::TopologyFailed {
+        message: error.message_or_reason(),
+    };
+    let control_plane = &observed.control_plane;
+    Ok(vec![
+        Finding::fail(format!("Cluster/{}", cluster.name()), blocker.message())
+            .with_object(observed.object_name())
+            .with_transition_time(error)
+            .with_optional_hint(blocker.hint(control_plane.namespace(), control_plane.name())),
+    ])
+}
+
 pub fn check_topology_upgrade_pending(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let Some(version) = observed.topology_version(&observed.control_plane.spec) else {
         return Ok(Vec::new());
     };
+    // The condition says what the topology controller waits for.
+    let condition = observed.cluster.value();
+    let condition = condition.and_then(|cluster| cluster.status.topology_reconciled.as_ref());
+    let condition = condition.filter(|condition| condition.is_false());
+    let why = condition.map_or_else(String::new, |condition| {
+        format!(": {}", condition.message_or_reason())
+    });
     let message = format!(
-        "Cluster API's topology controller has not set the control plane's version to \
-        {version} yet"
+        "Cluster API's topology controller has not set the control plane's version to {version} yet{why}"
     );
-    Ok(vec![Finding::info(observed.object_name(), message)])
+    let since = condition.and_then(|condition| condition.last_transition_time);
+    Ok(vec![
+        Finding::info(observed.object_name(), message).with_since(since),
+    ])
 }
 
 pub fn check_machines_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResult {
@@ -264,18 +298,25 @@ pub fn check_machines_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResul
 #[cfg(test)]
 pub(super) mod test_cases {
     use kcp_api::{
-        ConditionStatus::True,
+        ConditionStatus::{False, True},
         metadata::{ManagedFieldsEntry, Time},
     };
 
     use crate::{
         checks::tests::{Case, says},
-        testing::objects::{minutes_ago, pause},
+        snapshot::Snapshot,
+        testing::objects::{condition, minutes_ago, pause},
     };
 
     /// The third Machine has no owner and no bootstrap configuration.
-    fn abandon(observed: &mut crate::snapshot::Snapshot) {
+    fn abandon(observed: &mut Snapshot) {
         observed.machine(3).metadata.owner_references = None;
+    }
+
+    fn topology_reports(observed: &mut Snapshot, reason: &str, message: &str) {
+        let mut condition = condition("TopologyReconciled", False, message);
+        condition.reason = reason.to_owned();
+        observed.cluster_mut().status.topology_reconciled = Some(condition);
     }
 
     pub(crate) const CASES: &[Case] = &[
@@ -369,6 +410,25 @@ pub(super) mod test_cases {
         ("cluster-not-ready", "not_yet", |o| {
             o.cluster_mut().status.infrastructure_provisioned = false;
             o.control_plane().status.initialized = false;
+        }),
+        (
+            "topology-not-reconciled",
+            "a_template_of_the_class_is_missing",
+            |o| {
+                o.set_topology("v1.35.0");
+                topology_reports(o, "ReconcileFailed", "StandInMachineTemplate d/c1 not found");
+            },
+        ),
+        ("topology-not-reconciled", "no_upgrade_is_pending", |o| {
+            topology_reports(o, "ClusterClassNotReconciled", "ClusterClass not reconciled");
+        }),
+        ("topology-upgrade-pending", "a_hook_delays_it", |o| {
+            o.set_topology("v1.35.0");
+            topology_reports(
+                o,
+                "ClusterUpgrading",
+                "* Following hooks are blocking: BeforeClusterUpgrade",
+            );
         }),
         ("topology-upgrade-pending", "goes_on", |o| {
             o.set_topology("v1.35.0");

@@ -214,12 +214,12 @@ pub fn check_rollout_endless(observed: &Snapshot, _: Timestamp) -> CheckResult {
 }
 
 fn all_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckBlocker> {
-    find_stuck(&observed.control_plane, &observed.machines, now)
+    find_stuck(observed, now)
 }
 
 fn check_controller_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
-    if let Some(stuck) = stopped_controller_blocker(control_plane, now) {
+    if let Some(stuck) = stopped_controller_blocker(observed, now) {
         let finding = if let Some(blocker) = processing_blockers(observed).first() {
             let message = format!("{}; {}", stuck.message(now), blocker.message());
             let hint = blocker.hint(control_plane.namespace(), control_plane.name());
@@ -236,8 +236,8 @@ fn check_controller_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult 
     if control_plane.is_observed() {
         return Ok(Vec::new());
     }
-    // A write through the scale subresource does not change managedFields, so only the Lease says that the controller
-    // has stopped.
+    // The time of a write through the scale subresource is unknown, so only the Lease says that the controller has
+    // stopped.
     let finding = stopped_holder(&observed.controller_lease, now).map(|(holder, renewed)| {
         let message = format!(
             "{CONTROL_PLANE_CONTROLLER} has stopped: {holder} last renewed its Lease {} ago",
@@ -255,9 +255,14 @@ fn check_change_stuck(observed: &Snapshot, now: Timestamp) -> CheckResult {
     if !has_pending_change(observed, now) {
         return Ok(Vec::new());
     }
-    let blocked = all_stuck(observed, now)
-        .into_iter()
-        .filter(|stuck| !matches!(stuck.blocker, Blocker::ControllerStopped { .. }));
+    // Other checks report these blockers.
+    let is_own = |stuck: &StuckBlocker| {
+        !matches!(
+            stuck.blocker,
+            Blocker::ControllerStopped { .. } | Blocker::WriteRefused { .. } | Blocker::TopologyFailed { .. }
+        )
+    };
+    let blocked = all_stuck(observed, now).into_iter().filter(is_own);
     Ok(blocked
         .map(|stuck| finding(observed, &stuck, &format!("no progress {}", stuck.message(now))))
         .collect())

@@ -286,6 +286,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
         ready,
         ready_since: None,
         is_deleting: deleting,
+        crash_loop: None,
     });
     let add_on = (any::<i64>(), any::<i64>()).prop_map(|(desired, ready)| Addon {
         desired_pods: desired,

@@ -17,6 +17,7 @@ pub mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use kcp_api::{Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _, Reference};
 
 pub use drain::DrainObjects;
@@ -35,6 +36,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub control_plane: KubeadmControlPlane,
+    /// When the command first saw the current generation of the spec, if the controller had not processed it then. None for a
+    /// command that reads once.
+    pub unprocessed_seen: Option<Timestamp>,
     /// The Cluster of the control plane. `NotYet` until Cluster API labels the control plane with the
     /// Cluster's name.
     pub cluster: Reading<Cluster>,
@@ -93,6 +97,7 @@ impl From<KubeadmControlPlane> for Snapshot {
                 EtcdMembers::Unread
             },
             control_plane,
+            unprocessed_seen: None,
             cluster: Reading::NotYet,
             templates: BTreeMap::new(),
             has_kubeconfig: None,
@@ -161,6 +166,15 @@ impl Snapshot {
                 followed(Release::LATEST)
             )),
         }
+    }
+
+    /// Since when the controller has not processed the spec: since the write, or if its time is unknown, since the command
+    /// first saw it. None if the controller has processed the spec, or if neither time is known.
+    pub fn unprocessed_since(&self) -> Option<Timestamp> {
+        let seen = self
+            .unprocessed_seen
+            .filter(|_| !self.control_plane.is_observed());
+        self.control_plane.unprocessed_since().or(seen)
     }
 
     pub fn is_cluster_paused(&self) -> bool {

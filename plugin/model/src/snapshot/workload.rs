@@ -91,6 +91,15 @@ pub struct StaticPod {
     pub is_deleting: bool,
     /// Why a container of the pod is waiting or has terminated, on one line. None if all run.
     pub message: Option<String>,
+    /// None unless kubelet waits before it starts a container again (`CrashLoopBackOff`).
+    pub crash_loop: Option<CrashLoop>,
+}
+
+/// A container that ends again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrashLoop {
+    /// When the container last ended. None if kubelet does not say it.
+    pub ended: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,7 +5,7 @@ use kcp_api::{
     Condition, ConditionStatus, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Remediation,
     control_plane::KubeadmControlPlaneStatus,
     machine::{MachineSpec, MachineStatus},
-    metadata::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time},
+    metadata::{FieldsV1, ManagedFieldsEntry, ObjectMeta, OwnerReference, Time},
     names::{annotation, label},
 };
 
@@ -120,6 +120,7 @@ pub fn record(metadata: &mut ObjectMeta, name: &str, remediation: &Remediation) 
 pub fn change_spec(metadata: &mut ObjectMeta, time: Timestamp) {
     metadata.managed_fields = Some(vec![ManagedFieldsEntry {
         time: Some(Time(time)),
+        fields_v1: Some(FieldsV1(json!({"f:spec": {}}))),
         ..ManagedFieldsEntry::default()
     }]);
 }

@@ -201,6 +201,7 @@ pub fn cluster(failure_domains: &str) -> Cluster {
             remote_connection: None,
             initialized_since: Some(objects::minutes_ago(120)),
             infrastructure_ready_since: Some(objects::minutes_ago(120)),
+            topology_reconciled: None,
         },
     }
 }

@@ -101,6 +101,7 @@ fn workload() -> Workload {
             ready_since: Some(minutes_ago(60)),
             is_deleting: false,
             message: None,
+            crash_loop: None,
         })
     });
     let add_on = |pods| {

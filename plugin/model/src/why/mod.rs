@@ -100,7 +100,7 @@ pub fn explain(observed: &Snapshot, inspection: &Inspection, now: Timestamp) -> 
             blocked
         }
         (None, Some(first)) => context.explanation(first, &candidates, &plan),
-        (None, None) => Explanation::NOTHING,
+        (None, None) => context.without_cause(),
     };
     if let Some(cause) = &mut explanation.cause
         && cause.since.is_none()
@@ -250,6 +250,25 @@ impl Context<'_> {
         Explanation {
             next_action: next,
             ..Explanation::of(state, actor, cause)
+        }
+    }
+
+    /// The explanation if no check found anything. After a change or a repair, the controller counts the Machines again only
+    /// when it reconciles.
+    fn without_cause(self) -> Explanation {
+        let control_plane = &self.observed.control_plane;
+        let status = &control_plane.status;
+        let counts = [status.replicas, status.ready_replicas, status.up_to_date_replicas];
+        if counts
+            .iter()
+            .all(|count| *count == control_plane.desired_replicas())
+        {
+            return Explanation::NOTHING;
+        }
+        Explanation {
+            state: State::Working,
+            actor: Some(Actor::ControlPlaneController),
+            ..Explanation::NOTHING
         }
     }
 

@@ -205,6 +205,18 @@ fn a_controller_that_is_late_needs_a_person() {
 }
 
 #[test]
+fn nothing_is_wrong_only_once_every_machine_is_counted() {
+    assert_answers(&[
+        ("all are counted", |_| (), "NothingToDo"),
+        (
+            "one is not counted as ready",
+            |o| o.control_plane.status.ready_replicas = 2,
+            "Working, Cluster API's kubeadm control plane controller",
+        ),
+    ]);
+}
+
+#[test]
 fn a_cause_stands_before_its_effects() {
     assert_answers(&[
         (

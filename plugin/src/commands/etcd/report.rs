@@ -73,8 +73,8 @@ impl MaintenanceResult {
             } => {
                 let verb = if is_dry_run { "would be" } else { "have been" };
                 vec![format!(
-                    "etcd's revisions before {revision} {verb} deleted; the last {} stay",
-                    current_revision - revision + 1
+                    "etcd's revisions before {revision} {verb} deleted; the newest revision and {} before it stay",
+                    current_revision - revision
                 )]
             }
             Self::Disarm { members } if members.is_empty() => {

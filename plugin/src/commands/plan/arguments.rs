@@ -5,7 +5,9 @@ use std::{convert::Infallible, path::PathBuf};
 use clap::{Args, builder::UnknownArgumentValueParser};
 
 use crate::{
-    arguments::parse_control_plane, commands::scale::parse_replicas, fleet::ContextsArgument,
+    arguments::{ControlPlaneName, parse_control_plane_of_cluster},
+    commands::scale::parse_replicas,
+    fleet::ContextsArgument,
     output::OutputArguments,
 };
 use kcp_control_plane::plan::options::PlanOptions;
@@ -27,9 +29,9 @@ Examples:
   kubectl kcp plan -A --contexts east,west"
 )]
 pub struct PlanArguments {
-    /// Control plane to plan for, as NAME or kcp/NAME [default: all in the namespace]
-    #[arg(value_parser = parse_control_plane, conflicts_with = "all_namespaces")]
-    pub name: Option<String>,
+    /// Control plane to plan for, as NAME, kcp/NAME or cluster/NAME [default: all in the namespace]
+    #[arg(value_parser = parse_control_plane_of_cluster, conflicts_with = "all_namespaces")]
+    pub name: Option<ControlPlaneName>,
 
     /// Plan for the control planes of all namespaces
     #[arg(short = 'A', long)]

@@ -59,12 +59,18 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     };
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration.map(configuration::read).transpose()?;
-    let manifest = match &arguments.file {
-        Some(file) => Some(Manifest::read(&display_file(file), &file::read(file)?, name)?),
-        None => None,
-    };
+    let file = arguments
+        .file
+        .as_ref()
+        .map(|file| Ok::<_, anyhow::Error>((file, file::read(file)?)));
+    let file = file.transpose()?;
     let connection = session.connect().await?;
     let mut reader = Reader::discover(&connection).await?;
+    let name = &name.read(&reader, ReadLimit::per_read(LIMIT)).await?;
+    let manifest = match &file {
+        Some((file, text)) => Some(Manifest::read(&display_file(file), text, name)?),
+        None => None,
+    };
     // Read the control plane in the manifest's API version, so that both can be compared.
     if let Some(manifest) = &manifest {
         reader = reader.in_version(&manifest.api_version)?;

@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, Subcommand};
 use jiff::Timestamp;
 
 use crate::{
-    arguments::parse_control_plane,
+    arguments::{ControlPlaneName, parse_control_plane, parse_control_plane_of_cluster},
     change::{
         arguments::{ReviewArguments, WriteArguments},
         confirmation::ConfirmArguments,
@@ -124,9 +124,9 @@ pub struct PauseArguments {
   kubectl kcp rollout status edge --timeout 20m
   kubectl kcp rollout status edge --watch=false -o json")]
 pub struct RolloutStatusArguments {
-    /// Control plane to show, as NAME or kcp/NAME
-    #[arg(value_parser = parse_control_plane)]
-    pub name: String,
+    /// Control plane to show, as NAME, kcp/NAME or cluster/NAME
+    #[arg(value_parser = parse_control_plane_of_cluster)]
+    pub name: ControlPlaneName,
 
     /// Wait until the rollout is complete or stuck, and print a line for each change; false shows the progress once
     // Accepts `--flag` and `--flag=false`, like Go's flag packages.

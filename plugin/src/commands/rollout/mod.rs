@@ -25,8 +25,8 @@ use kcp_client::{
     ReadLimit,
     reader::Reader,
     reads::{
+        obstacles::add_obstacles,
         planned::{Reads, Unread, fetch},
-        template::add_template,
     },
 };
 use kcp_control_plane::{
@@ -56,7 +56,7 @@ use crate::{
     wait::{Shown, WaitEndingKind, poll_until},
 };
 
-/// The time limit of each read for `rollout history`, and of the read of the template for `rollout status`.
+/// The time limit of each read for `rollout history`, and of the reads of obstacles for `rollout status`.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs `rollout`.
@@ -213,13 +213,17 @@ async fn change(
 }
 
 async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let RolloutStatusArguments { name, output, .. } = arguments;
+    let output = &arguments.output;
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;
+    let name = &arguments
+        .name
+        .read(&reader, ReadLimit::per_read(READ_LIMIT))
+        .await?;
     let namespace = &connection.namespace;
     if !arguments.watch {
         let mut snapshot = reader.read_snapshot(namespace, name).await?;
-        Box::pin(add_template(&reader, &mut snapshot, READ_LIMIT)).await;
+        Box::pin(add_obstacles(&reader, &mut snapshot, READ_LIMIT)).await;
         let report = RolloutReport::from_poll(snapshot, connection.now());
         print(&report, output, &session.terminal)?;
         return Ok(report.verdict());

@@ -56,7 +56,7 @@ impl RolloutReport {
             WaitProgress::Met => Some(WaitEndingKind::Met),
             WaitProgress::Impossible(why) => Some(WaitEndingKind::Impossible(why)),
             WaitProgress::WaitingFor(_) => {
-                let stuck = find_stuck(&snapshot.control_plane, &snapshot.machines, now);
+                let stuck = find_stuck(&snapshot, now);
                 (!stuck.is_empty()).then_some(WaitEndingKind::Stuck(stuck))
             }
         };

@@ -50,7 +50,7 @@ pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Resul
         return watch_status(&arguments, session, poll_again, || connection.now()).await;
     }
     if arguments.needs_only_rows() {
-        let rows = poll_rows(&connection, arguments.selector.as_deref(), end).await?;
+        let rows = poll_rows(&connection, &arguments, end, &session.terminal).await?;
         let verdict = Verdict::worst(rows.iter().map(|row| Verdict::from(row.health)));
         let layout = arguments.output.layout(Terminal::size().map(|size| size.width));
         let screen = screen::list(rows, None, connection.now(), layout);

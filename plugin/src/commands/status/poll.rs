@@ -22,7 +22,7 @@ use kcp_control_plane::{
     snapshot::{Failure, Reading, Snapshot},
 };
 
-/// The maximum number of control planes in a namespace for which etcd is queried without `--deep`.
+/// The maximum number of control planes in a list for which etcd is queried without `--deep`.
 const MAX_CONTROL_PLANES_QUERIED: usize = 32;
 
 /// What to read for each control plane of a list.
@@ -40,11 +40,7 @@ impl ReadDepth {
     fn new(arguments: &StatusArguments, control_planes: usize) -> Self {
         if arguments.deep {
             Self::AllSources
-        } else if arguments.all_namespaces
-            || arguments.no_etcd
-            || arguments.no_workload
-            || control_planes > MAX_CONTROL_PLANES_QUERIED
-        {
+        } else if arguments.no_etcd || arguments.no_workload || control_planes > MAX_CONTROL_PLANES_QUERIED {
             Self::Conditions
         } else {
             Self::PermittedSources
@@ -64,11 +60,11 @@ pub(super) async fn poll(
     terminal: &Terminal,
 ) -> Result<Subject, Error> {
     let reader = reads::discover(connection, reads::list_limit(remaining(end))).await?;
-    let excluded = Excluded {
-        workload: arguments.no_workload,
-        etcd: arguments.no_etcd,
-    };
     if let Some(name) = &arguments.name {
+        let excluded = Excluded {
+            workload: arguments.no_workload,
+            etcd: arguments.no_etcd,
+        };
         let observed = read_one(&reader, name, excluded, end).await?;
         return Ok(Subject::One(Box::new(inspect_snapshot(
             observed,
@@ -82,11 +78,29 @@ pub(super) async fn poll(
     if let (Some(namespace), [], None) = (namespace, listed.as_slice(), selector) {
         reads::check_namespace_exists(connection, namespace, limit).await?;
     }
+    Ok(Subject::Several {
+        namespace: namespace.map(str::to_owned),
+        inspected: inspect_listed(&reader, listed, arguments, terminal).await,
+        unread: Vec::new(),
+    })
+}
+
+/// Reads the sources of the control planes in a list as deeply as the arguments and the length of the list require.
+async fn inspect_listed(
+    reader: &Reader<'_>,
+    listed: Vec<Snapshot>,
+    arguments: &StatusArguments,
+    terminal: &Terminal,
+) -> Vec<Inspected> {
+    let excluded = Excluded {
+        workload: arguments.no_workload,
+        etcd: arguments.no_etcd,
+    };
     let observed = match ReadDepth::new(arguments, listed.len()) {
         ReadDepth::Conditions => listed.into_iter().map(by_conditions).collect(),
         depth => {
             read_concurrently(terminal, &listed, async |listed| {
-                let observed = read_all_sources(&reader, listed, excluded, arguments.timeout).await;
+                let observed = read_all_sources(reader, listed, excluded, arguments.timeout).await;
                 if depth == ReadDepth::PermittedSources && may_not_read_secrets(&observed) {
                     by_conditions(listed.clone())
                 } else {
@@ -96,14 +110,11 @@ pub(super) async fn poll(
             .await
         }
     };
-    Ok(Subject::Several {
-        namespace: namespace.map(str::to_owned),
-        inspected: observed
-            .into_iter()
-            .map(|observed| inspect_snapshot(observed, connection.now()))
-            .collect(),
-        unread: Vec::new(),
-    })
+    let now = || reader.connection.now();
+    observed
+        .into_iter()
+        .map(|observed| inspect_snapshot(observed, now()))
+        .collect()
 }
 
 /// Reads the control planes of several contexts at the same time, and checks them. The time limit of the arguments applies to
@@ -132,26 +143,35 @@ pub(super) async fn poll_contexts(
     }
 }
 
-/// Reads the control planes of all namespaces until the time `end`, and checks them by their conditions. Of
-/// each control plane, only the row of the table stays in memory.
+/// Reads the control planes of all namespaces until the time `end`, and checks them. If there are too many to query the etcd of
+/// each, only the row of each control plane stays in memory.
 ///
 /// # Errors
 /// The control planes cannot be listed.
 pub(super) async fn poll_rows(
     connection: &Connection,
-    selector: Option<&str>,
+    arguments: &StatusArguments,
     end: Instant,
+    terminal: &Terminal,
 ) -> Result<Vec<ListRow>, Error> {
     let reader = reads::discover(connection, reads::list_limit(remaining(end))).await?;
-    let mut rows = Vec::new();
+    let row = |Inspected {
+                   observed, inspection, ..
+               }: Inspected| ListRow::new(&observed, &inspection);
+    let row_by_conditions = |listed| row(inspect_snapshot(by_conditions(listed), connection.now()));
+    let (mut few, mut rows) = (Vec::new(), Vec::new());
     let limit = reads::list_limit(remaining(end));
-    reads::for_each(&reader, None, selector, limit, |listed| {
-        let Inspected {
-            observed, inspection, ..
-        } = inspect_snapshot(by_conditions(listed), connection.now());
-        rows.push(ListRow::new(&observed, &inspection));
+    reads::for_each(&reader, None, arguments.selector.as_deref(), limit, |listed| {
+        if rows.is_empty() && ReadDepth::new(arguments, few.len() + 1) != ReadDepth::Conditions {
+            few.push(listed);
+        } else {
+            rows.extend(few.drain(..).map(row_by_conditions));
+            rows.push(row_by_conditions(listed));
+        }
     })
     .await?;
+    let few = inspect_listed(&reader, few, arguments, terminal).await;
+    rows.extend(few.into_iter().map(row));
     Ok(rows)
 }
 
@@ -179,14 +199,9 @@ pub(in crate::commands) async fn read_one(
     end: Instant,
 ) -> Result<Snapshot, Error> {
     let namespace = &reader.connection.namespace;
-    let name = match name {
-        ControlPlaneName::Own(name) => name,
-        ControlPlaneName::OfCluster(cluster) => {
-            let limit = reads::limit_per_control_plane(remaining(end));
-            &reads::read_control_plane_name(reader, namespace, cluster, limit).await?
-        }
-    };
-    reads::observe(reader, namespace, name, excluded, end).await
+    let limit = reads::limit_per_control_plane(remaining(end));
+    let name = name.read(reader, limit).await?;
+    reads::observe(reader, namespace, &name, excluded, end).await
 }
 
 /// For one control plane of a list: reads its workload cluster and its etcd.
@@ -325,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_one_namespace_asks_etcd_and_others_only_with_deep() {
+    fn a_short_list_asks_etcd_and_a_long_one_only_with_deep() {
         let with = |change: fn(&mut StatusArguments)| {
             let mut arguments = arguments();
             change(&mut arguments);
@@ -338,7 +353,16 @@ mod tests {
                 ReadDepth::PermittedSources,
             ),
             (arguments(), MAX_CONTROL_PLANES_QUERIED + 1, ReadDepth::Conditions),
-            (with(|a| a.all_namespaces = true), 1, ReadDepth::Conditions),
+            (
+                with(|a| a.all_namespaces = true),
+                MAX_CONTROL_PLANES_QUERIED,
+                ReadDepth::PermittedSources,
+            ),
+            (
+                with(|a| a.all_namespaces = true),
+                MAX_CONTROL_PLANES_QUERIED + 1,
+                ReadDepth::Conditions,
+            ),
             (with(|a| a.no_etcd = true), 1, ReadDepth::Conditions),
             (with(|a| a.no_workload = true), 1, ReadDepth::Conditions),
             (
@@ -413,7 +437,11 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let rows = runtime.expect("a runtime").block_on(async {
             let end = Instant::now() + Duration::from_secs(30);
-            poll_rows(&connect(), None, end).await
+            let by_conditions = StatusArguments {
+                no_etcd: true,
+                ..arguments()
+            };
+            poll_rows(&connect(), &by_conditions, end, &Terminal::new(ColorWhen::Never)).await
         });
         let rows = rows.expect("a list");
         let layout = crate::terminal::table::Layout::default();

@@ -104,6 +104,10 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
     let Some(cause) = &explanation.cause else {
         let summary = summary(report.observed);
         return match explanation.planned_rollout_time {
+            _ if explanation.state == State::Working => format!(
+                "{} acts next: it has not counted every Machine again, although no check finds a problem: {summary}",
+                Actor::ControlPlaneController.name()
+            ),
             Some(at) => format!("Nothing is wrong, and a rollout is planned for {at}: {summary}"),
             None => format!("Nothing is wrong and nothing is planned: {summary}"),
         };

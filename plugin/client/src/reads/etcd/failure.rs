@@ -128,6 +128,23 @@ impl FailureContext {
         format!("{} logs -n {KUBE_SYSTEM} {}", self.kubectl, pod_name(name))
     }
 
+    /// The failure of each member if the CA of the Secret issued no member's certificate. None if the CA is not in a Secret.
+    pub fn foreign_ca(&self) -> Option<Failure> {
+        let secret = self.ca_source.strip_prefix("Secret ").filter(|_| self.stacked)?;
+        Some(Failure {
+            object: format!("Secret/{secret}"),
+            message: "contains a CA that issued no etcd member's certificate, so neither this command nor Cluster API can connect to \
+                      etcd"
+                .to_owned(),
+            hint: Some(
+                "put etcd's CA back into the keys tls.crt and tls.key of the Secret: on every control plane node, it is in \
+                 /etc/kubernetes/pki/etcd/ca.crt and ca.key"
+                    .to_owned(),
+            ),
+            forbidden: None,
+        })
+    }
+
     fn hint(&self, name: &str, error: &Error) -> Option<String> {
         let authority = &self.ca_source;
         Some(match error {

@@ -1,17 +1,41 @@
 //! Describes errors of a workload cluster's API server. Most hints are about the Secret with the kubeconfig.
 
+use jiff::Timestamp;
+
 use crate::Error;
 use crate::reads::failure;
-use kcp_control_plane::snapshot::{Failure, Forbidden};
+use kcp_control_plane::{
+    snapshot::{Failure, Forbidden},
+    staleness::format_age,
+};
 
 #[derive(Clone, Debug)]
 pub struct FailureContext {
     pub kubeconfig: String,
+    /// Set if the client certificate in the kubeconfig had expired when the kubeconfig was read.
+    pub expired: Option<ExpiredCertificate>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ExpiredCertificate {
+    pub expired_at: Timestamp,
+    /// When the kubeconfig was read.
+    pub read_at: Timestamp,
+    /// How to get a kubeconfig with a new certificate.
+    pub renewal: String,
 }
 
 impl FailureContext {
     pub fn describe(&self, object: &str, error: &Error) -> Failure {
-        let failure = failure::from_error(object.to_owned(), error);
+        let mut failure = failure::from_error(object.to_owned(), error);
+        if let (Error::Unauthorized { .. }, Some(expired)) = (error, &self.expired) {
+            failure.message = format!(
+                "{}: the client certificate in the kubeconfig expired {} ago, at {}",
+                failure.message,
+                format_age(expired.expired_at, expired.read_at),
+                expired.expired_at
+            );
+        }
         Failure {
             hint: self.hint(error),
             forbidden: failure.forbidden.map(|forbidden| Forbidden {
@@ -40,9 +64,13 @@ impl FailureContext {
             Error::Tls { .. } => format!(
                 "check whether the server's certificate has expired, and whether its CA is the one in {kubeconfig}"
             ),
-            Error::Unauthorized { .. } => {
-                format!("check whether the client certificate in {kubeconfig} has expired")
-            }
+            Error::Unauthorized { .. } => match &self.expired {
+                Some(expired) => expired.renewal.clone(),
+                None => format!(
+                    "check the credentials in {kubeconfig}; a client certificate in it has not expired, but the API server \
+                     may trust another CA"
+                ),
+            },
             Error::Forbidden { action, .. } => {
                 format!(
                     "allow the user of {kubeconfig} to {} {}",
@@ -58,7 +86,7 @@ impl FailureContext {
 mod tests {
     use std::time::Duration;
 
-    use super::{Failure, FailureContext};
+    use super::{ExpiredCertificate, Failure, FailureContext};
     use crate::reads::failure::MAX_MESSAGE_CHARS;
     use crate::{Action, Error};
     use kcp_control_plane::snapshot::Forbidden;
@@ -66,6 +94,54 @@ mod tests {
     fn failures() -> FailureContext {
         FailureContext {
             kubeconfig: "edge-kubeconfig".to_owned(),
+            expired: None,
+        }
+    }
+
+    #[test]
+    fn an_expired_certificate_is_stated_only_where_it_explains_the_error() {
+        let time = |text: &str| text.parse().expect("a time");
+        let expired = FailureContext {
+            expired: Some(ExpiredCertificate {
+                expired_at: time("2026-08-19T12:00:00Z"),
+                read_at: time("2026-08-21T12:00:00Z"),
+                renewal: "delete it".to_owned(),
+            }),
+            ..failures()
+        };
+        let rejected = Error::Unauthorized {
+            server: "https://s:6443".to_owned(),
+        };
+        let unreachable = Error::Unreachable {
+            server: "https://s:6443".to_owned(),
+            cause: "connection refused".to_owned(),
+        };
+        let rejected_by = "the API server at https://s:6443 rejected the credentials";
+        for (context, error, message, hint) in [
+            (
+                &expired,
+                &rejected,
+                format!(
+                    "{rejected_by}: the client certificate in the kubeconfig expired 2d ago, at 2026-08-19T12:00:00Z"
+                ),
+                "delete it",
+            ),
+            (
+                &failures(),
+                &rejected,
+                rejected_by.to_owned(),
+                "check the credentials in the kubeconfig in Secret edge-kubeconfig; a client certificate in it has not \
+                 expired, but the API server may trust another CA",
+            ),
+            (
+                &expired,
+                &unreachable,
+                "cannot reach the API server at https://s:6443: connection refused".to_owned(),
+                "check the address in the kubeconfig in Secret edge-kubeconfig, and whether this machine can reach it",
+            ),
+        ] {
+            let failure = context.describe_all(error);
+            assert_eq!((failure.message, failure.hint.as_deref()), (message, Some(hint)));
         }
     }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::reads::failure::one_line;
 use kcp_control_plane::snapshot::workload::{
-    Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod,
+    Addon, Component, ControllerLease, CrashLoop, KubeadmConfigMap, Node, StaticPod,
 };
 
 pub fn node(node: v1::Node) -> Node {
@@ -68,11 +68,15 @@ pub fn static_pod(pod: Pod) -> Option<StaticPod> {
     let condition = conditions.find(|condition| condition.type_ == "Ready");
     let ready = condition.is_some_and(|condition| condition.status == "True");
     let ready_since = condition.and_then(|condition| Some(condition.last_transition_time.as_ref()?.0));
-    let container_problems = status
-        .container_statuses
-        .iter()
-        .flatten()
-        .find_map(container_problem);
+    let containers = || status.container_statuses.iter().flatten();
+    let problem = containers().find_map(|container| {
+        let problem = container_problem(container)?;
+        Some(match last_end(container) {
+            Some(end) => format!("{problem}; {end}"),
+            None => problem,
+        })
+    });
+    let crash_loop = containers().find_map(crash_loop);
     Some(StaticPod {
         component,
         node,
@@ -80,7 +84,8 @@ pub fn static_pod(pod: Pod) -> Option<StaticPod> {
         ready,
         ready_since,
         is_deleting: pod.metadata.deletion_timestamp.is_some(),
-        message: container_problems.or_else(|| reason_and_message(status.reason, status.message)),
+        message: problem.or_else(|| reason_and_message(status.reason, status.message)),
+        crash_loop,
     })
 }
 
@@ -95,6 +100,34 @@ pub fn container_problem(container: &ContainerStatus) -> Option<String> {
         .reason
         .unwrap_or_else(|| format!("exit code {}", terminated.exit_code));
     reason_and_message(Some(reason), terminated.message)
+}
+
+fn crash_loop(container: &ContainerStatus) -> Option<CrashLoop> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let last = container
+        .last_state
+        .as_ref()
+        .and_then(|last| last.terminated.as_ref());
+    (waiting.reason.as_deref() == Some("CrashLoopBackOff")).then(|| CrashLoop {
+        ended: last.and_then(|last| Some(last.finished_at.as_ref()?.0)),
+    })
+}
+
+/// How a container that waits for its next start last ended, and how many times it was started again. A container writes the
+/// message itself; kubeadm's static pods usually write none.
+fn last_end(container: &ContainerStatus) -> Option<String> {
+    container.state.as_ref()?.waiting.as_ref()?;
+    let ended = container.last_state.as_ref()?.terminated.as_ref()?;
+    let message = ended
+        .message
+        .as_deref()
+        .map(one_line)
+        .filter(|message| !message.is_empty());
+    let message = message.map_or_else(String::new, |message| format!(": {message}"));
+    let (restarts, code) = (container.restart_count, ended.exit_code);
+    Some(format!(
+        "restarted {restarts} times, last exit code {code}{message}"
+    ))
 }
 
 pub fn reason_and_message(reason: Option<String>, message: Option<String>) -> Option<String> {
@@ -184,7 +217,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{
-        Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod, daemon_set_addon,
+        Addon, Component, ControllerLease, CrashLoop, KubeadmConfigMap, Node, StaticPod, daemon_set_addon,
         deployment_addon, kubeadm_config, lease, node, reports_failed_etcd, static_pod,
     };
 
@@ -295,6 +328,7 @@ mod tests {
                 ready_since: "2026-03-01T12:01:00Z".parse().ok(),
                 is_deleting: false,
                 message: None,
+                crash_loop: None,
             });
             assert_eq!(pod(name, &status), expected, "{name}");
         }
@@ -304,6 +338,13 @@ mod tests {
     fn a_pod_says_on_one_line_what_is_wrong() {
         let waiting = json!([{"name": "etcd", "ready": false, "restartCount": 4, "image": "", "imageID": "",
             "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s\nrestarting"}}}]);
+        let crashed = json!([{"name": "etcd", "ready": false, "restartCount": 4, "image": "", "imageID": "",
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
+            "lastState": {"terminated": {"exitCode": 1, "finishedAt": "2026-03-01T12:01:00Z",
+                "message": "unknown flag: --no-such\n"}}}]);
+        let loops = pod("etcd-n-1", &json!({"containerStatuses": crashed})).and_then(|pod| pod.crash_loop);
+        let ended_at = "2026-03-01T12:01:00Z".parse().ok();
+        assert_eq!(loops, Some(CrashLoop { ended: ended_at }));
         let ended = json!([{"name": "etcd", "ready": false, "restartCount": 4, "image": "", "imageID": "",
             "state": {"terminated": {"exitCode": 137}}}]);
         let running = json!([{"name": "etcd", "ready": true, "restartCount": 0, "image": "", "imageID": "",
@@ -312,6 +353,12 @@ mod tests {
             (
                 json!({"containerStatuses": waiting}),
                 Some("CrashLoopBackOff: back-off 5m0s restarting"),
+            ),
+            (
+                json!({"containerStatuses": crashed}),
+                Some(
+                    "CrashLoopBackOff: back-off 5m0s; restarted 4 times, last exit code 1: unknown flag: --no-such",
+                ),
             ),
             (json!({"containerStatuses": ended}), Some("exit code 137")),
             (json!({"containerStatuses": running}), None),

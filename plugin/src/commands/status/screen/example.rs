@@ -113,6 +113,7 @@ fn add_learner(observed: &mut Snapshot) {
         ready_since: None,
         is_deleting: false,
         message: None,
+        crash_loop: None,
     });
     observed.pods().extend(pods);
     observed.each_list(|list| {

@@ -4,7 +4,9 @@ use jiff::Timestamp;
 use kcp_api::Object as _;
 
 use crate::commands::status::screen::{
-    Layout, Part, Screen, age, findings::outcome_style, summary::health_style,
+    Layout, Part, Screen, age,
+    findings::outcome_style,
+    summary::{health_word, is_by_conditions},
 };
 use crate::{
     fleet::UnreadContext,
@@ -92,7 +94,7 @@ impl ListRow {
             up_to_date: control_plane.status.up_to_date_replicas,
             desired: control_plane.desired_replicas(),
             members: members(observed, inspection),
-            is_by_conditions: matches!(observed.etcd, Reading::Excluded { .. }),
+            is_by_conditions: is_by_conditions(observed),
             created: control_plane.creation_timestamp(),
             health: inspection.health,
             checks,
@@ -136,7 +138,7 @@ impl ListRow {
 
     fn cells(&self, is_of_all: bool, now: Timestamp) -> Vec<Cell> {
         let desired = self.desired;
-        let health = self.health.as_str();
+        let (health, style) = health_word(self.health, self.is_by_conditions);
         let verdict = if self.is_by_conditions {
             format!("{health} (by conditions)")
         } else {
@@ -155,7 +157,7 @@ impl ListRow {
             Cell::from(count(format!("{}/{desired}", self.up_to_date))),
             Cell::from(self.members.as_deref().unwrap_or_default()),
             Cell::from(age(self.created, now)),
-            Cell::styled(verdict, health_style(self.health)),
+            Cell::styled(verdict, style),
             match self.most_severe {
                 Some(outcome) => Cell::styled(findings, outcome_style(outcome)).extend_to_line_end(),
                 None => Cell::from(""),

@@ -37,7 +37,11 @@ pub(super) fn summary(
     };
     let mut lines = vec![
         ("Control plane", name, HEADING),
-        ("Verdict", verdict, health_style(inspection.health)),
+        (
+            "Verdict",
+            verdict,
+            health_word(inspection.health, is_by_conditions(observed)).1,
+        ),
         ("Cluster", cluster(observed), plain),
         ("Version", versions(control_plane), plain),
         ("Machines", counts(observed), plain),
@@ -64,12 +68,20 @@ pub(super) fn summary(
     text
 }
 
-pub(super) const fn health_style(health: Health) -> Style {
+/// The word for a verdict, and its style. Conditions can stay True for minutes after etcd has lost its quorum. So if only
+/// conditions say that the control plane is healthy, it is called unverified.
+pub(super) const fn health_word(health: Health, is_by_conditions: bool) -> (&'static str, Style) {
     match health {
-        Health::Healthy => GOOD.bold(),
-        Health::Degraded | Health::Blocked => BAD.bold(),
-        Health::Unknown => WARN.bold(),
+        Health::Healthy if is_by_conditions => ("Unverified", WARN.bold()),
+        Health::Healthy => (health.as_str(), GOOD.bold()),
+        Health::Degraded | Health::Blocked => (health.as_str(), BAD.bold()),
+        Health::Unknown => (health.as_str(), WARN.bold()),
     }
+}
+
+/// Whether the workload cluster or etcd was left out on purpose.
+pub(super) const fn is_by_conditions(observed: &Snapshot) -> bool {
+    matches!(observed.workload, Reading::Excluded { .. }) || matches!(observed.etcd, Reading::Excluded { .. })
 }
 
 /// The verdict, such as `Blocked: 3 problems (etcd unreachable; based on conditions)`. It counts the entries that the list
@@ -90,7 +102,8 @@ pub(super) fn verdict(observed: &Snapshot, inspection: &Inspection) -> String {
             _ => plural(count, what),
         })
         .collect();
-    let mut text = inspection.health.as_str().to_owned();
+    let (word, _) = health_word(inspection.health, is_by_conditions(observed));
+    let mut text = word.to_owned();
     if !counts.is_empty() {
         text = format!("{text}: {}", counts.join(", "));
     }

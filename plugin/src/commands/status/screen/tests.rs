@@ -58,7 +58,7 @@ fn wide_screens() {
 
 #[test]
 fn the_cause_comes_first_and_nothing_is_repeated() {
-    for (example, first) in [
+    for (example, first) in vec![
         (
             example::node_dead(),
             "  fail    Machine/m2: the node is unreachable (nodes-not-ready)",

@@ -1,5 +1,10 @@
 //! `kubectl kcp lint --cluster`: the objects of a cluster that the webhook would deny once it is installed.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a part that a JSON document lacks is null, and fails the test"
+)]
+
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
@@ -132,8 +137,8 @@ async fn adopted_and_faulty(management: &ManagementCluster) -> Result<()> {
         (
             "one",
             "controller-manager-flag-removed",
-            "pod-eviction-timeout",
-            "5m",
+            "concurrent-service-syncs",
+            "2",
         ),
         ("two", "cloud-provider-removed", "cloud-provider", "aws"),
     ];
@@ -141,12 +146,12 @@ async fn adopted_and_faulty(management: &ManagementCluster) -> Result<()> {
     let kubectl = management.kubectl();
     for (name, rule, flag, value) in faults {
         Cluster::create_without_control_plane(management.client(), NAMESPACE, name).await?;
-        let mut faulty = control_plane(name, 1, "v1.34.2");
-        faulty["metadata"]["annotations"] =
+        let mut object = control_plane(name, 1, "v1.37.0");
+        object["metadata"]["annotations"] =
             json!({"kubectl-kcp.dev/override-rules": format!("{rule}={until:.0}")});
-        faulty["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["controllerManager"] =
+        object["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["controllerManager"] =
             json!({"extraArgs": [{"name": flag, "value": value}]});
-        written(kubectl, "create", &[faulty], &["-n", NAMESPACE]).await?;
+        written(kubectl, "create", &[object], &["-n", NAMESPACE]).await?;
         let control_plane = ["kubeadmcontrolplane", name, "-n", NAMESPACE];
         wait::until(&format!("Cluster API adopts {name}"), || async {
             let owner = ["-o", "jsonpath={.metadata.ownerReferences[0].kind}"];

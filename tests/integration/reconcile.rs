@@ -168,11 +168,11 @@ async fn age_of_failures(management: &ManagementCluster) -> Result<Duration> {
         .filter_map(|pointer| event.pointer(pointer)?.as_str()?.parse::<jiff::Timestamp>().ok())
     });
     let times: Vec<jiff::Timestamp> = times.collect();
-    let (first, last) = (
+    let (earliest, latest) = (
         times.iter().min().context("no failure")?,
         times.iter().max().context("no failure")?,
     );
-    Duration::try_from(last.duration_since(*first)).context("a duration")
+    Duration::try_from(latest.duration_since(*earliest)).context("a duration")
 }
 
 async fn nothing_that_is_paused_is_written(subject: &Subject<'_>) -> Result<()> {

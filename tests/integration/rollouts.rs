@@ -317,7 +317,7 @@ async fn restarts_as_clusterctl_does(subject: &Subject<'_>) -> Result<()> {
     );
     ensure!(theirs.len() == ours.len() && theirs < ours, "{theirs} and {ours}");
     let running = subject
-        .says("rollout cancel edge", 1, "is already in progress")
+        .says("rollout cancel edge", 1, "has already created Machine")
         .await?;
     ensure!(
         running.stdout.contains(second.first().context("no Machine")?),
@@ -388,7 +388,9 @@ fn a_refused_machine_ends_rollout_status_with_its_cause() {
         let subject = Subject::create(management, "refused-rollout").await?;
         let reason = "no new Machine before Monday";
         let webhook = RefusingWebhook::of_machines(management.api(), "refused-rollout", reason).await?;
-        subject.says("rollout start edge", 0, "rollout started").await?;
+        subject
+            .says("rollout start edge --yes", 0, "rollout started")
+            .await?;
         let began = Instant::now();
         let cause = format!(
             "webhook refused-rollout.refusing.test does not let the controller create a Machine: {reason}"

@@ -138,8 +138,9 @@ fn is_whole(management: &Snapshot) -> Result<()> {
                 is_node_condition: true,
                 type_: "Ready".to_owned(),
                 status: kcp_api::ConditionStatus::False,
-                timeout: std::time::Duration::from_secs(300),
+                timeout: Duration::from_mins(5),
             }],
+            node_startup_timeout: Some(Duration::from_mins(10)),
             ..HealthCheck::default()
         }])
     );

@@ -1,7 +1,10 @@
 //! etcd's leader answers no client, because its serving certificate has expired, but the other members follow it. Cluster API deletes
 //! the Machines of the followers. It deletes the leader's own Machine only after another member leads.
 
-use std::time::Instant;
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a part that a JSON document lacks is null, and fails the test"
+)]
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
@@ -58,11 +61,9 @@ async fn followers_go_and_then_the_leader(management: &ManagementCluster) -> Res
         names_the_way_out(management, &replace, &leader).await?;
     }
     if follower_goes {
-        let began = Instant::now();
-        let replaced = kcp(management, &["machine", "replace", follower]).await?;
+        let replaced = kcp(management, &["machine", "replace", follower, "--yes"]).await?;
         ensure!(replaced.code == 0, "{replaced}");
         is_replaced(&cluster, follower).await?;
-        println!("the follower was replaced in {:?}", began.elapsed());
     }
 
     let kubectl = management.kubectl();
@@ -94,10 +95,8 @@ async fn followers_go_and_then_the_leader(management: &ManagementCluster) -> Res
     ensure!(waiting.stdout.contains(&leader), "{waiting}");
 
     // The way out: its etcd stops, and another member leads.
-    let began = Instant::now();
     workload.inflict(Fault::Kill, &leader).await?;
     is_replaced(&cluster, &leader).await?;
-    println!("the leader was replaced in {:?}", began.elapsed());
     cluster.settled(3).await?;
     wait::until("nothing is wrong", || async {
         let status = kcp(management, &["status", NAME]).await?;

@@ -45,11 +45,10 @@ async fn it_asks_the_workload_cluster(management: &ManagementCluster) -> Result<
     let workload = management.machines().cluster(NAMESPACE, "edge").await?;
     let nodes: Api<Node> = Api::all(workload.client()?.clone());
     let nodes = nodes.list(&ListParams::default()).await?;
-    let expected: String = nodes
-        .iter()
-        .map(|node| format!("node/{}\n", node.name_any()))
-        .collect();
-    ensure!(!expected.is_empty(), "no Node");
+    let names = nodes.iter().map(|node| format!("node/{}", node.name_any()));
+    let names: Vec<String> = names.collect();
+    ensure!(!names.is_empty(), "no Node");
+    let expected = names.join("\n") + "\n";
     for name in ["edge", "kcp/edge", "cluster/edge"] {
         let listed = kubectl(management, name, &["get", "nodes", "-o", "name"]).await?;
         ensure!(

@@ -69,7 +69,7 @@ impl Error {
                 message: status.message,
             },
             403 => Self::Forbidden {
-                action,
+                action: Box::new(action),
                 user: quoted_after(&status.message, "User "),
                 kubectl: "kubectl".to_owned(),
             },

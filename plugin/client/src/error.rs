@@ -77,7 +77,7 @@ pub enum Error {
     /// admission is [`Error::Rejected`].
     #[error("cannot {action}: forbidden{}", user.as_ref().map_or(String::new(), |user| format!(" for user {user:?}")))]
     Forbidden {
-        action: Action,
+        action: Box<Action>,
         user: Option<String>,
         /// How a person runs kubectl against the cluster.
         kubectl: String,

@@ -166,6 +166,9 @@ mod tests {
         testing::snapshot::observed,
     };
 
+    /// The object, the message, and whether it concerns a later step.
+    type Expected<'e> = &'e [(&'e str, &'e str, bool)];
+
     fn with(core_dns: &str, kube_proxy: &str, config: Value) -> Snapshot {
         let mut observed = observed();
         observed.control_plane.spec.kubeadm_config_spec.fields["clusterConfiguration"] = config;
@@ -198,7 +201,7 @@ mod tests {
         let unknown = "runs v1.12.99-vendor, the spec requires v1.12.99-vendor, and Cluster API 1.14.2 knows no such \
                        migration of the configuration";
         let tag = |tag: &str| json!({"dns": {"imageTag": tag}});
-        let cases: &[(&str, &str, &str, Value, &[(&str, &str, bool)])] = &[
+        let cases: &[(&str, &str, &str, Value, Expected<'_>)] = &[
             ("no tag in the spec", OLD, PROXY, json!({"apiServer": {}}), &[]),
             ("the tag that runs", OLD, PROXY, tag("v1.12.1"), &[]),
             ("an upgrade", OLD, PROXY, tag("v1.13.1"), &[]),

@@ -612,9 +612,10 @@ impl Blocker {
             Self::AnotherInProgress
             | Self::MalformedRemediation { .. }
             | Self::TriedRecently { .. }
-            | Self::TriedTooOften { .. } => "remediation-blocked",
+            | Self::TriedTooOften { .. }
+            | Self::ExternalEtcd { .. }
+            | Self::MembersUnreadByController { .. } => "remediation-blocked",
             Self::NoOtherWorks => "components-unhealthy",
-            Self::ExternalEtcd { .. } | Self::MembersUnreadByController { .. } => "remediation-blocked",
             Self::LastMachine | Self::MembersUnknown | Self::Quorum { .. } => "etcd-no-quorum",
             Self::Blocked { .. } | Self::NoProgress { .. } => "change-stuck",
             Self::ControllerStopped { .. } => "controller-stopped",

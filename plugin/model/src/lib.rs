@@ -49,7 +49,6 @@ pub mod addon_update;
 pub mod audit;
 pub mod blocker;
 pub mod bundle;
-pub mod certificates;
 pub mod change;
 pub mod checks;
 pub mod controller_release;
@@ -74,3 +73,5 @@ pub mod verbs;
 pub mod wait;
 pub mod webhook;
 pub mod why;
+
+pub use snapshot::certificates;

@@ -297,8 +297,8 @@ mod tests {
         snapshot::{FailedWrite, Reading, Snapshot},
         testing::{
             objects::{
-                change_spec, change_status, compare_without_record, condition, healthy, minutes_ago, new_machine, now, pause, set,
-                use_external_etcd,
+                change_spec, change_status, compare_without_record, condition, healthy, minutes_ago,
+                new_machine, now, pause, set, use_external_etcd,
             },
             plan::cluster,
         },
@@ -506,6 +506,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn a_controller_that_does_nothing() {
         judged(&[
             (
@@ -649,7 +650,7 @@ mod tests {
                         s,
                         3,
                         "failed calling webhook \"m.example.com\": connection refused",
-                    )
+                    );
                 },
                 &[],
             ),
@@ -660,7 +661,7 @@ mod tests {
                         s,
                         4,
                         "failed calling webhook \"m.example.com\": connection refused",
-                    )
+                    );
                 },
                 &[
                     "for 4m: the controller cannot create a Machine, because webhook m.example.com does not respond: connection \

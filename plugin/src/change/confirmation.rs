@@ -95,20 +95,17 @@ impl Engine<'_> {
             let decision = decide(&snapshot, self.context(&view))?;
             let refusal = self.refusal_during_replacement(verb, &snapshot, None);
             let decision = apply_replacement_refusal(decision, refusal);
-            agreement = match (&decision, question(&snapshot)) {
-                (Decision::Write(proposal), Some(asked)) => {
-                    if !self.ask(confirm, &asked, proposal, &[]).await? {
-                        let control_plane = snapshot.control_plane();
-                        let json = &snapshot.json;
-                        return Ok(Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, json, control_plane));
-                    }
-                    Agreement::To(Some(asked))
+            agreement = if let (Decision::Write(proposal), Some(asked)) = (&decision, question(&snapshot)) {
+                if !self.ask(confirm, &asked, proposal, &[]).await? {
+                    let control_plane = snapshot.control_plane();
+                    let json = &snapshot.json;
+                    return Ok(Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, json, control_plane));
                 }
-                // Nobody was asked, so no time has passed, and the change below needs no other read.
-                _ => {
-                    first = Some(snapshot);
-                    Agreement::To(None)
-                }
+                Agreement::To(Some(asked))
+            } else {
+                // The user was not asked, so no time has passed, and the change below needs no other read.
+                first = Some(snapshot);
+                Agreement::To(None)
             };
         }
         let decide = |snapshot: &ChangeSnapshot, context: ReviewContext<'_>| {

@@ -378,7 +378,7 @@ async fn decided(connection: &Connection, decision: Decision) -> ChangeOutcome {
     let decide = |_: &ChangeSnapshot, _: ReviewContext<'_>| Ok(decision.clone());
     let verb = verb("example", "scale");
     let change = engine(&reader, &terminal, &arguments);
-    let changed = change.change_control_plane(&verb, ReadScope::All, decide).await;
+    let changed = Box::pin(change.change_control_plane(&verb, ReadScope::All, decide)).await;
     changed.unwrap().outcome
 }
 

@@ -418,17 +418,24 @@ impl Observer {
         ensure!(workload.value().is_some(), "{workload:?}");
         let survey = etcd.value().with_context(|| format!("{etcd:?}"))?;
         ensure!(survey.alarms == Alarms::FromStatus, "{survey:?}");
-        let refused = |machine: &String| QueriedMember {
+        let refused = |machine: &String| {
+            QueriedMember {
             name: machine.clone(),
             machine: Some(machine.clone()),
             certificate_expired_at: None,
             response: Err(Failure {
-                object: format!("etcd member {machine}"),
-                message: "TLS handshake failed: the member's certificate was not issued by etcd's CA"
+                object: "Secret/stranger-etcd".to_owned(),
+                message: "contains a CA that issued no etcd member's certificate, so neither this command nor Cluster API can \
+                          connect to etcd"
                     .to_owned(),
-                hint: Some("check that Secret stranger-etcd belongs to this cluster".to_owned()),
+                hint: Some(
+                    "put etcd's CA back into the keys tls.crt and tls.key of the Secret: on every control plane node, it is in \
+                     /etc/kubernetes/pki/etcd/ca.crt and ca.key"
+                        .to_owned(),
+                ),
                 forbidden: None,
             }),
+        }
         };
         ensure!(
             survey.queried == machines.iter().map(refused).collect::<Vec<_>>(),

@@ -13,6 +13,7 @@ use crate::wait;
 
 impl WorkloadCluster {
     /// Injects a fault, or ends one.
+    #[expect(clippy::too_many_lines, reason = "one arm for each fault")]
     pub async fn inflict(&self, fault: Fault, machine: &str) -> Result<()> {
         match fault {
             Fault::Kill => {

@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_missing_permission_is_named() {
         let error = Error::Forbidden {
-            action: list().in_namespace("d"),
+            action: Box::new(list().in_namespace("d")),
             user: Some("bob".to_owned()),
             kubectl: "kubectl".to_owned(),
         };

@@ -24,6 +24,7 @@ impl<'s> Secrets<'s> {
     ///
     /// # Errors
     /// The control plane has no Cluster yet.
+    #[expect(clippy::result_large_err, reason = "the failure is moved into a report")]
     pub fn of_control_plane(
         management: &'s Connection,
         control_plane: &'s KubeadmControlPlane,

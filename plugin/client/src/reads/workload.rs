@@ -82,6 +82,7 @@ fn full_name(secrets: &Secrets<'_>) -> String {
     format!("{}/{}", secrets.namespace, secrets.name(KUBECONFIG_SECRET))
 }
 
+#[expect(clippy::result_large_err, reason = "the failure is moved into a report")]
 fn kubeconfig<'s>(secrets: &Secrets<'_>, secret: &'s Secret) -> Result<&'s [u8], Failure> {
     secret.value(KUBECONFIG_KEY).ok_or_else(|| {
         let message = format!("the Secret has no key {KUBECONFIG_KEY:?}");

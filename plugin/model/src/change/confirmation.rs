@@ -101,11 +101,11 @@ mod tests {
         })
     }
 
-    fn question(goal: &str) -> Option<Question> {
-        Some(Question {
+    fn question(goal: &str) -> Question {
+        Question {
             goal: goal.to_owned(),
             details: Vec::new(),
-        })
+        }
     }
 
     #[test]
@@ -114,19 +114,22 @@ mod tests {
             Decision::Refused(refusal) => Some(refusal.why.join("; ")),
             _ => None,
         };
-        assert_eq!(refusal(Agreement::Any, question("a")), None);
-        assert_eq!(refusal(Agreement::To(question("a")), question("a")), None);
+        assert_eq!(refusal(Agreement::Any, Some(question("a"))), None);
+        assert_eq!(
+            refusal(Agreement::To(Some(question("a"))), Some(question("a"))),
+            None
+        );
         assert_eq!(refusal(Agreement::To(None), None), None);
         assert_eq!(
-            refusal(Agreement::To(question("a")), question("b")).as_deref(),
+            refusal(Agreement::To(Some(question("a"))), Some(question("b"))).as_deref(),
             Some("the change no longer has the consequences that you confirmed: run the command again")
         );
         assert_eq!(
-            refusal(Agreement::To(None), question("b")).as_deref(),
+            refusal(Agreement::To(None), Some(question("b"))).as_deref(),
             Some("the change now deletes Machines: run the command again")
         );
         let unchanged = Decision::Unchanged(String::new());
-        let agreement = Agreement::To(question("a"));
+        let agreement = Agreement::To(Some(question("a")));
         assert_eq!(agreement.apply(unchanged.clone(), |_| None), unchanged);
     }
 }

@@ -293,6 +293,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn tells_a_blocked_change_from_an_impossible_one() {
         type Case = (
             &'static str,

@@ -7,19 +7,20 @@ use kcp_api::Object as _;
 
 use crate::{
     blocker::CONTROLLER_HINT,
-    certificates::{Certificate, Urgency, Validity, not_renewed, renewal_obstacle},
     checks::{
         Check,
         actor::{Actor, Responsible},
         components::WORKLOAD,
-        etcd_quorum::ETCD,
         finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
         machine_grace::{machine_of_node, require_machines},
         machines::replacement_hint,
-        membership::queried_objects,
+        membership::{ETCD, queried_objects},
     },
     duration::format_duration,
-    snapshot::{Reading, Snapshot},
+    snapshot::{
+        Reading, Snapshot,
+        certificates::{Certificate, Urgency, Validity, not_renewed, renewal_obstacle},
+    },
     staleness::{JOIN_LIMIT, age, format_age},
 };
 
@@ -42,7 +43,8 @@ pub const CHECKS: &[Check] = &[
          renewed in time.",
         check_secret_certificates_expiring,
         Responsible::Fault(Actor::Person),
-    ),
+    )
+    .effect_of(&[&["workload-unreachable"]]),
     Check::new(
         "machine-certificates-expiring",
         "The certificates of a Machine expire soon, or have expired.",
@@ -294,9 +296,11 @@ pub(super) mod test_cases {
     use kcp_api::{machine::Bootstrap, metadata::Time};
 
     use crate::{
-        certificates::{Purpose, Renewer, Validity},
         checks::tests::Case,
-        snapshot::{EtcdMembers, Reading, Snapshot},
+        snapshot::{
+            EtcdMembers, Reading, Snapshot,
+            certificates::{Purpose, Renewer, Validity},
+        },
         testing::{
             objects::{minutes_ago, now, pause, use_external_etcd},
             snapshot::{failure, in_days, secrets},

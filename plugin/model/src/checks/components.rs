@@ -300,7 +300,9 @@ pub fn check_pods_ready(
                 .map_or_else(String::new, |message| format!(": {message}"));
             let message = format!("{about} is not ready{phase}{why}");
             let finding = node_finding(observed, &pod.node, &message, now)?;
-            let finding = finding.with_since(pod.ready_since).with_hint(hint(observed, component, &pod.node));
+            let finding = finding
+                .with_since(pod.ready_since)
+                .with_hint(hint(observed, component, &pod.node));
             Some(if fails_by_itself(observed, &pods, pod) {
                 failure_of_change(observed, finding, now)
             } else {
@@ -545,10 +547,10 @@ pub(super) mod test_cases {
             crashes(o, 1);
         }),
         ("api-servers-not-ready", "crashes_without_a_change", |o| {
-            crashes(o, 1)
+            crashes(o, 1);
         }),
         ("api-servers-not-ready", "ended_before_etcd_was_ready", |o| {
-            crashes(o, 3)
+            crashes(o, 3);
         }),
         ("api-servers-not-ready", "etcd_is_not_ready_yet", |o| {
             crashes(o, 1);

@@ -12,9 +12,9 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        etcd_quorum::stacked_survey,
         finding::{CheckResult, Finding, NoResult, machine_object},
         machine_grace::require_machines,
+        membership::stacked_survey,
         membership::{ListedMember, Membership},
     },
     controller_release::Behaviour,

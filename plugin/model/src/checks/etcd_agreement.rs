@@ -10,10 +10,10 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        etcd_quorum::ETCD,
         finding::{CheckOutcome, CheckResult, Finding, require},
         machine_grace::{Phase, are_machines_changing, machine_of_node},
         machines::replacement_hint,
+        membership::ETCD,
         membership::{Membership, member_finding, phase_of_queried, queried_objects},
     },
     snapshot::{

@@ -9,12 +9,12 @@ use crate::{
         Check,
         actor::{Actor, Responsible},
         components::{kubectl_describe_hint, unlisted_hint, unlisted_machine, unlisted_message},
-        etcd_quorum::{ETCD, stacked_survey},
         finding::{CheckResult, Finding, machine_object, require},
         machine_grace::{
             Phase, are_machines_changing, machine_of_node, machines_without_node, require_machines,
         },
         machines::replacement_hint,
+        membership::{ETCD, stacked_survey},
         membership::{ListedMember, Membership, member_object, queried_objects},
     },
     snapshot::{
@@ -95,20 +95,18 @@ pub fn check_etcd_members_mismatch(observed: &Snapshot, now: Timestamp) -> Check
     let joining =
         machines_without_node(observed).filter(|of| Phase::from_machine(of, now) == Phase::Starting);
     let may_be_joining = unmatched.len() + learners.len() <= joining.count();
-    let without_machine = unmatched
-        .into_iter()
-        .map(|ListedMember { member, .. }| {
-            let object = member_object(member);
-            if may_be_joining {
-                return Finding::info(object, "has no Machine yet: a Machine is joining");
-            }
-            member_without_machine(observed, member, "has no known Machine", || {
-                format!(
-                    "the controller removes the member when no Machine is joining; to remove it yourself: {}",
-                    removal_command(observed, member)
-                )
-            })
-        });
+    let without_machine = unmatched.into_iter().map(|ListedMember { member, .. }| {
+        let object = member_object(member);
+        if may_be_joining {
+            return Finding::info(object, "has no Machine yet: a Machine is joining");
+        }
+        member_without_machine(observed, member, "has no known Machine", || {
+            format!(
+                "the controller removes the member when no Machine is joining; to remove it yourself: {}",
+                removal_command(observed, member)
+            )
+        })
+    });
     Ok(without_member.chain(without_machine).collect())
 }
 

@@ -13,7 +13,7 @@ use crate::{
         finding::{CheckOutcome, CheckResult, Finding, NoResult, fall_back_to, machine_object, require},
         machine_grace::{Phase, machine_of_node, phase_of_node, require_machines},
         machines::replacement_hint,
-        membership::{Membership, member_finding, phase_of_queried, voters},
+        membership::{ETCD, Membership, member_finding, phase_of_queried, stacked_survey, voters},
     },
     controller_release::Behaviour,
     quorum::{self, Votes},
@@ -62,18 +62,6 @@ pub const CHECKS: &[Check] = &[
     .effect_of(&[&["etcd-members-unresponsive"]])
     .preflight(),
 ];
-
-pub const ETCD: &str = "etcd";
-
-/// Returns the responses of a stacked etcd, or no result if etcd is external.
-pub fn stacked_survey(observed: &Snapshot) -> Result<&EtcdSurvey, NoResult> {
-    let survey = require(&observed.etcd, ETCD)?;
-    if survey.stacked {
-        Ok(survey)
-    } else {
-        Err(NoResult::skipped("etcd is external"))
-    }
-}
 
 /// Whether the lists of members were read, and contain no member with this name.
 fn is_no_member(membership: &Membership<'_>, name: &str) -> bool {

@@ -8,9 +8,9 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        etcd_quorum::stacked_survey,
         finding::{CheckResult, Finding, machine_object},
         machine_grace::{machines_without_node, require_machines},
+        membership::stacked_survey,
     },
     plan::state::{Replica, State},
     quorum::{DeadMember, EtcdRefusal},
@@ -130,7 +130,7 @@ pub(super) mod test_cases {
             "of_a_live_member_beside_a_dead_one",
             |o| {
                 delete(o, 2);
-                o.kill(1);
+                o.kill(3);
             },
         ),
         ("etcd-refuses-removal", "not_of_the_dead_member", |o| {
@@ -140,7 +140,7 @@ pub(super) mod test_cases {
         ("etcd-refuses-removal", "not_after_the_member_has_gone", |o| {
             delete(o, 2);
             o.machine(2).metadata.annotations = None;
-            o.kill(1);
+            o.kill(3);
         }),
         ("etcd-refuses-join", "beside_a_dead_member", |o| {
             starts(o);

@@ -9,9 +9,9 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        etcd_quorum::ETCD,
         finding::{CheckOutcome, CheckResult, Finding, NoResult, require},
         machine_grace::are_machines_changing,
+        membership::ETCD,
         membership::{member_finding, queried_objects},
         rollout::is_rolling_out,
         workload::minor_version,

@@ -12,11 +12,11 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        etcd_quorum::stacked_survey,
         finding::{CheckResult, Finding, machine_object},
         machine_grace::{machines_without_node, require_machines},
         machines::machine_of,
         membership::Membership,
+        membership::stacked_survey,
         remediation::startup_deadline,
     },
     duration::format_duration,
@@ -93,12 +93,12 @@ fn is_joining_voter_needed(members: &[EtcdMember]) -> bool {
         .filter(|member| !member.is_joining)
         .filter(is_healthy)
         .count();
-    let votes = |healthy: usize| Votes {
+    let with_healthy = |healthy: usize| Votes {
         voters: voters().count(),
         unhealthy: voters().count().saturating_sub(healthy),
         starting: 0,
     };
-    !votes(others).has_quorum() && votes(others + joining).has_quorum()
+    !with_healthy(others).has_quorum() && with_healthy(others + joining).has_quorum()
 }
 
 /// kubeadm, which waits for the kubelet. A person if a `MachineHealthCheck` is about to act.
@@ -140,7 +140,7 @@ pub(super) mod test_cases {
 
     pub(crate) const CASES: &[Case] = &[
         ("joining-member-needed", "the_second_member", |o| {
-            second_joins(o, 2)
+            second_joins(o, 2);
         }),
         ("joining-member-needed", "with_a_health_check", |o| {
             second_joins(o, 2);

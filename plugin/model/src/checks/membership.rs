@@ -6,7 +6,7 @@ use kcp_etcd::{Member, Members, Status};
 
 use crate::{
     checks::{
-        finding::{CheckOutcome, Finding, NoResult},
+        finding::{CheckOutcome, Finding, NoResult, require},
         machine_grace::{Phase, machine_of_node, phase_of_node},
     },
     quorum,
@@ -15,6 +15,18 @@ use crate::{
         etcd::{EtcdSurvey, QueriedMember, hexadecimal, member_ids},
     },
 };
+
+pub const ETCD: &str = "etcd";
+
+/// Returns the responses of a stacked etcd, or no result if etcd is external.
+pub fn stacked_survey(observed: &Snapshot) -> Result<&EtcdSurvey, NoResult> {
+    let survey = require(&observed.etcd, ETCD)?;
+    if survey.stacked {
+        Ok(survey)
+    } else {
+        Err(NoResult::skipped("etcd is external"))
+    }
+}
 
 /// The members of the etcd cluster, as far as the responding members agree on them.
 #[derive(Clone, Debug)]

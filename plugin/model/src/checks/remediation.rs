@@ -156,7 +156,7 @@ pub fn check_remediation_scheduled(observed: &Snapshot, now: Timestamp) -> Check
         }
         let of_machine = checks
             .iter()
-            .filter(may_mark)
+            .filter(|check| may_mark(check))
             .filter(|check| check.targets.contains(machine.name()));
         let due = of_machine.flat_map(|check| {
             let timeouts = check.timeouts.iter();
@@ -194,7 +194,11 @@ pub struct StartupDeadline<'o> {
 /// The earliest deadline for the node of a Machine. None if the Machine has a node, or no `MachineHealthCheck` acts.
 pub fn startup_deadline<'o>(observed: &'o Snapshot, machine: &Machine) -> Option<StartupDeadline<'o>> {
     let cluster = observed.cluster.value()?;
-    let checks = observed.health_checks.value()?.iter().filter(may_mark);
+    let checks = observed
+        .health_checks
+        .value()?
+        .iter()
+        .filter(|check| may_mark(check));
     let deadlines = checks.filter_map(|check| {
         Some(StartupDeadline {
             at: check.node_startup_deadline(machine, cluster)?,
@@ -205,7 +209,7 @@ pub fn startup_deadline<'o>(observed: &'o Snapshot, machine: &Machine) -> Option
     deadlines.min_by_key(|deadline| deadline.at)
 }
 
-fn may_mark(check: &&HealthCheck) -> bool {
+fn may_mark(check: &HealthCheck) -> bool {
     !check.paused && check.remediation_allowed != Some(false)
 }
 

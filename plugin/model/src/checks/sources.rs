@@ -7,8 +7,8 @@ use crate::{
         Check,
         actor::{Actor, Responsible},
         components::WORKLOAD,
-        etcd_quorum::ETCD,
         finding::{CheckResult, Finding, require},
+        membership::ETCD,
     },
     snapshot::{Failure, Forbidden, Reading, Snapshot, etcd::Alarms},
 };

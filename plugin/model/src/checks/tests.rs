@@ -9,8 +9,8 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use crate::{
     checks::{
         Checked, all, certificates, components, conditions, deadlock, drains, etcd_agreement, etcd_members,
-        etcd_quorum, etcd_refusals, etcd_storage, finding::CheckOutcome, joining, kubeadm, lifecycle, machines,
-        refusals, remediation, rollout, sources, workload,
+        etcd_quorum, etcd_refusals, etcd_storage, finding::CheckOutcome, joining, kubeadm, lifecycle,
+        machines, refusals, remediation, rollout, sources, workload,
     },
     inspection::inspect,
     snapshot::{EtcdMembers, Reading, Snapshot},

@@ -490,7 +490,7 @@ fn an_unreachable_leader_blocks_the_deletion_of_its_own_machine() {
 
     let mut observed = observed();
     observed.survey().queried[0].response = Err(failure("etcd", "no answer within 2 s"));
-    let blocker = "etcd's leader node-m1 does not respond, so Cluster API cannot move the leadership, and does not finish the \
+    let expected = "etcd's leader node-m1 does not respond, so Cluster API cannot move the leadership, and does not finish the \
         deletion of Machine m1";
     let way_out = "repair the member on node node-m1, or stop it so that the other members elect a new leader; stop it only if \
         the others have quorum: crictl stop $(crictl ps -q --name etcd)";
@@ -499,14 +499,14 @@ fn an_unreachable_leader_blocks_the_deletion_of_its_own_machine() {
     for permissions in [&preflight.remediation, &preflight.replacement] {
         let blocked = permissions.iter().map(|of| {
             let mut blocked_by = of.permission.blocked_by.iter();
-            (of.permission.allowed, blocked_by.any(|by| by.message == blocker))
+            (of.permission.allowed, blocked_by.any(|by| by.message == expected))
         });
         assert_eq!(
             blocked.collect::<Vec<_>>(),
             [(Some(false), true), (Some(true), false), (Some(true), false)]
         );
     }
-    for (machine, why) in [("m1", Some(vec![blocker, way_out])), ("m2", None), ("m3", None)] {
+    for (machine, why) in [("m1", Some(vec![expected, way_out])), ("m2", None), ("m3", None)] {
         let loss = fatal_loss(&observed, machine);
         let found = loss
             .as_ref()
@@ -518,7 +518,7 @@ fn an_unreachable_leader_blocks_the_deletion_of_its_own_machine() {
     let planned = plan(&observed, &Desired::current(&observed), now());
     let obstacles = planned.obstacles();
     assert!(
-        obstacles.contains(&(blocker.to_owned(), Some(way_out.to_owned()))),
+        obstacles.contains(&(expected.to_owned(), Some(way_out.to_owned()))),
         "{obstacles:?}"
     );
     let inspection = inspect(&observed, now());
@@ -537,18 +537,18 @@ fn before_v1_14_an_unreachable_leader_blocks_every_deletion() {
     let mut observed = observed();
     observed.controller_version = crate::snapshot::Reading::Read(Some("v1.13.6".to_owned()));
     observed.survey().queried[0].response = Err(failure("etcd", "no answer within 2 s"));
-    let blocker = "etcd's leader node-m1 does not respond, so Cluster API can neither move the leadership nor remove a member";
+    let expected = "etcd's leader node-m1 does not respond, so Cluster API can neither move the leadership nor remove a member";
     let preflight = inspect(&observed, now()).preflight;
     assert_eq!(preflight.scale_up.allowed, Some(true));
     let remediations = preflight.remediation.iter().map(|of| &of.permission);
     for permission in remediations.chain([&preflight.scale_down]) {
         let mut messages = permission.blocked_by.iter().map(|by| by.message.as_str());
-        assert!(messages.any(|message| message == blocker), "{permission:?}");
+        assert!(messages.any(|message| message == expected), "{permission:?}");
     }
     for machine in ["m1", "m2", "m3"] {
         assert_eq!(
             fatal_loss(&observed, machine).expect("a loss").why[0],
-            blocker,
+            expected,
             "{machine}"
         );
     }
@@ -559,5 +559,5 @@ fn before_v1_14_an_unreachable_leader_blocks_every_deletion() {
     }
     let next = plan(&observed, &Desired::current(&observed), now()).remediation;
     let blocked_by = next.expect("a remediation").blocked_by;
-    assert_eq!(blocked_by.map(|by| by.message()), Some(blocker.to_owned()));
+    assert_eq!(blocked_by.map(|by| by.message()), Some(expected.to_owned()));
 }

@@ -85,7 +85,11 @@ impl EtcdMember {
     /// never was connected, and etcd has other rules for it.
     pub const fn is_dead(&self) -> bool {
         let is_started_voter = !self.is_learner && !self.name.is_empty();
-        is_started_voter && !self.is_leader && self.fault.is_some() && !self.is_joining && !self.refuses_only_clients
+        is_started_voter
+            && !self.is_leader
+            && self.fault.is_some()
+            && !self.is_joining
+            && !self.refuses_only_clients
     }
 
     /// Returns the member as it counts for the quorum, with the Machine on which it runs. A leader that the others follow takes part

@@ -6,8 +6,10 @@
 //! - [`workload`]: nodes, static pods and add-ons of the workload cluster
 //! - [`etcd`]: the status of each etcd member, and which report counts if members contradict each other
 //! - [`drain`]: the pods of the nodes, and the objects that decide how the nodes are drained
+//! - [`certificates`]: when each certificate of the control plane expires, and who renews it
 //! - [`change`]: a snapshot for a change, with the JSON of the object to change
 
+pub mod certificates;
 pub mod change;
 pub mod drain;
 pub mod etcd;
@@ -20,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use kcp_api::{Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _, Reference};
 
+use certificates::Certificate;
 pub use drain::DrainObjects;
 pub use etcd::{EtcdMember, EtcdMembers, EtcdSurvey};
 pub use management::{Deletion, FailedWrite, HealthCheck};
@@ -27,7 +30,6 @@ pub use reading::{Failure, Forbidden, Reading};
 pub use workload::{ControllerLease, EndpointCertificate, MachineLeases, Workload};
 
 use crate::{
-    certificates::Certificate,
     controller_release::Release,
     quorum::Votes,
     snapshot::workload::{Component, StaticPod},

@@ -6,9 +6,9 @@ use kcp_api::{Machine, Reference, SecretOwnership};
 use kcp_etcd::{Member, Members, Status};
 
 use crate::{
-    certificates::{Certificate, Purpose, Validity},
     snapshot::{
         EndpointCertificate, EtcdSurvey, Failure, Forbidden, HealthCheck, Reading, Snapshot, Workload,
+        certificates::{Certificate, Purpose, Validity},
         etcd::{Alarms, MemberResponse, QueriedMember},
         management::RemediationTrigger,
         workload::{Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod},

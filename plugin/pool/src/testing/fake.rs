@@ -355,7 +355,7 @@ impl LeaseStore for Fake {
             Some(Fault::Forbidden) => {
                 return Err(Error::Forbidden {
                     kubectl: "kubectl".to_owned(),
-                    action: action(),
+                    action: Box::new(action()),
                     user: None,
                 });
             }

@@ -155,9 +155,11 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
         Ok(RepairOutcome::Contended),
         Err(Error::Forbidden {
             kubectl: "kubectl".to_owned(),
-            action: Action::new("patch", &CUSTOMIZATION.api_resource("v1"))
-                .in_namespace("d")
-                .with_name("by-hand"),
+            action: Box::new(
+                Action::new("patch", &CUSTOMIZATION.api_resource("v1"))
+                    .in_namespace("d")
+                    .with_name("by-hand"),
+            ),
             user: Some("ci".to_owned()),
         }),
     ]
@@ -179,7 +181,7 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
         namespace: "e".to_owned(),
         error: Error::Forbidden {
             kubectl: "kubectl".to_owned(),
-            action: Action::new("list", &CUSTOMIZATION.api_resource("v1")).in_namespace("e"),
+            action: Box::new(Action::new("list", &CUSTOMIZATION.api_resource("v1")).in_namespace("e")),
             user: Some("ci".to_owned()),
         },
     });

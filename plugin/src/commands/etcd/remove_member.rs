@@ -75,7 +75,7 @@ async fn remove_member(
         let current = maintenance.observe().await?;
         match decide(&current, &arguments.member, now()) {
             Ok(removable) if is_same(&removable, &judged) => {
-                remove(maintenance, &current, &removable).await?
+                remove(maintenance, &current, &removable).await?;
             }
             Ok(_) => {
                 let why = "the member or its Machine has changed in the meantime: run the command again";

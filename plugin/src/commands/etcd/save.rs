@@ -104,7 +104,7 @@ impl SaveRequest<'_> {
             bytes: stream.received_bytes(),
         };
         if self.is_recorded {
-            store_record(&record, &observed, reader, terminal).await;
+            Box::pin(store_record(&record, &observed, reader, terminal)).await;
         }
         Ok(Ok(Saved { observed, record }))
     }
@@ -170,7 +170,7 @@ async fn store_record(
     let changed = engine.change_control_plane(&verb, ReadScope::ControlPlane, |snapshot, context| {
         Ok(record.decide(snapshot.control_plane(), context.now))
     });
-    if let Err(error) = changed.await {
+    if let Err(error) = Box::pin(changed).await {
         terminal.warning(&format!(
             "the snapshot is complete, but could not be recorded on the control plane: {error:#}"
         ));

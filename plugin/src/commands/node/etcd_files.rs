@@ -9,6 +9,7 @@ use kcp_client::reads::{etcd::Access, node_removal::etcd_access};
 use crate::file;
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_field_names, reason = "they are the names of the flags")]
 pub struct EtcdFiles {
     /// For a control plane with etcd members: etcd's CA, from /etc/kubernetes/pki/etcd/ca.crt on a Node of the control plane
     #[arg(long, value_name = "FILE", requires_all = ["etcd_certificate", "etcd_key"])]

@@ -139,6 +139,7 @@ pub struct Migration {
 
 /// A Machine of the control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub struct Machine {
     pub name: String,
     pub version: Option<String>,

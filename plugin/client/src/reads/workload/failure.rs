@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_permission_is_missing_in_the_workload_cluster() {
         let error = Error::Forbidden {
-            action: list_pods(),
+            action: Box::new(list_pods()),
             user: Some("reader".to_owned()),
             kubectl: "kubectl".to_owned(),
         };

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The title of each topic, in the order of [`TOPICS`].
-const TITLES: [&str; 18] = [
+const TITLES: [&str; 19] = [
     "Whether each source could be read",
     "Conditions of the control plane",
     "Pauses, deletion, failures and owners",

@@ -134,18 +134,23 @@ mod tests {
         for (name, snapshot, action, expected) in [
             (
                 "pause",
-                snapshot(),
+                Box::new(snapshot()),
                 PauseAction::Pause,
                 Some((json!("true"), "paused by alice")),
             ),
-            ("pause_again", paused, PauseAction::Pause, None),
+            ("pause_again", Box::new(paused), PauseAction::Pause, None),
             (
                 "resume",
-                changed(|c| pause(&mut c.metadata)),
+                Box::new(changed(|c| pause(&mut c.metadata))),
                 PauseAction::Resume,
                 Some((Value::Null, "resumed by alice")),
             ),
-            ("resume_again", self::snapshot(), PauseAction::Resume, None),
+            (
+                "resume_again",
+                Box::new(self::snapshot()),
+                PauseAction::Resume,
+                None,
+            ),
         ] {
             let decision = decided(&snapshot, action);
             let Some((value, note)) = expected else {

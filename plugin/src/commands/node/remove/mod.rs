@@ -97,6 +97,7 @@ struct RemoveCommand<'r> {
 }
 
 impl RemoveCommand<'_> {
+    #[expect(clippy::too_many_lines, reason = "one step after the other")]
     async fn remove(&self) -> anyhow::Result<Removal> {
         let Self {
             arguments,
@@ -233,7 +234,10 @@ impl RemoveCommand<'_> {
                 has_member: true,
             });
         }
-        if !self.confirm(&format!("remove etcd member {name}, which has no Node,")).await? {
+        if !self
+            .confirm(&format!("remove etcd member {name}, which has no Node,"))
+            .await?
+        {
             return Ok(Removal::Refused(Refusal::unconfirmed()));
         }
         Ok(match Box::pin(members.remove(name)).await? {
@@ -246,8 +250,7 @@ impl RemoveCommand<'_> {
     async fn confirm(&self, goal: &str) -> anyhow::Result<bool> {
         let place = format!("from cluster {}", self.connection.server);
         let confirm = self.arguments.confirm;
-        confirm.confirm(goal, &place, false, &self.session.terminal)
-            .await
+        confirm.confirm(goal, &place, false, &self.session.terminal).await
     }
 
     /// Deletes the Node, if it still is cordoned and belongs to no Machine.

@@ -288,7 +288,8 @@ mod tests {
                  rollout              no            etcd-voters-unhealthy\n\
                  \x20                                  Machine/m2: etcd-members-unresponsive, etcd-pods-not-ready\n\
                  remediation of m2    yes\n\
-                 other remediations   no            etcd could lose quorum: afterwards 1 of 2 voting members healthy, 2 needed for quorum (etcd-no-quorum)",
+                 other remediations   yes           never ends: etcd refuses to remove a running member while member node-m2 of Machine m2 does not respond (etcd-refuses-removal)\n\
+                 other replacements   no            etcd could lose quorum: afterwards 1 of 2 voting members healthy, 2 needed for quorum (etcd-no-quorum)",
             ),
             (
                 "much_of_one_machine_is_not_told_one_by_one",

@@ -58,28 +58,28 @@ fn wide_screens() {
 
 #[test]
 fn the_cause_comes_first_and_nothing_is_repeated() {
-    for (example, first) in vec![
+    for (example, first) in [
         (
-            example::node_dead(),
+            example::node_dead as fn() -> example::Example,
             "  fail    Machine/m2: the node is unreachable (nodes-not-ready)",
         ),
         (
-            example::member_dead(),
+            example::member_dead,
             "  fail    Machine/m2: etcd member does not respond: cannot connect: connection refused \
              (etcd-members-unresponsive)",
         ),
         (
-            example::quorum_lost(),
+            example::quorum_lost,
             "  fail    KubeadmControlPlane/c1-cp: quorum is lost: 1 of 3 voting members healthy, 2 needed for quorum (from \
              pods and Machine conditions) (etcd-no-quorum)",
         ),
         (
-            example::mid_rollout(),
+            example::mid_rollout,
             "  info    KubeadmControlPlane/c1-cp: rollout in progress, 1 of 3 Machines up to date \
              (machines-outdated)",
         ),
     ] {
-        let text = plain(&screen(&example, None, false).text());
+        let text = plain(&screen(&example(), None, false).text());
         let sentences: Vec<&str> = text
             .lines()
             .skip_while(|line| *line != "Problems:" && *line != "In progress:")
@@ -99,7 +99,10 @@ fn a_terminal_need_not_wrap() {
             let text = plain(&screen(&example, Some(columns), false).text());
             for line in text.lines() {
                 // Commands and long names are not broken, so that users can paste them.
-                let is_whole = line.trim_start().starts_with("kubectl ")
+                let is_whole = line
+                    .trim_start()
+                    .trim_start_matches("hint: ")
+                    .starts_with("kubectl ")
                     || line.split(' ').any(|word| width(word) > columns / 2);
                 assert!(width(line) <= columns || is_whole, "{name} {columns}: {line}");
                 assert!(!line.ends_with(' '), "{name} {columns}: {line:?}");
@@ -237,8 +240,6 @@ fn prints_a_member_that_fails_and_recovers() {
             "etcd member node-m2 does not respond",
             &format!("scale up {blocked}"),
             &format!("rollout {blocked}"),
-            "remediation of m1 is blocked by etcd-no-quorum",
-            "remediation of m3 is blocked by etcd-no-quorum",
             "fail: EtcdMember/node-m2, Machine/m2: etcd member does not respond: cannot connect: connection refused \
              (etcd-members-unresponsive)",
             "fail: Machine/m2, Node/node-m2: etcd pod is not ready: CrashLoopBackOff (etcd-pods-not-ready)",
@@ -255,8 +256,6 @@ fn prints_a_member_that_fails_and_recovers() {
             "etcd member node-m2 responds again",
             "scale up is allowed now",
             "rollout is allowed now",
-            "remediation of m1 is allowed now",
-            "remediation of m3 is allowed now",
             "resolved: EtcdMember/node-m2, Machine/m2: etcd-members-unresponsive",
             "resolved: Machine/m2, Node/node-m2: etcd-pods-not-ready",
             "resolved: KubeadmControlPlane/c1-cp, EtcdMember/node-m2: etcd-voters-unhealthy",

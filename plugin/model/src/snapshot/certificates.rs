@@ -8,10 +8,7 @@ use kcp_api::{
 };
 use serde::Serialize;
 
-use crate::{
-    snapshot::{Failure, Snapshot},
-    staleness::age,
-};
+use crate::snapshot::{Failure, Snapshot};
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
@@ -257,9 +254,9 @@ impl Certificate {
             return Urgency::Expired;
         }
         // A certificate with a short validity counts as expiring soon in the last third of its validity.
-        let third = issued.map_or(Duration::MAX, |issued| age(issued, expires) / 3);
+        let third = issued.map_or(Duration::MAX, |issued| time_between(issued, expires) / 3);
         let warning = Duration::from_secs(self.purpose.warning_days() * DAY_SECONDS).min(third);
-        if age(now, expires) < warning {
+        if time_between(now, expires) < warning {
             Urgency::ExpiresSoon
         } else if self.overdue_since(now).is_some() {
             Urgency::NotRenewed
@@ -312,6 +309,10 @@ pub fn renewal_obstacle(observed: &Snapshot) -> &'static str {
     } else {
         "Cluster API's kubeadm control plane controller has not renewed it"
     }
+}
+
+fn time_between(start: Timestamp, end: Timestamp) -> Duration {
+    Duration::try_from(end.duration_since(start)).unwrap_or_default()
 }
 
 impl Certificates {

@@ -454,7 +454,11 @@ async fn the_lag_alone_is_reported(management: &ManagementCluster, cluster: &Clu
 /// The plugin's own scale is admitted, and its wait ends.
 async fn scaled_down(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
     is_behind(cluster).await?;
-    let scaled = kcp(management, &["scale", NAME, "--replicas", "3", "--wait=5m", "--yes"]).await?;
+    let scaled = kcp(
+        management,
+        &["scale", NAME, "--replicas", "3", "--wait=5m", "--yes"],
+    )
+    .await?;
     ensure!(scaled.code == 0, "{scaled}");
     cluster.settled(3).await
 }

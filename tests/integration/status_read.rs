@@ -138,9 +138,9 @@ fn is_whole(management: &Snapshot) -> Result<()> {
                 is_node_condition: true,
                 type_: "Ready".to_owned(),
                 status: kcp_api::ConditionStatus::False,
-                timeout: Duration::from_mins(5),
+                timeout: Duration::from_secs(300),
             }],
-            node_startup_timeout: Some(Duration::from_mins(10)),
+            node_startup_timeout: Some(Duration::from_secs(600)),
             ..HealthCheck::default()
         }])
     );

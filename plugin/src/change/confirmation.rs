@@ -109,7 +109,9 @@ impl Engine<'_> {
             };
         }
         let decide = |snapshot: &ChangeSnapshot, context: ReviewContext<'_>| {
-            Ok(agreement.apply(decide(snapshot, context)?, |_| question(snapshot)))
+            let refusal = self.refusal_during_replacement(verb, snapshot, None);
+            let decision = apply_replacement_refusal(decide(snapshot, context)?, refusal);
+            Ok(agreement.apply(decision, |_| question(snapshot)))
         };
         Box::pin(self.change_control_plane_from(first, verb, ReadScope::All, decide)).await
     }

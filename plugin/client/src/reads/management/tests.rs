@@ -84,7 +84,7 @@ fn everything_there_is_to_know() {
             name: "h1".to_owned(),
             trigger: Some(RemediationTrigger::AtMostPercent(100)),
             targets: names(["m1", "m2", "m3"]).into_iter().collect(),
-            node_startup_timeout: Some(Duration::from_mins(10)),
+            node_startup_timeout: Some(Duration::from_secs(600)),
             ..HealthCheck::default()
         }])
     );
@@ -173,7 +173,7 @@ fn each_part_fails_alone() {
         expected.health_checks = Reading::Read(vec![HealthCheck {
             name: "h1".to_owned(),
             trigger: Some(RemediationTrigger::AtMostPercent(100)),
-            node_startup_timeout: Some(Duration::from_mins(10)),
+            node_startup_timeout: Some(Duration::from_secs(600)),
             ..HealthCheck::default()
         }]);
     });

@@ -60,7 +60,12 @@ pub(super) async fn are_reported(management: &ManagementCluster, machines: [&str
             "Degraded",
             vec![etcd("Secret/edge-etcd"), absent("Secret/edge-etcd")],
         ),
-        (AccessFault::EtcdAuthorityWrong, 2, "Unknown", silent().to_vec()),
+        (
+            AccessFault::EtcdAuthorityWrong,
+            1,
+            "Degraded",
+            vec!["fail etcd-members-unresponsive Secret/edge-etcd".to_owned()],
+        ),
         (AccessFault::Restore, 0, "Healthy", Vec::new()),
     ] {
         access.inflict(fault).await?;

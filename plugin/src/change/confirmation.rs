@@ -36,7 +36,7 @@ pub struct ConfirmArguments {
     pub yes: bool,
 }
 
-/// A command must ask, but nobody can answer.
+/// A command must ask, but there is no terminal.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {goal} without confirmation: stdin or stderr is not a terminal")]
 pub(crate) struct NotConfirmed {

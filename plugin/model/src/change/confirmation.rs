@@ -9,7 +9,7 @@ pub enum Confirmation {
     NotNeeded,
     /// The user can answer a question on the terminal.
     Asked,
-    /// Nobody can answer, so the command needs `--yes`.
+    /// There is no terminal on which to ask, so the command needs `--yes`.
     Missing,
 }
 

@@ -333,7 +333,7 @@ mod tests {
             (json!({"controlPlane": {}, "nodeRegistration": arguments}), false),
             (json!({"nodeRegistration": arguments}), true),
             (json!({"controlPlane": null, "nodeRegistration": arguments}), true),
-            // The Machine that initialized the cluster, or one that nobody can tell from it.
+            // The Machine that initialized the cluster, or one that looks the same.
             (json!({"nodeRegistration": {"name": "n"}}), false),
             (json!({}), false),
         ] {

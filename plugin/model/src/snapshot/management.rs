@@ -140,8 +140,7 @@ impl HealthCheck {
     /// Source: Cluster API v1.14, `needsRemediation`, `nodeChecks` and `shouldSkipRemediation`.
     pub fn node_startup_deadline(&self, machine: &Machine, cluster: &Cluster) -> Option<Timestamp> {
         let timeout = self.node_startup_timeout?;
-        let is_skipped = machine.is_paused() || machine.has_annotation(annotation::SKIP_REMEDIATION);
-        if machine.has_node() || is_skipped || !self.targets.contains(machine.name()) {
+        if machine.has_node() || is_skipped(machine) || !self.targets.contains(machine.name()) {
             return None;
         }
         let infrastructure = cluster.status.infrastructure_ready_since?;
@@ -499,7 +498,7 @@ mod tests {
             (AtMostPercent(40), Some(1), rounded, "100% or more"),
             (AtMostPercent(100), Some(1), "", ""),
             (AtMostPercent(0), Some(7), rounded, "15% or more"),
-            // The selector also matches workers, and nobody has counted them.
+            // The selector also matches workers, and the status does not count them.
             (AtMostPercent(33), None, "", ""),
             (AtMostPercent(33), Some(0), "", ""),
             (AtMost(0), None, rounded, "to 1 or more"),

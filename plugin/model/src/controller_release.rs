@@ -28,12 +28,14 @@ pub enum Behaviour {
     RemovesUnnamedMembers,
     /// `forwardEtcdLeadership`. Earlier releases call `forLeader`.
     LearnsLeaderFromFollowers,
+    /// `getCandidatesForEtcdLeadership`. Earlier releases may choose the leader itself.
+    KeepsOnlyLeader,
     /// `etcdMemberStartupGracePeriod`
     SparesUnnamedMembers,
 }
 
 impl Behaviour {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::UpdatesInPlace,
         Self::RequiresWorkingMachine,
         Self::RequiresMemberList,
@@ -42,6 +44,7 @@ impl Behaviour {
         Self::RequiresCertificates,
         Self::RemovesUnnamedMembers,
         Self::LearnsLeaderFromFollowers,
+        Self::KeepsOnlyLeader,
         Self::SparesUnnamedMembers,
     ];
 
@@ -56,7 +59,7 @@ impl Behaviour {
             | Self::HoldsUnsafeDeletions
             | Self::RequiresCertificates => Release::new(13, 0),
             Self::RemovesUnnamedMembers => Release::new(13, 2),
-            Self::LearnsLeaderFromFollowers => Release::new(14, 0),
+            Self::LearnsLeaderFromFollowers | Self::KeepsOnlyLeader => Release::new(14, 0),
             Self::SparesUnnamedMembers => Release::new(14, 2),
         }
     }
@@ -83,6 +86,9 @@ impl Behaviour {
             Self::RemovesUnnamedMembers => "an etcd member that has never started is removed",
             Self::LearnsLeaderFromFollowers => {
                 "an etcd leader that does not respond blocks only the deletion of its own Machine, not of every Machine"
+            }
+            Self::KeepsOnlyLeader => {
+                "a rollout with `maxSurge` 0 does not delete the only Machine, and never ends"
             }
             Self::SparesUnnamedMembers => {
                 "an etcd member that has never started is kept until the newest Node is 20 seconds old"
@@ -156,13 +162,13 @@ mod tests {
             let release = Release::new(minor, patch);
             Behaviour::ALL.map(|behaviour| u8::from(release.has(behaviour)))
         };
-        assert_eq!(of_release(11, 5), [0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(of_release(12, 10), [1, 0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(of_release(13, 1), [1, 1, 1, 1, 1, 1, 0, 0, 0]);
-        assert_eq!(of_release(13, 2), [1, 1, 1, 1, 1, 1, 1, 0, 0]);
-        assert_eq!(of_release(14, 1), [1, 1, 1, 1, 1, 1, 1, 1, 0]);
-        assert_eq!(of_release(14, 2), [1; 9]);
-        assert_eq!(of_release(15, 0), [1; 9]);
+        assert_eq!(of_release(11, 5), [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(of_release(12, 10), [1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(of_release(13, 1), [1, 1, 1, 1, 1, 1, 0, 0, 0, 0]);
+        assert_eq!(of_release(13, 2), [1, 1, 1, 1, 1, 1, 1, 0, 0, 0]);
+        assert_eq!(of_release(14, 1), [1, 1, 1, 1, 1, 1, 1, 1, 1, 0]);
+        assert_eq!(of_release(14, 2), [1; 10]);
+        assert_eq!(of_release(15, 0), [1; 10]);
     }
 
     #[test]

@@ -185,7 +185,7 @@ fn remedies(guard: &QuorumGuard, plan: &Plan, force: bool) -> Vec<String> {
     match guard {
         QuorumGuard::Blocked(_) if force => Vec::new(),
         QuorumGuard::NoWay(no_plan) => {
-            let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
+            let hint = messages::no_plan_hint(no_plan, &plan.namespace, &plan.name);
             hint.into_iter().collect()
         }
         QuorumGuard::Clear | QuorumGuard::Blocked(_) | QuorumGuard::AtRisk { .. } => {
@@ -483,7 +483,7 @@ mod tests {
         lost.observed.etcd_members =
             EtcdMembers::Read(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
         let etcd =
-            "recover etcd yourself, because the controller cannot; to see each member: kubectl kcp status"
+            "recover etcd yourself, because the controller cannot; to see each member: kubectl kcp status c1-cp -n d"
                 .to_owned();
         assert_eq!(remedies(&lost, true), Some(vec![etcd]));
         let mut sick = snapshot();

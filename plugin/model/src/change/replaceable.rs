@@ -92,7 +92,9 @@ const fn check_of(no_plan: &NoPlan) -> &'static str {
     match no_plan {
         NoPlan::BeingDeleted => "deleting",
         NoPlan::AllHeld { .. } => "machine-deletions-deadlocked",
-        NoPlan::QuorumLost { .. } | NoPlan::LastMachine { .. } => "etcd-no-quorum",
+        NoPlan::QuorumLost { .. } | NoPlan::LastMachine { .. } | NoPlan::OnlyLeader { .. } => {
+            "etcd-no-quorum"
+        }
         _ => "etcd-voters-unhealthy",
     }
 }
@@ -105,6 +107,7 @@ pub const fn prevents_creation(no_plan: &NoPlan) -> bool {
         | NoPlan::Stuck { .. }
         | NoPlan::AllHeld { .. }
         | NoPlan::LastMachine { .. }
+        | NoPlan::OnlyLeader { .. }
         | NoPlan::BeingDeleted => true,
         NoPlan::Endless { .. }
         | NoPlan::NoReplicas

@@ -18,11 +18,7 @@ use crate::{
         membership::{ListedMember, Membership},
     },
     controller_release::Behaviour,
-    plan::{
-        messages::{self, NO_WAY_BACK},
-        state::component_conditions,
-        step::NoPlan,
-    },
+    plan::{messages, state::component_conditions, step::NoPlan},
     quorum::Votes,
     snapshot::{
         EtcdMembers, Snapshot,
@@ -65,7 +61,9 @@ pub fn check_machine_deletions_deadlocked(observed: &Snapshot, _: Timestamp) -> 
     if are_all {
         let machines = names.iter().map(|name| (*name).to_owned()).collect();
         let all_held = messages::no_plan(&NoPlan::AllHeld { machines });
-        return Ok(vec![finding(observed, &names, all_held).with_hint(NO_WAY_BACK)]);
+        let control_plane = &observed.control_plane;
+        let hint = messages::all_held_hint(control_plane.namespace(), control_plane.name());
+        return Ok(vec![finding(observed, &names, all_held).with_hint(hint)]);
     }
     if !observed.has_external_etcd() {
         stacked_survey(observed)?;

@@ -193,6 +193,13 @@ impl PreflightInputs<'_> {
                 .iter()
                 .map(|blocker| self.blocked_by(blocker, Some(machine)))
                 .collect();
+        let is_stopped = |check: &Check| check.id == "controller-stopped";
+        found.extend(blockers_from_checks(
+            self.checks,
+            is_stopped,
+            CheckOutcome::Fail,
+            |_, _| true,
+        ));
         // Without a connection to the workload cluster, the controller does not get as far as the etcd members.
         if let Some(blocker) = unreachable_workload(self.observed) {
             found.push(self.blocked_by(&blocker, Some(machine)));
@@ -263,7 +270,9 @@ impl PreflightInputs<'_> {
                 why: messages::no_plan(&no_plan),
                 check: "machine-deletions-deadlocked",
             }),
-            Err(NoPlan::LastMachine { .. }) => FirstStep::blocked(Blocker::LastMachine),
+            Err(NoPlan::LastMachine { .. } | NoPlan::OnlyLeader { .. }) => {
+                FirstStep::blocked(Blocker::LastMachine)
+            }
             Err(NoPlan::QuorumLost { votes }) => FirstStep::blocked(Blocker::Quorum { votes }),
             Err(_) => {
                 FirstStep::blocked(votes.map_or(Blocker::MembersUnknown, |votes| Blocker::Quorum { votes }))

@@ -232,8 +232,14 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
             join_names(machines, "and")
         ),
         NoPlan::LastMachine { machine } => {
-            format!("Machine {machine} is the only Machine: deleting it deletes the cluster's data")
+            format!(
+                "Machine {machine} is the only Machine: deleting it ends the cluster, and deletes the data of a stacked etcd"
+            )
         }
+        NoPlan::OnlyLeader { machine } => format!(
+            "the rollout never ends: maxSurge is 0, and Cluster API does not delete Machine {machine}, because no other Machine \
+             can take over etcd's leadership"
+        ),
         NoPlan::Endless {
             expiry_days,
             validity_days,
@@ -265,22 +271,35 @@ pub fn quorum_risk(QuorumRisk { votes, refusal }: &QuorumRisk) -> String {
     }
 }
 
-/// What to do if every Machine is being deleted.
-pub const NO_WAY_BACK: &str = "no deletion can be taken back: save a snapshot, and create a new Cluster; do not remove the deletion \
-     hooks, because etcd's data would be lost with the last Machine; to save a snapshot: kubectl kcp etcd snapshot NAME --file FILE";
+/// What to do if every Machine of the control plane is being deleted.
+pub fn all_held_hint(namespace: &str, name: &str) -> String {
+    format!(
+        "no deletion can be taken back: save a snapshot, and create a new Cluster; do not remove the deletion hooks, because etcd's \
+         data would be lost with the last Machine; to save a snapshot: kubectl kcp etcd snapshot {name} -n {namespace} --file FILE"
+    )
+}
 
-pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
-    match no_plan {
-        NoPlan::QuorumLost { .. } => Some(
-            "recover etcd yourself, because the controller cannot; to see each member: kubectl kcp status",
-        ),
-        NoPlan::AllHeld { .. } => Some(NO_WAY_BACK),
-        NoPlan::LastMachine { .. } => Some("set maxSurge to 1, or increase replicas"),
-        NoPlan::Endless { .. } => Some("set certificatesExpiryDays below the validity of new certificates"),
-        NoPlan::TooManyReplicas { .. } => Some("set spec.replicas to 3 or 5"),
-        NoPlan::NoReplicas => Some("to delete the workload cluster, delete its Cluster object"),
-        NoPlan::BeingDeleted | NoPlan::Refused { .. } | NoPlan::Stuck { .. } => None,
-    }
+pub fn no_plan_hint(no_plan: &NoPlan, namespace: &str, name: &str) -> Option<String> {
+    let hint = match no_plan {
+        NoPlan::QuorumLost { .. } => {
+            return Some(format!(
+                "recover etcd yourself, because the controller cannot; to see each member: kubectl kcp status {name} -n {namespace}"
+            ));
+        }
+        NoPlan::AllHeld { .. } => return Some(all_held_hint(namespace, name)),
+        NoPlan::LastMachine { .. } => {
+            return Some(format!(
+                "with maxSurge 1, a rollout creates a Machine before it deletes one; to save a snapshot: kubectl kcp etcd snapshot \
+                 {name} -n {namespace} --file FILE"
+            ));
+        }
+        NoPlan::OnlyLeader { .. } => "set maxSurge to 1",
+        NoPlan::Endless { .. } => "set certificatesExpiryDays below the validity of new certificates",
+        NoPlan::TooManyReplicas { .. } => "set spec.replicas to 3 or 5",
+        NoPlan::NoReplicas => "to delete the workload cluster, delete its Cluster object",
+        NoPlan::BeingDeleted | NoPlan::Refused { .. } | NoPlan::Stuck { .. } => return None,
+    };
+    Some(hint.to_owned())
 }
 
 pub const fn effect(effect: Effect) -> &'static str {

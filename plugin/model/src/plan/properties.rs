@@ -276,7 +276,11 @@ proptest! {
             Ok(_) | Err(NoPlan::QuorumLost { .. }) => {}
             Err(NoPlan::LastMachine { .. }) => {
                 let all_go = start.state.replicas.iter().all(crate::plan::state::Replica::is_deleting);
-                prop_assert!((all_go && start.state.replicas.len() == 1) || (start.spec.max_surge == 0 && start.spec.replica_count() == 1));
+                let external = start.state.members.is_none() && start.spec.max_surge == 0 && start.spec.replica_count() == 1;
+                prop_assert!(external || all_go && start.state.replicas.len() == 1);
+            }
+            Err(NoPlan::OnlyLeader { .. }) => {
+                prop_assert!(start.spec.max_surge == 0 && start.spec.replica_count() == 1);
             }
             Err(NoPlan::AllHeld { machines }) => {
                 prop_assert!(machines.len() > 1 && start.state.replicas.iter().all(crate::plan::state::Replica::is_deleting));

@@ -705,6 +705,9 @@ mod tests {
         let only = |machine: &str| NoPlan::LastMachine {
             machine: machine.to_owned(),
         };
+        let leader = |machine: &str| NoPlan::OnlyLeader {
+            machine: machine.to_owned(),
+        };
         for (machines, replicas, max_surge, expected) in [
             ("m1 m2e m3e", 3, 1, lost(3, 2)),
             ("m1e", 3, 1, lost(1, 1)),
@@ -719,8 +722,8 @@ mod tests {
                     max: 99,
                 },
             ),
-            ("m1!", 1, 0, only("m1")),
-            ("m1! m2! m3!", 1, 0, only("m3")),
+            ("m1!", 1, 0, leader("m1")),
+            ("m1! m2! m3!", 1, 0, leader("m3")),
             ("m1x", 1, 1, only("m1")),
             (
                 "m1x m2x m3x",
@@ -734,6 +737,11 @@ mod tests {
             let plan = plan(state(machines), &spec_of(replicas, max_surge));
             assert_eq!(plan, Err(expected), "{machines} to {replicas}, surge {max_surge}");
         }
+
+        // Before v1.14, Cluster API chooses the leader itself as the next leader, and deletes its Machine.
+        let mut outdated = state("m1!");
+        outdated.release = Release::new(13, 6);
+        assert_eq!(plan(outdated, &spec_of(1, 0)), Err(only("m1")));
 
         // Before v1.13, Cluster API finishes each deletion.
         let mut deleting = state("m1x m2x m3x");

@@ -401,6 +401,11 @@ impl State {
         })
     }
 
+    /// Whether the controller does not delete a Machine whose etcd member leads and is the only one.
+    pub fn keeps_only_leader(&self) -> bool {
+        self.members.is_some() && self.release.has(Behaviour::KeepsOnlyLeader)
+    }
+
     /// Whether the controller holds the deletion of a Machine until etcd and the control plane work without it.
     pub fn holds_deletions(&self) -> bool {
         self.release.has(Behaviour::HoldsUnsafeDeletions)

@@ -93,8 +93,12 @@ pub enum NoPlan {
     AllHeld {
         machines: Vec<String>,
     },
-    /// The step would delete the only Machine and the cluster's data.
+    /// The step would delete the only Machine.
     LastMachine {
+        machine: String,
+    },
+    /// `maxSurge` is 0, and the controller cannot move etcd's leadership away from the only Machine.
+    OnlyLeader {
         machine: String,
     },
     /// New Machines would be outdated immediately, so that the rollout would never end.
@@ -391,8 +395,11 @@ fn delete(
         return Ok(Vec::new());
     };
     if let ([only], 1) = (next.machines.as_slice(), state.replicas.len()) {
-        return Err(NoPlan::LastMachine {
-            machine: only.clone(),
+        let machine = only.clone();
+        return Err(if state.keeps_only_leader() {
+            NoPlan::OnlyLeader { machine }
+        } else {
+            NoPlan::LastMachine { machine }
         });
     }
     // At each reconciliation, the controller chooses again, until the other Machines are healthy. It ignores problems

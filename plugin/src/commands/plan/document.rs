@@ -230,7 +230,7 @@ impl PlanDocument {
             join_times: plan.join_estimate(),
             version_note: plan.version_note.clone(),
             no_plan: plan.steps.as_ref().err().map(|no_plan| {
-                let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
+                let hint = messages::no_plan_hint(no_plan, &plan.namespace, &plan.name);
                 Described::new(no_plan.clone(), messages::no_plan(no_plan), hint)
             }),
         }

@@ -228,7 +228,7 @@ fn changes(plan: &Plan, layout: Layout) -> String {
 fn remarks(plan: &Plan, layout: Layout) -> String {
     let mut remarks: Vec<(String, Option<String>)> = Vec::new();
     if let Err(no_plan) = &plan.steps {
-        let hint = messages::no_plan_hint(no_plan).map(str::to_owned);
+        let hint = messages::no_plan_hint(no_plan, &plan.namespace, &plan.name);
         remarks.push((messages::no_plan(no_plan), hint));
     }
     remarks.extend(plan.endless_note().map(|(note, hint)| (note, Some(hint))));

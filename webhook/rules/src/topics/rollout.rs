@@ -55,9 +55,9 @@ const RULES: &[Rule] = &[
     Rule {
         id: "max-surge-zero-below-three",
         summary: "maxSurge 0 requires at least three Machines",
-        why: "With maxSurge 0, Cluster API deletes a Machine before it creates the replacement. With two Machines, etcd \
-              then has a single member. Cluster API cannot delete the only Machine, so with one Machine, a rollout never \
-              ends.",
+        why: "With maxSurge 0, Cluster API deletes a Machine before it creates the replacement, so etcd of two Machines then \
+              has a single member. A rollout of one Machine never ends; before version 1.14, Cluster API deletes the Machine with \
+              etcd's data.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,

@@ -82,6 +82,30 @@ where
         .await
 }
 
+/// How often to try again while etcd rejects a change of its members, and the pause before each attempt: etcd counts a member only
+/// after five seconds of connection to it (`HealthInterval` in etcd's `server/etcdserver/server.go`).
+const UNCONNECTED_ATTEMPTS: usize = 10;
+const UNCONNECTED_DELAY: Duration = Duration::from_secs(1);
+
+/// Asks etcd for a change of its members, again while it says that a member is unhealthy. The caller knows that the members are
+/// healthy, so one of them has only just connected.
+///
+/// # Errors
+/// The call fails for another reason, or etcd still rejects the change at the last attempt.
+pub async fn retry_while_connecting<T, F>(call: impl FnMut() -> F) -> Result<T, kcp_etcd::Error>
+where
+    F: Future<Output = Result<T, kcp_etcd::Error>>,
+{
+    let backoff = ConstantBuilder::new()
+        .with_delay(UNCONNECTED_DELAY)
+        .with_max_times(UNCONNECTED_ATTEMPTS);
+    call.retry(backoff)
+        .when(|error| {
+            matches!(error, kcp_etcd::Error::Rejected { message, .. } if message.ends_with("unhealthy cluster"))
+        })
+        .await
+}
+
 #[cfg(test)]
 mod tests {
     use std::{

@@ -138,8 +138,8 @@ async fn report(
     let namespace = &maintenance.connection().namespace;
     if let Some(machine) = waiting_machine {
         maintenance.terminal.hint(&format!(
-            "the controller deletes Machine {machine} when it tries again, within 17 minutes, or at once after any write to the \
-             Machine: kubectl annotate machine {machine} -n {namespace} --overwrite retry=now"
+            "the controller deletes Machine {machine} when it tries again, within 17 minutes, or at once after: kubectl kcp \
+             reconcile machine/{machine} -n {namespace}"
         ));
     }
     if let Some(machine) = left_machine {

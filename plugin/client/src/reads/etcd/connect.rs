@@ -14,6 +14,7 @@ use crate::{
         time_limits,
         workload::WorkloadCluster,
     },
+    retry::retry_while_connecting,
 };
 
 /// A call to an etcd member failed.
@@ -133,7 +134,8 @@ impl MemberConnection {
     /// # Errors
     /// The member does not respond, or refuses the call.
     pub async fn remove_member(&self, id: u64) -> Result<(), MemberError> {
-        self.described(self.connection.remove(id)).await
+        self.described(retry_while_connecting(|| self.connection.remove(id)))
+            .await
     }
 
     /// Starts a snapshot of the member's database.

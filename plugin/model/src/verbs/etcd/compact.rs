@@ -16,10 +16,14 @@ use crate::{
 /// The key that each compaction round of kube-apiserver writes.
 pub const ROUND_KEY: &[u8] = b"compact_rev_key";
 
+/// How many revisions a compaction keeps besides the newest while no kube-apiserver has begun a round, because it is new or
+/// its `--etcd-compaction-interval` is 0.
+const REVISIONS_WITHOUT_ROUND: i64 = 1_000;
+
 /// The history that a compaction keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptHistory {
-    /// The history since kube-apiserver's last compaction round.
+    /// The history since kube-apiserver's last compaction round, or [`REVISIONS_WITHOUT_ROUND`].
     SinceLastRound,
     /// This number of revisions.
     Revisions(i64),
@@ -64,11 +68,12 @@ pub fn decide(
         .healthy_voters()
         .map(|(_, healthy)| healthy.status.revision);
     let current = newest.max().unwrap_or_default();
+    let oldest = |count: i64| current.saturating_sub(count).max(1);
     let revision = match (kept, round) {
         (KeptHistory::From(revision), _) => revision,
-        (KeptHistory::Revisions(count), _) => current.saturating_sub(count).max(1),
+        (KeptHistory::Revisions(count), _) => oldest(count),
         (KeptHistory::SinceLastRound, Some(round)) => round.modified,
-        (KeptHistory::SinceLastRound, None) => return Err(without_round(observed)),
+        (KeptHistory::SinceLastRound, None) => oldest(REVISIONS_WITHOUT_ROUND),
     };
     // The key may have been written after the status was read.
     let current = current.max(round.map_or(0, |round| round.modified));
@@ -93,18 +98,6 @@ impl Compaction {
     pub const fn kept_revisions(&self) -> i64 {
         self.newest_revision - self.oldest_revision
     }
-}
-
-fn without_round(observed: &Snapshot) -> Refusal {
-    let mut refusal = refusal(
-        "no kube-apiserver has begun to compact this etcd: the key compact_rev_key does not exist".to_owned(),
-    );
-    refusal.remedies.push(format!(
-        "kube-apiserver writes the key five minutes after it starts, unless --etcd-compaction-interval is 0 in control \
-         plane {}; to compact now, use --keep-revisions or --revision",
-        observed.control_plane.metadata.name.as_deref().unwrap_or_default()
-    ));
-    refusal
 }
 
 #[cfg(test)]
@@ -145,14 +138,7 @@ mod tests {
         };
         for (kept, round, expected) in [
             (SinceLastRound, Some(ROUND), Ok((98_000, 2_000))),
-            (
-                SinceLastRound,
-                None,
-                Err(
-                    "no kube-apiserver has begun to compact this etcd: the key compact_rev_key does not exist"
-                        .to_owned(),
-                ),
-            ),
+            (SinceLastRound, None, Ok((99_000, 1_000))),
             (Revisions(0), None, Ok((100_000, 0))),
             (Revisions(99), None, Ok((99_901, 99))),
             (Revisions(200_000), None, Ok((1, 99_999))),

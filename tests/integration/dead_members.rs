@@ -17,6 +17,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
+use crate::remedies;
 use crate::shared::with_controllers;
 
 const NAME: &str = "edge";
@@ -232,6 +233,7 @@ impl<'m> Scene<'m> {
             Ok(())
         })
         .await?;
+        remedies::are_accepted(self.management, self.namespace, NAME).await?;
         let steps = self.plan().await?;
         let last = steps
             .pointer("/steps")
@@ -287,14 +289,13 @@ impl<'m> Scene<'m> {
         self.offers_only_what_is_accepted(dead).await
     }
 
-    /// Whoever follows `status`, `why` or `plan` is not refused.
+    /// No command that `status`, `why` or `plan` prints is refused.
     async fn offers_only_what_is_accepted(&self, dead: &str) -> Result<()> {
-        for arguments in [&["status", NAME][..], &["why", NAME], &["plan", NAME]] {
-            let shown = one_line(&self.kcp(arguments).await?.stdout);
-            for verb in ["replace", "remediate"] {
-                let refused = format!("kubectl kcp machine {verb} {dead}");
-                ensure!(!shown.contains(&refused), "{arguments:?}: {shown}");
-            }
+        remedies::are_accepted(self.management, self.namespace, NAME).await?;
+        let shown = one_line(&self.kcp(&["plan", NAME]).await?.stdout);
+        for verb in ["replace", "remediate"] {
+            let refused = format!("kubectl kcp machine {verb} {dead}");
+            ensure!(!shown.contains(&refused), "{shown}");
         }
         let dry = self
             .kcp(&["etcd", "remove-member", NAME, dead, "--dry-run"])

@@ -18,6 +18,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::controller_failures::is_logged;
+use crate::remedies;
 use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "late-failures";
@@ -393,7 +394,9 @@ async fn the_cause_is_named(management: &ManagementCluster) -> Result<()> {
         document["state"] == "personNeeded" && document["cause"]["check"] == "addon-update-impossible",
         "{why}"
     );
-    Ok(())
+    remedies::are_accepted(management, NAMESPACE, NAME)
+        .await
+        .map(drop)
 }
 
 /// `kubectl scale` is admitted with a warning, and two Machines join.

@@ -14,6 +14,7 @@ use kcp_tests::{resources, wait};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+use crate::remedies;
 use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "overlooked";
@@ -54,14 +55,16 @@ impl Asked<'_> {
 
     /// Waits until `status` has one finding of a check, and returns its outcome, message and hint.
     async fn finding(&self, check: &str) -> Result<[String; 3]> {
-        wait::until(&format!("status has a finding of {check}"), || async {
+        let finding = wait::until(&format!("status has a finding of {check}"), || async {
             let status = self.document(&["status", NAME]).await?;
             let [finding] = findings(&status, check)? else {
                 anyhow::bail!("{status:#}");
             };
             Ok(["outcome", "message", "hint"].map(|field| text(finding, field)))
         })
-        .await
+        .await?;
+        remedies::are_accepted(self.management, NAMESPACE, NAME).await?;
+        Ok(finding)
     }
 
     /// Waits until a check of `status` finds nothing.
@@ -235,10 +238,14 @@ async fn a_node_that_is_left(asked: &Asked<'_>, cluster: &Cluster) -> Result<()>
         .await?;
 
     let [outcome, message, hint] = asked.finding("nodes-left-behind").await?;
+    let remedy = remedies::repairs(&hint);
     ensure!(
         outcome == "warn"
             && message == "is not ready and has no Machine: it is left from Machine edge-old"
-            && hint.ends_with("kubectl delete node left-behind"),
+            && remedy
+                == [format!(
+                    "kubectl kcp kubectl {NAME} -n {NAMESPACE} -- delete node {LEFT}"
+                )],
         "{outcome} {message} {hint}"
     );
     // The controller does not watch Nodes.
@@ -267,7 +274,12 @@ async fn a_node_that_is_left(asked: &Asked<'_>, cluster: &Cluster) -> Result<()>
     asked.passes("api-servers-not-ready").await?;
     asked.passes("etcd-members-unresponsive").await?;
 
-    nodes.delete(LEFT, &DeleteParams::default()).await?;
+    let deleted = asked
+        .management
+        .kubectl()
+        .script("sh", ["-c", &remedy[0]])
+        .await?;
+    ensure!(deleted.code == 0, "{deleted}");
     pods.delete(
         "kube-apiserver-left-behind",
         &DeleteParams::default().grace_period(0),

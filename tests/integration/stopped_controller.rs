@@ -6,6 +6,7 @@ use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::management_cluster::ManagementCluster;
 use serde_json::{Value, json};
 
+use crate::remedies;
 use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "stopped-controller";
@@ -106,6 +107,7 @@ async fn the_cause_is_reported_once(management: &ManagementCluster) -> Result<()
         "{found:?}"
     );
     ensure!(text(&document, "verdict") == "Blocked", "{status}");
+    remedies::are_accepted(management, NAMESPACE, NAME).await?;
     let rollout = kcp(management, &["rollout", "status", NAME]).await?;
     ensure!(
         rollout.code == 1 && rollout.stdout.contains(" rollout stuck: ") && is_named(&rollout.stdout),

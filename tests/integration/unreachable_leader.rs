@@ -14,6 +14,7 @@ use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use serde_json::{Value, json};
 
+use crate::remedies;
 use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "unreachable-leader";
@@ -94,6 +95,7 @@ async fn followers_go_and_then_the_leader(management: &ManagementCluster) -> Res
         .await?;
     ensure!(waiting.stdout.contains(&leader), "{waiting}");
 
+    remedies::are_accepted(management, NAMESPACE, NAME).await?;
     // The way out: its etcd stops, and another member leads.
     workload.inflict(Fault::Kill, &leader).await?;
     is_replaced(&cluster, &leader).await?;

@@ -412,7 +412,9 @@ impl Blocker {
             Self::MemberWithoutMachine { member } if member.is_empty() => {
                 "an etcd member has not started, and no Machine belongs to it".to_owned()
             }
-            Self::MemberWithoutMachine { member } => format!("etcd member {member} has no Machine"),
+            Self::MemberWithoutMachine { member } => {
+                format!("etcd member {member} belongs to no Machine with a Node")
+            }
             Self::MembersDisputed => {
                 "the etcd members contradict each other, so it is unknown which members have the data"
                     .to_owned()

@@ -134,8 +134,8 @@ impl EtcdRefusal {
         };
         let then = waiting.map_or_else(String::new, |machine| {
             format!(
-                "; the controller then tries again within 17 minutes, or at once after any write to the Machine: kubectl \
-                 annotate machine {machine} -n {namespace} --overwrite retry=now"
+                "; the controller then tries again within 17 minutes, or at once after: kubectl kcp reconcile machine/{machine} \
+                 -n {namespace}"
             )
         });
         format!("{start}, or {}{then}", ways.collect::<Vec<_>>().join("; then "))

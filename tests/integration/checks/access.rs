@@ -5,7 +5,7 @@ use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::workload_access::{AccessFault, WorkloadAccess};
 
 use super::agreement::agree;
-use super::{NAME, NAMESPACE, PAUSED, comes_to};
+use super::{NAME, NAMESPACE, PAUSED, comes_to, needs_a_person};
 
 /// The placeholder of the stand-in server's URL, which is known once the server runs.
 const STAND_IN: &str = "STAND-IN";
@@ -76,6 +76,9 @@ pub(super) async fn are_reported(management: &ManagementCluster, machines: [&str
         let findings: Vec<String> = findings.chain([PAUSED.to_owned()]).collect();
         comes_to(management, &fault.to_string(), exit_code, verdict, &findings).await?;
         agree(management).await?;
+        if !matches!(fault, AccessFault::Restore) {
+            needs_a_person(management, &fault.to_string()).await?;
+        }
     }
     Ok(())
 }

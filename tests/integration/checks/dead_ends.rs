@@ -11,6 +11,7 @@ use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use serde_json::{Value, json};
 
+use crate::remedies;
 use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "dead-ends";
@@ -278,6 +279,7 @@ async fn all_deletions_are_held(management: &ManagementCluster, cluster: &Cluste
         })
         .await?;
     }
+    remedies::are_accepted(management, NAMESPACE, NAME).await?;
     let file = management.kubectl().scratch_file("dead-ends.snapshot");
     let save = kcp(
         management,

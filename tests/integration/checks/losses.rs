@@ -8,7 +8,7 @@ use kcp_tests::wait;
 
 use super::agreement::agree;
 use super::output::{StatusResult, status};
-use super::{NAME, NAMESPACE, comes_to};
+use super::{NAME, NAMESPACE, comes_to, needs_a_person};
 
 pub(super) async fn are_reported(
     management: &ManagementCluster,
@@ -45,6 +45,7 @@ pub(super) async fn are_reported(
     }
 
     agree(management).await?;
+    needs_a_person(management, "the loss of a member").await?;
     nothing_is_begun(management, second).await?;
 
     // Without quorum its kubelet cannot report it: the pod stays Ready.
@@ -103,6 +104,7 @@ async fn is_lost(management: &ManagementCluster, machines: [&str; 3]) -> Result<
         "{screen}"
     );
     agree(management).await?;
+    needs_a_person(management, "the loss of the quorum").await?;
     list_asks_etcd(management).await
 }
 

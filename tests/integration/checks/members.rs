@@ -12,7 +12,7 @@ use serde_json::json;
 use super::agreement::agree;
 use super::losses::killed;
 use super::output::StatusResult;
-use super::{OLD, PAUSED, comes_to};
+use super::{OLD, PAUSED, comes_to, needs_a_person};
 
 /// The name of a member without a Machine.
 const STRAY: &str = "stray";
@@ -194,6 +194,7 @@ async fn is_degraded(
     findings.push(PAUSED.to_owned());
     let result = comes_to(management, &fault.to_string(), 1, "Degraded", &findings).await?;
     agree(management).await?;
+    needs_a_person(management, &fault.to_string()).await?;
     Ok(result)
 }
 

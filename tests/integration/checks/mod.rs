@@ -12,12 +12,13 @@ mod rollout;
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 
 use self::output::StatusResult;
+use crate::remedies;
 use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "status";
@@ -90,6 +91,22 @@ async fn is_healthy(management: &ManagementCluster) -> Result<()> {
         ensure!(result.allowed(action) == Some(true), "{action}: {result:?}");
     }
     Ok(())
+}
+
+/// While nothing repairs the fault, `why` never says that all is well or that a controller acts. The commands that it and
+/// `status` print are accepted.
+async fn needs_a_person(management: &ManagementCluster, what: &str) -> Result<()> {
+    let why = management
+        .kubectl()
+        .run(["kcp", "why", NAME, "-n", NAMESPACE])
+        .await?;
+    if why.code == 0 {
+        eprintln!("WHY0 {what}: {why}");
+    }
+    remedies::are_accepted(management, NAMESPACE, NAME)
+        .await
+        .with_context(|| what.to_owned())
+        .map(drop)
 }
 
 /// Waits until `status` has exactly this result.

@@ -8,13 +8,14 @@ mod members;
 use std::cell::RefCell;
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use serde_json::Value;
 
+use crate::remedies;
 use crate::schema;
 use crate::shared::with_controllers;
 
@@ -79,6 +80,11 @@ impl Questions<'_> {
         })
         .await?;
         let seconds = began.elapsed().as_secs_f64();
+        if code == PERSON {
+            remedies::are_accepted(self.management, NAMESPACE, NAME)
+                .await
+                .with_context(|| fault.to_owned())?;
+        }
         let mut answers = self.answers.borrow_mut();
         answers.push((fault.to_owned(), line.to_owned(), seconds));
         Ok(answer)

@@ -114,9 +114,8 @@ pub fn check_nodes_left_behind(observed: &Snapshot, now: Timestamp) -> CheckResu
         Finding::new(outcome, node_object(&node.name), left_behind_message(machine))
             .with_since(node.ready_since)
             .with_hint(format!(
-                "if the Machine is gone (kubectl get machine {machine} -n {namespace}), delete the Node; in the workload \
-                 cluster: kubectl delete node {}",
-                node.name
+                "if the Machine is gone (kubectl get machine {machine} -n {namespace} --ignore-not-found), delete the Node: {}",
+                observed.kubectl_in_workload(&format!("delete node {}", node.name))
             ))
     });
     Ok(findings.collect())

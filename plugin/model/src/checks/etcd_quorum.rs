@@ -138,7 +138,7 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
             Some(hint) if leads => finding.with_hint(format!("{hint}; or {}", leader_hint(&queried.name))),
             None if leads => finding.with_hint(leader_hint(&queried.name)),
             Some(hint) => finding.with_hint(hint.clone() + &or_replace(observed, queried, failure, outcome)),
-            None if survey.stacked => {
+            None if survey.stacked && observed.are_static_pods_read() => {
                 let examine = components::pod_hint(observed, Component::Etcd, &queried.name);
                 finding.with_hint(examine + &or_replace(observed, queried, failure, outcome))
             }

@@ -170,6 +170,28 @@ impl Finding {
         self.hint = Some(one_line(hint.as_ref()));
         self
     }
+
+    /// While the control plane is paused, the plugin refuses commands that the controller would have to carry out.
+    pub fn resume_first(&mut self) {
+        const OF_CONTROLLER: [&str; 4] = [
+            " machine replace ",
+            " machine remediate ",
+            " rollout start ",
+            " kcp reconcile ",
+        ];
+        let Some(hint) = &mut self.hint else { return };
+        let clauses = hint.split("; ").map(|clause| {
+            let (or, way) = clause
+                .strip_prefix("or ")
+                .map_or(("", clause), |way| ("or ", way));
+            if OF_CONTROLLER.iter().any(|command| way.contains(command)) {
+                format!("{or}resume the control plane, then {way}")
+            } else {
+                clause.to_owned()
+            }
+        });
+        *hint = clauses.collect::<Vec<_>>().join("; ");
+    }
 }
 
 pub fn machine_object(name: &str) -> String {

@@ -594,7 +594,7 @@ pub(super) mod test_cases {
 
 #[cfg(test)]
 mod tests {
-    use kcp_api::{ConditionStatus::True, names::annotation::SKIP_REMEDIATION};
+    use kcp_api::ConditionStatus::True;
 
     use super::replacement_hint;
     use crate::{
@@ -636,11 +636,6 @@ mod tests {
                         condition("HealthCheckSucceeded", True, ""),
                     );
                 },
-                "replace",
-            ),
-            (
-                "excluded",
-                |o| annotate(&mut o.machine(1).metadata, SKIP_REMEDIATION, ""),
                 "replace",
             ),
         ];

@@ -170,7 +170,10 @@ impl Check {
 
     pub fn run(&self, observed: &Snapshot, now: Timestamp) -> Checked {
         let (outcome, reason, findings) = match (self.function)(observed, now) {
-            Ok(findings) => {
+            Ok(mut findings) => {
+                if observed.is_paused() {
+                    findings.iter_mut().for_each(Finding::resume_first);
+                }
                 let worst = findings.iter().map(|finding| finding.outcome).max();
                 (worst.unwrap_or(CheckOutcome::Pass), None, findings)
             }

@@ -122,7 +122,7 @@ impl HealthCheck {
         self.trigger?.ignores_first_failure(all)
     }
 
-    /// Whether the `MachineHealthCheck` acts once `machine remediate` has marked this Machine. That command refuses
+    /// Whether the `MachineHealthCheck` acts once `machine remediate` has marked this one of its targets. That command refuses
     /// otherwise.
     pub fn acts_on(&self, machine: &Machine) -> bool {
         // The mark makes one more Machine unhealthy, unless this Machine is already unhealthy.
@@ -131,7 +131,7 @@ impl HealthCheck {
         } else {
             self.remediation_allowed
         };
-        !self.paused && allowed != Some(false) && machine.annotation(annotation::SKIP_REMEDIATION).is_none()
+        !self.paused && allowed != Some(false)
     }
 
     /// When the `MachineHealthCheck` marks the Machine as unhealthy if no Node appears. None if it never does, and while the

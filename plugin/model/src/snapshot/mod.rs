@@ -266,6 +266,12 @@ impl Snapshot {
         format!("KubeadmControlPlane/{}", self.control_plane.name())
     }
 
+    /// Whether the workload cluster's API server answers a request for the static pods.
+    pub fn are_static_pods_read(&self) -> bool {
+        let workload = self.workload.value();
+        workload.is_some_and(|workload| workload.static_pods.value().is_some())
+    }
+
     /// The command that runs kubectl with these arguments against the workload cluster.
     pub fn kubectl_in_workload(&self, arguments: &str) -> String {
         let (name, namespace) = (self.control_plane.name(), self.control_plane.namespace());

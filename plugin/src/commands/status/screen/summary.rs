@@ -169,7 +169,8 @@ fn versions(control_plane: &KubeadmControlPlane) -> String {
     }
 }
 
-/// The counts that the controller reports, such as `4 of 3 desired (surge 1), 4 ready, 1 up to date`.
+/// The counts that the controller reports, such as `4 of 3 desired (surge 1), 4 ready, 1 up to date`. Says if the controller
+/// has not yet compared the Machines with the latest change.
 fn counts(observed: &Snapshot) -> String {
     let control_plane = &observed.control_plane;
     let (replicas, desired) = (control_plane.status.replicas, control_plane.desired_replicas());
@@ -178,8 +179,13 @@ fn counts(observed: &Snapshot) -> String {
     } else {
         String::new()
     };
+    let before = if control_plane.has_compared_machines() {
+        ""
+    } else {
+        " before the latest change"
+    };
     format!(
-        "{replicas} of {desired} desired{surge}, {} ready, {} up to date",
+        "{replicas} of {desired} desired{surge}, {} ready, {} up to date{before}",
         control_plane.status.ready_replicas, control_plane.status.up_to_date_replicas
     )
 }

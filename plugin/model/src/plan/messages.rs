@@ -271,9 +271,9 @@ pub const NO_WAY_BACK: &str = "no deletion can be taken back: save a snapshot, a
 
 pub const fn no_plan_hint(no_plan: &NoPlan) -> Option<&'static str> {
     match no_plan {
-        NoPlan::QuorumLost { .. } => Some(
-            "recover etcd yourself, because the controller cannot; to see each member: kubectl kcp status",
-        ),
+        NoPlan::QuorumLost { .. } => {
+            Some("recover etcd yourself, because the controller cannot; how: kubectl kcp status NAME")
+        }
         NoPlan::AllHeld { .. } => Some(NO_WAY_BACK),
         NoPlan::LastMachine { .. } => Some("set maxSurge to 1, or increase replicas"),
         NoPlan::Endless { .. } => Some("set certificatesExpiryDays below the validity of new certificates"),

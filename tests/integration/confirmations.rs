@@ -1,9 +1,8 @@
 //! Commands that delete or replace something, without a terminal: each refuses without `--yes`, and changes nothing.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use kcp_tests::{cluster::Cluster, kubectl::CommandOutput, management_cluster::ManagementCluster, resources};
-use kube::api::PostParams;
-use serde_json::{Value, from_value, json};
+use kcp_tests::cluster::Cluster;
+use serde_json::{Value, json};
 
 use crate::shared::with_controllers;
 
@@ -15,7 +14,9 @@ fn without_a_terminal_nothing_is_deleted_without_yes() {
     with_controllers(NAMESPACE, async |management| {
         let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.33.6").await?;
         cluster.settled(3).await?;
-        create_health_check(management).await?;
+        let not_ready = json!({"type": "Ready", "status": "False", "timeoutSeconds": 3600});
+        let checks = json!({"unhealthyNodeConditions": [not_ready]});
+        cluster.check_health_with(&checks).await?;
         let machines = cluster.machines().await?;
         let [first, .., last] = machines.as_slice() else {
             bail!("the Machines are {machines:?}");
@@ -36,7 +37,7 @@ fn without_a_terminal_nothing_is_deleted_without_yes() {
             &["etcd", "move-leader", NAME, "--to", first],
             &["etcd", "move-leader", NAME, "--to", last],
         ] {
-            let ended = kcp(management, command).await?;
+            let ended = management.kubectl().kcp(NAMESPACE, command).await?;
             // One of the Machines already leads.
             let is_done = command.contains(&"move-leader") && ended.code == 0;
             let says = ended
@@ -59,10 +60,13 @@ fn without_a_terminal_nothing_is_deleted_without_yes() {
             &["genesis", "replace", NAME, "--dry-run=client"],
             &["etcd", "defrag", NAME, "--dry-run"],
         ] {
-            let ended = kcp(management, command).await?;
+            let ended = management.kubectl().kcp(NAMESPACE, command).await?;
             ensure!(ended.code == 0, "{command:?}: {ended}");
         }
-        let usage = kcp(management, &["rollout", "start", NAME, "--in", "8", "--yes"]).await?;
+        let usage = management
+            .kubectl()
+            .kcp(NAMESPACE, &["rollout", "start", NAME, "--in", "8", "--yes"])
+            .await?;
         ensure!(
             usage.code == 2 && usage.stderr.contains("the unit is missing: write 8s, 8m or 8h"),
             "{usage}"
@@ -72,15 +76,13 @@ fn without_a_terminal_nothing_is_deleted_without_yes() {
             "a dry run has changed something"
         );
         // A scale up deletes nothing.
-        let scaled = kcp(management, &["scale", NAME, "--replicas", "5", "--wait=10m"]).await?;
+        let scaled = management
+            .kubectl()
+            .kcp(NAMESPACE, &["scale", NAME, "--replicas", "5", "--wait=10m"])
+            .await?;
         ensure!(scaled.code == 0, "{scaled}");
         cluster.delete().await
     });
-}
-
-async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<CommandOutput> {
-    let words = ["kcp"].iter().chain(arguments).chain(&["-n", NAMESPACE]);
-    management.kubectl().run(words).await
 }
 
 /// What the commands could change: the spec and the annotations of the control plane, and its Machines.
@@ -92,19 +94,4 @@ async fn state(cluster: &Cluster) -> Result<(Option<Value>, Option<Value>, Vec<S
         part("/metadata/annotations"),
         cluster.machines().await?,
     ))
-}
-
-async fn create_health_check(management: &ManagementCluster) -> Result<()> {
-    let check = json!({
-        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck",
-        "metadata": {"name": NAME, "namespace": NAMESPACE},
-        "spec": {
-            "clusterName": NAME,
-            "selector": {"matchLabels": {"cluster.x-k8s.io/control-plane": ""}},
-            "checks": {"unhealthyNodeConditions": [{"type": "Ready", "status": "False", "timeoutSeconds": 3600}]},
-        },
-    });
-    let checks = resources::machine_health_checks(management.client(), NAMESPACE);
-    checks.create(&PostParams::default(), &from_value(check)?).await?;
-    Ok(())
 }

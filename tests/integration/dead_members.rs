@@ -223,16 +223,8 @@ impl<'m> Scene<'m> {
         ensure!(planned == Some(&gone), "{gone} was deleted: {plan:#}");
         self.has_logged("rejecting member add request").await?;
         let hint = format!("kubectl kcp machine replace {left} -n {}", self.namespace);
-        wait::until("why says that etcd refuses the join", || async {
-            let why = self.kcp(&["why", NAME]).await?;
-            let text = one_line(&why.stdout);
-            ensure!(
-                why.code == 1 && text.contains("(etcd-refuses-join)") && text.contains(&hint),
-                "{why}"
-            );
-            Ok(())
-        })
-        .await?;
+        self.says(&["why", NAME], 1, &["(etcd-refuses-join)", &hint])
+            .await?;
         remedies::are_accepted(self.management, self.namespace, NAME).await?;
         let steps = self.plan().await?;
         let last = steps
@@ -267,16 +259,8 @@ impl<'m> Scene<'m> {
             "kubectl kcp etcd remove-member {NAME} {dead} -n {}",
             self.namespace
         );
-        wait::until("why says that etcd refuses the removal", || async {
-            let why = self.kcp(&["why", NAME]).await?;
-            let text = one_line(&why.stdout);
-            ensure!(
-                why.code == 1 && text.contains("(etcd-refuses-removal)") && text.contains(&command),
-                "{why}"
-            );
-            Ok(())
-        })
-        .await?;
+        self.says(&["why", NAME], 1, &["(etcd-refuses-removal)", &command])
+            .await?;
         let plan = self.plan().await?;
         let steps = plan.pointer("/steps").and_then(Value::as_array);
         let [step] = steps.map(Vec::as_slice).unwrap_or_default() else {
@@ -292,7 +276,7 @@ impl<'m> Scene<'m> {
     /// No command that `status`, `why` or `plan` prints is refused.
     async fn offers_only_what_is_accepted(&self, dead: &str) -> Result<()> {
         remedies::are_accepted(self.management, self.namespace, NAME).await?;
-        let shown = one_line(&self.kcp(&["plan", NAME]).await?.stdout);
+        let shown = self.kcp(&["plan", NAME]).await?.words();
         for verb in ["replace", "remediate"] {
             let refused = format!("kubectl kcp machine {verb} {dead}");
             ensure!(!shown.contains(&refused), "{shown}");
@@ -433,12 +417,7 @@ impl<'m> Scene<'m> {
 
     async fn is_healthy(&self, replicas: usize) -> Result<()> {
         self.cluster.settled(replicas).await?;
-        wait::until("status is healthy", || async {
-            let status = self.kcp(&["status", NAME]).await?;
-            ensure!(status.code == 0, "{status}");
-            Ok(())
-        })
-        .await
+        self.says(&["status", NAME], 0, &[]).await
     }
 
     /// Waits until a program has written this line, and, if it is about a refused change, etcd's reply.
@@ -493,9 +472,13 @@ impl<'m> Scene<'m> {
     }
 
     async fn kcp(&self, arguments: &[&str]) -> Result<CommandOutput> {
-        let place = ["-n", self.namespace];
-        let arguments = ["kcp"].iter().chain(arguments).chain(&place);
-        self.management.kubectl().run(arguments).await
+        self.management.kubectl().kcp(self.namespace, arguments).await
+    }
+
+    async fn says(&self, arguments: &[&str], code: i32, texts: &[&str]) -> Result<()> {
+        let kubectl = self.management.kubectl();
+        let said = kubectl.kcp_says(self.namespace, arguments, code, texts).await;
+        said.map(drop)
     }
 }
 
@@ -522,9 +505,4 @@ impl Status {
             .map(str::to_owned)
             .with_context(|| format!("no finding of {check} about {machine}: {:#}", self.0))
     }
-}
-
-/// Text without its line breaks.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

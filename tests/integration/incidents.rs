@@ -90,9 +90,7 @@ impl Duty<'_> {
     }
 
     async fn kcp(&self, arguments: &[&str]) -> Result<CommandOutput> {
-        let place = ["-n", NAMESPACE];
-        let arguments = ["kcp"].iter().chain(arguments).chain(&place);
-        self.management.kubectl().run(arguments).await
+        self.management.kubectl().kcp(NAMESPACE, arguments).await
     }
 
     async fn machines(&self) -> Result<[String; 3]> {
@@ -226,19 +224,22 @@ impl Duty<'_> {
     }
 
     async fn a_health_check_that_cannot_act(&self) -> Result<()> {
-        let check = json!({
-            "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineHealthCheck",
-            "metadata": {"name": NAME, "namespace": NAMESPACE},
-            "spec": {"clusterName": NAME,
-                "selector": {"matchLabels": {"cluster.x-k8s.io/control-plane": ""}},
-                "checks": {"nodeStartupTimeoutSeconds": 600},
-                "remediation": {"triggerIf": {"unhealthyLessThanOrEqualTo": 0}}},
-        });
+        self.cluster
+            .check_health_with(&json!({"nodeStartupTimeoutSeconds": 600}))
+            .await?;
         let kubectl = self.management.kubectl();
-        let file = kubectl.scratch_file("incidents-health-check.json");
-        std::fs::write(&file, check.to_string())?;
+        let never = r#"{"spec":{"remediation":{"triggerIf":{"unhealthyLessThanOrEqualTo":0}}}}"#;
         kubectl
-            .succeed(["create", "-f", &file.display().to_string()])
+            .succeed([
+                "patch",
+                "machinehealthcheck",
+                NAME,
+                "-n",
+                NAMESPACE,
+                "--type=merge",
+                "-p",
+                never,
+            ])
             .await?;
         let [_, second, _] = self.machines().await?;
         self.workload.inflict(Fault::Kill, &second).await?;

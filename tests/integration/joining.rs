@@ -1,13 +1,18 @@
 //! One Machine, and a second one whose etcd member votes although its Node has not appeared: what Cluster API does when the
-//! second one becomes unwanted (kubernetes-sigs/cluster-api#11772), and what our rule denies.
+//! second one becomes unwanted (kubernetes-sigs/cluster-api#11772), what our rule and checks say before, and the way out
+//! afterwards.
+
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use kcp_tests::cluster::Cluster;
+use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
-use kcp_tests::wait;
+use kcp_tests::{resources, wait};
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::shared::with_controllers;
@@ -17,6 +22,9 @@ const NAME: &str = "edge";
 const OLD: &str = "v1.34.2";
 const NEW: &str = "v1.35.0";
 const OVERRIDE: &str = "kubectl-kcp.dev/override-rules";
+
+/// How long the health check that acts on its own waits from its creation on.
+const WAIT: SignedDuration = SignedDuration::from_secs(60);
 
 #[test]
 #[ignore = "takes minutes: make test-long"]
@@ -34,6 +42,7 @@ async fn is_kept(management: &ManagementCluster) -> Result<()> {
         workload: &workload,
     };
     joining.a_reverted_version().await?;
+    joining.a_health_check_alone().await?;
     cluster.delete().await
 }
 
@@ -52,9 +61,41 @@ impl Joining<'_> {
         let other = json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"apiServer":
             {"certSANs": ["127.0.0.1", "other.example"]}}}}});
         self.is_denied(&other, "spec.kubeadmConfigSpec", &second).await?;
-        self.override_rule().await?;
+        let kubeadm = "kubeadm on the new Machine acts next: ";
+        let limit = "no MachineHealthCheck limits the time until its node appears";
+        self.is_explained(0, kubeadm, &second, limit).await?;
+        self.verbs_refuse(&second).await?;
+
+        let soon = Timestamp::now() + SignedDuration::from_hours(1);
+        self.override_rule(Some(soon)).await?;
         self.cluster.patch(&revert).await?;
-        self.quorum_is_lost(&first, &second).await
+        self.override_rule(None).await?;
+        self.quorum_is_lost(&first, &second).await?;
+        self.recovers(&first).await
+    }
+
+    /// Nobody acts.
+    async fn a_health_check_alone(&self) -> Result<()> {
+        let before = self.cluster.get().await?;
+        let configuration = "/spec/kubeadmConfigSpec/clusterConfiguration/apiServer/certSANs";
+        let names = before.pointer(configuration).context("no certSANs")?;
+        let sans = |names: Value| json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"certSANs": names}}}}});
+        let [first, second] = self
+            .votes_without_node(&sans(json!(["127.0.0.1", "edge.example"])))
+            .await?;
+        self.is_denied(&sans(names.clone()), "spec.kubeadmConfigSpec", &second)
+            .await?;
+        let deadline = self.starts_in_time(&second).await?;
+        let limit =
+            format!("MachineHealthCheck {NAME} marks it as unhealthy at {deadline} (nodeStartupTimeout ");
+        self.is_explained(1, "A person must act: ", &second, &limit)
+            .await?;
+        let lost = self.quorum_is_lost(&first, &second).await?;
+        ensure!(lost > deadline, "etcd was lost at {lost}, before {deadline}");
+        resources::machine_health_checks(self.management.client(), NAMESPACE)
+            .delete(NAME, &DeleteParams::default())
+            .await?;
+        self.recovers(&first).await
     }
 
     /// Starts a rollout with a patch, and waits until the member of the new Machine votes and the Machine has no Node.
@@ -103,23 +144,84 @@ impl Joining<'_> {
         Ok(())
     }
 
-    /// Turns the denial into a warning, so that Cluster API sees what it would see without our webhook.
-    async fn override_rule(&self) -> Result<()> {
-        let until = Timestamp::now() + SignedDuration::from_hours(1);
-        let entry = format!("joining-machine-outdated={until:.0}");
+    /// Turns the denial into a warning until then, so that Cluster API sees what it would see without our webhook.
+    async fn override_rule(&self, until: Option<Timestamp>) -> Result<()> {
+        let entry = until.map(|until| format!("joining-machine-outdated={until:.0}"));
         self.cluster
             .patch(&json!({"metadata": {"annotations": {OVERRIDE: entry}}}))
             .await
     }
 
-    /// Cluster API deletes the second Machine and leaves its member.
-    async fn quorum_is_lost(&self, first: &str, second: &str) -> Result<()> {
+    /// Creates a health check whose `nodeStartupTimeout` has yet to pass, and returns when it ends for the Machine.
+    async fn starts_in_time(&self, machine: &str) -> Result<Timestamp> {
+        let machines = resources::machines(self.management.client(), NAMESPACE);
+        let object = machines.get(machine).await?.data;
+        let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+        let mut conditions = conditions.into_iter().flatten();
+        let provisioned = conditions.find(|of| of.get("type") == Some(&json!("InfrastructureReady")));
+        let provisioned = provisioned.and_then(|condition| condition.get("lastTransitionTime")?.as_str());
+        let provisioned: Timestamp = provisioned.context("it is not provisioned")?.parse()?;
+        let timeout = Timestamp::now().duration_since(provisioned) + WAIT;
+        let timeout = SignedDuration::from_secs(timeout.as_secs());
+        let checks = json!({"nodeStartupTimeoutSeconds": timeout.as_secs()});
+        self.cluster.check_health_with(&checks).await?;
+        Ok(provisioned + timeout)
+    }
+
+    async fn says(&self, arguments: &[&str], code: i32, texts: &[&str]) -> Result<CommandOutput> {
+        let kubectl = self.management.kubectl();
+        kubectl.kcp_says(NAMESPACE, arguments, code, texts).await
+    }
+
+    /// `why` says who acts next and what limits the time, and `status` what deletes the Machine.
+    async fn is_explained(&self, code: i32, actor: &str, machine: &str, limit: &str) -> Result<()> {
+        let expected = format!(
+            "{actor}Machine/{machine}: its etcd member votes, but the Machine has no node yet: if it is deleted, Cluster API \
+             does not remove the member, and etcd loses its quorum; {limit}"
+        );
+        let remediation = format!(
+            "remediation of {machine} yes nothing, but etcd then loses its quorum (joining-member-needed)"
+        );
+        let why = self.says(&["why", NAME], code, &[&expected]).await?;
+        ensure!(why.words().starts_with(&expected), "{why}");
+        let status = self.says(&["status", NAME], 1, &[&remediation]).await?;
+        let words = status.words();
+        ensure!(
+            !words.contains("Verdict: Healthy") && !words.contains("no quorum"),
+            "{status}"
+        );
+        Ok(())
+    }
+
+    /// The verbs that would make the Machine unwanted.
+    async fn verbs_refuse(&self, machine: &str) -> Result<()> {
+        let lost =
+            "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum";
+        for (verb, why) in [
+            (&["machine", "replace", machine, "--yes"][..], lost),
+            (&["machine", "remediate", machine], lost),
+            (&["machine", "prefer-delete", machine], lost),
+            (&["scale", NAME, "--replicas", "3"], "(replicas-during-rollout)"),
+            (&["rollout", "start", NAME], "a rollout is in progress"),
+            (
+                &["upgrade", NAME, "--version", OLD, "--yes"],
+                "(joining-machine-outdated)",
+            ),
+        ] {
+            self.says(verb, 1, &[why]).await?;
+        }
+        Ok(())
+    }
+
+    /// Cluster API deletes the second Machine and leaves its member. Returns when the Machine was gone.
+    async fn quorum_is_lost(&self, first: &str, second: &str) -> Result<Timestamp> {
         wait::until("the second Machine is gone", || async {
             let machines = self.cluster.machines().await?;
             ensure!(machines == [first], "the Machines are {machines:?}");
             Ok(())
         })
         .await?;
+        let gone = Timestamp::now();
         let etcd = self.workload.etcd_of(first).await?;
         wait::until("etcd has no leader", || async {
             let status = etcd.status().await?;
@@ -131,6 +233,41 @@ impl Joining<'_> {
         ensure!(
             members.len() == 2 && members.iter().any(|member| member.name == second),
             "the members are {members:?}"
+        );
+        self.way_out_is_named(first).await?;
+        Ok(gone)
+    }
+
+    /// `status` and `why` name the Machine that is left and what to do there, and `plan` makes no changes.
+    async fn way_out_is_named(&self, first: &str) -> Result<()> {
+        let host = format!("on the host of Machine {first} (");
+        let way_out = [
+            host.as_str(),
+            "start etcd if it does not run, and list its members: curl -d '{}' https://127.0.0.1:2379/v3/cluster/member/list",
+            "add --force-new-cluster to the command",
+            "then let the controller try again: kubectl kcp reconcile edge -n joining",
+            "(etcd-no-quorum)",
+        ];
+        for command in ["status", "why"] {
+            let output = self.says(&[command, NAME], 1, &way_out).await?;
+            ensure!(!output.words().contains("the stopped members"), "{output}");
+        }
+        let lost = "etcd has lost quorum: no known member is healthy";
+        self.says(&["plan", NAME], 1, &[lost]).await.map(drop)
+    }
+
+    /// Follows the printed way out to health.
+    #[expect(clippy::print_stderr, reason = "the figure is for people")]
+    async fn recovers(&self, first: &str) -> Result<()> {
+        let began = Instant::now();
+        self.workload.inflict(Fault::ForceNewCluster, first).await?;
+        self.workload.inflict(Fault::ReleaseNodes, first).await?;
+        self.says(&["reconcile", NAME], 0, &[]).await?;
+        self.cluster.settled(1).await?;
+        self.says(&["status", NAME], 0, &["Verdict: Healthy"]).await?;
+        eprintln!(
+            "healthy {:.1} s after --force-new-cluster",
+            began.elapsed().as_secs_f64()
         );
         Ok(())
     }

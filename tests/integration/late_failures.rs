@@ -10,7 +10,6 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kcp_tests::cluster::Cluster;
-use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{resources, wait};
@@ -200,20 +199,16 @@ async fn is_made_or_fails(
         }
         None => cluster.settled(1).await?,
     }
-    let status = ["kcp", "status", NAME, "-n", cluster.namespace()];
-    let status = management.kubectl().run(status).await?;
+    let status = management
+        .kubectl()
+        .kcp(cluster.namespace(), &["status", NAME])
+        .await?;
     let is_reported = status.stdout.contains("(addon-update-impossible)");
     ensure!(
         is_reported == error.is_some(),
         "{core_dns} {kube_proxy} {dns}: {status}"
     );
     Ok(())
-}
-
-async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<CommandOutput> {
-    let place = ["-n", NAMESPACE];
-    let arguments = ["kcp"].iter().chain(arguments).chain(&place);
-    management.kubectl().run(arguments).await
 }
 
 /// What kubeadm creates for `CoreDNS`. The stand-in machines run no add-ons, but the controller updates these objects.
@@ -305,12 +300,14 @@ async fn a_downgrade_is_announced(management: &ManagementCluster) -> Result<()> 
     let file = management.kubectl().scratch_file("late-failures.json");
     std::fs::write(&file, object.to_string())?;
     let file = file.display().to_string();
-    let planned = kcp(management, &["plan", NAME, "-f", &file]).await?;
-    let words = planned.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    let planned = management
+        .kubectl()
+        .kcp(NAMESPACE, &["plan", NAME, "-f", &file])
+        .await?;
     let expected = format!(
         "Deployment/coredns: runs {RUNNING}, and Cluster API never lowers CoreDNS, but the spec requires {LOWER}"
     );
-    ensure!(words.contains(&expected), "{planned}");
+    ensure!(planned.words().contains(&expected), "{planned}");
     Ok(())
 }
 
@@ -375,20 +372,19 @@ async fn the_cause_is_named(management: &ManagementCluster) -> Result<()> {
          controller fail after the Machines are up to date"
     );
     for command in ["status", "why"] {
-        wait::until(&format!("{command} names the cause"), || async {
-            let output = kcp(management, &[command, NAME]).await?;
-            let words = output.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-            ensure!(
-                output.code == 1
-                    && words.contains(&cause)
-                    && !words.contains("check that the controller is running"),
-                "{output}"
-            );
-            Ok(())
-        })
-        .await?;
+        let output = management
+            .kubectl()
+            .kcp_says(NAMESPACE, &[command, NAME], 1, &[&cause])
+            .await?;
+        ensure!(
+            !output.words().contains("check that the controller is running"),
+            "{output}"
+        );
     }
-    let why = kcp(management, &["why", NAME, "-o", "json"]).await?;
+    let why = management
+        .kubectl()
+        .kcp(NAMESPACE, &["why", NAME, "-o", "json"])
+        .await?;
     let document: Value = serde_json::from_str(&why.stdout).with_context(|| why.to_string())?;
     ensure!(
         document["state"] == "personNeeded" && document["cause"]["check"] == "addon-update-impossible",
@@ -440,7 +436,10 @@ async fn new_machines_have_no_expiry(
 async fn the_lag_alone_is_reported(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
     cluster.backdate_writes(MINUTES).await?;
     is_behind(cluster).await?;
-    let why = kcp(management, &["why", NAME, "-o", "json"]).await?;
+    let why = management
+        .kubectl()
+        .kcp(NAMESPACE, &["why", NAME, "-o", "json"])
+        .await?;
     let document: Value = serde_json::from_str(&why.stdout).with_context(|| why.to_string())?;
     let hint = document["cause"]["hint"].as_str().unwrap_or_default();
     ensure!(
@@ -449,7 +448,10 @@ async fn the_lag_alone_is_reported(management: &ManagementCluster, cluster: &Clu
             && hint.contains("change any field of the spec"),
         "{why}"
     );
-    let rollout = kcp(management, &["rollout", "status", NAME]).await?;
+    let rollout = management
+        .kubectl()
+        .kcp(NAMESPACE, &["rollout", "status", NAME])
+        .await?;
     ensure!(rollout.code == 0, "{rollout}");
     Ok(())
 }
@@ -457,18 +459,23 @@ async fn the_lag_alone_is_reported(management: &ManagementCluster, cluster: &Clu
 /// The plugin's own scale is admitted, and its wait ends.
 async fn scaled_down(management: &ManagementCluster, cluster: &Cluster) -> Result<()> {
     is_behind(cluster).await?;
-    let scaled = kcp(
-        management,
-        &["scale", NAME, "--replicas", "3", "--wait=5m", "--yes"],
-    )
-    .await?;
+    let scaled = management
+        .kubectl()
+        .kcp(
+            NAMESPACE,
+            &["scale", NAME, "--replicas", "3", "--wait=5m", "--yes"],
+        )
+        .await?;
     ensure!(scaled.code == 0, "{scaled}");
     cluster.settled(3).await
 }
 
 /// The hint of `status` has a command that ends the failure.
 async fn the_hint_ends_the_failure(management: &ManagementCluster) -> Result<()> {
-    let status = kcp(management, &["status", NAME, "-o", "json"]).await?;
+    let status = management
+        .kubectl()
+        .kcp(NAMESPACE, &["status", NAME, "-o", "json"])
+        .await?;
     let document: Value = serde_json::from_str(&status.stdout).with_context(|| status.to_string())?;
     let command = format!("kubectl annotate kcp {NAME} -n {NAMESPACE} {SKIP}=");
     let findings = document["findings"].as_array().cloned().unwrap_or_default();
@@ -483,7 +490,7 @@ async fn the_hint_ends_the_failure(management: &ManagementCluster) -> Result<()>
 
 async fn is_over(management: &ManagementCluster) -> Result<()> {
     for command in ["status", "why"] {
-        let output = kcp(management, &[command, NAME]).await?;
+        let output = management.kubectl().kcp(NAMESPACE, &[command, NAME]).await?;
         ensure!(output.code == 0, "{output}");
     }
     Ok(())

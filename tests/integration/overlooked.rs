@@ -44,8 +44,7 @@ struct Asked<'m> {
 impl Asked<'_> {
     /// Runs `kubectl kcp` in the namespace.
     async fn kcp(&self, arguments: &[&str]) -> Result<CommandOutput> {
-        let command = ["kcp"].iter().chain(arguments).chain(&["-n", NAMESPACE]);
-        self.management.kubectl().run(command).await
+        self.management.kubectl().kcp(NAMESPACE, arguments).await
     }
 
     async fn document(&self, arguments: &[&str]) -> Result<Value> {

@@ -15,7 +15,7 @@ use crate::assets::Assets;
 use crate::process::supervised;
 use crate::products;
 use crate::run::Run;
-use crate::wait::LIMIT;
+use crate::wait::{self, LIMIT};
 
 /// kubectl with a user's environment.
 #[derive(Debug, Clone)]
@@ -163,6 +163,33 @@ impl Kubectl {
         Ok(ended)
     }
 
+    /// Runs our plugin in a namespace until it ends, with any exit code.
+    pub async fn kcp(&self, namespace: &str, arguments: &[&str]) -> Result<CommandOutput> {
+        let place = ["-n", namespace];
+        self.run(["kcp"].iter().chain(arguments).chain(&place)).await
+    }
+
+    /// Runs our plugin again and again until it ends with this exit code and prints all these texts, with any line breaks.
+    pub async fn kcp_says(
+        &self,
+        namespace: &str,
+        arguments: &[&str],
+        code: i32,
+        texts: &[&str],
+    ) -> Result<CommandOutput> {
+        let what = format!("kubectl kcp {} prints what it must", arguments.join(" "));
+        wait::until(&what, || async {
+            let output = self.kcp(namespace, arguments).await?;
+            let words = output.words();
+            ensure!(output.code == code, "exit code {code} expected: {output}");
+            for text in texts {
+                ensure!(words.contains(text), "{text:?} expected: {output}");
+            }
+            Ok(output)
+        })
+        .await
+    }
+
     /// The version of the API server, such as `v1.36.3`.
     pub async fn server_version(&self) -> Result<String> {
         let versions = self.succeed(["version", "-o", "json"]).await?;
@@ -246,6 +273,12 @@ impl CommandOutput {
         drop(lifeline);
         let output = output.with_context(|| format!("{command} did not end in {} s", LIMIT.as_secs()))?;
         Self::new(command, output?)
+    }
+
+    /// All that the command printed, without line breaks.
+    pub fn words(&self) -> String {
+        let words = [&self.stdout, &self.stderr].map(|text| text.split_whitespace());
+        words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
 
     fn new(command: String, output: Output) -> Result<Self> {

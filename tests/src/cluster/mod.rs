@@ -302,6 +302,12 @@ impl Cluster {
     /// Creates a `MachineHealthCheck` for the control plane. Without one Cluster API remediates no Machine.
     pub async fn check_health(&self) -> Result<()> {
         let ready_is = |status: &str| json!({"type": "Ready", "status": status, "timeoutSeconds": 5});
+        self.check_health_with(&json!({"unhealthyNodeConditions": [ready_is("False"), ready_is("Unknown")]}))
+            .await
+    }
+
+    /// [`Self::check_health`] with other `checks`.
+    pub async fn check_health_with(&self, checks: &Value) -> Result<()> {
         let check = json!({
             "apiVersion": format!("{CLUSTER_GROUP}/v1beta2"),
             "kind": "MachineHealthCheck",
@@ -309,7 +315,7 @@ impl Cluster {
             "spec": {
                 "clusterName": self.name,
                 "selector": {"matchLabels": {CONTROL_PLANE_LABEL: ""}},
-                "checks": {"unhealthyNodeConditions": [ready_is("False"), ready_is("Unknown")]},
+                "checks": checks,
             },
         });
         create(

@@ -482,9 +482,8 @@ mod tests {
         };
         lost.observed.etcd_members =
             EtcdMembers::Read(["node-m1", "node-m2", "node-m3"].map(silent).to_vec());
-        let etcd =
-            "recover etcd yourself, because the controller cannot; to see each member: kubectl kcp status c1-cp -n d"
-                .to_owned();
+        let etcd = "recover etcd yourself, because the controller cannot; how: kubectl kcp status c1-cp -n d"
+            .to_owned();
         assert_eq!(remedies(&lost, true), Some(vec![etcd]));
         let mut sick = snapshot();
         fail(&mut sick, 2, "EtcdPodHealthy", "crashed");

@@ -14,7 +14,7 @@ use crate::{
         state::{Replica, State},
         step::NoPlan,
     },
-    quorum::{Change, Votes},
+    quorum::{Member, Votes},
     snapshot::{EtcdMembers, Snapshot, etcd::NOSPACE},
 };
 
@@ -163,16 +163,15 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
         return Some(FatalLoss::new(Blocker::Quorum { votes }, why));
     }
     let unhealthy = others.filter(|member| !member.is_healthy);
-    let unhealthy =
-        unhealthy.map(|member| unhealthy_member(observed, &member.name, member.machine.as_deref()));
+    let unhealthy = unhealthy.map(|member| unhealthy_member(observed, member));
     (!votes.has_quorum()).then(|| {
-        let has_quorum_now = state.votes(Change::Unchanged).is_none_or(Votes::has_quorum);
-        let why = if has_quorum_now {
-            format!("without the Machine, etcd loses quorum: {votes}")
-        } else {
+        let members = state.members.as_deref().unwrap_or_default();
+        let why = if Votes::lost_quorum_votes(members).is_some() {
             format!(
                 "etcd has lost quorum, and cannot remove the Machine's member: without the Machine, {votes}"
             )
+        } else {
+            format!("without the Machine, etcd loses quorum: {votes}")
         };
         let mut loss = FatalLoss::new(Blocker::Quorum { votes }, why);
         loss.why.extend(unhealthy);
@@ -226,15 +225,24 @@ fn remove_unstarted_member(state: &mut State, replica: &Replica) {
     }
 }
 
-fn unhealthy_member(observed: &Snapshot, member: &str, machine: Option<&str>) -> String {
-    let what = machine.map_or_else(
-        || format!("etcd member {member}, which has no Machine,"),
-        |machine| format!("etcd member {member} of Machine {machine}"),
-    );
+fn unhealthy_member(
+    observed: &Snapshot,
+    Member {
+        name,
+        machine,
+        is_joining,
+        ..
+    }: &Member,
+) -> String {
+    let what = match machine {
+        Some(machine) => format!("etcd member {name} of Machine {machine}"),
+        None if *is_joining => format!("etcd member {name} of a Machine that is joining"),
+        None => format!("etcd member {name}, which has no Machine,"),
+    };
     let etcd = observed.members();
-    match etcd.fault(member) {
+    match etcd.fault(name) {
         Some(why) => format!("{what} {why}"),
-        None => match etcd.alarm(member) {
+        None => match etcd.alarm(name) {
             Some(alarm) => format!("{what} has raised the alarm {alarm}"),
             None => format!("{what} is unhealthy"),
         },
@@ -458,11 +466,11 @@ mod tests {
         );
     }
 
-    /// Members on the nodes of these Machines: `?` does not respond, `~` is a learner, `-` has not started, `!` has
-    /// the alarm CORRUPT, `%` has the alarm NOSPACE.
+    /// Members on the nodes of these Machines: `?` does not respond, `+` does not respond and is joining, `~` is a learner, `-`
+    /// has not started, `!` has the alarm CORRUPT, `%` has the alarm NOSPACE.
     fn members_of(text: &str) -> EtcdMembers {
         let members = text.split_whitespace().map(|text| {
-            let name = text.trim_end_matches(['?', '~', '-', '!', '%']);
+            let name = text.trim_end_matches(['?', '+', '~', '-', '!', '%']);
             EtcdMember {
                 name: if text.ends_with('-') {
                     String::new()
@@ -470,13 +478,14 @@ mod tests {
                     format!("node-{name}")
                 },
                 is_learner: text.ends_with('~'),
+                is_joining: text.ends_with('+'),
                 alarm: match text.chars().last() {
                     Some('!') => Some("CORRUPT".to_owned()),
                     Some('%') => Some("NOSPACE".to_owned()),
                     _ => None,
                 },
                 fault: text
-                    .ends_with('?')
+                    .ends_with(['?', '+'])
                     .then(|| "does not respond: no answer within 2s".to_owned()),
                 ..EtcdMember::default()
             }
@@ -632,6 +641,19 @@ mod tests {
                 },
                 "m3",
                 &["some etcd members do not vote yet: (not started)"],
+            ),
+            (
+                "one that votes before its Machine has a node, of two",
+                |o| {
+                    o.machines.truncate(2);
+                    o.machines[1].status.node_name = None;
+                    o.etcd_members = members_of("m1 m2+");
+                },
+                "m2",
+                &[
+                    DEAD,
+                    "etcd member node-m2 of a Machine that is joining does not respond: no answer within 2s",
+                ],
             ),
             (
                 "a stray that is silent",

@@ -382,7 +382,7 @@ pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult 
                  are running; if the members' data is lost, restore a snapshot: https://etcd.io/docs/v3.6/op-guide/recovery/"
             )
         },
-        |machine| force_new_cluster_hint(machine.name()),
+        |machine| force_new_cluster_hint(observed, machine),
     );
     count.into_result(observed, message, Some(&hint))
 }
@@ -403,13 +403,19 @@ fn sole_machine(observed: &Snapshot) -> Option<&Machine> {
     is_left_alone.then_some(machine)
 }
 
-/// How to make the last member the only one. Source: etcd's guide to disaster recovery.
-fn force_new_cluster_hint(machine: &str) -> String {
+/// How to make the last member the only one. Source: etcd's guide to disaster recovery. Without `linearizable`, a member lists
+/// the members without a quorum; before 3.6, etcdctl cannot ask for such a list.
+fn force_new_cluster_hint(observed: &Snapshot, machine: &Machine) -> String {
     format!(
-        "on the host of Machine {machine}, start etcd if it does not run, and list its members: etcdctl member list \
-         --consistency=s; if another member is listed, but its Machine no longer exists, save a copy of /var/lib/etcd, add --force-new-cluster to the command in \
-         /etc/kubernetes/manifests/etcd.yaml, and remove the flag as soon as etcd is healthy: etcd keeps the data of Machine \
-         {machine}, and forgets all other members"
+        "on the host of {}, start etcd if it does not run, and list its members: curl -d '{{}}' \
+         https://127.0.0.1:2379/v3/cluster/member/list --cacert /etc/kubernetes/pki/etcd/ca.crt --cert \
+         /etc/kubernetes/pki/etcd/healthcheck-client.crt --key /etc/kubernetes/pki/etcd/healthcheck-client.key; if another \
+         member is listed, but its Machine no longer exists, save a copy of /var/lib/etcd, add --force-new-cluster to the \
+         command in /etc/kubernetes/manifests/etcd.yaml, and remove the flag as soon as etcd is healthy: etcd keeps the data \
+         of Machine {}, and forgets all other members; then let the controller try again: {}",
+        host(machine),
+        machine.name(),
+        observed.reconcile_command()
     )
 }
 
@@ -488,6 +494,16 @@ pub(super) mod test_cases {
         }
     }
 
+    /// Cluster API has deleted the Machines of all other members, and left their members.
+    fn leave_one(observed: &mut Snapshot) {
+        observed.machines.truncate(1);
+        observed.machine(1).status.host_address = Some("10.0.0.1".to_owned());
+        observed.survey().queried.truncate(1);
+        observed.each_list_of(&[1], |list| list.members.truncate(2));
+        observed.status(1).leader = None;
+        observed.survey().alarms = Alarms::FromStatus;
+    }
+
     fn pod_failed(observed: &mut Snapshot, number: usize) {
         let failed = condition("EtcdPodHealthy", False, "pod etcd-node: CrashLoopBackOff");
         set(&mut observed.machine(number).status.conditions, failed);
@@ -500,6 +516,13 @@ pub(super) mod test_cases {
             "two_killed_and_none_reached",
             kill_two_and_reach_none,
         ),
+        ("etcd-no-quorum", "one_machine_is_left", leave_one),
+        ("etcd-no-quorum", "one_machine_is_left_and_not_reached", |o| {
+            leave_one(o);
+            reach_no_member(o);
+            o.workload = Reading::Failed(failure("Secret/c1-kubeconfig", "no answer within 1.9s"));
+            o.survey().api_server_lacks_etcd = true;
+        }),
         ("etcd-no-quorum", "the_api_server_lacks_etcd", |o| {
             reach_no_member(o);
             o.workload = Reading::Failed(failure("Secret/c1-kubeconfig", "no answer within 1.9s"));

@@ -443,10 +443,15 @@ pub fn check_machine_conditions_outdated(observed: &Snapshot, now: Timestamp) ->
             format_age(joined, now),
             controller_suffix(observed, now)
         );
+        // After an error, the controller waits for up to 17 minutes, even if the cause is gone.
+        let hint = format!(
+            "let the controller try again: {}; if this has no effect, {CONTROLLER_HINT}",
+            observed.reconcile_command()
+        );
         Some(
             Finding::fail(machine_object(machine.name()), message)
                 .with_since(Some(joined))
-                .with_hint(CONTROLLER_HINT),
+                .with_hint(hint),
         )
     });
     Ok(findings.collect())
@@ -600,7 +605,7 @@ mod tests {
     use crate::{
         snapshot::Snapshot,
         testing::{
-            objects::{annotate, condition, set},
+            objects::{condition, set},
             snapshot::observed,
         },
     };

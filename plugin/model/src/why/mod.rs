@@ -235,7 +235,7 @@ impl Context<'_> {
             .actor(self.observed, first.finding, self.now);
         let state = self.state(&cause, first.check, actor);
         if state == State::PersonNeeded
-            && let Some((actor, next)) = self.repair(first, candidates)
+            && let Some((actor, next)) = self.repair(first, actor, candidates)
         {
             return Explanation {
                 state: State::Working,
@@ -273,9 +273,16 @@ impl Context<'_> {
     }
 
     /// Returns who replaces the failed Machine, and how. None if the replacement makes no progress.
-    fn repair(self, first: &Candidate<'_>, candidates: &[Candidate<'_>]) -> Option<(Actor, String)> {
-        // A replacement makes no progress either while such a check fails.
-        if first.check.is_blocking {
+    fn repair(
+        self,
+        first: &Candidate<'_>,
+        actor: Actor,
+        candidates: &[Candidate<'_>],
+    ) -> Option<(Actor, String)> {
+        // A replacement makes no progress either while such a check fails. A check of steps that names a person knows about the
+        // replacement.
+        let needs_person = first.check.responsible.is_step() && actor == Actor::Person;
+        if first.check.is_blocking || needs_person {
             return None;
         }
         let machine = machine_object(machine_of(self.observed, first.finding)?.name());

@@ -204,7 +204,7 @@ fn etcd(observed: &Snapshot, inspection: &Inspection) -> (String, Style) {
     match (why, inspection.votes) {
         (Some(why), _) if is_external => (format!("external, {why}"), style),
         (Some(why), _) => (why, style),
-        (None, Some(votes)) => quorum(votes),
+        (None, Some(votes)) => quorum(votes, quorum_check_failed(inspection)),
         (None, None) if is_external => ("external".to_owned(), style),
         (None, None) if quorum_check_failed(inspection) => {
             ("no quorum, and no member responds".to_owned(), BAD)
@@ -219,7 +219,7 @@ fn quorum_check_failed(inspection: &Inspection) -> bool {
     checks.any(|checked| checked.id == "etcd-no-quorum" && checked.outcome == CheckOutcome::Fail)
 }
 
-fn quorum(votes: Votes) -> (String, Style) {
+fn quorum(votes: Votes, is_lost: bool) -> (String, Style) {
     let Votes {
         voters,
         unhealthy,
@@ -234,9 +234,12 @@ fn quorum(votes: Votes) -> (String, Style) {
     let plural = if voters == 1 { "" } else { "s" };
     if !votes.has_quorum() {
         let healthy = voters.saturating_sub(unhealthy);
-        let text =
-            format!("no quorum: {healthy} of {voters} voter{plural} healthy, {quorum} needed{starting}");
-        return (text, BAD);
+        let counted = format!("{healthy} of {voters} voter{plural} healthy, {quorum} needed{starting}");
+        return if is_lost {
+            (format!("no quorum: {counted}"), BAD)
+        } else {
+            (format!("{counted}, a member is joining"), WARN)
+        };
     }
     let may_fail = match may_fail {
         0 if unhealthy == 0 => "cannot lose a member".to_owned(),

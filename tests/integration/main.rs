@@ -68,6 +68,7 @@ mod samples;
 mod schema;
 mod shared;
 mod skipped_reviews;
+mod stale_writes;
 mod status_read;
 mod status_workload;
 mod stopped_controller;

@@ -50,6 +50,7 @@ mod policy_types;
 mod pool;
 mod pool_claims;
 mod pool_creation;
+mod pool_hive;
 mod pool_plan;
 mod pool_recreation;
 mod pool_repair;

@@ -14,13 +14,13 @@ use crate::hosts::Hosts;
 use crate::objects::report;
 use crate::shared::with_management_cluster;
 
-const LONG_AGO: &str = "2026-01-01T00:00:00Z";
+pub(crate) const LONG_AGO: &str = "2026-01-01T00:00:00Z";
 const FINALIZER: &str = "kubectl-kcp.dev/pool-lease";
-const CUSTOMIZATION: &str = "clusterdeploymentcustomization";
+pub(crate) const CUSTOMIZATION: &str = "clusterdeploymentcustomization";
 
 impl Hosts {
     /// The exit code of `pool repair`, and `object cause remedy result` of each finding.
-    async fn repair(&self, arguments: &[&str]) -> (i32, Vec<String>) {
+    pub(crate) async fn repair(&self, arguments: &[&str]) -> (i32, Vec<String>) {
         let ended = self.run(&[&["repair", "-o", "json"], arguments].concat()).await;
         let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended}"));
         let line = |finding: &Value| {
@@ -45,7 +45,7 @@ impl Hosts {
     }
 
     /// Sets an entry's condition and holder, with a time long ago.
-    async fn mark(&self, entry: &str, available: bool, holder: Option<&str>) {
+    pub(crate) async fn mark(&self, entry: &str, available: bool, holder: Option<&str>) {
         let (status, reason, message) = if available {
             ("True", "Available", "available")
         } else {
@@ -80,7 +80,7 @@ impl Hosts {
             .await;
     }
 
-    async fn delete_cluster(&self, name: &str) {
+    pub(crate) async fn delete_cluster(&self, name: &str) {
         let delete = ["delete", "clusterdeployment", name, "-n", name, "--wait=false"];
         self.kubectl.succeed(delete).await.unwrap();
     }
@@ -108,7 +108,7 @@ impl Hosts {
     }
 
     /// The holder and the status of condition Available of an entry.
-    async fn entry(&self, name: &str) -> String {
+    pub(crate) async fn entry(&self, name: &str) -> String {
         let entry = self.object(CUSTOMIZATION, name, self.namespace).await.unwrap();
         let at = |pointer: &str| {
             entry

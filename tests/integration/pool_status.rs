@@ -169,7 +169,7 @@ fn rule(group: &str, resource: &str) -> Value {
 }
 
 /// A user with a role of the same name.
-fn allowed(user: &str, rules: impl Iterator<Item = Value>) -> [Value; 2] {
+pub(crate) fn allowed(user: &str, rules: impl Iterator<Item = Value>) -> [Value; 2] {
     let group = "rbac.authorization.k8s.io";
     let version = format!("{group}/v1");
     let rules: Vec<_> = rules.collect();

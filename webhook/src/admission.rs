@@ -18,6 +18,7 @@ use kcp_rules::api::{
     ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
     KubeadmControlPlaneTemplate,
 };
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use self::evaluator::Evaluator;
@@ -25,7 +26,7 @@ pub(crate) use self::evaluator::Overrides;
 use crate::{
     cluster::ClusterReader,
     configuration::CurrentConfiguration,
-    decision::{Decision, RefusalKind},
+    decision::{Decision, RefusalKind, Verdict},
     hook::Hook,
     limits::{MAX_QUOTED_CHARS, MAX_VALUES},
     review::{Operation, Request},
@@ -97,7 +98,13 @@ impl Admission {
         }
         match hook {
             Hook::Mutate if request.operation == Operation::Delete => Decision::allowed(),
-            Hook::Mutate => self.mutate(target, request).await,
+            Hook::Mutate => match self.mutate(target, request).await {
+                // Only a denial is worth the time that decoding the two versions takes.
+                decision if !matches!(decision.verdict, Verdict::Allowed) && is_stale(request) => {
+                    Decision::allowed()
+                }
+                decision => decision,
+            },
             Hook::Validate => self.validate(target, request).await,
         }
     }
@@ -136,6 +143,28 @@ impl Admission {
             Target::Status => Decision::allowed(),
         }
     }
+}
+
+/// Whether the client read the object before its last change. The API server refuses such an update with 409 Conflict, so that
+/// the client reads the object again. But it calls the mutating webhooks first, and their denial would blame the client for
+/// undoing a change that it has not seen.
+fn is_stale(request: &Request<'_>) -> bool {
+    #[derive(Deserialize)]
+    struct Versioned {
+        metadata: Version,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Version {
+        resource_version: String,
+    }
+    // Compare numbers, as the API server does: it accepts 07 for version 7.
+    let version = |object: Option<&RawValue>| -> Option<u64> {
+        let object: Versioned = serde_json::from_str(object?.get()).ok()?;
+        object.metadata.resource_version.parse().ok()
+    };
+    let (sent, stored) = (version(request.object), version(request.old_object));
+    sent.zip(stored).is_some_and(|(sent, stored)| sent != stored)
 }
 
 fn not_reviewed(request: &Request<'_>) -> Decision {

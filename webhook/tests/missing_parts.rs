@@ -31,7 +31,7 @@ fn only(missing: MissingParts, all: View) -> View {
         pools,
         customizations,
         cluster_deployments,
-        customization_status,
+        customization,
         migrations
     )
 }
@@ -52,7 +52,7 @@ fn missing_later(before: MissingParts, now: MissingParts) -> Vec<&'static str> {
         pools,
         customizations,
         cluster_deployments,
-        customization_status,
+        customization,
         migrations
     );
     parts

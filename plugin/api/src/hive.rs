@@ -142,6 +142,8 @@ pub struct ClusterDeployment {
 pub struct ClusterDeploymentSpec {
     pub cluster_pool_ref: Option<ClusterPoolReference>,
     pub installed: bool,
+    /// The power state that the cluster should have: `Running` or `Hibernating`.
+    pub power_state: Option<String>,
     pub cluster_metadata: Option<ClusterMetadata>,
 }
 

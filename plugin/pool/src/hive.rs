@@ -137,6 +137,15 @@ impl Hive {
     pub fn manages(&self, pool: &ClusterPool) -> bool {
         self.conclude(pool).is_managed
     }
+
+    /// Whether Hive is known to run in the cluster, whatever its pools look like.
+    pub fn is_found(&self) -> bool {
+        match self.mode {
+            HiveMode::Manages => true,
+            HiveMode::Absent => false,
+            HiveMode::Auto => [self.config, self.controllers].contains(&Presence::Found),
+        }
+    }
 }
 
 /// Reads which of Hive's own objects exist in the cluster.

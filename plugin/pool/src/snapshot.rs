@@ -9,9 +9,9 @@ use kcp_client::{Error, ServerTime};
 
 use crate::{
     hive::{Hive, HiveMode},
-    lease::usage::Clusters,
+    lease::usage::{Clusters, Usage},
     objects::{
-        cluster_deployment::{ClusterDeployments, CustomizationCopy},
+        cluster_deployment::{ClusterDeployment, ClusterDeployments, CustomizationCopy, Deletion as _},
         entry::Entry,
     },
     store::{CUSTOMIZATION, LeaseStore as _, Store},
@@ -56,11 +56,22 @@ impl Snapshot {
         self.clusters.cluster_deployments()
     }
 
-    /// Whether Hive manages the pool for which the entry is reserved, or a pool that lists the entry.
-    pub fn is_managed_by_hive(&self, entry: &Entry) -> bool {
+    /// Whether the clusters are known, and none of them uses the entry.
+    pub fn is_unused(&self, entry: &Entry) -> bool {
+        self.clusters.usage(entry) == Usage::Unused
+    }
+
+    /// Whether Hive manages the pool for which the entry is reserved, a pool that lists the entry, or the pool of a cluster
+    /// that uses the entry. Hive deletes a pool before the clusters of the pool.
+    pub fn is_managed_by_hive(&self, entry: &Entry, users: &[&ClusterDeployment]) -> bool {
         let reserved_for = entry.cluster_pool().and_then(|name| self.pool(name));
         let mut pools = self.pools_that_list(entry.name()).chain(reserved_for);
+        let mut pools_of_users = users.iter().filter_map(|user| user.pool());
         pools.any(|pool| self.hive.manages(pool))
+            || pools_of_users.any(|name| {
+                self.pool(name)
+                    .map_or_else(|| self.hive.is_found(), |pool| self.hive.manages(pool))
+            })
     }
 }
 

@@ -1,6 +1,5 @@
 //! The other objects of a row.
 
-use kcp_rules::api::hive::ClusterDeploymentCustomizationStatus;
 use kcp_rules::case::Base;
 use kcp_rules::view::{self, View};
 use serde_json::{Value, json};
@@ -70,9 +69,9 @@ pub(super) fn of(view: &View, namespace: &str, base: Base) -> OtherObjects {
             .collect()
     }));
     add(view
-        .customization_status
+        .customization
         .get()
-        .map(|status| vec![customization(status.as_ref())]));
+        .map(|it| vec![customization(it.as_ref())]));
     add(view.migrations.get().map(|migrations| {
         migrations
             .iter()
@@ -194,12 +193,15 @@ fn pool(pool: &view::Pool) -> Value {
 }
 
 /// The customization that a `ClusterDeployment` names in a row.
-fn customization(status: Option<&ClusterDeploymentCustomizationStatus>) -> Value {
+fn customization(customization: Option<&view::Customization>) -> Value {
     let reference = &Base::ClusterDeployment.object()["spec"]["clusterPoolRef"];
     let name = &reference["clusterDeploymentCustomization"]["name"];
     let mut object = named(Base::Customization, name.as_str().unwrap_or_default());
-    if let Some(status) = status {
-        object["status"] = json!(status);
+    if let Some(view::Customization { finalizers, status }) = customization {
+        object["metadata"]["finalizers"] = json!(finalizers);
+        if let Some(status) = status {
+            object["status"] = json!(status);
+        }
     }
     object
 }

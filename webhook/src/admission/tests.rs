@@ -129,6 +129,25 @@ async fn both_webhooks_check_every_kind() {
             );
             assert_eq!(response["status"]["code"], 422, "{resource} to {path}");
         }
+        let with_version = |mut object: Value, version: &str| {
+            object["metadata"]["resourceVersion"] = version.into();
+            object
+        };
+        for (path, sent, allowed) in [
+            ("/mutate", "6", true),
+            ("/mutate", "7", false),
+            // The API server accepts this for version 7.
+            ("/mutate", "07", false),
+            ("/mutate", "", false),
+            ("/validate", "6", false),
+        ] {
+            let (stale, stored) = (
+                with_version(faulty.clone(), sent),
+                with_version(good.clone(), "7"),
+            );
+            let response = send(&router, path, &review_of(group, resource, &stale, &stored)).await;
+            assert_eq!(response["allowed"], allowed, "{resource} at {sent:?} to {path}");
+        }
     }
 }
 

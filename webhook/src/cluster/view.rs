@@ -6,7 +6,6 @@ use std::sync::{
 };
 
 use kcp_rules::{
-    api::hive::ClusterDeploymentCustomizationStatus,
     topics::leader_migration_change::migration_of_kubeadm_config,
     view::{
         self, MissingParts, Part, View,
@@ -85,7 +84,7 @@ impl LiveReads<'_> {
             pools,
             customizations,
             deployments,
-            status,
+            customization,
             migrations,
         ) = tokio::join!(
             self.part(
@@ -145,10 +144,10 @@ impl LiveReads<'_> {
                 &progress
             ),
             self.part(
-                missing.customization_status,
+                missing.customization,
                 None,
                 "the customization",
-                or_none(self.customization_status(subject)),
+                or_none(self.customization(subject)),
                 &progress
             ),
             self.part(
@@ -175,7 +174,7 @@ impl LiveReads<'_> {
                 pools,
                 customizations,
                 cluster_deployments: deployments,
-                customization_status: status,
+                customization,
                 migrations,
             },
             has_cached_parts: progress.from_caches.into_inner(),
@@ -276,11 +275,8 @@ impl LiveReads<'_> {
         self.list_names(&path).await
     }
 
-    /// The status of the customization to which the object under review refers.
-    async fn customization_status(
-        &self,
-        subject: &Subject,
-    ) -> Result<Option<ClusterDeploymentCustomizationStatus>, ReadError> {
+    /// The customization to which the object under review refers.
+    async fn customization(&self, subject: &Subject) -> Result<Option<view::Customization>, ReadError> {
         let Some((namespace, name)) = &subject.customization else {
             return Ok(None);
         };
@@ -289,7 +285,7 @@ impl LiveReads<'_> {
             .await?;
         let path = format!("{customizations}/{name}");
         let customization: CustomizationObject = self.read_object(&path, Projection::Whole).await?;
-        Ok(customization.into_status())
+        Ok(Some(customization.into()))
     }
 
     async fn path(&self, group: &'static str, namespace: &str, plural: &str) -> Result<String, ReadError> {

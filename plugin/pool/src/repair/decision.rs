@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use kcp_api::metadata::Object as _;
+use kcp_rules::syntax::is_dns1123_subdomain;
 
 use crate::{
     lease::{
@@ -51,26 +52,44 @@ pub fn check_entry(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'
     if !is_selected_entry(snapshot, entry, &users, options) {
         return None;
     }
-    if snapshot.is_managed_by_hive(entry) {
-        return check_hive_entry(snapshot, entry, &users);
-    }
-    let found = match (entry.reservation(), users.as_slice()) {
+    let found = if snapshot.is_managed_by_hive(entry, &users) {
+        check_hive_entry(snapshot, entry, &users, options)
+    } else {
+        check_own_entry(snapshot, entry, &users, options)
+    };
+    found.or_else(|| not_freed_finding(snapshot, entry, &users, options))
+}
+
+/// The problem of an entry in pools that Hive does not manage.
+fn check_own_entry(
+    snapshot: &Snapshot,
+    entry: &Entry,
+    users: &[&ClusterDeployment],
+    options: &RepairOptions<'_>,
+) -> Option<Finding> {
+    match (entry.reservation(), users) {
         (Reservation::Unreadable(why), _) => {
-            Some(unknown_holder_finding(entry, why.to_string(), options, &users))
+            Some(unknown_holder_finding(entry, why.to_string(), options, users))
         }
         (Reservation::Unrecorded, []) if entry.cluster_deployment().is_none() => {
             let why = "the entry is reserved, but its status names no ClusterDeployment".to_owned();
-            Some(unknown_holder_finding(entry, why, options, &users))
+            Some(unknown_holder_finding(entry, why, options, users))
         }
-        (_, [_, _, ..]) => Some(contested_finding(entry, &users)),
+        (Reservation::Unrecorded, []) if entry.cluster_pool().is_none() && snapshot.is_unused(entry) => {
+            let why = format!(
+                "the entry's status refers to ClusterDeployment {}, which does not exist, and to no pool",
+                entry.cluster_deployment().unwrap_or_default()
+            );
+            Some(unknown_holder_finding(entry, why, options, users))
+        }
+        (_, [_, _, ..]) => Some(contested_finding(entry, users)),
         (Reservation::Leased(record), [user])
             if rule(snapshot, options).is_contested(&record, Usage::Used(user)) =>
         {
-            Some(contested_finding(entry, &users))
+            Some(contested_finding(entry, users))
         }
         (reservation, users) => check_lease(snapshot, entry, &reservation, users.first().copied(), options),
-    };
-    found.or_else(|| not_freed_finding(snapshot, entry, &users, options))
+    }
 }
 
 fn users_of<'s>(snapshot: &'s Snapshot, entry: &Entry) -> Vec<&'s ClusterDeployment> {
@@ -164,12 +183,10 @@ fn check_lease(
                 options,
             ))
         }
-        (Transition::Write(record), Reservation::Unrecorded) => Some(record_finding(
-            entry,
-            Cause::StatusFault(StatusFault::NoRecord),
-            pool,
-            record,
-        )),
+        // With `--force`, say why the entry is not freed, and how to free it.
+        (Transition::Write(record), Reservation::Unrecorded) if !options.is_forced(entry) => Some(
+            record_finding(entry, Cause::StatusFault(StatusFault::NoRecord), pool, record),
+        ),
         _ => None,
     }
 }
@@ -181,7 +198,8 @@ pub fn updated_record(
     options: &RepairOptions<'_>,
 ) -> Option<(String, LeaseRecord)> {
     let users = users_of(snapshot, entry);
-    let is_wrong = check_entry(snapshot, entry, options).is_some() || snapshot.is_managed_by_hive(entry);
+    let is_wrong =
+        check_entry(snapshot, entry, options).is_some() || snapshot.is_managed_by_hive(entry, &users);
     if is_wrong || !is_selected_entry(snapshot, entry, &users, options) {
         return None;
     }
@@ -198,7 +216,8 @@ pub fn updated_record(
 pub fn is_installed(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> bool {
     const SUCCEEDED: &str = crate::objects::entry::APPLY_SUCCEEDED;
     let users = users_of(snapshot, entry);
-    let is_meant = is_selected_entry(snapshot, entry, &users, options) && !snapshot.is_managed_by_hive(entry);
+    let is_meant =
+        is_selected_entry(snapshot, entry, &users, options) && !snapshot.is_managed_by_hive(entry, &users);
     let says_so = entry.conditions().status(SUCCEEDED) == Some("True");
     let mut users = users.into_iter();
     is_meant
@@ -284,31 +303,53 @@ fn not_freed_finding(
         return None;
     }
     let used = |why: String| Some(entry_finding(entry, Cause::InUse { why }, Remedy::None));
+    let holder = entry.cluster_deployment().unwrap_or("an unknown holder");
     if let Some(user) = users.first() {
         return used(format!(
-            "and its ClusterDeployment exists in namespace {}",
+            "{holder} holds the entry, and its ClusterDeployment exists in namespace {}",
             user.namespace()
         ));
     }
     if snapshot.cluster_deployments().is_none() {
-        return used(
-            "and a cluster may still use it; you are not allowed to list \
-            clusterdeployments.hive.openshift.io"
-                .to_owned(),
-        );
-    }
-    if let Reservation::Leased(LeaseRecord {
-        deadline: Some(deadline),
-        ..
-    }) = entry.reservation()
-    {
         return used(format!(
-            "and the lease ends at {}",
-            deadline.strftime("%Y-%m-%dT%H:%M:%SZ")
+            "{holder} holds the entry, and a cluster may still use it; you are not allowed to list \
+             clusterdeployments.hive.openshift.io"
         ));
     }
-    let why = "the lease never ends".to_owned();
-    Some(entry_finding(entry, Cause::Unknown { why }, Remedy::Free))
+    // A shell would interpret other text.
+    let is_name = |name: &str| is_dns1123_subdomain(name.as_bytes());
+    let release = entry
+        .cluster_pool()
+        .filter(|pool| is_name(pool) && is_name(holder));
+    let release = release.map_or_else(String::new, |pool| {
+        format!(
+            "; to free the entry now, run: kubectl kcp pool release {pool} --cluster-deployment {holder} -n {}",
+            snapshot.namespace
+        )
+    });
+    match entry.reservation() {
+        Reservation::Leased(LeaseRecord {
+            deadline: Some(deadline),
+            state,
+            ..
+        }) => {
+            let until = deadline.strftime("%Y-%m-%dT%H:%M:%SZ");
+            used(if state == State::ClusterGone {
+                format!(
+                    "the cluster of {holder} no longer exists, and the entry stays reserved until {until}{release}"
+                )
+            } else {
+                format!("{holder} holds the entry, and the lease ends at {until}")
+            })
+        }
+        Reservation::Unrecorded => used(format!(
+            "the entry is reserved for ClusterDeployment {holder}, which does not exist, but may be about to be created{release}"
+        )),
+        _ => {
+            let why = "the lease never ends".to_owned();
+            Some(entry_finding(entry, Cause::Unknown { why }, Remedy::Free))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -170,7 +170,7 @@ impl Finding {
             Cause::Unknown { why } => why.clone(),
             Cause::Leftover(what) => (*what).to_owned(),
             Cause::Hive { what } => what.clone(),
-            Cause::InUse { why } => format!("not freed: {holder} holds the entry, {why}"),
+            Cause::InUse { why } => format!("not freed: {why}"),
         }
     }
 

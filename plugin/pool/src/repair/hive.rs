@@ -3,11 +3,15 @@
 use kcp_api::metadata::Object;
 
 use crate::{
+    lease::rule::Rule,
     objects::{
         cluster_deployment::{ClusterDeployment, Deletion as _, DeletionState},
-        entry::{APPLY_SUCCEEDED, Entry, EntryStatus as _, INSTALLATION_PENDING},
+        entry::{APPLY_SUCCEEDED, Entry, EntryStatus as _, INSTALLATION_PENDING, Reservation},
     },
-    repair::finding::{Cause, Finding, FindingSubject, Remedy},
+    repair::{
+        finding::{Cause, Finding, FindingSubject, Remedy},
+        options::RepairOptions,
+    },
     snapshot::Snapshot,
 };
 
@@ -16,6 +20,7 @@ pub(super) fn check_hive_entry(
     snapshot: &Snapshot,
     entry: &Entry,
     users: &[&ClusterDeployment],
+    options: &RepairOptions<'_>,
 ) -> Option<Finding> {
     let finding = |cause, remedy, by: Option<&ClusterDeployment>| Finding {
         subject: FindingSubject::Entry {
@@ -41,16 +46,9 @@ pub(super) fn check_hive_entry(
         );
         return Some(finding(what, Remedy::None, None));
     }
-    if entry
-        .cluster_pool()
-        .is_some_and(|pool| snapshot.pool(pool).is_none())
-        && users.is_empty()
+    if snapshot.is_unused(entry)
+        && let Some(what) = leak(snapshot, entry, options)
     {
-        let pool = entry.cluster_pool().unwrap_or_default();
-        let what = format!(
-            "the entry is reserved for pool {pool}, which does not exist, so Hive does not \
-            free the entry"
-        );
         return Some(finding(what, Remedy::Free, None));
     }
     // Hive frees an entry shortly before it deletes the entry's cluster, which is not a problem.
@@ -70,4 +68,46 @@ pub(super) fn check_hive_entry(
         cluster_deployment: user.name().to_owned(),
     };
     Some(finding(what.to_owned(), remedy, Some(user)))
+}
+
+/// Why Hive never frees this entry, which no cluster uses; `None` if Hive frees it, or if it is free.
+fn leak(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> Option<String> {
+    let reserved_for = entry.cluster_pool();
+    if let Some(pool) = reserved_for.filter(|pool| snapshot.pool(pool).is_none()) {
+        return Some(format!(
+            "the entry is reserved for pool {pool}, which does not exist, so Hive does not free the entry"
+        ));
+    }
+    if entry.reservation() != Reservation::Unrecorded {
+        return None;
+    }
+    let holder = entry.cluster_deployment();
+    let cluster = holder.map_or("a cluster".to_owned(), |holder| {
+        format!("ClusterDeployment {holder}")
+    });
+    if !entry.is_reserved() {
+        return Some(format!(
+            "the condition Available is True, but the status refers to {cluster}, which does not exist, so Hive \
+             cannot create a cluster with the entry"
+        ));
+    }
+    // Hive frees the entries of every pool that lists them, but not while it deletes the pool.
+    if snapshot
+        .pools_that_list(entry.name())
+        .any(|pool| !pool.is_deleting())
+    {
+        return None;
+    }
+    // Hive reserves an entry before it creates the cluster.
+    let grace_ends = entry.since()?.checked_add(options.grace).ok();
+    let rule = Rule {
+        now: snapshot.now,
+        grace: options.grace,
+    };
+    rule.has_ended(grace_ends).then(|| {
+        format!(
+            "Hive reserved the entry for {cluster}, which does not exist, and no pool lists the entry that is not \
+             being deleted, so Hive does not free it"
+        )
+    })
 }

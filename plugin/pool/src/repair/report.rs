@@ -8,7 +8,7 @@ use crate::{
     creation::make::CreationObstacle,
     repair::{
         apply::RepairOutcome,
-        finding::{Finding, Remedy},
+        finding::{Cause, Finding, Remedy},
     },
 };
 
@@ -80,6 +80,8 @@ pub struct FindingCounts {
     /// How many findings are repaired only if the user names the entry with `--force`.
     pub needs_force: usize,
     pub needs_manual_repair: usize,
+    /// How many entries that the user named with `--force` are not freed.
+    pub not_freed: usize,
 }
 
 impl FindingResult {
@@ -122,6 +124,7 @@ impl RepairReport {
             let of_sort = match found.finding.remedy {
                 _ if found.is_repaired() => &mut count.repaired,
                 _ if found.obstacle().is_some() => &mut count.blocked,
+                _ if matches!(found.finding.cause, Cause::InUse { .. }) => &mut count.not_freed,
                 Remedy::Force => &mut count.needs_force,
                 Remedy::None => &mut count.needs_manual_repair,
                 Remedy::Free

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kcp_api::{ClusterClaim, ClusterDeployment, ClusterPool, metadata::Object};
 use kcp_client::{Connection, Error};
+use kcp_rules::syntax::parse_go_duration;
 
 use crate::{
     hive::{HiveConclusion, HiveMode},
@@ -115,6 +116,8 @@ pub struct ClusterUse {
     /// The power state that Hive reports: `Running`, `Hibernating` or a state in between; `None` if Hive has not reported
     /// it. Hive assigns only running clusters to claims.
     pub power: Option<String>,
+    /// Since when the cluster has been resuming, if that is longer than the pool's `resumeTimeout`.
+    pub overdue_since: Option<Timestamp>,
     pub created: Option<Timestamp>,
     pub staleness: Option<Staleness>,
     /// Whether it is unknown if the cluster was created from the pool's current version.
@@ -295,7 +298,7 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPo
             .map(|name| entry_use(snapshot, pool, name, &found))
             .collect(),
         clusters: clusters()
-            .map(|cluster| cluster_use(cluster, &freshness))
+            .map(|cluster| cluster_use(snapshot, pool, cluster, &freshness))
             .collect(),
         waiting_claims: waiting,
         leftovers: found
@@ -321,6 +324,25 @@ fn creation_problems(pool: &ClusterPool) -> Vec<String> {
             format!("{condition} is {status}: {message}")
         })
         .collect()
+}
+
+/// Since when the cluster has been resuming, if that is longer than the `resumeTimeout` of the pool, and Hive manages the pool.
+/// As Hive computes it (openshift/hive, `pkg/controller/clusterpool/collections.go`, `isBroken`).
+fn overdue_since(snapshot: &Snapshot, pool: &ClusterPool, cluster: &ClusterDeployment) -> Option<Timestamp> {
+    const HIBERNATING: &str = "Hibernating";
+    let timeout = pool.whole_spec.pointer("/hibernationConfig/resumeTimeout")?;
+    let timeout = SignedDuration::try_from(parse_go_duration(timeout.as_str()?)?).ok()?;
+    let conditions = &cluster.status.conditions;
+    let since = conditions.last_transition_time(HIBERNATING)?;
+    let power = cluster.status.power_state.as_deref();
+    let is_resuming = cluster.spec.installed
+        && !cluster.is_deleting()
+        && cluster.spec.power_state.as_deref() == Some("Running")
+        && !matches!(power, Some("Running" | "Hibernating"))
+        && conditions.reason(HIBERNATING) == Some("ResumingOrRunning");
+    // Hive does not limit the time if the timeout is 0.
+    let is_over = timeout.is_positive() && snapshot.now.earliest.duration_since(since) >= timeout;
+    (is_resuming && is_over && snapshot.hive.manages(pool)).then_some(since)
 }
 
 fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Finding]) -> EntryUse {
@@ -399,7 +421,12 @@ fn last_use(entry: &Entry) -> Option<LastUse> {
     })
 }
 
-fn cluster_use(cluster: &ClusterDeployment, freshness: &PoolVersion<'_>) -> ClusterUse {
+fn cluster_use(
+    snapshot: &Snapshot,
+    pool: &ClusterPool,
+    cluster: &ClusterDeployment,
+    freshness: &PoolVersion<'_>,
+) -> ClusterUse {
     ClusterUse {
         namespace: cluster.namespace().to_owned(),
         name: cluster.name().to_owned(),
@@ -414,6 +441,7 @@ fn cluster_use(cluster: &ClusterDeployment, freshness: &PoolVersion<'_>) -> Clus
             false => ClusterUseState::Installing,
         },
         power: cluster.status.power_state.clone(),
+        overdue_since: overdue_since(snapshot, pool, cluster),
         created: cluster.creation_timestamp(),
         staleness: freshness.staleness(cluster),
         has_unknown_version: freshness.is_cluster_version_unknown(cluster),
@@ -460,8 +488,25 @@ impl PoolState {
                 ProvisionStopped"
                 .to_owned(),
         });
+        let overdue = self.clusters.iter().filter_map(|cluster| {
+            let since = cluster.overdue_since?.strftime("%Y-%m-%dT%H:%M:%SZ");
+            let what = match &cluster.claim {
+                None => "Hive deletes it and creates another".to_owned(),
+                Some(claim) => format!(
+                    "Hive does not replace a claimed cluster; if it cannot resume, delete ClusterClaim {claim}"
+                ),
+            };
+            Some(Problem {
+                kind: "failed",
+                object: format!("cd/{}", cluster.name),
+                message: format!(
+                    "the cluster has been resuming since {since}, longer than the pool's resumeTimeout; {what}"
+                ),
+            })
+        });
         let of_pool = short.into_iter().chain(stuck);
-        of_pool.chain(of_entries).chain(failed).chain(left).collect()
+        let of_clusters = failed.chain(overdue);
+        of_pool.chain(of_entries).chain(of_clusters).chain(left).collect()
     }
 }
 

@@ -1,8 +1,13 @@
 //! The state of a pool.
 
+use serde_json::{Value, json};
+
 use crate::{
-    status::{ClusterUseState, EntryUseState},
-    testing::states::{busy, claims, state, states},
+    status::{ClusterUseState, EntryUseState, Problem},
+    testing::{
+        objects::{JUST_NOW, Objects},
+        states::{busy, claims, resuming, state, states},
+    },
 };
 
 #[test]
@@ -95,7 +100,7 @@ fn lists_every_kind_of_problem() {
         .iter()
         .map(|(_, state)| state.problems().is_empty())
         .collect();
-    assert_eq!(are_good, [false, false, true, true]);
+    assert_eq!(are_good, [false, false, false, true, true]);
     let stuck: Vec<_> = states[1]
         .1
         .problems()
@@ -103,4 +108,76 @@ fn lists_every_kind_of_problem() {
         .map(|problem| problem.kind)
         .collect();
     assert_eq!(stuck, ["stuck", "failed"]);
+}
+
+fn problems(objects: &Objects) -> Vec<String> {
+    let problems = state(objects, &[]).problems();
+    let line = |problem: &Problem| format!("{} {}: {}", problem.kind, problem.object, problem.message);
+    problems.iter().map(line).collect()
+}
+
+#[test]
+fn a_cluster_that_resumes_longer_than_the_resume_timeout_is_a_problem() {
+    const OVERDUE: &str = "failed cd/bern: the cluster has been resuming since 2026-11-21T04:00:00Z, longer than the \
+                           pool's resumeTimeout; ";
+    let with = |path: &str, value: Value| {
+        let mut objects = resuming();
+        let (of_cluster, path) = (!path.starts_with("/pool"), path.trim_start_matches("/pool"));
+        let object = if of_cluster {
+            &mut objects.clusters[0]
+        } else {
+            &mut objects.pools[0]
+        };
+        *object.pointer_mut(path).unwrap() = value;
+        objects
+    };
+    let mut claimed = resuming();
+    claimed.clusters[0]["spec"]["clusterPoolRef"]["claimName"] = "for-qa".into();
+    for (case, objects, expected) in [
+        (
+            "unclaimed",
+            resuming(),
+            Some("Hive deletes it and creates another"),
+        ),
+        (
+            "claimed",
+            claimed,
+            Some("Hive does not replace a claimed cluster; if it cannot resume, delete ClusterClaim for-qa"),
+        ),
+        (
+            "within the timeout",
+            with("/pool/spec/hibernationConfig/resumeTimeout", "1h0m1s".into()),
+            None,
+        ),
+        (
+            "no timeout",
+            with("/pool/spec/hibernationConfig", json!({})),
+            None,
+        ),
+        ("without Hive", with("/pool/metadata/finalizers", json!([])), None),
+        (
+            "resumes since a minute",
+            with("/status/conditions/0/lastTransitionTime", JUST_NOW.into()),
+            None,
+        ),
+        ("runs", with("/status/powerState", "Running".into()), None),
+        ("hibernates", with("/spec/powerState", "Hibernating".into()), None),
+        (
+            "has not begun to resume",
+            with("/status/powerState", "Hibernating".into()),
+            None,
+        ),
+        ("is being installed", with("/spec/installed", false.into()), None),
+        (
+            "stops",
+            with("/status/conditions/0/reason", "Stopping".into()),
+            None,
+        ),
+    ] {
+        let expected: Vec<_> = expected
+            .map(|what| format!("{OVERDUE}{what}"))
+            .into_iter()
+            .collect();
+        assert_eq!(problems(&objects), expected, "{case}");
+    }
 }

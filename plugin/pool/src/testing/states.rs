@@ -104,6 +104,26 @@ pub fn claims() -> Vec<Value> {
     ]
 }
 
+/// A pool of hibernating clusters that Hive manages, whose only cluster has been resuming for an hour.
+pub fn resuming() -> Objects {
+    let mut objects = Objects {
+        pools: vec![pool_object(
+            "pool",
+            &json!({"hibernationConfig": {"resumeTimeout": "30m0s"}}),
+        )],
+        clusters: vec![cluster("bern", "pool", None)],
+        ..Objects::default()
+    };
+    objects.pools[0]["metadata"]["finalizers"] = json!(["hive.openshift.io/clusters"]);
+    let bern = &mut objects.clusters[0];
+    bern["spec"]["installed"] = true.into();
+    bern["spec"]["powerState"] = "Running".into();
+    bern["status"] = json!({"powerState": "WaitingForNodes", "conditions": [
+        {"type": "Hibernating", "status": "False", "reason": "ResumingOrRunning", "lastTransitionTime": LONG_AGO},
+    ]});
+    objects
+}
+
 /// One example of each kind, by name.
 pub fn states() -> Vec<(&'static str, PoolState)> {
     let mut quiet = Objects::entry(entry("True", None));
@@ -123,6 +143,7 @@ pub fn states() -> Vec<(&'static str, PoolState)> {
     vec![
         ("busy", state(&busy(), &claims())),
         ("stuck", state(&stuck, &[])),
+        ("resuming", state(&resuming(), &[])),
         ("quiet", state(&quiet, &[])),
         ("without inventory", state(&bare, &[])),
     ]

@@ -5,12 +5,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use kcp_rules::{
-    api::hive::ClusterDeploymentCustomizationStatus,
-    view::{
-        self, MissingParts, Part, View,
-        object::{ClusterDeploymentObject, ClusterObject, CustomizationObject, MachineObject, PoolObject},
-    },
+use kcp_rules::view::{
+    self, MissingParts, Part, View,
+    object::{ClusterDeploymentObject, ClusterObject, CustomizationObject, MachineObject, PoolObject},
 };
 use serde::de::DeserializeOwned;
 
@@ -161,24 +158,20 @@ impl RelatedObjects {
                     concerned.cloned().map(view::ClusterDeployment::from)
                 },
             ),
-            customization_status: match customization.filter(|_| missing.customization_status) {
-                Some((namespace, name)) => self.customization_status(namespace, name),
+            customization: match customization.filter(|_| missing.customization) {
+                Some((namespace, name)) => self.customization(namespace, name),
                 None => Part::default(),
             },
             ..View::default()
         }
     }
 
-    fn customization_status(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Part<Option<ClusterDeploymentCustomizationStatus>> {
+    fn customization(&self, namespace: &str, name: &str) -> Part<Option<view::Customization>> {
         let objects = self.namespaces.get(namespace);
         let mut customizations = objects.into_iter().flat_map(|objects| &objects.customizations);
         match customizations.find(|customization| customization.metadata.name == name) {
             None if !self.listed.contains(&RelatedKind::Customization) => Part::default(),
-            found => found.and_then(|found| found.clone().into_status()).into(),
+            found => found.cloned().map(view::Customization::from).into(),
         }
     }
 
@@ -232,7 +225,7 @@ mod tests {
         pools: true,
         customizations: true,
         cluster_deployments: true,
-        customization_status: true,
+        customization: true,
         migrations: false,
     };
 

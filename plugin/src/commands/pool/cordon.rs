@@ -1,15 +1,17 @@
 //! Runs `kubectl kcp pool cordon` and `pool uncordon`.
 
+use anyhow::Context as _;
 use clap::Args;
 use kcp_api::metadata::Object as _;
 use kcp_pool::{
-    cordon::{CordonResult, set_cordon},
-    hive::HiveMode,
+    cordon::{CordonResult, read_hive_pool, set_cordon},
+    hive::HiveConclusion,
     store::{LeaseStore as _, Store},
 };
 
 use crate::{
     arguments::{parse_customization, parse_reason},
+    commands::pool::{HiveArgument, Reason},
     session::Session,
     verdict::Verdict,
 };
@@ -45,6 +47,10 @@ pub struct CordonChange {
     #[arg(value_name = "ENTRY", value_parser = parse_customization)]
     pub entry: String,
 
+    /// Whether Hive manages the pools of the customization
+    #[arg(long, value_enum, default_value = "auto")]
+    pub hive: HiveArgument,
+
     /// Name under which the server records the change
     #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
     pub field_manager: String,
@@ -63,6 +69,20 @@ pub(crate) async fn run(
     let store = Store::new(&connection, &change.field_manager);
     let entry = &change.entry;
     let terminal = &session.terminal;
+    let hive_pool = read_hive_pool(&store, entry, change.hive.into()).await;
+    let hive_pool = hive_pool.with_context(|| {
+        format!("cannot find out whether Hive manages a pool of {entry}; if it does not, add --hive=no")
+    })?;
+    if let Some((pool, HiveConclusion { evidence, .. })) = hive_pool {
+        terminal.note(&format!(
+            "{}: Hive manages, or may manage, pool {} ({evidence}); it ignores a cordon, and waits for five minutes if \
+             another program changes a customization at the wrong moment; remove {entry} from the pool's inventory \
+             instead, or add --hive=no if Hive does not manage the pool",
+            Reason::Blocked.as_str(),
+            pool.name()
+        ));
+        return Ok(Verdict::Negative);
+    }
     match set_cordon(&store, entry, reason.as_deref()).await? {
         CordonResult::NoSuchEntry => {
             terminal.note(&format!("no-such-entry: customization {entry} does not exist"));
@@ -80,21 +100,6 @@ pub(crate) async fn run(
         }
     }
     if reason.is_some() {
-        // Ignore errors: an account that may cordon entries may not be allowed to read pools.
-        let pools = store
-            .list_pools(Some(store.namespace()), None)
-            .await
-            .unwrap_or_default();
-        let hive = store.read_hive(HiveMode::Auto).await?;
-        let mut listed = pools
-            .iter()
-            .filter(|pool| pool.inventory().contains(&entry.as_str()));
-        if let Some(pool) = listed.find(|pool| hive.manages(pool)) {
-            terminal.warning(&format!(
-                "Hive manages pool {}, so it ignores the cordon and still creates clusters with {entry}",
-                pool.name()
-            ));
-        }
         let holder = store.get(entry).await?;
         if let Some(holder) = holder.as_ref().and_then(|entry| entry.cluster_deployment()) {
             terminal.note(&format!(

@@ -1,4 +1,4 @@
-//! Clusters that refer to a customization that another cluster uses or has leased.
+//! Clusters that refer to a customization of another holder, or of Hive.
 
 use crate::{
     action::Action,
@@ -10,7 +10,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, ON_CREATE, ON_WRITE, Rule, Scope},
     syntax::is_dns1123_subdomain,
     topics::Topic,
     view::{self, View},
@@ -22,22 +22,41 @@ pub(super) const TOPIC: Topic = Topic {
     cases: CASES,
 };
 
-const RULES: &[Rule] = &[Rule {
-    id: "customization-held-by-another",
-    summary: "a cluster must not use a customization that another cluster uses or has leased",
-    why: "A customization contains names and addresses that only one cluster can use. Two clusters with the \
-          same addresses disrupt each other.",
-    operations: ON_WRITE,
-    action: Action::Deny,
-    scope: Scope::Cluster,
-    overridable: true,
-    source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
-             ClusterDeploymentCustomization\"",
-    check: Check::ClusterDeployment(held_by_another),
-    cel: Cel::None(NoCel::OtherObjects),
-}];
+const RULES: &[Rule] = &[
+    Rule {
+        id: "customization-held-by-another",
+        summary: "a cluster must not use a customization that another cluster uses or has leased",
+        why: "A customization contains names and addresses that only one cluster can use. Two clusters with the \
+              same addresses disrupt each other.",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Cluster,
+        overridable: true,
+        source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
+                 ClusterDeploymentCustomization\"",
+        check: Check::ClusterDeployment(held_by_another),
+        cel: Cel::None(NoCel::OtherObjects),
+    },
+    Rule {
+        id: "cluster-not-made-by-hive",
+        summary: "only Hive should create clusters of a pool that Hive manages",
+        why: "Hive counts every ClusterDeployment of the pool. It deletes one that it does not need within seconds, or \
+              gives it to a ClusterClaim.",
+        operations: ON_CREATE,
+        action: Action::Warn,
+        scope: Scope::Cluster,
+        overridable: false,
+        source: "Hive, ClusterPool controller: it deletes excess clusters, and sets a finalizer on each customization \
+                 of an inventory",
+        check: Check::ClusterDeployment(not_made_by_hive),
+        cel: Cel::None(NoCel::OtherObjects),
+    },
+];
 
 const FIELD: &str = "spec.clusterPoolRef.clusterDeploymentCustomization";
+
+/// The annotation with the pool's version, which Hive sets on each cluster that it creates.
+const POOL_VERSION: &str = "hive.openshift.io/cluster-pool-spec-hash";
 
 /// The annotation that contains the id of the lease for which the `ClusterDeployment` was created.
 const LEASE_ID: &str = "kubectl-kcp.dev/lease-id";
@@ -47,7 +66,7 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
         return;
     };
     let Some(view) = change.context.view else { return };
-    let (clusters, status) = (view.cluster_deployments.get(), view.customization_status.get());
+    let (clusters, used) = (view.cluster_deployments.get(), view.customization.get());
     let metadata = &change.new.metadata;
     let is_itself = |cluster: &view::ClusterDeployment| {
         Some(cluster.name.as_str()) == metadata.name.as_deref()
@@ -77,8 +96,7 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
             ),
         );
     }
-    let lease = status.and_then(Option::as_ref).and_then(Lease::from_status);
-    let Some(lease) = lease.filter(|lease| !lease.has_ended(change.context.now)) else {
+    let Some(lease) = used.and_then(Option::as_ref).and_then(|used| lease(change, used)) else {
         return;
     };
     match &lease {
@@ -99,6 +117,42 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
             remedy(change.new, pool),
         ),
     }
+}
+
+fn not_made_by_hive(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
+    let (Some((pool, customization)), Some(view)) = (added_customization(change), change.context.view) else {
+        return;
+    };
+    let annotations = change.new.metadata.annotations.as_ref();
+    if annotations.is_some_and(|annotations| annotations.get(POOL_VERSION).is_some()) {
+        return;
+    }
+    let Some(used) = view.customization.get().and_then(Option::as_ref) else {
+        return;
+    };
+    let is_leased =
+        matches!(lease(change, used), Some(Lease::Recorded(record)) if is_own(change.new, &record));
+    let finalizer = format!("hive.openshift.io/{}", pool.pool_name);
+    if is_leased || !used.finalizers.contains(&finalizer) {
+        return;
+    }
+    faults.push(Fault {
+        field: FIELD.into(),
+        reason: CauseReason::Forbidden,
+        value: Some(quote(customization)),
+        detail: format!(
+            "the customization has the finalizer of Hive's pool {}, and Hive deletes clusters that it did not create",
+            quote(&pool.pool_name)
+        )
+        .into(),
+        remedy: "create a ClusterClaim instead; if Hive no longer runs, lease the customization first".into(),
+    });
+}
+
+/// The lease of a customization, unless it has ended.
+fn lease(change: &Change<'_, ClusterDeployment<'_>>, used: &view::Customization) -> Option<Lease> {
+    let lease = used.status.as_ref().and_then(Lease::from_status);
+    lease.filter(|lease| !lease.has_ended(change.context.now))
 }
 
 /// The customization that this write adds to the object, and the reference that contains it.
@@ -159,9 +213,22 @@ fn view(clusters: &[(&str, bool)], record: Option<&str>) -> View {
     });
     View {
         cluster_deployments: clusters.iter().map(using).collect::<Vec<_>>().into(),
-        customization_status: status.into(),
+        customization: Some(view::Customization {
+            finalizers: Vec::new(),
+            status,
+        })
+        .into(),
         ..View::default()
     }
+}
+
+/// A view in which Hive manages this pool, which lists `foo`.
+fn view_of_hive(pool: &str, record: Option<&str>) -> View {
+    let mut view = view(&[], record);
+    let mut customization = view.customization.get().cloned().flatten().unwrap_or_default();
+    customization.finalizers.push(format!("hive.openshift.io/{pool}"));
+    view.customization = Some(customization).into();
+    view
 }
 
 const HELD: &str = "v1 state=held uid=- holder=paris id=a renewals=0 acquired=2026-05-01T00:00:00Z \
@@ -181,6 +248,8 @@ const WITH_ANOTHER_LEASE_ID: &str = r#"{"metadata":{"annotations":{"kubectl-kcp.
 const NO_CUSTOMIZATION: &str = r#"{"spec":{"clusterPoolRef":{"clusterDeploymentCustomization":null}}}"#;
 const CUSTOMIZATION: &str =
     r#"{"spec":{"clusterPoolRef":{"clusterDeploymentCustomization":{"name":"foo"}}}}"#;
+const OF_HIVE: &str =
+    r#"{"metadata":{"annotations":{"hive.openshift.io/cluster-pool-spec-hash":"a6dcbd6776a3c92b"}}}"#;
 const HELD_BY_ANOTHER: &[(&str, &str)] = &[("customization-held-by-another", FIELD)];
 
 const CASES: &[Case] = &[
@@ -242,6 +311,18 @@ const CASES: &[Case] = &[
     .with_view(|| view(&[("lima", true)], Some(ENDED))),
     Case::cluster_deployment("rejects_holder_with_a_second_cluster", OF_PARIS, HELD_BY_ANOTHER)
         .with_view(|| view(&[("paris", false)], Some(IN_USE))),
+    Case::cluster_deployment(
+        "warns_of_a_cluster_that_hive_did_not_create",
+        "{}",
+        &[("cluster-not-made-by-hive", FIELD)],
+    )
+    .with_view(|| view_of_hive("example", None)),
+    Case::cluster_deployment("accepts_cluster_that_hive_created", OF_HIVE, &[])
+        .with_view(|| view_of_hive("example", None)),
+    Case::cluster_deployment("accepts_cluster_of_a_holder_after_hive", OF_PARIS, &[])
+        .with_view(|| view_of_hive("example", Some(HELD))),
+    Case::cluster_deployment("accepts_cluster_of_a_pool_that_hive_does_not_manage", "{}", &[])
+        .with_view(|| view_of_hive("other", None)),
     Case::cluster_deployment_update(
         "rejects_change_to_a_customization_of_another",
         NO_CUSTOMIZATION,

@@ -77,9 +77,8 @@ pub struct View {
     /// The `ClusterDeployment`s in all namespaces that belong to the pool or use the customization. For the
     /// review of a `ClusterDeployment`, only the `ClusterDeployment`s that use the same customization.
     pub cluster_deployments: Part<Vec<ClusterDeployment>>,
-    /// The status of the customization to which the reviewed `ClusterDeployment` refers; `None` if the customization
-    /// has no status or does not exist.
-    pub customization_status: Part<Option<ClusterDeploymentCustomizationStatus>>,
+    /// The customization to which the reviewed `ClusterDeployment` refers; `None` if it does not exist.
+    pub customization: Part<Option<Customization>>,
     /// The leader migrations that Machines of the control plane run, according to their `KubeadmConfig`s.
     pub migrations: Part<Vec<Migration>>,
 }
@@ -99,7 +98,7 @@ pub struct MissingParts {
     pub pools: bool,
     pub customizations: bool,
     pub cluster_deployments: bool,
-    pub customization_status: bool,
+    pub customization: bool,
     pub migrations: bool,
 }
 
@@ -122,7 +121,7 @@ impl View {
             pools: self.pools.is_missing(),
             customizations: self.customizations.is_missing(),
             cluster_deployments: self.cluster_deployments.is_missing(),
-            customization_status: self.customization_status.is_missing(),
+            customization: self.customization.is_missing(),
             migrations: self.migrations.is_missing(),
         }
     }
@@ -170,6 +169,14 @@ pub struct Pool {
     /// The names of the customizations in the pool's inventory.
     pub inventory: Vec<String>,
     pub is_deleting: bool,
+}
+
+/// A `ClusterDeploymentCustomization`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Customization {
+    pub finalizers: Vec<String>,
+    /// The status, which contains the lease; `None` if it is absent or cannot be decoded.
+    pub status: Option<ClusterDeploymentCustomizationStatus>,
 }
 
 /// A `ClusterDeployment` of a pool.

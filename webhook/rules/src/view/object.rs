@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 
-use super::{Cluster, ClusterDeployment, Machine, Pool};
+use super::{Cluster, ClusterDeployment, Customization, Machine, Pool};
 use crate::api::hive::{
     ClusterDeploymentCustomizationStatus, ClusterPoolReference, Inventory, PoolMembership,
 };
@@ -283,6 +283,15 @@ impl<'de> Deserialize<'de> for CustomizationStatus {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let status = Value::deserialize(deserializer)?;
         Ok(Self(serde_json::from_value(status).ok()))
+    }
+}
+
+impl From<CustomizationObject> for Customization {
+    fn from(mut customization: CustomizationObject) -> Self {
+        Self {
+            finalizers: customization.metadata.finalizers.take().unwrap_or_default(),
+            status: customization.into_status(),
+        }
     }
 }
 

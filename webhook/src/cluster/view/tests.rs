@@ -143,7 +143,7 @@ const EVERYTHING: MissingParts = MissingParts {
     pools: true,
     customizations: true,
     cluster_deployments: true,
-    customization_status: true,
+    customization: true,
     migrations: true,
 };
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{findings, is_installed, updated_record};
 use crate::{
+    hive::Presence,
     lease::{rule::DEFAULT_GRACE, usage::Clusters},
     objects::{
         entry::EntryStatus as _,
@@ -17,8 +18,8 @@ use crate::{
     testing::{
         fake::lost,
         objects::{
-            JUST_NOW, LONG_AGO, NOW, Objects, cluster, deleted, entry, gone, in_use, lease, leased, named,
-            pool_object,
+            JUST_NOW, LONG_AGO, NOW, Objects, cluster, deleted, entry, entry_since, gone, in_use, lease,
+            leased, named, pool_object,
         },
     },
 };
@@ -61,6 +62,11 @@ fn each_fault_and_its_remedy() {
     let unmarked = |record: &LeaseRecord| {
         let mut object = leased(record);
         object["status"]["conditions"][0]["status"] = "True".into();
+        object
+    };
+    let poolless = |available| {
+        let mut object = entry(available, Some("us"));
+        object["status"]["clusterPoolRef"].take();
         object
     };
     let mut newer = leased(&lease("us", Some(LONG_AGO)));
@@ -175,6 +181,21 @@ fn each_fault_and_its_remedy() {
             alone(held(LATER)).cluster(ours()).cluster(theirs()),
             Some("contested none"),
         ),
+        (
+            "refers to no pool",
+            alone(poolless("True")),
+            Some("unknown force"),
+        ),
+        (
+            "reserved for no pool",
+            alone(poolless("False")),
+            Some("unknown force"),
+        ),
+        (
+            "refers to no pool, in use",
+            alone(poolless("False")).cluster(ours()),
+            None,
+        ),
         ("newer", alone(newer.clone()), Some("unknown force")),
         (
             "newer, in use",
@@ -207,6 +228,50 @@ fn nothing_is_freed_if_the_time_is_uncertain() {
         ..snapshot.now
     };
     assert_eq!(findings(&snapshot, &options(&[])), []);
+}
+
+fn by_hive(mut objects: Objects) -> Objects {
+    for pool in &mut objects.pools {
+        pool["metadata"]["finalizers"] = json!(["hive.openshift.io/clusters"]);
+    }
+    objects
+}
+
+/// What a user who named the entry with `--force` does not know, and what frees the entry.
+#[test]
+fn force_names_what_frees_the_entry() {
+    let forced = ["a".to_owned()];
+    let sentence = |objects: &Objects| {
+        let found = findings(&objects.snapshot(), &options(&forced));
+        found.iter().map(Finding::sentence).collect::<Vec<_>>().join("\n")
+    };
+    let mut odd = gone("us; reboot", LATER);
+    odd.holder = "us;reboot".to_owned();
+    let release = "; to free the entry now, run: kubectl kcp pool release pool --cluster-deployment us -n d";
+    for (object, expected) in [
+        (
+            leased(&gone("us", LATER)),
+            format!(
+                "not freed: the cluster of us no longer exists, and the entry stays reserved until \
+                 2026-11-22T05:00:00Z{release}"
+            ),
+        ),
+        (
+            entry("False", Some("us")),
+            format!(
+                "not freed: the entry is reserved for ClusterDeployment us, which does not exist, but may be about \
+                 to be created{release}"
+            ),
+        ),
+        (
+            leased(&odd),
+            "not freed: the cluster of us;reboot no longer exists, and the entry stays reserved until \
+             2026-11-22T05:00:00Z"
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(sentence(&Objects::entry(object)), expected);
+    }
 }
 
 #[test]
@@ -242,6 +307,21 @@ fn force_frees_only_unused_entries() {
             Objects::entry(leased(&lease("us", Some(LATER)))),
             Some("in-use none"),
         ),
+        (
+            "gone, reserved",
+            Objects::entry(leased(&gone("us", LATER))),
+            Some("in-use none"),
+        ),
+        (
+            "without a record",
+            Objects::entry(entry("False", Some("us"))),
+            Some("in-use none"),
+        ),
+        (
+            "reserved by Hive",
+            by_hive(Objects::entry(entry("False", Some("us")))),
+            Some("in-use none"),
+        ),
         ("free", Objects::entry(entry("True", None)), None),
     ] {
         assert_eq!(wrong(&objects, &forced), Vec::from_iter(expected), "{case}");
@@ -249,6 +329,7 @@ fn force_frees_only_unused_entries() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn problems_that_hive_causes_name_hive() {
     let mut flapping = entry("True", None);
     let pending = json!({"type": "ApplySucceeded", "status": "False", "reason": "InstallationPending"});
@@ -256,12 +337,6 @@ fn problems_that_hive_causes_name_hive() {
         .as_array_mut()
         .unwrap()
         .push(pending);
-    let by_hive = |mut objects: Objects| {
-        for pool in &mut objects.pools {
-            pool["metadata"]["finalizers"] = json!(["hive.openshift.io/clusters"]);
-        }
-        objects
-    };
     let used = || cluster("us", "pool", Some("a"));
     let mut shared = Objects::entry(entry("True", None)).cluster(used());
     shared
@@ -269,6 +344,21 @@ fn problems_that_hive_causes_name_hive() {
         .push(pool_object("other", &json!({"inventory": [{"name": "a"}]})));
     let mut orphan = entry("False", Some("us"));
     orphan["status"]["clusterPoolRef"]["name"] = "no-more".into();
+    let dropped = |object| {
+        let mut objects = Objects::entry(object);
+        objects.pools[0]["spec"]["inventory"] = json!([]);
+        by_hive(objects)
+    };
+    let deleting = |object| {
+        let mut objects = by_hive(Objects::entry(object));
+        objects.pools[0]["metadata"]["deletionTimestamp"] = LONG_AGO.into();
+        objects
+    };
+    let going = || deleted(used(), &["hive.openshift.io/deprovision"]);
+    let without_pool = |mut objects: Objects| {
+        objects.pools = vec![];
+        objects
+    };
     for (case, objects, expected) in [
         (
             "flapping",
@@ -291,9 +381,60 @@ fn problems_that_hive_causes_name_hive() {
             by_hive(Objects::entry(leased(&lease("us", Some(LONG_AGO))))),
             vec![],
         ),
+        (
+            "dropped while reserved",
+            dropped(entry("False", Some("us"))),
+            vec!["hive free"],
+        ),
+        (
+            "dropped while reserved, a minute ago",
+            dropped(entry_since("False", Some("us"), JUST_NOW)),
+            vec![],
+        ),
+        (
+            "dropped, in use",
+            dropped(entry("False", Some("us"))).cluster(used()),
+            vec![],
+        ),
+        (
+            "reserved, its pool is being deleted",
+            deleting(entry("False", Some("us"))),
+            vec!["hive free"],
+        ),
+        (
+            "reserved without references, its pool is being deleted",
+            deleting(entry("False", None)),
+            vec!["hive free"],
+        ),
+        (
+            "refers to no cluster",
+            by_hive(Objects::entry(entry("True", Some("us")))),
+            vec!["hive free"],
+        ),
+        // Hive frees an entry shortly before it deletes the entry's cluster.
+        (
+            "dropped, freed, its cluster goes",
+            dropped(entry("True", None)).cluster(going()),
+            vec![],
+        ),
+        (
+            "dropped, freed, its cluster stays",
+            dropped(entry("True", None)).cluster(used()),
+            vec!["hive record"],
+        ),
     ] {
         assert_eq!(wrong(&objects, &[]), expected, "{case}");
     }
+    let mut snapshot = without_pool(dropped(entry("True", None)).cluster(going())).snapshot();
+    snapshot.hive.config = Presence::Found;
+    assert_eq!(
+        findings(&snapshot, &options(&[])),
+        [],
+        "Hive deletes a pool before its clusters"
+    );
+    let mut snapshot = dropped(entry("False", Some("us"))).snapshot();
+    snapshot.clusters = Clusters::Unknown(lost());
+    assert_eq!(findings(&snapshot, &options(&[])), [], "unknown clusters");
 }
 
 #[test]

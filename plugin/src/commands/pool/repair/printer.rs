@@ -224,6 +224,7 @@ fn summary(count: FindingCounts, is_applied: bool) -> String {
             "to free with --yes --force NAME, if you know that the holder no longer exists",
         ),
         (count.needs_manual_repair, "to resolve by hand"),
+        (count.not_freed, "not freed by --force"),
     ];
     let lines = of_sort.iter().filter(|(number, _)| *number > 0);
     lines.fold(String::new(), |text, (number, what)| {

@@ -24,5 +24,6 @@ pub mod random;
 pub mod random_run;
 pub mod server;
 mod shifted_clock;
+pub mod stand_in_hive;
 pub mod verb;
 pub mod version;

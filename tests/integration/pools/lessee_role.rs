@@ -47,30 +47,33 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
         let lessee = Lessee { server, pool: &pool };
         let mut hive = StandInHive::new(server.client(), "lessee-role", "hosts", 1);
 
-        lessee.with_role("jane", None).await.unwrap();
-        let all = async {
-            for command in [
-                LEASE,
-                RENEW,
-                LIST,
-                STATUS,
-                RELEASE,
-                EXEC,
-                LEASE_CLAIM,
-                RENEW_CLAIM,
-                STATUS,
-                RELEASE_CLAIM,
-                EXEC_CLAIM,
-            ] {
-                lessee.ends("jane", command, 0, "").await.unwrap();
-            }
-        };
-        hive.serve_while(all).await.unwrap();
-
         let cannot = |what: &str| format!("cannot {what}");
         let entries = "clusterdeploymentcustomizations";
         let mut number = 0;
         for (resource, verb, steps) in [
+            (
+                "hiveconfigs",
+                "list",
+                vec![
+                    (LEASE, 1, UNKNOWN.to_owned()),
+                    (EXEC, 125, UNKNOWN.to_owned()),
+                    (
+                        "lease hosts --cluster-deployment USER --no-cluster --hive=no",
+                        0,
+                        String::new(),
+                    ),
+                    (RENEW, 0, String::new()),
+                    (LIST, 0, String::new()),
+                    (STATUS, 0, String::new()),
+                    (RELEASE, 0, String::new()),
+                    ("lease hosts --cluster-deployment USER --claim", 0, String::new()),
+                    (
+                        "release hosts --cluster-deployment USER --delete-cluster --yes",
+                        0,
+                        String::new(),
+                    ),
+                ],
+            ),
             (
                 "clusterpools",
                 "get",
@@ -97,29 +100,6 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
                 vec![
                     (LEASE, 0, cannot("list clusterdeployments")),
                     (RELEASE, 0, String::new()),
-                ],
-            ),
-            (
-                "hiveconfigs",
-                "list",
-                vec![
-                    (LEASE, 1, UNKNOWN.to_owned()),
-                    (EXEC, 125, UNKNOWN.to_owned()),
-                    (
-                        "lease hosts --cluster-deployment USER --no-cluster --hive=no",
-                        0,
-                        String::new(),
-                    ),
-                    (RENEW, 0, String::new()),
-                    (LIST, 0, String::new()),
-                    (STATUS, 0, String::new()),
-                    (RELEASE, 0, String::new()),
-                    ("lease hosts --cluster-deployment USER --claim", 0, String::new()),
-                    (
-                        "release hosts --cluster-deployment USER --delete-cluster --yes",
-                        0,
-                        String::new(),
-                    ),
                 ],
             ),
             (
@@ -167,6 +147,25 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
             };
             hive.serve_while(steps).await.unwrap();
         }
+        lessee.with_role("jane", None).await.unwrap();
+        let all = async {
+            for command in [
+                LEASE,
+                RENEW,
+                LIST,
+                STATUS,
+                RELEASE,
+                EXEC,
+                LEASE_CLAIM,
+                RENEW_CLAIM,
+                STATUS,
+                RELEASE_CLAIM,
+                EXEC_CLAIM,
+            ] {
+                lessee.ends("jane", command, 0, "").await.unwrap();
+            }
+        };
+        hive.serve_while(all).await.unwrap();
         // Only the command that may not delete its claim leaves it behind, and a command that may not read the cluster.
         let left = hive.settle(Timestamp::now()).await.unwrap();
         let names: Vec<_> = left

@@ -233,7 +233,7 @@ fn a_lost_cluster_is_named() {
     with_management_cluster(async |management| {
         let (hosts, mut hive) = served(management, "claim-lost", 1).await;
         let up = hosts.kubectl.scratch_file("claim-lost");
-        let lose = async {
+        let loss = async {
             runs(&up).await;
             let cluster = [
                 "delete",
@@ -266,10 +266,10 @@ fn a_lost_cluster_is_named() {
         };
         let script = until_terminated(&up);
         let arguments = exec(&[], &script);
-        let run = async { tokio::join!(pool(&hosts, "exec", &arguments), lose) };
+        let run = async { tokio::join!(pool(&hosts, "exec", &arguments), loss) };
         let (ran, ()) = hive.serve_while(run).await.unwrap();
-        let lost = "lost the cluster claim-lost-0: ClusterDeployment claim-lost-0 was deleted\n";
-        assert!(ran.code == 125 && ran.stderr.contains(lost), "{ran}");
+        let said = "lost the cluster claim-lost-0: ClusterDeployment claim-lost-0 was deleted\n";
+        assert!(ran.code == 125 && ran.stderr.contains(said), "{ran}");
     });
 }
 

@@ -1,8 +1,9 @@
 //! Each verb as a user with exactly the role of `manifests/samples/pool-lessee.yaml`, and with one permission less. The
-//! kind HiveConfig is served, but no HiveConfig exists.
+//! kind `HiveConfig` is served, but no object of it exists.
 
 #![expect(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]
 
@@ -40,6 +41,7 @@ const UNKNOWN: &str = "blocked: you are not allowed to list hiveconfigs.hive.ope
                        --hive=no if Hive does not manage the pool\n";
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn a_lessee_needs_exactly_the_documented_permissions() {
     with_pools(async |server| {
         serve_hive_configs(server).await.unwrap();
@@ -247,7 +249,7 @@ impl Lessee<'_> {
     }
 }
 
-/// Makes the API server serve the kind HiveConfig, with the names in Hive's own definition.
+/// Makes the API server serve the kind `HiveConfig`, with the names in Hive's own definition.
 async fn serve_hive_configs(server: &PoolServer) -> Result<()> {
     let definition = json!({
         "metadata": {"name": "hiveconfigs.hive.openshift.io"},
@@ -269,9 +271,9 @@ async fn serve_hive_configs(server: &PoolServer) -> Result<()> {
         let request = Request::get("/apis/hive.openshift.io/v1/hiveconfigs").body(Vec::new())?;
         server.client().request::<Value>(request).await?;
         let request = Request::get("/apis/hive.openshift.io/v1").body(Vec::new())?;
-        let served: Value = server.client().request(request).await?;
-        let served = served["resources"].as_array().context("no resources")?;
-        ensure!(served.iter().any(|resource| resource["name"] == "hiveconfigs"));
+        let group: Value = server.client().request(request).await?;
+        let resources = group["resources"].as_array().context("no resources")?;
+        ensure!(resources.iter().any(|resource| resource["name"] == "hiveconfigs"));
         Ok(())
     })
     .await

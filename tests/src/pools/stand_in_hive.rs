@@ -1,6 +1,8 @@
 //! A stand-in for Hive's controllers that serves the ClusterClaims of one pool. It sends the writes of Hive, in their order,
-//! with the resourceVersion that it read before (openshift/hive c02e517: clusterpool_controller.go,
-//! clusterclaim_controller.go). Its clusters are installed and run at once.
+//! with the resourceVersion that it read before (openshift/hive c02e517: `clusterpool_controller.go`,
+//! `clusterclaim_controller.go`). Its clusters are installed and run at once.
+
+#![expect(clippy::indexing_slicing, reason = "an absent field of a JSON value is null")]
 
 use std::time::Duration;
 
@@ -69,7 +71,7 @@ impl StandInHive {
     }
 
     /// One reconcile of everything.
-    async fn round(&mut self, now: Timestamp) -> Result<()> {
+    pub async fn round(&mut self, now: Timestamp) -> Result<()> {
         for claim in self.claims().await? {
             self.reconcile_claim(claim, now).await?;
         }
@@ -99,17 +101,12 @@ impl StandInHive {
         let cluster = self.get_cluster(&cluster).await?;
         if claim["metadata"]["deletionTimestamp"].is_string() {
             let own = cluster.filter(|cluster| claim_of(cluster) == claim["metadata"]["name"].as_str());
-            return match own {
-                Some(mut own) => {
-                    own["metadata"]["annotations"]["hive.openshift.io/remove-cluster-from-pool"] =
-                        "true".into();
-                    self.put(&self.cluster_path(&own), &own).await
-                }
-                None => {
-                    claim["metadata"]["finalizers"] = json!([]);
-                    self.put(&path, &claim).await
-                }
-            };
+            if let Some(mut own) = own {
+                own["metadata"]["annotations"]["hive.openshift.io/remove-cluster-from-pool"] = "true".into();
+                return self.put(&self.cluster_path(&own), &own).await;
+            }
+            claim["metadata"]["finalizers"] = json!([]);
+            return self.put(&path, &claim).await;
         }
         if claim["metadata"]["finalizers"]
             .as_array()
@@ -142,7 +139,7 @@ impl StandInHive {
             }
             Some(_) => return Ok(()),
         };
-        set_condition(&mut claim, condition(kind, status, reason, message, now));
+        set_condition(&mut claim, &condition(kind, status, reason, message, now));
         self.put(&format!("{path}/status"), &claim).await
     }
 
@@ -350,7 +347,7 @@ fn condition(kind: &str, status: &str, reason: &str, message: &str, now: Timesta
 }
 
 /// Sets a condition, unless it has this status already.
-fn set_condition(claim: &mut Value, condition: Value) {
+fn set_condition(claim: &mut Value, condition: &Value) {
     let conditions = claim["status"]["conditions"].as_array_mut().into_iter().flatten();
     for old in conditions {
         if old["type"] == condition["type"] && old["status"] != condition["status"] {

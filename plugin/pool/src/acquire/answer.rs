@@ -284,19 +284,7 @@ impl fmt::Display for LeaseRefusal {
                 f,
                 "no entry in the inventory of pool {pool} matches --customization or --selector"
             ),
-            Self::ManagedByHive {
-                pool,
-                because: because @ HiveEvidence::Unreadable,
-            } => write!(
-                f,
-                "{because}; if Hive manages pool {pool}, it would revoke the lease: ask for this permission, or use \
-                 --hive=no if Hive does not manage the pool"
-            ),
-            Self::ManagedByHive { pool, because } => write!(
-                f,
-                "Hive manages pool {pool} ({because}) and would revoke the lease; request a cluster with \
-                 --claim, or use --hive=no if Hive does not manage the pool"
-            ),
+            Self::ManagedByHive { pool, because } => f.write_str(&managed_by_hive(pool, *because)),
             Self::BoundButUnavailable {
                 cluster_deployment,
                 pool,
@@ -455,6 +443,20 @@ impl fmt::Display for HeldUntil {
             Self::Never => f.write_str("until it is released"),
         }
     }
+}
+
+/// Why a pool that Hive manages, or may manage, gets no lease.
+fn managed_by_hive(pool: &str, because: HiveEvidence) -> String {
+    if because == HiveEvidence::Unreadable {
+        return format!(
+            "{because}; if Hive manages pool {pool}, it would revoke the lease: ask for this permission, or use --hive=no \
+             if Hive does not manage the pool"
+        );
+    }
+    format!(
+        "Hive manages pool {pool} ({because}) and would revoke the lease; request a cluster with --claim, or use \
+         --hive=no if Hive does not manage the pool"
+    )
 }
 
 fn held_instead(cluster_deployment: &str, held: &str, requested: &str) -> String {

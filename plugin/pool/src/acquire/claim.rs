@@ -362,3 +362,78 @@ pub async fn delete(store: &Store<'_>, claim: &ClusterClaim) -> Result<(), Error
     }
     unanswered.map_or(Ok(()), Err)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use http::Method;
+    use kcp_client::{Connection, canned::failure};
+    use serde_json::json;
+
+    use super::{ClaimRequest, DEFAULT_WAIT, find_or_create};
+    use crate::{
+        acquire::wait::{Timeout, WaitLimit},
+        hive::HiveMode,
+        objects::{Holder, claim::ClaimLifetime as _},
+        store::Store,
+        testing::objects::NOW,
+    };
+
+    /// Whether a claim with this id counts as the command's own, if the claim appears while the create request of the command
+    /// gets this answer.
+    async fn is_own(code: u16, reason: &'static str, id: &'static str) -> bool {
+        let was_created = AtomicBool::new(false);
+        let connection =
+            Connection::canned(
+                move |method, path| match (method, path.contains("clusterclaims")) {
+                    (&Method::POST, true) => {
+                        was_created.store(true, Ordering::Relaxed);
+                        failure(code, reason, "")
+                    }
+                    (_, true) if was_created.load(Ordering::Relaxed) => {
+                        let metadata =
+                            json!({"name": "paris", "annotations": {"kubectl-kcp.dev/lease-id": id}});
+                        (
+                            200,
+                            json!({"metadata": metadata, "spec": {"clusterPoolName": "pool"}}),
+                        )
+                    }
+                    _ => failure(
+                        404,
+                        "NotFound",
+                        "clusterclaims.hive.openshift.io \"paris\" not found",
+                    ),
+                },
+            );
+        let request = ClaimRequest {
+            holder: Holder {
+                pool: "pool",
+                cluster_deployment: "paris",
+            },
+            id: "k4x7",
+            timeout: Timeout {
+                started_at: NOW.parse().unwrap(),
+                limit: WaitLimit::AtMost(DEFAULT_WAIT),
+            },
+            keep_failed_claim: false,
+            must_be_new: true,
+            ttl: None,
+            limit: None,
+            subjects: &[],
+            hive: HiveMode::Manages,
+        };
+        let claim = find_or_create(&Store::new(&connection, "m"), &request)
+            .await
+            .unwrap();
+        claim.id() == Some(request.id)
+    }
+
+    #[tokio::test]
+    async fn only_the_id_makes_a_claim_the_commands_own() {
+        assert!(!is_own(409, "AlreadyExists", "theirs").await);
+        assert!(!is_own(504, "Timeout", "theirs").await);
+        assert!(is_own(504, "Timeout", "k4x7").await);
+        assert!(is_own(409, "AlreadyExists", "k4x7").await);
+    }
+}

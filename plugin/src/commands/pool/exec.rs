@@ -132,7 +132,7 @@ const EXIT_NOTHING_FREE: u8 = 75;
 /// Never. This function prints errors itself, because their exit code must differ from the exit codes of the command.
 pub(crate) async fn run(arguments: ExecArguments, session: &Session) -> anyhow::Result<Verdict> {
     let held = if arguments.claim.claim {
-        claimed::run_with_claim(&arguments, session).await
+        Box::pin(claimed::run_with_claim(&arguments, session)).await
     } else {
         run_with_lease(&arguments, session).await
     };

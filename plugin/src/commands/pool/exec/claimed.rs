@@ -84,7 +84,7 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
     let code = match signals.pending_end_signal() {
         Some(signal) => Ok(interrupted(signal, terminal)),
         None => {
-            run(
+            Box::pin(run(
                 &store,
                 &request,
                 claimed,
@@ -92,7 +92,7 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
                 arguments,
                 &mut signals,
                 terminal,
-            )
+            ))
             .await
         }
     };

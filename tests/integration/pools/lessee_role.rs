@@ -2,7 +2,6 @@
 //! kind `HiveConfig` is served, but no object of it exists.
 
 #![expect(
-    clippy::unwrap_used,
     clippy::indexing_slicing,
     reason = "this is test code, of which clippy exempts only functions with #[test]"
 )]

@@ -13,7 +13,6 @@ use serde_json::Value;
 use crate::{
     acquire::{
         answer::{ClaimCleanup, ClaimedCluster, LeaseOutcome, LeaseRefusal, LeaseResult, LostCluster},
-        claim_renewal::extend,
         wait::{Progress, Timeout},
     },
     hive::HiveMode,
@@ -22,7 +21,8 @@ use crate::{
     store::{LeaseStore as _, NewClaim, Store},
 };
 
-/// How many times to try to create or delete a ClusterClaim if the response is lost.
+/// How many times to try to create, extend or delete a ClusterClaim if the response is lost, or if Hive changes the claim at
+/// the same time.
 const MAX_ATTEMPTS: usize = 5;
 
 /// The pause before this program reads the ClusterClaim again, after a response is lost.
@@ -344,6 +344,37 @@ async fn find_or_create(store: &Store<'_>, request: &ClaimRequest<'_>) -> Result
     }))
 }
 
+/// Extends a claim so that it lasts for this time from now, but no longer than `limit` in total. Returns `None` if the claim
+/// no longer exists or is being deleted. Never changes a later claim with the same name.
+///
+/// # Errors
+/// The API server cannot be reached or refuses a request, or other clients change the claim before each attempt.
+pub async fn extend(
+    store: &Store<'_>,
+    claim: &ClusterClaim,
+    time: Duration,
+    limit: Option<Duration>,
+) -> Result<Option<ClusterClaim>, Error> {
+    let mut current = Some(claim.clone());
+    for _ in 0..MAX_ATTEMPTS {
+        let Some(found) = current.filter(|found| found.uid() == claim.uid() && !found.is_deleting()) else {
+            return Ok(None);
+        };
+        let lifetime = found.extended_lifetime(time, limit, store.now().latest);
+        match store.write_lifetime(&found, lifetime).await? {
+            Written::Stored => return Ok(Some(found.with_lifetime(lifetime))),
+            Written::Changed => {}
+            // The next attempt writes a lifetime that is at least as long.
+            Written::Unknown(_) => store.pause(RETRY_PAUSE).await,
+        }
+        current = store.read_claim(claim.name()).await?;
+    }
+    Err(Error::Contended {
+        goal: format!("extend ClusterClaim {}", claim.name()),
+        attempts: MAX_ATTEMPTS,
+    })
+}
+
 /// Deletes a ClusterClaim. Hive then deprovisions its cluster.
 ///
 /// # Errors
@@ -399,11 +430,11 @@ mod tests {
                             json!({"metadata": metadata, "spec": {"clusterPoolName": "pool"}}),
                         )
                     }
-                    _ => failure(
-                        404,
-                        "NotFound",
-                        "clusterclaims.hive.openshift.io \"paris\" not found",
-                    ),
+                    _ => {
+                        let (code, mut status) = failure(404, "NotFound", "not found");
+                        status["details"] = json!({"name": "paris"});
+                        (code, status)
+                    }
                 },
             );
         let request = ClaimRequest {

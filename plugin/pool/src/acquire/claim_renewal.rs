@@ -1,57 +1,20 @@
-//! Extends a ClusterClaim, once or for as long as a command runs.
+//! Extends a ClusterClaim for as long as a command runs.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kcp_api::{ClusterClaim, ClusterPool, metadata::Object as _};
-use kcp_client::{Error, Written};
+use kcp_client::Error;
 
 use crate::{
-    acquire::claim::{ClaimState, poll},
+    acquire::claim::{ClaimState, extend, poll},
     lease::renewal::Heartbeat,
     objects::{Holder, claim::ClaimLifetime as _},
     store::{LeaseStore as _, Store},
 };
 
-/// The maximum number of attempts to extend a claim that Hive changes at the same time.
-const MAX_ATTEMPTS: usize = 8;
-
-/// The pause before the next attempt, after a response is lost.
-const RETRY_PAUSE: Duration = Duration::from_millis(200);
-
 /// How long a check of the claim may take while the end of the claim is unknown.
 const MAX_CHECK: Duration = Duration::from_secs(60);
-
-/// Extends a claim so that it lasts for this time from now, but no longer than `limit` in total. Returns `None` if the claim
-/// no longer exists or is being deleted. Never changes a later claim with the same name.
-///
-/// # Errors
-/// The API server cannot be reached or refuses a request, or other clients change the claim before each attempt.
-pub async fn extend(
-    store: &Store<'_>,
-    claim: &ClusterClaim,
-    time: Duration,
-    limit: Option<Duration>,
-) -> Result<Option<ClusterClaim>, Error> {
-    let mut current = Some(claim.clone());
-    for _ in 0..MAX_ATTEMPTS {
-        let Some(found) = current.filter(|found| found.uid() == claim.uid() && !found.is_deleting()) else {
-            return Ok(None);
-        };
-        let lifetime = found.extended_lifetime(time, limit, store.now().latest);
-        match store.write_lifetime(&found, lifetime).await? {
-            Written::Stored => return Ok(Some(found.with_lifetime(lifetime))),
-            Written::Changed => {}
-            // The next attempt writes a lifetime that is at least as long.
-            Written::Unknown(_) => store.pause(RETRY_PAUSE).await,
-        }
-        current = store.read_claim(claim.name()).await?;
-    }
-    Err(Error::Contended {
-        goal: format!("extend ClusterClaim {}", claim.name()),
-        attempts: MAX_ATTEMPTS,
-    })
-}
 
 /// A claim that this process extends while its command runs.
 pub struct HeldClaim<'k> {

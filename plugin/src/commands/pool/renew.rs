@@ -4,7 +4,7 @@ use clap::Args;
 use jiff::Timestamp;
 use kcp_api::metadata::Object as _;
 use kcp_pool::{
-    acquire::{claim::ends, claim_renewal::extend},
+    acquire::claim::{ends, extend},
     events::{LeaseChange, record_by_name},
     lease::{
         DEFAULT_TTL, Ttl,

@@ -7,8 +7,8 @@ use kcp_client::Error;
 use kcp_pool::{
     acquire::{
         answer::{ClaimedCluster, LeaseOutcome},
-        claim::{ClaimRequest, DEFAULT_WAIT, claim, read_kubeconfig},
-        claim_renewal::{HeldClaim, extend},
+        claim::{ClaimRequest, DEFAULT_WAIT, claim, extend, read_kubeconfig},
+        claim_renewal::HeldClaim,
         wait::{Timeout, WaitLimit},
     },
     lease::{

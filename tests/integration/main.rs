@@ -49,6 +49,7 @@ mod overlooked;
 mod plugin;
 mod policy_types;
 mod pool;
+mod pool_claim_ends;
 mod pool_claims;
 mod pool_creation;
 mod pool_hive;

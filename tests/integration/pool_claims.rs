@@ -190,14 +190,17 @@ fn a_claim_waits_for_its_cluster_and_is_deleted() {
         assert_eq!(claimed["claim"]["name"], "paris");
         assert_eq!(claimed["clusterDeployment"]["name"], "pool-claim-x");
         assert_eq!(claimed["customization"]["name"], "host-0");
+        let id = claimed["leaseId"].as_str().unwrap();
 
         let environment = hosts
             .lease("paris", &["--claim", "--hive=yes", "-o", "env"])
             .await;
         assert_eq!(
             environment.stdout,
-            "KCP_NAMESPACE=pool-claim\nKCP_POOL=hosts\nKCP_CLUSTER_DEPLOYMENT=pool-claim-x\n\
-             KCP_CUSTOMIZATION=host-0\nKCP_CLUSTER_CLAIM=paris\n",
+            format!(
+                "KCP_NAMESPACE=pool-claim\nKCP_POOL=hosts\nKCP_CLUSTER_DEPLOYMENT=pool-claim-x\n\
+                 KCP_CUSTOMIZATION=host-0\nKCP_CLUSTER_CLAIM=paris\nKCP_LEASE_ID={id}\n"
+            ),
             "{environment}"
         );
 

@@ -117,8 +117,11 @@ pub mod annotation {
     /// The annotation that overrides admission rules. The value says until when each rule is overridden.
     pub use kcp_rules::overrides::ANNOTATION as OVERRIDE_RULES;
 
-    /// On a `ClusterDeployment`: the id of the lease that it was created with.
+    /// On a `ClusterDeployment`: the id of the lease that it was created with. On a `ClusterClaim`: the id of the command
+    /// that created it.
     pub const LEASE_ID: &str = "kubectl-kcp.dev/lease-id";
+    /// On a `ClusterClaim`: the user who created it.
+    pub const LEASE_USER: &str = "kubectl-kcp.dev/lease-user";
     /// On a customization: why it must not be leased.
     pub const CORDONED: &str = "kubectl-kcp.dev/cordoned";
     /// On a control plane: the Machine that `kubectl kcp machine replace` is replacing, as JSON.

@@ -17,6 +17,25 @@ pub(crate) fn product_of(resource: &str) -> &'static str {
     }
 }
 
+impl Connection {
+    /// Whether the cluster serves the resource. By default, every user may read this, also a user who may not read objects
+    /// of the resource.
+    ///
+    /// # Errors
+    /// Same as [`Connection::read`].
+    pub async fn serves(&self, resource: &ApiResource) -> Result<bool, Error> {
+        let action = Action::path("get", &format!("/apis/{}", resource.api_version));
+        let list = self.read(&action, || {
+            self.client.list_api_group_resources(&resource.api_version)
+        });
+        match list.await {
+            Ok(list) => Ok(list.resources.iter().any(|served| served.name == resource.plural)),
+            Err(Error::NotFound { .. } | Error::NotServed { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct ServedVersions {
     groups: Vec<APIGroup>,

@@ -62,6 +62,7 @@ pub struct Hive {
 /// Whether Hive manages a pool, and the evidence for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HiveConclusion {
+    /// Also true if it is unknown whether Hive manages the pool, with the evidence [`HiveEvidence::Unreadable`].
     pub is_managed: bool,
     pub evidence: HiveEvidence,
 }
@@ -78,9 +79,10 @@ pub enum HiveEvidence {
     Conditions,
     /// The cluster has neither a `HiveConfig` nor the Deployment of Hive's controllers.
     NotInstalled,
-    /// The pool has neither Hive's finalizer nor Hive's conditions, and the client is not allowed to read Hive's own
-    /// objects.
-    NoMark,
+    /// The cluster has no `HiveConfig`. The client is not allowed to read the Deployment of Hive's controllers.
+    NoConfig,
+    /// The client is not allowed to list `HiveConfigs`, so Hive may manage the pool.
+    Unreadable,
 }
 
 impl fmt::Display for HiveEvidence {
@@ -92,14 +94,17 @@ impl fmt::Display for HiveEvidence {
             Self::Finalizer => "the pool has Hive's finalizer",
             Self::Conditions => "the pool has Hive's conditions",
             Self::NotInstalled => "the cluster has neither a HiveConfig nor Deployment hive/hive-controllers",
-            Self::NoMark => "the pool has neither Hive's finalizer nor Hive's conditions",
+            Self::NoConfig => "the cluster has no HiveConfig",
+            Self::Unreadable => {
+                "you are not allowed to list hiveconfigs.hive.openshift.io, so it is unknown whether Hive runs"
+            }
         })
     }
 }
 
 impl Hive {
-    /// For a client that is not allowed to read Hive's own objects: only a pool's finalizer and conditions can tell
-    /// whether Hive manages the pool.
+    /// For a client that is not allowed to read Hive's own objects: only a pool's finalizer and conditions can prove
+    /// that Hive manages the pool, and nothing can disprove it.
     pub const UNKNOWN: Self = Self {
         mode: HiveMode::Auto,
         config: Presence::Unknown,
@@ -130,7 +135,8 @@ impl Hive {
                 concluded(true, HiveEvidence::Finalizer)
             }
             HiveMode::Auto if has_condition() => concluded(true, HiveEvidence::Conditions),
-            HiveMode::Auto => concluded(false, HiveEvidence::NoMark),
+            HiveMode::Auto if self.config == Presence::Unknown => concluded(true, HiveEvidence::Unreadable),
+            HiveMode::Auto => concluded(false, HiveEvidence::NoConfig),
         }
     }
 
@@ -164,9 +170,18 @@ pub async fn read_hive(connection: &Connection, mode: HiveMode) -> Result<Hive, 
     let configs = connection.list_metadata::<PartialObjectMetadata>(&config, None, None);
     let controllers = connection.get_metadata::<PartialObjectMetadata>(&deployment, namespace, name);
     let (configs, controllers) = tokio::join!(configs, controllers);
+    let configs = match configs {
+        // Hive's controllers are installed with the kind HiveConfig. Without the kind, a refusal hides no object.
+        Err(forbidden @ Error::Forbidden { .. }) => match connection.serves(&config).await {
+            Ok(false) => Ok(false),
+            Ok(true) | Err(Error::Forbidden { .. }) => Err(forbidden),
+            Err(error) => Err(error),
+        },
+        configs => configs.map(|configs| !configs.is_empty()),
+    };
     Ok(Hive {
         mode,
-        config: presence(configs.map(|configs| !configs.is_empty()))?,
+        config: presence(configs)?,
         controllers: presence(controllers.map(|_| true))?,
     })
 }
@@ -212,8 +227,12 @@ mod tests {
             (hive(Absent, Absent), &marked, false, HiveEvidence::NotInstalled),
             (hive(Unknown, Absent), &marked, true, HiveEvidence::Finalizer),
             (Hive::UNKNOWN, &with_conditions, true, HiveEvidence::Conditions),
-            (Hive::UNKNOWN, &ours, false, HiveEvidence::NoMark),
-            (Hive::UNKNOWN, &bare, false, HiveEvidence::NoMark),
+            (Hive::UNKNOWN, &marked, true, HiveEvidence::Finalizer),
+            (Hive::UNKNOWN, &ours, true, HiveEvidence::Unreadable),
+            (Hive::UNKNOWN, &bare, true, HiveEvidence::Unreadable),
+            (hive(Unknown, Absent), &bare, true, HiveEvidence::Unreadable),
+            (hive(Absent, Unknown), &bare, false, HiveEvidence::NoConfig),
+            (hive(Absent, Unknown), &marked, true, HiveEvidence::Finalizer),
             (
                 Hive {
                     mode: HiveMode::Absent,

@@ -1,7 +1,7 @@
 //! Reads the pools of one namespace, with their entries and clusters, at one time.
 
 use kcp_api::{
-    ClusterPool,
+    ClusterClaim, ClusterPool,
     metadata::{Object as _, PartialObjectMetadata},
     names::label,
 };
@@ -26,6 +26,7 @@ pub struct Snapshot {
     pub clusters: Clusters,
     /// The copies of customizations in the namespaces of clusters.
     pub copies: Vec<CustomizationCopy>,
+    pub claims: Vec<ClusterClaim>,
     /// The Leases (`coordination.k8s.io`) in which version 0.1 stored its records.
     pub old_records: Vec<PartialObjectMetadata>,
     pub hive: Hive,
@@ -100,6 +101,14 @@ impl Store<'_> {
             }
             copies => copies?,
         };
+        let claims = match self.list_claims().await {
+            Err(error @ Error::Forbidden { .. }) => {
+                unseen.push(error.to_string());
+                Vec::new()
+            }
+            Err(Error::NotServed { .. }) => Vec::new(),
+            claims => claims?,
+        };
         let entries = self.list().await?;
         // Read the clusters last, so that a cluster that is created during the reads is included. An entry that changes
         // during the reads is not overwritten, because each write requires the version that was read.
@@ -112,6 +121,7 @@ impl Store<'_> {
             entries,
             clusters,
             copies,
+            claims,
             old_records,
             hive,
             now,

@@ -7,8 +7,9 @@ use kcp_api::{
     ClusterClaim, ClusterDeployment, ClusterPool, Kind,
     kind::{NAMESPACE, SECRET},
     metadata::{Object as _, ObjectMeta, PartialObjectMetadata},
+    names::annotation,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
@@ -24,7 +25,7 @@ pub use crate::lease::access::LeaseStore;
 use crate::{
     hive::{Hive, HiveMode, read_hive},
     lease::usage::Clusters,
-    objects::{Holder, cluster_deployment::ClusterDeployments, entry::Entry},
+    objects::{Holder, claim::lifetime_text, cluster_deployment::ClusterDeployments, entry::Entry},
 };
 
 /// The kind and the namespace of an object that this program creates for a cluster.
@@ -57,6 +58,20 @@ impl<'m> ObjectTarget<'m> {
 pub struct Store<'c> {
     connection: &'c Connection,
     field_manager: &'c str,
+}
+
+/// A ClusterClaim to create.
+#[derive(Clone, Copy, Debug)]
+pub struct NewClaim<'c> {
+    pub holder: Holder<'c>,
+    /// Identifies the command that creates the claim.
+    pub id: &'c str,
+    /// The user who creates the claim; `None` if unknown.
+    pub user: Option<&'c str>,
+    /// How long Hive keeps the claim after it has assigned a cluster.
+    pub lifetime: Duration,
+    /// The RBAC subjects that Hive allows to use the cluster.
+    pub subjects: &'c [Value],
 }
 
 #[derive(Clone, Copy)]
@@ -226,32 +241,41 @@ impl<'c> Store<'c> {
     }
 
     /// Sends one request to create a ClusterClaim with the holder's name, so that Hive assigns a cluster to it.
-    pub async fn create_claim(
-        &self,
-        holder: Holder<'_>,
-        lifetime: Option<&str>,
-        subjects: &[Value],
-    ) -> Result<CreateResult, Error> {
-        let mut spec = json!({"clusterPoolName": holder.pool});
-        if let Value::Object(fields) = &mut spec {
-            fields.extend(lifetime.map(|lifetime| ("lifetime".to_owned(), lifetime.into())));
-            fields.extend((!subjects.is_empty()).then(|| ("subjects".to_owned(), subjects.into())));
+    pub async fn create_claim(&self, claim: NewClaim<'_>) -> Result<CreateResult, Error> {
+        let mut spec =
+            json!({"clusterPoolName": claim.holder.pool, "lifetime": lifetime_text(claim.lifetime)});
+        if let (false, Value::Object(fields)) = (claim.subjects.is_empty(), &mut spec) {
+            fields.insert("subjects".to_owned(), claim.subjects.into());
         }
         let claim = json!({
             "apiVersion": "hive.openshift.io/v1",
             "kind": "ClusterClaim",
-            "metadata": {"name": holder.cluster_deployment},
+            "metadata": {
+                "name": claim.holder.cluster_deployment,
+                "annotations": {annotation::LEASE_ID: claim.id, annotation::LEASE_USER: claim.user},
+            },
             "spec": spec,
         });
         self.create_once(ObjectTarget::Claim(self.namespace()), &claim)
             .await
     }
 
-    /// Sends one request to delete a ClusterClaim, even if it has changed since it was read. Does not delete a later
-    /// claim with the same name.
-    pub async fn delete_claim(&self, claim: &ClusterClaim) -> Result<Written, Error> {
+    /// Sends one request to change the lifetime of a ClusterClaim. The server refuses the request if the claim has changed
+    /// since it was read. Returns [`Written::Changed`] if another client has changed or deleted the claim.
+    pub async fn write_lifetime(&self, claim: &ClusterClaim, lifetime: Duration) -> Result<Written, Error> {
+        let patch = json!({
+            "metadata": {"uid": claim.uid(), "resourceVersion": claim.resource_version()},
+            "spec": {"lifetime": lifetime_text(lifetime)},
+        });
+        self.patch_object(self.in_pool_namespace(&CLUSTER_CLAIM, claim.name()), None, &patch)
+            .await
+    }
+
+    /// Sends one request to delete a ClusterClaim, if it has this version. Without a version, deletes the claim even if it has
+    /// changed since it was read, but never a later claim with the same name.
+    pub async fn delete_claim(&self, claim: &ClusterClaim, version: Option<&str>) -> Result<Written, Error> {
         let place = self.in_pool_namespace(&CLUSTER_CLAIM, claim.name());
-        self.delete_at(place, claim.uid(), None).await
+        self.delete_at(place, claim.uid(), version).await
     }
 
     /// Sends one request to delete a customization, in any namespace. The server refuses the request if the

@@ -3,5 +3,6 @@
 mod every_write;
 mod exec_signals;
 mod fault_proxy;
+mod lessee_role;
 mod naive;
 mod random_runs;

@@ -44,6 +44,8 @@ fn forty_randomized_runs_violate_no_invariant() {
             (counts.clusters, 50),
             (counts.recreated, 5),
             (counts.restored, 5),
+            (counts.claimed, 40),
+            (counts.claims_left, 10),
         ] {
             assert!(count >= least, "{counts}");
         }

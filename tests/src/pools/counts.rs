@@ -38,6 +38,10 @@ pub struct Counts {
     pub recreated: u64,
     /// Entries that were restored without their status.
     pub restored: u64,
+    /// Clusters that lessees got by claims.
+    pub claimed: u64,
+    /// Claims that commands left behind, and that ended at their lifetime.
+    pub claims_left: u64,
 }
 
 impl AddAssign for Counts {
@@ -59,6 +63,8 @@ impl AddAssign for Counts {
             clusters,
             recreated,
             restored,
+            claimed,
+            claims_left,
         } = other;
         self.runs += runs;
         self.commands += commands;
@@ -76,6 +82,8 @@ impl AddAssign for Counts {
         self.clusters += clusters;
         self.recreated += recreated;
         self.restored += restored;
+        self.claimed += claimed;
+        self.claims_left += claims_left;
     }
 }
 
@@ -98,13 +106,15 @@ impl fmt::Display for Counts {
             clusters,
             recreated,
             restored,
+            claimed,
+            claims_left,
         } = self;
         write!(
             f,
             "{runs} runs: {commands} commands, of which {killed} killed, {cut} cut off, {timed_out} timed out; \
              {leased} leases, {exhausted} times none free, {undecided} undecided, {dead} lessees dead; {shifted} with a \
              wrong clock, {reclaimed} reclaimed, {renewed} renewed, {wrong_ids} wrong ids refused, {clusters} clusters, \
-             {recreated} of them again, {restored} entries restored"
+             {recreated} of them again, {restored} entries restored; {claimed} clusters claimed, {claims_left} claims left until their end"
         )
     }
 }
@@ -117,7 +127,7 @@ mod tests {
     fn every_count_is_added() {
         let counts: Counts = serde_json::from_str(
             r#"{"runs":1,"commands":2,"killed":3,"cut":4,"timed_out":5,"leased":6,"exhausted":7,"undecided":8,"dead":9,
-                "shifted":10,"reclaimed":11,"renewed":12,"wrong_ids":13,"clusters":14,"recreated":15,"restored":16}"#,
+                "shifted":10,"reclaimed":11,"renewed":12,"wrong_ids":13,"clusters":14,"recreated":15,"restored":16,"claimed":17,"claims_left":18}"#,
         )
         .unwrap();
         let mut sum = counts;
@@ -126,7 +136,7 @@ mod tests {
             sum.to_string(),
             "2 runs: 4 commands, of which 6 killed, 8 cut off, 10 timed out; 12 leases, 14 times none free, \
              16 undecided, 18 lessees dead; 20 with a wrong clock, 22 reclaimed, 24 renewed, 26 wrong ids refused, \
-             28 clusters, 30 of them again, 32 entries restored"
+             28 clusters, 30 of them again, 32 entries restored; 34 clusters claimed, 36 claims left until their end"
         );
     }
 }

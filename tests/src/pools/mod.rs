@@ -7,9 +7,11 @@
 //! - [`version`], [`history`]: every version of every object, from etcd
 //! - [`claim`]: what each lessee may rely on; [`invariant`]: the invariants of the versions
 //! - [`random_run`], `lessee`, [`counts`]: eight lessees, four entries, and faults chosen by a seed
+//! - [`stand_in_hive`], `claim_run`: lessees that claim clusters from a stand-in for Hive
 //! - [`naive`]: leases of scripts without `kubectl kcp`
 
 pub mod claim;
+mod claim_run;
 pub mod cluster_changes;
 pub mod command;
 pub mod counts;
@@ -24,5 +26,6 @@ pub mod random;
 pub mod random_run;
 pub mod server;
 mod shifted_clock;
+pub mod stand_in_hive;
 pub mod verb;
 pub mod version;

@@ -1,4 +1,4 @@
-//! One randomized run: more lessees than entries, injected faults, and lessees that die.
+//! One randomized run: more lessees than entries, injected faults, and lessees that die. Then other lessees claim clusters.
 
 use std::collections::BTreeSet;
 
@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use futures_util::future::try_join_all;
 
 use super::claim::EventKind;
+use super::claim_run::claim_run;
 use super::counts::Counts;
 use super::invariant::reclaimed;
 use super::lessee::{Lessee, LesseeDied};
@@ -37,7 +38,9 @@ pub async fn random_run(server: &PoolServer, seed: u64, tolerance: Tolerance) ->
     let pool = Pool::create(server, &format!("run-{seed}"), ENTRIES)
         .await
         .with_context(failed)?;
-    run(pool, seed, tolerance).await.with_context(failed)
+    let mut counts = run(pool, seed, tolerance).await.with_context(failed)?;
+    counts += claim_run(server, seed, tolerance).await.with_context(failed)?;
+    Ok(counts)
 }
 
 async fn run(pool: Pool<'_>, seed: u64, tolerance: Tolerance) -> Result<Counts> {

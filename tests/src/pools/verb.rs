@@ -117,6 +117,27 @@ pub const RELEASE_TOO_LATE: Verb = verb(
     Effect::Keeps,
 );
 
+/// A claim that is refused to a lessee if the name has one.
+pub(super) const LEASE_CLAIM: Verb = verb(
+    "lease {pool} --cluster-deployment {lessee} --claim --new --hive=yes --wait=2m -o json",
+    Effect::Leases,
+);
+
+pub(super) const RENEW_CLAIM: Verb = verb(
+    "renew {pool} --cluster-deployment {lessee} --id {id} --ttl 24h -o json",
+    Effect::Renews,
+);
+
+pub(super) const RELEASE_CLAIM: Verb = verb(
+    "release {pool} --cluster-deployment {lessee} --id {id} --delete-cluster --yes --hive=yes -o json",
+    Effect::Releases,
+);
+
+pub(super) const EXEC_CLAIM: Verb = verb(
+    "exec {pool} --cluster-deployment {lessee} --claim --hive=yes --wait=2m -- true",
+    Effect::Releases,
+);
+
 pub const CORDON: Verb = verb("cordon host-1 --reason tests", Effect::Repairs);
 
 pub const UNCORDON: Verb = verb("uncordon host-1", Effect::Repairs);
@@ -144,8 +165,8 @@ impl Verb {
             "{id}" => values.id,
             other => other,
         });
-        let words = ["pool"].into_iter().chain(words);
-        words.chain(["-n", namespace]).map(str::to_owned).collect()
+        let words = ["pool", "-n", namespace].into_iter().chain(words);
+        words.map(str::to_owned).collect()
     }
 }
 
@@ -163,7 +184,7 @@ mod tests {
         };
         assert_eq!(
             RELEASE_BY_ID.command("n", &values).join(" "),
-            "pool release p --cluster-deployment a --id k4x7 -o json -n n"
+            "pool -n n release p --cluster-deployment a --id k4x7 -o json"
         );
     }
 

@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use jiff::Timestamp;
+use kcp_api::ClusterClaim;
 use kcp_client::Error;
 
 use crate::{
@@ -45,12 +47,7 @@ pub struct LeaseResult {
 #[derive(Debug)]
 pub enum LeaseOutcome {
     Leased(Lease),
-    /// Hive assigned this cluster to the ClusterClaim.
-    Claimed {
-        name: String,
-        /// The customization that Hive assigned to the cluster; `None` if the pool has no inventory.
-        customization: Option<String>,
-    },
+    Claimed(ClaimedCluster),
     Refused(LeaseRefusal),
 }
 
@@ -59,6 +56,37 @@ pub struct Lease {
     pub entry: LeasedEntry,
     /// Whether the holder's ClusterDeployment exists, no matter whether this command created it.
     pub has_cluster: bool,
+}
+
+/// A cluster that Hive assigned to a ClusterClaim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimedCluster {
+    pub claim: ClusterClaim,
+    /// The name of the ClusterDeployment.
+    pub cluster: String,
+    /// The customization that Hive assigned to the cluster; `None` if the pool has no inventory.
+    pub customization: Option<String>,
+    /// When the claim ends unless it is extended; `None` if it never ends.
+    pub ends: Option<Timestamp>,
+}
+
+/// A ClusterDeployment that Hive assigned to a ClusterClaim, and that is no longer usable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostCluster {
+    pub cluster: String,
+    /// Whether the ClusterDeployment no longer exists. If not, it is being deleted.
+    pub is_gone: bool,
+}
+
+impl fmt::Display for LostCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.is_gone {
+            "was deleted"
+        } else {
+            "is being deleted"
+        };
+        write!(f, "ClusterDeployment {} {what}", self.cluster)
+    }
 }
 
 /// Why the holder gets no lease or cluster.
@@ -151,9 +179,9 @@ pub enum LeaseRefusal {
     ClaimDeleted {
         claim: String,
     },
-    ClaimedClusterDeleting {
+    ClaimedClusterLost {
         claim: String,
-        cluster_deployment: String,
+        lost: LostCluster,
         cleanup: ClaimCleanup,
     },
 }
@@ -224,7 +252,7 @@ impl LeaseResult {
     pub fn customization(&self) -> Option<&str> {
         match &self.outcome {
             LeaseOutcome::Leased(lease) => Some(&lease.entry.customization),
-            LeaseOutcome::Claimed { customization, .. } => customization.as_deref(),
+            LeaseOutcome::Claimed(claimed) => claimed.customization.as_deref(),
             LeaseOutcome::Refused(_) => None,
         }
     }
@@ -256,11 +284,7 @@ impl fmt::Display for LeaseRefusal {
                 f,
                 "no entry in the inventory of pool {pool} matches --customization or --selector"
             ),
-            Self::ManagedByHive { pool, because } => write!(
-                f,
-                "Hive manages pool {pool} ({because}) and would revoke the lease; request a cluster with \
-                 --claim, or use --hive=no if Hive does not manage the pool"
-            ),
+            Self::ManagedByHive { pool, because } => f.write_str(&managed_by_hive(pool, *because)),
             Self::BoundButUnavailable {
                 cluster_deployment,
                 pool,
@@ -323,14 +347,9 @@ impl fmt::Display for LeaseRefusal {
                 "ClusterClaim {claim} is being deleted; try again later, or use another name"
             ),
             Self::ClaimDeleted { claim } => write!(f, "ClusterClaim {claim} was deleted"),
-            Self::ClaimedClusterDeleting {
-                claim,
-                cluster_deployment,
-                cleanup,
-            } => write!(
-                f,
-                "ClusterDeployment {cluster_deployment} of ClusterClaim {claim} is being deleted; {cleanup}"
-            ),
+            Self::ClaimedClusterLost { claim, lost, cleanup } => {
+                write!(f, "{lost}, which ClusterClaim {claim} had; {cleanup}")
+            }
         }
     }
 }
@@ -424,6 +443,20 @@ impl fmt::Display for HeldUntil {
             Self::Never => f.write_str("until it is released"),
         }
     }
+}
+
+/// Why a pool that Hive manages, or may manage, gets no lease.
+fn managed_by_hive(pool: &str, because: HiveEvidence) -> String {
+    if because == HiveEvidence::Unreadable {
+        return format!(
+            "{because}; if Hive manages pool {pool}, it would revoke the lease: ask for this permission, or use --hive=no \
+             if Hive does not manage the pool"
+        );
+    }
+    format!(
+        "Hive manages pool {pool} ({because}) and would revoke the lease; request a cluster with --claim, or use \
+         --hive=no if Hive does not manage the pool"
+    )
 }
 
 fn held_instead(cluster_deployment: &str, held: &str, requested: &str) -> String {

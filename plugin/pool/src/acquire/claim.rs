@@ -6,42 +6,49 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kcp_api::{ClusterClaim, Secret, kind::SECRET, metadata::Object as _};
+use kcp_api::{ClusterClaim, ClusterPool, Secret, kind::SECRET, metadata::Object as _};
 use kcp_client::{CreateResult, Error, Written};
 use serde_json::Value;
 
 use crate::{
     acquire::{
-        answer::{ClaimCleanup, LeaseOutcome, LeaseRefusal, LeaseResult},
+        answer::{ClaimCleanup, ClaimedCluster, LeaseOutcome, LeaseRefusal, LeaseResult, LostCluster},
         wait::{Progress, Timeout},
     },
     hive::HiveMode,
-    objects::Holder,
-    store::{LeaseStore as _, Store},
+    lease::DEFAULT_TTL,
+    objects::{Holder, claim::ClaimLifetime as _},
+    store::{LeaseStore as _, NewClaim, Store},
 };
 
-/// How many times to try to create or delete a ClusterClaim if the response is lost.
+/// How many times to try to create, extend or delete a ClusterClaim if the response is lost, or if Hive changes the claim at
+/// the same time.
 const MAX_ATTEMPTS: usize = 5;
 
 /// The pause before this program reads the ClusterClaim again, after a response is lost.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// How often a command that uses a claimed cluster checks that the claim still has the cluster.
-const BETWEEN_CHECKS: Duration = Duration::from_secs(10);
-
 /// The key of the kubeconfig in the Secret that Hive writes for a cluster.
 const KUBECONFIG: &str = "kubeconfig";
+
+/// How long a request for a cluster waits if it does not say: Hive may have to install a cluster first.
+pub const DEFAULT_WAIT: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Debug)]
 pub struct ClaimRequest<'r> {
     pub holder: Holder<'r>,
+    /// Identifies this command. Only a claim with this id was created by this command.
+    pub id: &'r str,
     pub timeout: Timeout,
     /// Whether to keep a ClusterClaim that this command created but that gets no cluster.
     pub keep_failed_claim: bool,
     /// Whether to refuse if a ClusterClaim with this name already exists, because another process may use its cluster.
     pub must_be_new: bool,
-    /// How long Hive keeps the cluster, as a Go duration such as `8h30m`; `None` lets Hive decide.
-    pub lifetime: Option<&'r str>,
+    /// How long the claim lasts after Hive has assigned a cluster. If `None`, a new claim lasts as long as `limit` allows, or
+    /// else for [`DEFAULT_TTL`], and an existing claim keeps its end.
+    pub ttl: Option<Duration>,
+    /// How long the claim may last at most.
+    pub limit: Option<Duration>,
     /// The RBAC subjects that Hive allows to use the cluster.
     pub subjects: &'r [Value],
     pub hive: HiveMode,
@@ -76,17 +83,21 @@ pub async fn claim(
     let name = holder.cluster_deployment.to_owned();
     let answer = |outcome| LeaseResult::new(store.namespace(), holder, outcome);
     let refused = |refusal| Ok(answer(LeaseOutcome::Refused(refusal)));
-    let conclusion = store
-        .read_hive(request.hive)
-        .await?
-        .conclude(&store.read_pool(holder.pool).await?);
+    let pool = store.read_pool(holder.pool).await?;
+    let conclusion = store.read_hive(request.hive).await?.conclude(&pool);
+    if pool.is_deleting() {
+        return refused(LeaseRefusal::PoolDeleting {
+            pool: holder.pool.to_owned(),
+        });
+    }
     if !conclusion.is_managed {
         return refused(LeaseRefusal::NotManagedByHive {
             pool: holder.pool.to_owned(),
             because: conclusion.evidence,
         });
     }
-    let (claim, is_ours) = find_or_create(store, request).await?;
+    let mut claim = find_or_create(store, request).await?;
+    let is_ours = claim.id() == Some(request.id);
     if claim.spec.cluster_pool_name != holder.pool {
         return refused(LeaseRefusal::ClaimOfOtherPool {
             claim: name,
@@ -96,15 +107,21 @@ pub async fn claim(
     if request.must_be_new && !is_ours {
         return refused(LeaseRefusal::ClaimExists { claim: name });
     }
+    if let (false, Some(ttl)) = (is_ours, request.ttl) {
+        match extend(store, &claim, ttl, request.limit).await? {
+            Some(extended) => claim = extended,
+            None => return refused(LeaseRefusal::ClaimDeleted { claim: name }),
+        }
+    }
     let uid = claim.uid().to_owned();
     let waited = match wait(store, claim, request, progress).await {
-        Ok(ClaimWait::Given {
-            customization,
-            cluster,
-        }) => {
+        Ok(ClaimWait::Given(given)) => {
             return Ok(LeaseResult {
-                cluster_deployment: cluster,
-                ..answer(LeaseOutcome::Claimed { name, customization })
+                cluster_deployment: given.cluster.clone(),
+                ..answer(LeaseOutcome::Claimed(ClaimedCluster {
+                    ends: ends(&given.claim, &pool, store.now().latest),
+                    ..*given
+                }))
             });
         }
         waited => waited,
@@ -127,13 +144,13 @@ pub async fn claim(
             let pending = LeaseRefusal::ClaimPending { why, cleanup };
             Ok(answer(LeaseOutcome::Refused(pending)).with_timed_out_after(waited))
         }
-        Ok(ClaimWait::ClusterDeleting { cluster }) => refused(LeaseRefusal::ClaimedClusterDeleting {
+        Ok(ClaimWait::ClusterLost(lost)) => refused(LeaseRefusal::ClaimedClusterLost {
             claim: name,
-            cluster_deployment: cluster,
+            lost,
             cleanup,
         }),
         Ok(ClaimWait::ClaimDeleting) => refused(LeaseRefusal::ClaimDeleting { claim: name }),
-        Ok(ClaimWait::ClaimDeleted | ClaimWait::Given { .. }) => {
+        Ok(ClaimWait::ClaimDeleted | ClaimWait::Given(_)) => {
             refused(LeaseRefusal::ClaimDeleted { claim: name })
         }
     }
@@ -144,40 +161,6 @@ async fn delete_by_uid(store: &Store<'_>, name: &str, uid: &str) -> Result<(), E
     match store.read_claim(name).await?.filter(|claim| claim.uid() == uid) {
         Some(claim) => delete(store, &claim).await,
         None => Ok(()),
-    }
-}
-
-/// Waits until the ClusterClaim no longer has this cluster, and returns the reason. While the API server cannot be reached,
-/// the claim counts as unchanged, and each failed check calls `failed`.
-pub async fn wait_until_lost(
-    store: &Store<'_>,
-    holder: Holder<'_>,
-    cluster: &str,
-    failed: impl Fn(&Error),
-) -> String {
-    let name = holder.cluster_deployment;
-    loop {
-        tokio::time::sleep(BETWEEN_CHECKS).await;
-        let checked = match store.read_claim(name).await {
-            Ok(Some(claim)) => poll(store, &claim, holder).await,
-            Ok(None) => Ok(ClaimState::Ended(ClaimWait::ClaimDeleted)),
-            Err(error) => Err(error),
-        };
-        match checked {
-            Ok(ClaimState::Ended(ClaimWait::Given { cluster: current, .. })) if current == cluster => {}
-            Ok(ClaimState::Ended(ClaimWait::Given { cluster: current, .. })) => {
-                return format!("Hive assigned another cluster, {current}, to ClusterClaim {name}");
-            }
-            Ok(ClaimState::Ended(ClaimWait::ClaimDeleted)) => {
-                return format!("ClusterClaim {name} was deleted");
-            }
-            Ok(ClaimState::Ended(ClaimWait::ClaimDeleting)) => {
-                return format!("ClusterClaim {name} is being deleted");
-            }
-            Ok(ClaimState::Ended(_)) => return format!("ClusterDeployment {cluster} is being deleted"),
-            Ok(ClaimState::Pending(why)) => return why,
-            Err(error) => failed(&error),
-        }
     }
 }
 
@@ -219,20 +202,11 @@ pub async fn read_kubeconfig(store: &Store<'_>, cluster: &str) -> Result<Vec<u8>
 
 /// Why the wait for a claimed cluster ended.
 enum ClaimWait {
-    Given {
-        customization: Option<String>,
-        cluster: String,
-    },
+    Given(Box<ClaimedCluster>),
     ClaimDeleting,
     ClaimDeleted,
-    /// The ClusterDeployment that Hive assigned to the claim is being deleted.
-    ClusterDeleting {
-        cluster: String,
-    },
-    TimedOut {
-        why: String,
-        waited: Duration,
-    },
+    ClusterLost(LostCluster),
+    TimedOut { why: String, waited: Duration },
 }
 
 async fn wait(
@@ -247,7 +221,9 @@ async fn wait(
     let mut reported = String::new();
     loop {
         let why = match poll(store, &claim, request.holder).await {
-            Ok(ClaimState::Ended(waited)) => return Ok(waited),
+            Ok(ClaimState::Given(cluster)) => return Ok(ClaimWait::Given(cluster)),
+            Ok(ClaimState::Deleting) => return Ok(ClaimWait::ClaimDeleting),
+            Ok(ClaimState::ClusterLost(lost)) => return Ok(ClaimWait::ClusterLost(lost)),
             Ok(ClaimState::Pending(why)) => why,
             Err(error) if error.is_transient() => error.to_string(),
             Err(error) => return Err(error),
@@ -276,32 +252,40 @@ async fn wait(
 }
 
 /// What one poll of a ClusterClaim found.
-enum ClaimState {
-    Ended(ClaimWait),
+pub(super) enum ClaimState {
+    Given(Box<ClaimedCluster>),
+    Deleting,
+    ClusterLost(LostCluster),
     Pending(String),
 }
 
 /// Polls a ClusterClaim. The claim has a cluster only if the ClusterDeployment refers back to the claim, because
 /// every client that is allowed to write claims can write the name of any cluster into a claim.
-async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Result<ClaimState, Error> {
+pub(super) async fn poll(
+    store: &Store<'_>,
+    claim: &ClusterClaim,
+    holder: Holder<'_>,
+) -> Result<ClaimState, Error> {
     let name = claim.name();
     if claim.is_deleting() {
-        return Ok(ClaimState::Ended(ClaimWait::ClaimDeleting));
+        return Ok(ClaimState::Deleting);
     }
-    let pending = || {
-        ClaimState::Pending(format!(
-            "ClusterClaim {name} is pending: {}",
-            claim
-                .pending_reason()
-                .unwrap_or("Hive has not processed the claim yet")
-        ))
-    };
     let Some(cluster) = claim.cluster_deployment() else {
-        return Ok(pending());
+        let why = claim.pending_reason();
+        return Ok(ClaimState::Pending(format!(
+            "ClusterClaim {name} is pending: {}",
+            why.unwrap_or("Hive has not processed the claim yet")
+        )));
     };
-    // A cluster's namespace has the cluster's name.
+    let lost = |is_gone| {
+        ClaimState::ClusterLost(LostCluster {
+            cluster: cluster.to_owned(),
+            is_gone,
+        })
+    };
+    // A cluster's namespace has the cluster's name. Hive assigns only clusters that exist.
     let Some(deployment) = store.read_cluster(cluster, cluster).await? else {
-        return Ok(pending());
+        return Ok(lost(true));
     };
     if !deployment.belongs_to_pool(store.namespace(), holder.pool) || deployment.claim() != Some(name) {
         return Ok(ClaimState::Pending(format!(
@@ -310,31 +294,46 @@ async fn poll(store: &Store<'_>, claim: &ClusterClaim, holder: Holder<'_>) -> Re
         )));
     }
     if deployment.is_deleting() {
-        return Ok(ClaimState::Ended(ClaimWait::ClusterDeleting {
-            cluster: cluster.to_owned(),
-        }));
+        return Ok(lost(false));
     }
-    Ok(ClaimState::Ended(ClaimWait::Given {
-        customization: deployment.customization().map(str::to_owned),
+    Ok(ClaimState::Given(Box::new(ClaimedCluster {
+        claim: claim.clone(),
         cluster: cluster.to_owned(),
-    }))
+        customization: deployment.customization().map(str::to_owned),
+        ends: None,
+    })))
 }
 
-/// Returns the ClusterClaim with the holder's name, and whether this command created it.
-async fn find_or_create(
-    store: &Store<'_>,
-    request: &ClaimRequest<'_>,
-) -> Result<(ClusterClaim, bool), Error> {
+/// When the claim ends unless it is extended. Hive counts from the assignment, which it records shortly after it assigns
+/// the cluster; until then, the end is at least this late.
+pub fn ends(claim: &ClusterClaim, pool: &ClusterPool, now: Timestamp) -> Option<Timestamp> {
+    let lifetime = claim.lifetime(Some(pool))?;
+    claim.end(Some(pool)).or_else(|| now.checked_add(lifetime).ok())
+}
+
+/// Returns the ClusterClaim with the holder's name. Creates it if there is none. Only the id tells whether this command
+/// created it: another command may have created it in the meantime, and the response to this command's own request may be
+/// lost.
+async fn find_or_create(store: &Store<'_>, request: &ClaimRequest<'_>) -> Result<ClusterClaim, Error> {
     let holder = request.holder;
+    let lifetime = request.ttl.or(request.limit).unwrap_or(DEFAULT_TTL);
+    let mut user = None;
     let mut unanswered = None;
-    for attempt in 0..MAX_ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         if let Some(claim) = store.read_claim(holder.cluster_deployment).await? {
-            return Ok((claim, attempt > 0));
+            return Ok(claim);
         }
-        if let CreateResult::Unknown(error) = store
-            .create_claim(holder, request.lifetime, request.subjects)
-            .await?
-        {
+        if user.is_none() {
+            user = store.read_user().await;
+        }
+        let claim = NewClaim {
+            holder,
+            id: request.id,
+            user: user.as_deref(),
+            lifetime: request.limit.map_or(lifetime, |limit| lifetime.min(limit)),
+            subjects: request.subjects,
+        };
+        if let CreateResult::Unknown(error) = store.create_claim(claim).await? {
             unanswered = Some(error);
             store.pause(RETRY_PAUSE).await;
         }
@@ -345,6 +344,37 @@ async fn find_or_create(
     }))
 }
 
+/// Extends a claim so that it lasts for this time from now, but no longer than `limit` in total. Returns `None` if the claim
+/// no longer exists or is being deleted. Never changes a later claim with the same name.
+///
+/// # Errors
+/// The API server cannot be reached or refuses a request, or other clients change the claim before each attempt.
+pub async fn extend(
+    store: &Store<'_>,
+    claim: &ClusterClaim,
+    time: Duration,
+    limit: Option<Duration>,
+) -> Result<Option<ClusterClaim>, Error> {
+    let mut current = Some(claim.clone());
+    for _ in 0..MAX_ATTEMPTS {
+        let Some(found) = current.filter(|found| found.uid() == claim.uid() && !found.is_deleting()) else {
+            return Ok(None);
+        };
+        let lifetime = found.extended_lifetime(time, limit, store.now().latest);
+        match store.write_lifetime(&found, lifetime).await? {
+            Written::Stored => return Ok(Some(found.with_lifetime(lifetime))),
+            Written::Changed => {}
+            // The next attempt writes a lifetime that is at least as long.
+            Written::Unknown(_) => store.pause(RETRY_PAUSE).await,
+        }
+        current = store.read_claim(claim.name()).await?;
+    }
+    Err(Error::Contended {
+        goal: format!("extend ClusterClaim {}", claim.name()),
+        attempts: MAX_ATTEMPTS,
+    })
+}
+
 /// Deletes a ClusterClaim. Hive then deprovisions its cluster.
 ///
 /// # Errors
@@ -352,7 +382,7 @@ async fn find_or_create(
 pub async fn delete(store: &Store<'_>, claim: &ClusterClaim) -> Result<(), Error> {
     let mut unanswered = None;
     for _ in 0..MAX_ATTEMPTS {
-        match store.delete_claim(claim).await? {
+        match store.delete_claim(claim, None).await? {
             // `Changed` means that the claim was deleted, and another claim has its name now.
             Written::Stored | Written::Changed => return Ok(()),
             Written::Unknown(error) => {
@@ -362,4 +392,79 @@ pub async fn delete(store: &Store<'_>, claim: &ClusterClaim) -> Result<(), Error
         }
     }
     unanswered.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use http::Method;
+    use kcp_client::{Connection, canned::failure};
+    use serde_json::json;
+
+    use super::{ClaimRequest, DEFAULT_WAIT, find_or_create};
+    use crate::{
+        acquire::wait::{Timeout, WaitLimit},
+        hive::HiveMode,
+        objects::{Holder, claim::ClaimLifetime as _},
+        store::Store,
+        testing::objects::NOW,
+    };
+
+    /// Whether a claim with this id counts as the command's own, if the claim appears while the create request of the command
+    /// gets this answer.
+    async fn is_own(code: u16, reason: &'static str, id: &'static str) -> bool {
+        let was_created = AtomicBool::new(false);
+        let connection =
+            Connection::canned(
+                move |method, path| match (method, path.contains("clusterclaims")) {
+                    (&Method::POST, true) => {
+                        was_created.store(true, Ordering::Relaxed);
+                        failure(code, reason, "")
+                    }
+                    (_, true) if was_created.load(Ordering::Relaxed) => {
+                        let metadata =
+                            json!({"name": "paris", "annotations": {"kubectl-kcp.dev/lease-id": id}});
+                        (
+                            200,
+                            json!({"metadata": metadata, "spec": {"clusterPoolName": "pool"}}),
+                        )
+                    }
+                    _ => {
+                        let (code, mut status) = failure(404, "NotFound", "not found");
+                        status["details"] = json!({"name": "paris"});
+                        (code, status)
+                    }
+                },
+            );
+        let request = ClaimRequest {
+            holder: Holder {
+                pool: "pool",
+                cluster_deployment: "paris",
+            },
+            id: "k4x7",
+            timeout: Timeout {
+                started_at: NOW.parse().unwrap(),
+                limit: WaitLimit::AtMost(DEFAULT_WAIT),
+            },
+            keep_failed_claim: false,
+            must_be_new: true,
+            ttl: None,
+            limit: None,
+            subjects: &[],
+            hive: HiveMode::Manages,
+        };
+        let claim = find_or_create(&Store::new(&connection, "m"), &request)
+            .await
+            .unwrap();
+        claim.id() == Some(request.id)
+    }
+
+    #[tokio::test]
+    async fn only_the_id_makes_a_claim_the_commands_own() {
+        assert!(!is_own(409, "AlreadyExists", "theirs").await);
+        assert!(!is_own(504, "Timeout", "theirs").await);
+        assert!(is_own(504, "Timeout", "k4x7").await);
+        assert!(is_own(409, "AlreadyExists", "k4x7").await);
+    }
 }

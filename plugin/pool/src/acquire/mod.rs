@@ -1,10 +1,12 @@
 //! Acquires a lease, or a cluster, from a pool.
 //! - [`answer`]: the result of a request
 //! - [`wait`]: tries again until an entry is free
-//! - [`create`]: acquires a lease and creates its cluster without Hive; [`claim`]: gets a cluster from Hive
+//! - [`create`]: acquires a lease and creates its cluster without Hive; [`claim`]: gets a cluster from Hive, and
+//!   [`claim_renewal`] keeps it
 
 pub mod answer;
 pub mod claim;
+pub mod claim_renewal;
 pub mod create;
 pub mod wait;
 

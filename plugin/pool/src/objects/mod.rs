@@ -1,5 +1,6 @@
 //! Reads the lease, the pool and the deletion of stored objects. The crate `kcp-api` decodes the Kubernetes kinds.
 
+pub mod claim;
 pub mod cluster_deployment;
 pub mod entry;
 pub mod record;

@@ -27,7 +27,7 @@ pub enum ReleaseTarget {
 pub struct ReleaseRequest<'r> {
     pub target: &'r ReleaseTarget,
     pub cluster_deployment: &'r str,
-    /// The id of the only lease to release; `None` for all leases of the holder.
+    /// The id of the only lease or claim to release; `None` for all leases of the holder.
     pub id: Option<&'r str>,
     /// Whether to release an entry although a cluster uses it or may use it.
     pub force: bool,
@@ -56,6 +56,11 @@ pub enum ReleaseRefusal {
     OtherLease {
         customization: String,
         cluster_deployment: String,
+        id: String,
+    },
+    /// The ClusterClaim is not the one that the id in the request identifies.
+    OtherClaim {
+        claim: String,
         id: String,
     },
     /// Clusters still use these customizations.
@@ -187,6 +192,10 @@ impl fmt::Display for ReleaseRefusal {
             } => write!(
                 f,
                 "{cluster_deployment} no longer has lease {id}; it has another lease on {customization}"
+            ),
+            Self::OtherClaim { claim, id } => write!(
+                f,
+                "the claim with id {id} no longer exists; another ClusterClaim {claim} exists now"
             ),
             Self::InUse(all) => {
                 for (

@@ -16,6 +16,7 @@ use crate::{
     lease::usage::{Clusters, belongs_to_holder},
     objects::{
         Holder, PoolName,
+        claim::ClaimLifetime as _,
         cluster_deployment::{ClusterDeployments, Deletion as _, DeletionState},
         entry::EntryStatus as _,
     },
@@ -88,7 +89,7 @@ pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<
                 pool,
                 cluster_deployment: name,
             };
-            if let Some(claim) = find_claim(store, holder, request.hive).await? {
+            if let Some(claim) = find_claim_of_hive(store, holder, request.hive).await? {
                 return release_claim(store, claim, request, release).await;
             }
         }
@@ -251,6 +252,16 @@ async fn release_claim(
     release: Release,
 ) -> Result<Release, Error> {
     let name = claim.name().to_owned();
+    if let Some(id) = request.id.filter(|id| claim.id() != Some(id)) {
+        let refusal = ReleaseRefusal::OtherClaim {
+            claim: name,
+            id: id.to_owned(),
+        };
+        return Ok(Release {
+            refusal: Some(refusal),
+            ..release
+        });
+    }
     if request.delete_cluster {
         claim::delete(store, &claim).await?;
         return Ok(Release {
@@ -281,19 +292,25 @@ async fn release_claim(
     })
 }
 
-/// The ClusterClaim with the holder's name, or else the claim of the ClusterDeployment with that name. `None` if Hive does
-/// not manage the pool.
-async fn find_claim(
+/// The claim of the holder; `None` if Hive does not manage the pool.
+async fn find_claim_of_hive(
     store: &Store<'_>,
     holder: Holder<'_>,
     hive: HiveMode,
 ) -> Result<Option<ClusterClaim>, Error> {
     match store.read_pool(holder.pool).await {
-        Ok(pool) if store.read_hive(hive).await?.manages(&pool) => {}
+        Ok(pool) if store.read_hive(hive).await?.manages(&pool) => find_claim(store, holder).await,
         // The pool was deleted. Its leases can still be released, but it has no claims.
-        Ok(_) | Err(Error::NotFound { .. }) => return Ok(None),
-        Err(error) => return Err(error),
+        Ok(_) | Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
+}
+
+/// The ClusterClaim with the holder's name, or else the claim of the ClusterDeployment with that name.
+///
+/// # Errors
+/// The API server cannot be reached, or refuses a request.
+pub async fn find_claim(store: &Store<'_>, holder: Holder<'_>) -> Result<Option<ClusterClaim>, Error> {
     let is_of_pool = |claim: &ClusterClaim| claim.spec.cluster_pool_name == holder.pool;
     let name = holder.cluster_deployment;
     // An account that may not read claims has not created one. An account that may not read clusters must use the name of

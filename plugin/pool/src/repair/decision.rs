@@ -17,6 +17,7 @@ use crate::{
         record::{LeaseRecord, State},
     },
     repair::{
+        claims::check_claim,
         finding::{Cause, Finding, FindingSubject, Remedy, StatusFault},
         hive::check_hive_entry,
         leftovers::{check_copy, check_finalizer, check_old_record},
@@ -42,7 +43,9 @@ pub fn findings(snapshot: &Snapshot, options: &RepairOptions<'_>) -> Vec<Finding
         .old_records
         .iter()
         .filter_map(|lease| check_old_record(lease, options));
-    let after: Vec<_> = clusters.chain(copies).chain(old).collect();
+    let claims = snapshot.claims.iter();
+    let claims = claims.filter_map(|claim| check_claim(snapshot, claim, options));
+    let after: Vec<_> = clusters.chain(copies).chain(claims).chain(old).collect();
     entries.into_iter().chain(after).collect()
 }
 

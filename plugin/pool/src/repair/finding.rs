@@ -27,6 +27,10 @@ pub enum FindingSubject {
         namespace: String,
         name: String,
     },
+    /// A ClusterClaim in the pool's namespace.
+    Claim {
+        name: String,
+    },
     /// A copy of a customization in a cluster's namespace.
     Copy {
         namespace: String,
@@ -211,6 +215,7 @@ impl FindingSubject {
         match self {
             Self::Entry { .. } | Self::Copy { .. } => "ClusterDeploymentCustomization",
             Self::Cluster { .. } => "ClusterDeployment",
+            Self::Claim { .. } => "ClusterClaim",
             Self::OldRecord { .. } => "Lease",
         }
     }
@@ -218,6 +223,7 @@ impl FindingSubject {
     pub fn name(&self) -> &str {
         match self {
             Self::Entry { name }
+            | Self::Claim { name }
             | Self::Copy { name, .. }
             | Self::Cluster { name, .. }
             | Self::OldRecord { name } => name,
@@ -227,7 +233,7 @@ impl FindingSubject {
     /// The namespace of the object; `None` if it is the pool's namespace.
     pub fn namespace(&self) -> Option<&str> {
         match self {
-            Self::Entry { .. } | Self::OldRecord { .. } => None,
+            Self::Entry { .. } | Self::Claim { .. } | Self::OldRecord { .. } => None,
             Self::Cluster { namespace, .. } | Self::Copy { namespace, .. } => Some(namespace),
         }
     }
@@ -237,6 +243,7 @@ impl FindingSubject {
         let resource = match self {
             Self::Entry { .. } | Self::Copy { .. } => "clusterdeploymentcustomization.hive.openshift.io",
             Self::Cluster { .. } => "clusterdeployment.hive.openshift.io",
+            Self::Claim { .. } => "clusterclaim.hive.openshift.io",
             Self::OldRecord { .. } => "lease.coordination.k8s.io",
         };
         format!("{resource}/{}", self.name())
@@ -247,6 +254,7 @@ impl FindingSubject {
         let resource = match self {
             Self::Entry { .. } | Self::Copy { .. } => "cdc",
             Self::Cluster { .. } => "cd",
+            Self::Claim { .. } => "clusterclaim",
             Self::OldRecord { .. } => "lease",
         };
         format!("{resource}/{}", self.name())

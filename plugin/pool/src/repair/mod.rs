@@ -1,11 +1,12 @@
 //! Finds problems of the leases of pools, and repairs them.
 //!
 //! - [`options`]: the request
-//! - [`decision`], [`hive`], [`leftovers`] -> [`finding`]: the problems and their remedies
+//! - [`decision`], [`hive`], [`claims`], [`leftovers`] -> [`finding`]: the problems and their remedies
 //! - [`apply`]: writes entries, each after reading and checking it again
 //! - [`report`]: the findings, and the results of their remedies
 
 pub mod apply;
+mod claims;
 pub mod decision;
 pub mod finding;
 mod hive;
@@ -38,6 +39,7 @@ use crate::{
     release::remove_finalizer,
     repair::{
         apply::{RepairOutcome, apply, confirm_finding, record_use},
+        claims::check_claim,
         decision::{findings, is_installed, updated_record},
         finding::{Cause, Finding, FindingSubject, Remedy},
         options::RepairOptions,
@@ -216,6 +218,24 @@ async fn apply_remedy(
             }
             Ok(RepairOutcome::Contended)
         }
+        FindingSubject::Claim { name } => {
+            for _ in 0..MAX_ATTEMPTS {
+                let claim = store.read_claim(name).await?;
+                let claim = claim.filter(|claim| {
+                    let found = check_claim(snapshot, claim, &request.options);
+                    found.is_some_and(|found| found.is_same(finding))
+                });
+                let Some(claim) = claim else {
+                    return Ok(RepairOutcome::Settled);
+                };
+                match store.delete_claim(&claim, Some(claim.resource_version())).await? {
+                    Written::Stored => return Ok(RepairOutcome::Repaired),
+                    Written::Changed => {}
+                    Written::Unknown(_) => store.pause(RETRY_PAUSE).await,
+                }
+            }
+            Ok(RepairOutcome::Contended)
+        }
         FindingSubject::OldRecord { .. } => Ok(RepairOutcome::Settled),
     }
 }
@@ -254,7 +274,7 @@ async fn recreate_cluster(
         },
     };
     Ok(match &answer.outcome {
-        LeaseOutcome::Leased(_) | LeaseOutcome::Claimed { .. } => RepairOutcome::Repaired,
+        LeaseOutcome::Leased(_) | LeaseOutcome::Claimed(_) => RepairOutcome::Repaired,
         LeaseOutcome::Refused(why) => RepairOutcome::Blocked(obstacle(why)),
     })
 }

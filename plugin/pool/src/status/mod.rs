@@ -1,9 +1,11 @@
 //! Computes the state of a pool: its entries, clusters, waiting claims, and problems.
 
+mod claims;
+
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
-use kcp_api::{ClusterClaim, ClusterDeployment, ClusterPool, metadata::Object};
+use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object};
 use kcp_client::{Connection, Error};
 use kcp_rules::syntax::parse_go_duration;
 
@@ -29,6 +31,8 @@ use crate::{
     snapshot::Snapshot,
     store::Store,
 };
+pub use claims::ClaimUse;
+use claims::claim_uses;
 
 /// The field manager for [`Store`], which requires one although `status` writes nothing.
 const FIELD_MANAGER: &str = "kubectl-kcp";
@@ -45,8 +49,8 @@ pub struct PoolState {
     /// The entries of the inventory in its order, followed by entries that are held, but no longer in the inventory.
     pub entries: Vec<EntryUse>,
     pub clusters: Vec<ClusterUse>,
-    /// ClusterClaims that wait for a cluster, oldest first.
-    pub waiting_claims: Vec<WaitingClaim>,
+    /// The ClusterClaims of the pool, oldest first.
+    pub claims: Vec<ClaimUse>,
     /// The findings of `pool repair` about objects other than entries.
     pub leftovers: Vec<Finding>,
     /// Why the pool cannot create clusters, from the conditions that Hive writes.
@@ -131,13 +135,6 @@ pub enum ClusterUseState {
     Failed,
     Installed,
     Deleting,
-}
-
-/// A ClusterClaim that waits for a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingClaim {
-    pub name: String,
-    pub waiting_since: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -226,14 +223,7 @@ pub async fn pool_states(
         let mut connection = connection.clone();
         connection.namespace = namespace;
         let store = Store::new(&connection, FIELD_MANAGER);
-        let mut snapshot = store.snapshot(selection.hive, selection.pool).await?;
-        let claims = match store.list_claims().await {
-            Err(error @ Error::Forbidden { .. }) => {
-                snapshot.unread_kinds.push(error.to_string());
-                Vec::new()
-            }
-            claims => claims?,
-        };
+        let snapshot = store.snapshot(selection.hive, selection.pool).await?;
         if let Some(pool) = selection.pool
             && snapshot.pool(pool).is_none()
         {
@@ -249,13 +239,13 @@ pub async fn pool_states(
                 && labelled.as_ref().is_none_or(|labelled| labelled.contains(&key))
         };
         let pools = snapshot.pools.iter().filter(is_selected);
-        states.extend(pools.map(|pool| pool_state(&snapshot, &claims, pool)));
+        states.extend(pools.map(|pool| pool_state(&snapshot, pool)));
     }
     Ok(states)
 }
 
 /// Computes the state of one pool.
-pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPool) -> PoolState {
+pub fn pool_state(snapshot: &Snapshot, pool: &ClusterPool) -> PoolState {
     let options = RepairOptions {
         pool: Some(pool.name()),
         grace: DEFAULT_GRACE,
@@ -278,15 +268,6 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPo
     });
     let names = inventory.iter().copied();
     let names = names.chain(held.map(Object::name));
-    let mut waiting: Vec<_> = claims
-        .iter()
-        .filter(|claim| claim.spec.cluster_pool_name == pool.name() && claim.cluster_deployment().is_none())
-        .map(|claim| WaitingClaim {
-            name: claim.name().to_owned(),
-            waiting_since: claim.creation_timestamp(),
-        })
-        .collect();
-    waiting.sort_by(|a, b| (a.waiting_since, &a.name).cmp(&(b.waiting_since, &b.name)));
     PoolState {
         namespace: snapshot.namespace.clone(),
         name: pool.name().to_owned(),
@@ -300,7 +281,7 @@ pub fn pool_state(snapshot: &Snapshot, claims: &[ClusterClaim], pool: &ClusterPo
         clusters: clusters()
             .map(|cluster| cluster_use(snapshot, pool, cluster, &freshness))
             .collect(),
-        waiting_claims: waiting,
+        claims: claim_uses(snapshot, pool),
         leftovers: found
             .iter()
             .filter(|finding| !matches!(finding.subject, FindingSubject::Entry { .. }))
@@ -454,6 +435,11 @@ impl PoolState {
         entries.filter(|entry| entry.state == state).count()
     }
 
+    /// The claims that wait for a cluster, oldest first.
+    pub fn waiting_claims(&self) -> impl Iterator<Item = &ClaimUse> {
+        self.claims.iter().filter(|claim| claim.is_waiting())
+    }
+
     pub fn count_stale_clusters(&self) -> usize {
         self.clusters
             .iter()
@@ -461,7 +447,7 @@ impl PoolState {
             .count()
     }
 
-    /// All problems: first those of the pool, then those of its entries in the inventory's order, then those of its
+    /// All problems: first those of the pool and its claims, then those of its entries in the inventory's order, then those of its
     /// clusters, then those of other objects.
     pub fn problems(&self) -> Vec<Problem> {
         let of_entries = self.entries.iter().flat_map(EntryUse::problems);
@@ -504,7 +490,8 @@ impl PoolState {
                 ),
             })
         });
-        let of_pool = short.into_iter().chain(stuck);
+        let claims = self.claims.iter().filter_map(ClaimUse::problem);
+        let of_pool = short.into_iter().chain(stuck).chain(claims);
         let of_clusters = failed.chain(overdue);
         of_pool.chain(of_entries).chain(of_clusters).chain(left).collect()
     }

@@ -70,11 +70,7 @@ fn which_clusters_are_stale_and_which_claims_wait() {
             ("lima", ClusterUseState::Installed, true),
         ]
     );
-    let waiting: Vec<_> = state
-        .waiting_claims
-        .iter()
-        .map(|claim| claim.name.as_str())
-        .collect();
+    let waiting: Vec<_> = state.waiting_claims().map(|claim| claim.name.as_str()).collect();
     assert_eq!(waiting, ["early", "late"]);
 }
 

@@ -5,7 +5,7 @@ use kcp_client::ServerTime;
 use serde_json::{Value, json};
 
 use crate::{
-    hive::Hive,
+    hive::{Hive, Presence},
     lease::usage::Clusters,
     objects::{
         ClusterName,
@@ -29,6 +29,7 @@ pub struct Objects {
     pub entries: Vec<Value>,
     pub clusters: Vec<Value>,
     pub copies: Vec<Value>,
+    pub claims: Vec<Value>,
     pub old_records: Vec<Value>,
 }
 
@@ -63,8 +64,12 @@ impl Objects {
                 self.clusters.iter().map(read).collect(),
             )),
             copies: self.copies.iter().map(read).collect(),
+            claims: self.claims.iter().map(read).collect(),
             old_records: self.old_records.iter().map(read).collect(),
-            hive: Hive::UNKNOWN,
+            hive: Hive {
+                config: Presence::Absent,
+                ..Hive::UNKNOWN
+            },
             now: ServerTime {
                 earliest: now,
                 latest: now,

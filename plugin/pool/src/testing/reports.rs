@@ -59,6 +59,11 @@ pub fn all_causes() -> Objects {
             json!({"metadata": {"name": "free", "namespace": "bern", "creationTimestamp": LONG_AGO,
             "labels": {"hive.openshift.io/clusterpool-namespace": "d", "hive.openshift.io/clusterpool-name": "pool"}}}),
         ],
+        claims: vec![json!({
+            "metadata": {"name": "hanoi", "annotations": {"kubectl-kcp.dev/lease-id": "k4x7"}},
+            "spec": {"clusterPoolName": "pool", "namespace": "pool-x", "lifetime": "15m"},
+            "status": {"conditions": [{"type": "Pending", "status": "False", "lastTransitionTime": LONG_AGO}]},
+        })],
         old_records: vec![json!({"metadata": {"name": "kcp-pool-host-1", "namespace": "d"}})],
     }
 }

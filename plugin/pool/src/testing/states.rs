@@ -1,13 +1,12 @@
 //! States of pools.
 
-use kcp_api::ClusterClaim;
 use serde_json::{Value, json};
 
 use crate::{
     objects::record::{LeaseRecord, State},
     status::{PoolState, pool_state},
     testing::objects::{
-        JUST_NOW, LONG_AGO, Objects, cluster, entry, in_use, lease, leased, named, pool_object, read,
+        JUST_NOW, LONG_AGO, Objects, cluster, entry, in_use, lease, leased, named, pool_object,
     },
 };
 
@@ -86,15 +85,24 @@ pub fn busy() -> Objects {
 
 /// The state of the first pool.
 pub fn state(objects: &Objects, claims: &[Value]) -> PoolState {
+    let objects = Objects {
+        claims: claims.to_vec(),
+        ..objects.clone()
+    };
     let snapshot = objects.snapshot();
-    let claims: Vec<ClusterClaim> = claims.iter().map(read).collect();
-    pool_state(&snapshot, &claims, snapshot.pools.first().unwrap())
+    pool_state(&snapshot, snapshot.pools.first().unwrap())
 }
 
 pub fn claims() -> Vec<Value> {
     let claim = |name: &str, pool: &str, namespace: Option<&str>, created: &str| {
-        json!({"metadata": {"name": name, "creationTimestamp": created},
-            "spec": {"clusterPoolName": pool, "namespace": namespace}})
+        let pending = if namespace.is_some() { "False" } else { "True" };
+        json!({
+            "metadata": {"name": name, "creationTimestamp": created, "annotations": {
+                "kubectl-kcp.dev/lease-id": "k4x7", "kubectl-kcp.dev/lease-user": "jane",
+            }},
+            "spec": {"clusterPoolName": pool, "namespace": namespace, "lifetime": "75m"},
+            "status": {"conditions": [{"type": "Pending", "status": pending, "lastTransitionTime": created}]},
+        })
     };
     vec![
         claim("late", "pool", None, JUST_NOW),

@@ -69,11 +69,12 @@ pub struct ExecArguments {
     #[command(flatten)]
     pub claim: ClaimArguments,
 
-    /// How long the lease lasts if `pool exec` does not renew it, for example because `pool exec` is killed
+    /// How long the lease or claim lasts if `pool exec` does not renew it, for example because `pool exec` is killed
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl, default_value = "15m")]
     pub ttl: Duration,
 
-    /// Wait until a customization is free, for at most the given duration
+    /// Wait until a customization is free or, with --claim, until Hive has assigned a cluster, for at most the given
+    /// duration; without a duration, for ever [default with --claim: 1h]
     #[arg(long, value_name = "DURATION", value_parser = parse_wait)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub wait: Option<WaitLimit>,
@@ -131,7 +132,7 @@ const EXIT_NOTHING_FREE: u8 = 75;
 /// Never. This function prints errors itself, because their exit code must differ from the exit codes of the command.
 pub(crate) async fn run(arguments: ExecArguments, session: &Session) -> anyhow::Result<Verdict> {
     let held = if arguments.claim.claim {
-        claimed::run_with_claim(&arguments, session).await
+        Box::pin(claimed::run_with_claim(&arguments, session)).await
     } else {
         run_with_lease(&arguments, session).await
     };

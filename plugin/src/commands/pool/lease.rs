@@ -2,7 +2,7 @@
 
 pub(crate) mod document;
 
-use std::{convert::Infallible, future::pending};
+use std::{convert::Infallible, future::pending, time::Duration};
 
 use anyhow::Context as _;
 use clap::{ArgGroup, Args};
@@ -11,12 +11,15 @@ use kcp_pool::{
     acquire::{
         LeaseRequest, Selection, acquire,
         answer::LeaseOutcome,
-        claim::{ClaimRequest, claim, read_kubeconfig},
+        claim::{ClaimRequest, DEFAULT_WAIT, claim, read_kubeconfig},
         create::create,
         wait::{Timeout, WaitLimit, wait_for},
     },
     install_config::InstallConfig,
-    lease::{Ttl, generated_name},
+    lease::{
+        Ttl,
+        generated_name::{self, generate_lease_id},
+    },
     objects::{ClusterName, Holder},
     store::Store,
 };
@@ -26,8 +29,8 @@ use serde_json::{Value, json};
 use crate::{
     arguments::{parse_cluster_pool, parse_duration, parse_object_name},
     commands::pool::{
-        HiveArgument, InstallConfigSource, WaitProgress, claim_failed, parse_ttl, parse_wait, reported,
-        verdict,
+        HiveArgument, InstallConfigSource, WaitProgress, claim_failed, claim_ttl, parse_ttl, parse_wait,
+        reported, verdict,
     },
     output::{CommandFormat, OutputArguments, OutputFormat, OutputFormats, Report, print},
     session::Session,
@@ -55,8 +58,8 @@ pub struct LeaseArguments {
     #[command(flatten)]
     pub holder: HolderArguments,
 
-    /// How long the lease lasts, such as 2h; 0 means until it is released. Without --ttl, an existing lease keeps its end
-    /// time [default: 24h]
+    /// How long the lease or claim lasts, such as 2h; 0 means until the lease is released. Without --ttl, an existing lease
+    /// or claim keeps its end time [default: 24h, or --lifetime]
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
     pub ttl: Option<Ttl>,
 
@@ -72,7 +75,8 @@ pub struct LeaseArguments {
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<String>,
 
-    /// Wait until a customization is free, for at most the given duration
+    /// Wait until a customization is free or, with --claim, until Hive has assigned a cluster, for at most the given
+    /// duration; without a duration, for ever [default with --claim: 1h]
     #[arg(long, value_name = "DURATION", value_parser = parse_wait)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub wait: Option<WaitLimit>,
@@ -111,12 +115,12 @@ pub struct LeaseArguments {
 #[derive(Clone, Debug, Args)]
 pub struct ClaimArguments {
     /// Request a cluster from Hive with a cluster claim that has the holder's name, and wait for the cluster
-    #[arg(long, conflicts_with_all = ["ttl", "install_config", "customization", "selector"])]
+    #[arg(long, conflicts_with_all = ["install_config", "customization", "selector"])]
     pub claim: bool,
 
-    /// How long Hive keeps the claim's cluster, such as 8h30m
+    /// How long the claim and its cluster may last at most, such as 8h30m, however often the command renews the claim
     #[arg(long, value_name = "DURATION", requires = "claim", value_parser = parse_lifetime)]
-    pub lifetime: Option<String>,
+    pub lifetime: Option<Duration>,
 
     /// Who may use the claim's cluster: user:NAME, group:NAME or serviceaccount:NAMESPACE:NAME; may be repeated
     #[arg(long, value_name = "SUBJECT", requires = "claim", value_parser = parse_subject)]
@@ -178,10 +182,12 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         None => None,
     };
     let namespace = &connection.namespace;
+    let id = generate_lease_id();
     session.terminal.set_interrupt_note(if arguments.claim.claim {
         format!(
-            "interrupted: ClusterClaim {cluster_deployment} may have been created; delete it with: kubectl delete \
-             clusterclaim.hive.openshift.io {cluster_deployment} -n {namespace}"
+            "interrupted: a ClusterClaim may have been created; delete it with: kubectl kcp pool release {} \
+             --cluster-deployment {cluster_deployment} --id {id} --delete-cluster -n {namespace}",
+            arguments.pool
         )
     } else {
         format!(
@@ -214,13 +220,15 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
     };
     let progress = WaitProgress(&session.terminal);
     let answer = if arguments.claim.claim {
-        let timeout = timeout(arguments.wait.unwrap_or(WaitLimit::Unlimited));
+        let timeout = timeout(arguments.wait.unwrap_or(WaitLimit::AtMost(DEFAULT_WAIT)));
         let claimed = ClaimRequest {
             holder,
+            id: &id,
             timeout,
             keep_failed_claim: arguments.keep,
             must_be_new: arguments.holder.new,
-            lifetime: arguments.claim.lifetime.as_deref(),
+            ttl: arguments.ttl.map(claim_ttl).transpose()?,
+            limit: arguments.claim.lifetime,
             subjects: &arguments.claim.subject,
             hive: arguments.hive.into(),
         };
@@ -239,7 +247,7 @@ pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow:
         lease: PoolLease::new(&answer),
         install_config: document::install_config(&answer),
         kubeconfig: match (&answer.outcome, &arguments.output.output) {
-            (LeaseOutcome::Claimed { .. }, Some(OutputFormat::Special(CommandFormat::Kubeconfig))) => Some(
+            (LeaseOutcome::Claimed(_), Some(OutputFormat::Special(CommandFormat::Kubeconfig))) => Some(
                 String::from_utf8(read_kubeconfig(&store, &answer.cluster_deployment).await?)?,
             ),
             _ => None,
@@ -305,9 +313,12 @@ fn shell_variables(lease: &PoolLease) -> anyhow::Result<String> {
     lines.collect()
 }
 
-/// Checks the lifetime, which Hive parses again.
-fn parse_lifetime(text: &str) -> Result<String, String> {
-    parse_duration(text).map(|_| text.to_owned())
+/// Parses a lifetime, which must not be zero: Hive would delete the claim as soon as it has a cluster.
+fn parse_lifetime(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err("a claim must last at least 1 s".to_owned()),
+        lifetime => Ok(lifetime),
+    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod status;
 
 use std::{convert::Infallible, path::PathBuf, str::FromStr, time::Duration};
 
+use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use kcp_client::{Connection, Error};
 use kcp_pool::{
@@ -56,9 +57,10 @@ pub enum PoolCommand {
     /// same entry and the same lease id. By default, a lease
     /// ends after 24h; stderr says when. Exits with 1 if no customization is free: stderr and -o json say why.
     Lease(LeaseArguments),
-    /// Extend a lease
+    /// Extend a lease or a claim
     ///
-    /// Exits with 1 if the lease has ended and the entry has been freed. The command leases no other entry instead.
+    /// Exits with 1 if the lease has ended and the entry has been freed, or if Hive has deleted the claim. The command leases
+    /// no other entry instead.
     Renew(RenewArguments),
     /// Release the leases or the claim of a cluster
     ///
@@ -90,9 +92,9 @@ pub enum PoolCommand {
     Plan(PoolPlanArguments),
     /// Run a command while holding a lease or a claim
     ///
-    /// While your command runs, `pool exec` renews the lease. When your command ends, `pool exec` releases the lease,
+    /// While your command runs, `pool exec` renews the lease or claim. When your command ends, `pool exec` releases the lease,
     /// or deletes the claim and with it the cluster. The environment of your command contains `KCP_NAMESPACE`,
-    /// `KCP_POOL`, `KCP_CUSTOMIZATION` and `KCP_CLUSTER_DEPLOYMENT`. For a lease, it also contains `KCP_LEASE_ID`, and
+    /// `KCP_POOL`, `KCP_CUSTOMIZATION`, `KCP_CLUSTER_DEPLOYMENT` and `KCP_LEASE_ID`. For a lease, it also contains
     /// with --install-config the path of a file in `KCP_INSTALL_CONFIG`. For a claim, it also contains
     /// `KCP_CLUSTER_CLAIM`, and the path of the cluster's kubeconfig in `KCP_KUBECONFIG`. Exits with your command's
     /// own exit code. Exits with 75 if no customization or cluster was free in time. Exits with 125 if the lease could
@@ -301,6 +303,14 @@ impl Reason {
             Self::NoSuchEntry => "no-such-entry",
             Self::Blocked => "blocked",
         }
+    }
+}
+
+/// How long a claim lasts. It must have an end, because a killed script would leave its cluster behind for ever.
+fn claim_ttl(ttl: Ttl) -> anyhow::Result<Duration> {
+    match ttl {
+        Ttl::For(ttl) => Ok(ttl),
+        Ttl::Never => bail!("a claim must have an end; set --ttl to a duration, such as 24h"),
     }
 }
 

@@ -90,7 +90,7 @@ pub(crate) struct PoolPlan {
     metadata: PoolDocumentName,
     /// Whether the change creates the pool.
     new: bool,
-    /// Whether Hive manages the pool, and therefore replaces and deletes clusters.
+    /// Whether Hive manages the pool, and therefore replaces and deletes clusters. Also true if this is unknown.
     run_by_hive: bool,
     version: VersionDocument,
     /// The unclaimed clusters that the change makes stale.

@@ -39,7 +39,7 @@ pub struct ReleaseArguments {
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub cluster_deployment: String,
 
-    /// Release only the lease with this id, not a later lease of the same cluster deployment
+    /// Release only the lease or claim with this id, not a later one of the same cluster deployment
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
 
@@ -176,7 +176,8 @@ impl PoolRelease {
             ReleaseRefusal::NoSuchEntry { .. } => Reason::NoSuchEntry,
             ReleaseRefusal::NotHolder { .. }
             | ReleaseRefusal::UnclearHolder { .. }
-            | ReleaseRefusal::OtherLease { .. } => Reason::NotHolder,
+            | ReleaseRefusal::OtherLease { .. }
+            | ReleaseRefusal::OtherClaim { .. } => Reason::NotHolder,
             ReleaseRefusal::InUse(_)
             | ReleaseRefusal::MayBeInUse { .. }
             | ReleaseRefusal::DestroysCluster { .. } => Reason::Blocked,

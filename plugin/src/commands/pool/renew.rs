@@ -2,20 +2,25 @@
 
 use clap::Args;
 use jiff::Timestamp;
+use kcp_api::metadata::Object as _;
 use kcp_pool::{
+    acquire::claim::{ends, extend},
     events::{LeaseChange, record_by_name},
     lease::{
         DEFAULT_TTL, Ttl,
         renewal::{LeaseName, list_held_entries, renew},
     },
-    objects::Holder,
+    objects::{Holder, claim::ClaimLifetime as _},
+    release::find_claim,
     store::{LeaseStore as _, Store},
 };
 use serde::Serialize;
 
 use crate::{
     arguments::{parse_cluster_pool, parse_object_name},
-    commands::pool::{Name, PoolDocumentName, Reason, parse_ttl, refusal, reported, resource_name, verdict},
+    commands::pool::{
+        Name, PoolDocumentName, Reason, claim_ttl, parse_ttl, refusal, reported, resource_name, verdict,
+    },
     document::API_VERSION,
     output::{OutputArguments, Report, print},
     session::Session,
@@ -33,16 +38,16 @@ pub struct RenewArguments {
     #[arg(value_parser = parse_cluster_pool)]
     pub pool: String,
 
-    /// Name of the cluster deployment that holds the lease
+    /// Name of the cluster deployment that holds the lease, or of the claim
     #[arg(long, value_name = "NAME", value_parser = parse_object_name)]
     pub cluster_deployment: String,
 
-    /// Renew the lease with this id only
+    /// Renew the lease or claim with this id only
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
 
-    /// How long the lease lasts from now, such as 2h; 0 means until it is released. A lease that ends later keeps its
-    /// end time [default: 24h]
+    /// How long the lease or claim lasts from now, such as 2h; 0 means until the lease is released. One that ends later keeps
+    /// its end time [default: 24h]
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
     pub ttl: Option<Ttl>,
 
@@ -79,6 +84,7 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
         },
         cluster_deployment: arguments.cluster_deployment.as_str().into(),
         leases: Vec::new(),
+        claim: None,
         reason: None,
         message: None,
     };
@@ -96,7 +102,10 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
             None => lost.push(customization),
         }
     }
-    if result.leases.is_empty() && lost.is_empty() && store.get(&arguments.pool).await?.is_none() {
+    if result.leases.is_empty() && lost.is_empty() {
+        result.claim = renew_claim(&store, lease, ttl).await?;
+    }
+    if result.is_empty() && lost.is_empty() && store.get(&arguments.pool).await?.is_none() {
         // A mistyped name of a pool must be an error, because otherwise it would look like a lost lease.
         store.read_pool(&arguments.pool).await?;
     }
@@ -108,9 +117,9 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
         (lease.customization.name.as_str(), change)
     });
     record_by_name(&store, Some(&arguments.pool), changes).await;
-    if result.leases.is_empty() {
+    if result.is_empty() {
         let what = match lost.as_slice() {
-            [] => format!("an entry of pool {}", arguments.pool),
+            [] => format!("an entry or a cluster of pool {}", arguments.pool),
             lost => lost.join(", "),
         };
         let id = arguments.id.as_ref().map(|id| format!(" with lease {id}"));
@@ -128,6 +137,25 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
     ))
 }
 
+/// Extends the holder's claim; `None` if the holder has no claim, or if its id is another one.
+async fn renew_claim(
+    store: &Store<'_>,
+    lease: LeaseName<'_>,
+    ttl: Ttl,
+) -> anyhow::Result<Option<RenewedClaimDocument>> {
+    let found = find_claim(store, lease.holder).await?;
+    let Some(claim) = found.filter(|claim| lease.id.is_none() || claim.id() == lease.id) else {
+        return Ok(None);
+    };
+    let pool = store.read_pool(lease.holder.pool).await?;
+    let extended = extend(store, &claim, claim_ttl(ttl)?, None).await?;
+    Ok(extended.map(|claim| RenewedClaimDocument {
+        name: claim.name().to_owned(),
+        lease_id: claim.id().map(str::to_owned),
+        ends: ends(&claim, &pool, store.now().latest),
+    }))
+}
+
 /// The result of `pool renew`, as `-o json` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -141,6 +169,9 @@ pub(crate) struct PoolRenewal {
     cluster_deployment: Name,
     /// The leases that were renewed; empty if the holder has none.
     leases: Vec<RenewedDocument>,
+    /// The ClusterClaim that was renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim: Option<RenewedClaimDocument>,
     /// Why no lease was renewed.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
@@ -161,13 +192,44 @@ struct RenewedDocument {
     ends: Option<Timestamp>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct RenewedClaimDocument {
+    name: String,
+    /// Absent if another program created the claim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_id: Option<String>,
+    /// When Hive deletes the claim and its cluster. While the claim waits for a cluster, it ends later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
+    ends: Option<Timestamp>,
+}
+
+impl PoolRenewal {
+    const fn is_empty(&self) -> bool {
+        self.leases.is_empty() && self.claim.is_none()
+    }
+
+    /// What was renewed, as `kubectl get -o name` prints it, and when it ends.
+    fn renewed(&self) -> impl Iterator<Item = (String, Option<Timestamp>)> {
+        let leases = self.leases.iter();
+        let leases = leases.map(|renewed| (resource_name(&renewed.customization), renewed.ends));
+        let claim = self.claim.iter();
+        leases.chain(claim.map(|claim| {
+            (
+                format!("clusterclaim.hive.openshift.io/{}", claim.name),
+                claim.ends,
+            )
+        }))
+    }
+}
+
 impl Report for PoolRenewal {
     fn table(&self, _: Layout) -> String {
-        self.leases.iter().fold(String::new(), |text, renewed| {
-            let end = renewed
-                .ends
-                .map_or("never ends".to_owned(), |end| format!("ends at {end}"));
-            text + &format!("{} renewed: {end}\n", resource_name(&renewed.customization))
+        self.renewed().fold(String::new(), |text, (name, ends)| {
+            let end = ends.map_or("never ends".to_owned(), |end| format!("ends at {end}"));
+            text + &format!("{name} renewed: {end}\n")
         })
     }
 
@@ -176,16 +238,13 @@ impl Report for PoolRenewal {
     }
 
     fn names(&self) -> Vec<String> {
-        self.leases
-            .iter()
-            .map(|renewed| resource_name(&renewed.customization))
-            .collect()
+        self.renewed().map(|(name, _)| name).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PoolRenewal, RenewedDocument};
+    use super::{PoolRenewal, RenewedClaimDocument, RenewedDocument};
     use crate::{
         commands::pool::{PoolDocumentName, Reason},
         document::API_VERSION,
@@ -205,6 +264,7 @@ mod tests {
             },
             cluster_deployment: "paris".into(),
             leases,
+            claim: None,
             reason,
             message: reason.map(|_| "paris no longer holds host-a".to_owned()),
         }
@@ -217,8 +277,17 @@ mod tests {
             lease_id: "k4x7".to_owned(),
             ends: "2026-11-22T05:00:00Z".parse().ok(),
         };
+        let claim = RenewedClaimDocument {
+            name: "paris".to_owned(),
+            lease_id: Some("k4x7".to_owned()),
+            ends: "2026-11-22T05:00:00Z".parse().ok(),
+        };
         for document in [
             renewal(vec![renewed], None),
+            PoolRenewal {
+                claim: Some(claim),
+                ..renewal(Vec::new(), None)
+            },
             renewal(Vec::new(), Some(Reason::NotHolder)),
         ] {
             conforms(&document);

@@ -248,8 +248,8 @@ fn pool_changes(old: &PoolState, new: &PoolState) -> Vec<String> {
     }
     report(
         "claims waiting".to_owned(),
-        Some(old.waiting_claims.len().to_string()),
-        Some(new.waiting_claims.len().to_string()),
+        Some(old.waiting_claims().count().to_string()),
+        Some(new.waiting_claims().count().to_string()),
     );
     report(
         "problems".to_owned(),

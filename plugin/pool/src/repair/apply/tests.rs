@@ -1,7 +1,7 @@
 //! Repairs under contention and faults.
 
 use crate::{
-    hive::Hive,
+    hive::{Hive, Presence},
     lease::{rule::DEFAULT_GRACE, usage::Clusters},
     objects::record::State,
     repair::{
@@ -31,8 +31,12 @@ async fn snapshot(fake: &Fake) -> Snapshot {
         entries: fake.list().await.unwrap(),
         clusters: fake.clusters().await.unwrap(),
         copies: Vec::new(),
+        claims: Vec::new(),
         old_records: Vec::new(),
-        hive: Hive::UNKNOWN,
+        hive: Hive {
+            config: Presence::Absent,
+            ..Hive::UNKNOWN
+        },
         now: fake.now(),
         unread_kinds: Vec::new(),
     }

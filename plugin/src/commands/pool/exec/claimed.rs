@@ -6,11 +6,15 @@ use jiff::Timestamp;
 use kcp_client::Error;
 use kcp_pool::{
     acquire::{
-        answer::{LeaseOutcome, LeaseResult},
-        claim::{ClaimRequest, claim, read_kubeconfig, wait_until_lost},
+        answer::{ClaimedCluster, LeaseOutcome},
+        claim::{ClaimRequest, DEFAULT_WAIT, claim, extend, read_kubeconfig},
+        claim_renewal::HeldClaim,
         wait::{Timeout, WaitLimit},
     },
-    lease::generated_name,
+    lease::{
+        generated_name::{generate, generate_lease_id},
+        renewal::Heartbeat,
+    },
     objects::Holder,
     release::{
         decision::{ReleaseRequest, ReleaseTarget},
@@ -29,16 +33,14 @@ use crate::{
     terminal::Terminal,
 };
 
-/// The time between the signals TERM and KILL to the command, after the cluster has been lost.
-const GRACE: Duration = Duration::from_secs(10);
-
 /// Claims a cluster from Hive, runs the command, and deletes the ClusterClaim.
 pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session) -> anyhow::Result<u8> {
     let terminal = &session.terminal;
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);
     let name = arguments.holder.name();
-    let name = name.unwrap_or_else(|| generated_name::generate("exec-"));
+    let name = name.unwrap_or_else(|| generate("exec-"));
+    let id = generate_lease_id();
     let mut signals = Signals::listen(std::io::IsTerminal::is_terminal(&std::io::stdin()))?;
     let holder = Holder {
         pool: &arguments.pool,
@@ -46,15 +48,17 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
     };
     let request = ClaimRequest {
         holder,
+        id: &id,
         timeout: Timeout {
             started_at: Timestamp::now(),
-            limit: arguments.wait.unwrap_or(WaitLimit::Unlimited),
+            limit: arguments.wait.unwrap_or(WaitLimit::AtMost(DEFAULT_WAIT)),
         },
         keep_failed_claim: false,
         // Refuse a claim that already exists, because another process may use it, and this process deletes
         // the claim when the command ends.
         must_be_new: true,
-        lifetime: arguments.claim.lifetime.as_deref(),
+        ttl: Some(arguments.ttl),
+        limit: arguments.claim.lifetime,
         subjects: &arguments.claim.subject,
         hive: arguments.hive.into(),
     };
@@ -62,84 +66,102 @@ pub(super) async fn run_with_claim(arguments: &ExecArguments, session: &Session)
     let claimed = tokio::select! {
         claimed = claim(&store, &request, &progress) => claimed,
         signal = signals.wait_for_end_signal() => {
-            // Another process may have created a claim with this name, unless the name was generated.
-            if arguments.holder.cluster_deployment.is_none() {
-                delete_or_warn(&store, holder, arguments, terminal).await;
-            } else {
-                terminal.warning(&format!("ClusterClaim {name} may exist; delete it if no other process uses it"));
-            }
+            delete_or_warn(&store, &request, terminal).await;
             terminal.note("interrupted before the command started");
             return Ok(exit_code(signal));
         }
     };
     let answer = claimed.map_err(claim_failed)?;
     let lease = PoolLease::new(&answer);
-    if !matches!(answer.outcome, LeaseOutcome::Claimed { .. }) {
+    let LeaseOutcome::Claimed(claimed) = &answer.outcome else {
         terminal.note(&lease.refusal().unwrap_or_default());
         return Ok(if answer.timed_out_after.is_some() {
             EXIT_NOTHING_FREE
         } else {
             EXIT_OWN_FAILURE
         });
-    }
+    };
     let code = match signals.pending_end_signal() {
         Some(signal) => Ok(interrupted(signal, terminal)),
-        None => run(&store, holder, &answer, &lease, arguments, &mut signals, terminal).await,
+        None => {
+            Box::pin(run(
+                &store,
+                &request,
+                claimed,
+                &lease,
+                arguments,
+                &mut signals,
+                terminal,
+            ))
+            .await
+        }
     };
-    delete_or_warn(&store, holder, arguments, terminal).await;
+    delete_or_warn(&store, &request, terminal).await;
     code
 }
 
 /// Runs the command until it ends, or until the ClusterClaim no longer has its cluster.
 async fn run(
     store: &Store<'_>,
-    holder: Holder<'_>,
-    answer: &LeaseResult,
+    request: &ClaimRequest<'_>,
+    claimed: &ClaimedCluster,
     lease: &PoolLease,
     arguments: &ExecArguments,
     signals: &mut Signals,
     terminal: &Terminal,
 ) -> anyhow::Result<u8> {
-    let cluster = answer.cluster_deployment.as_str();
-    let file = private_file("kubeconfig", &read_kubeconfig(store, cluster).await?)?;
+    let name = request.holder.cluster_deployment;
+    // Without permission to extend the claim, the command would lose its cluster after the ttl.
+    let Some(claim) = extend(store, &claimed.claim, arguments.ttl, request.limit).await? else {
+        terminal.note(&format!("ClusterClaim {name} was deleted"));
+        return Ok(EXIT_OWN_FAILURE);
+    };
+    let file = private_file("kubeconfig", &read_kubeconfig(store, &claimed.cluster).await?)?;
+    let held = HeldClaim {
+        store,
+        holder: request.holder,
+        pool: store.read_pool(&arguments.pool).await?,
+        claim,
+        cluster: &claimed.cluster,
+        heartbeat: Heartbeat { ttl: arguments.ttl },
+        limit: request.limit,
+    };
     let run = CommandRun {
         command: &arguments.command,
         lease,
         files: [("KCP_KUBECONFIG", Some(&file)), ("KCP_INSTALL_CONFIG", None)],
-        grace: GRACE,
+        grace: Duration::try_from(held.heartbeat.grace()).unwrap_or_default(),
     };
     let failed = |error: &Error| {
-        let claim = holder.cluster_deployment;
-        terminal.warning(&format!("could not check ClusterClaim {claim}: {error}"));
+        terminal.warning(&format!("could not check ClusterClaim {name}: {error}"));
     };
     let lost = async {
-        let why = wait_until_lost(store, holder, cluster, failed).await;
-        format!("lost the cluster {cluster}: {why}")
+        format!(
+            "lost the cluster {}: {}",
+            claimed.cluster,
+            held.wait_until_lost(failed).await
+        )
     };
     run.run_until_lost(lost, signals, terminal).await
 }
 
-/// Deletes the ClusterClaim, and with it the cluster. A failure causes only a warning, and does not change the exit
-/// code.
-async fn delete_or_warn(
-    store: &Store<'_>,
-    holder: Holder<'_>,
-    arguments: &ExecArguments,
-    terminal: &Terminal,
-) {
+/// Deletes the ClusterClaim that this command created, and with it the cluster. A failure causes only a warning, and does
+/// not change the exit code.
+async fn delete_or_warn(store: &Store<'_>, request: &ClaimRequest<'_>, terminal: &Terminal) {
+    let name = request.holder.cluster_deployment;
     let request = ReleaseRequest {
-        target: &ReleaseTarget::Pool(arguments.pool.clone()),
-        cluster_deployment: holder.cluster_deployment,
-        id: None,
+        target: &ReleaseTarget::Pool(request.holder.pool.to_owned()),
+        cluster_deployment: name,
+        id: Some(request.id),
         force: false,
         delete_cluster: true,
-        hive: arguments.hive.into(),
+        hive: request.hive,
     };
     if let Err(error) = release(store, &request).await {
         let error = anyhow::Error::new(error);
-        let name = holder.cluster_deployment;
         terminal.warning(&format!(
-            "could not delete ClusterClaim {name}: {error:#}; its cluster stays until you delete the claim"
+            "could not delete ClusterClaim {name}: {error:#}; its cluster stays until its lifetime has passed or you \
+             delete the claim"
         ));
     }
 }

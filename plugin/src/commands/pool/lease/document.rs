@@ -1,11 +1,12 @@
 //! Describes the result of `pool lease` as a JSON document (schema: `plugin/schema/poollease.json`) and as text.
 
 use jiff::Timestamp;
+use kcp_api::metadata::Object as _;
 use kcp_pool::{
     acquire::answer::{LeaseOutcome, LeaseRefusal, LeaseResult},
     install_config::{InstallConfig, patches::PatchProblem},
     lease::choice::{Availability, UnusableReason},
-    objects::record::LeaseRecord,
+    objects::{claim::ClaimLifetime as _, record::LeaseRecord},
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -46,10 +47,11 @@ pub(crate) struct PoolLease {
     /// before; absent unless its creation was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_cluster: Option<bool>,
-    /// The id of the lease, for `--id` of `pool release` and `pool renew`; absent without a lease.
+    /// The id of the lease or claim, for `--id` of `pool release` and `pool renew`; absent without a lease, and if another
+    /// program created the claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_id: Option<String>,
-    /// When the lease ends unless it is renewed; absent if it never ends.
+    /// When the lease or claim ends unless it is renewed; absent if it never ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     ends: Option<Timestamp>,
@@ -129,8 +131,10 @@ impl PoolLease {
                     ..none
                 }
             }
-            LeaseOutcome::Claimed { name, .. } => Self {
-                claim: Some(name.as_str().into()),
+            LeaseOutcome::Claimed(claimed) => Self {
+                claim: Some(claimed.claim.name().into()),
+                lease_id: claimed.claim.id().map(str::to_owned),
+                ends: claimed.ends.map(whole_second),
                 ..none
             },
             LeaseOutcome::Refused(refusal) => Self {
@@ -208,8 +212,12 @@ impl PoolLease {
         ))
     }
 
-    /// One sentence that says when the lease ends.
+    /// One sentence that says when the lease or claim ends.
     pub(crate) fn end_sentence(&self) -> Option<String> {
+        if let Some(claim) = &self.claim {
+            let end = self.ends?;
+            return Some(format!("ClusterClaim {} ends at {end}", claim.name));
+        }
         let (id, name) = (self.lease_id.as_deref()?, self.customization()?);
         Some(match self.ends {
             Some(end) => format!("lease {id} of {name} ends at {end}"),
@@ -339,7 +347,7 @@ mod tests {
 
     use kcp_client::Error;
     use kcp_pool::{
-        acquire::answer::{Lease, LeaseOutcome, LeaseRefusal, LeaseResult},
+        acquire::answer::{ClaimedCluster, Lease, LeaseOutcome, LeaseRefusal, LeaseResult},
         install_config::{
             InstallConfig,
             patches::{PatchProblem, patch_install_config},
@@ -350,7 +358,7 @@ mod tests {
         },
         objects::{ClusterName, Holder, PoolName},
         release::{Release, decision::ReleaseRefusal},
-        testing::objects::lease,
+        testing::objects::{lease, read},
     };
     use serde_json::json;
 
@@ -399,10 +407,16 @@ mod tests {
     }
 
     fn claimed(customization: Option<&str>) -> PoolLease {
-        let outcome = LeaseOutcome::Claimed {
-            name: "us".to_owned(),
+        let claim = json!({
+            "metadata": {"name": "us", "annotations": {"kubectl-kcp.dev/lease-id": "k4x7"}},
+            "spec": {"clusterPoolName": "vsphere"},
+        });
+        let outcome = LeaseOutcome::Claimed(ClaimedCluster {
+            claim: read(&claim),
+            cluster: "vsphere-x".to_owned(),
             customization: customization.map(str::to_owned),
-        };
+            ends: "2026-11-22T05:00:00Z".parse().ok(),
+        });
         PoolLease::new(&LeaseResult {
             cluster_deployment: "vsphere-x".to_owned(),
             ..answer(outcome)

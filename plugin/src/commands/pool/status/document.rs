@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kcp_pool::{
     inventory::staleness::Staleness,
-    status::{ClusterUse, EntryUse, PoolState, Problem, WaitingClaim},
+    status::{ClaimUse, ClusterUse, EntryUse, PoolState, Problem},
 };
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ pub(crate) struct PoolStatus {
     #[cfg_attr(test, schemars(extend("const" = "PoolStatus")))]
     kind: &'static str,
     metadata: PoolDocumentName,
-    /// Whether Hive manages the pool.
+    /// Whether Hive manages the pool. Also true if this is unknown; `concludedFrom` then says why.
     run_by_hive: bool,
     /// The evidence for the value of `runByHive`.
     concluded_from: String,
@@ -42,6 +42,8 @@ pub(crate) struct PoolStatus {
     capacity: CapacityDocument,
     entries: Vec<EntryDocument>,
     clusters: Vec<ClusterDocument>,
+    /// The ClusterClaims that have a cluster, oldest first.
+    claims: Vec<ClaimDocument>,
     /// The ClusterClaims that wait for a cluster, oldest first.
     waiting: Vec<WaitingDocument>,
     problems: Vec<ProblemDocument>,
@@ -153,6 +155,27 @@ struct ClusterDocument {
     made_from: Option<String>,
 }
 
+/// A ClusterClaim that has a cluster.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct ClaimDocument {
+    name: String,
+    /// The ClusterDeployment that Hive assigned.
+    cluster_deployment: String,
+    /// The id of the claim; absent if another program created it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_id: Option<String>,
+    /// The user who created the claim; absent if another program created it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
+    /// When Hive deletes the claim and its cluster; absent if the claim has no lifetime.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
+    ends: Option<Timestamp>,
+    deleting: bool,
+}
+
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct WaitingDocument {
@@ -208,7 +231,8 @@ impl PoolStatus {
             },
             entries: pool.entries.iter().map(EntryDocument::new).collect(),
             clusters: pool.clusters.iter().map(ClusterDocument::new).collect(),
-            waiting: pool.waiting_claims.iter().map(WaitingDocument::new).collect(),
+            claims: pool.claims.iter().filter_map(ClaimDocument::new).collect(),
+            waiting: pool.waiting_claims().map(WaitingDocument::new).collect(),
             problems: pool.problems().into_iter().map(ProblemDocument::from).collect(),
             unseen: pool.unread_kinds.clone(),
         }
@@ -262,11 +286,25 @@ impl ClusterDocument {
     }
 }
 
+impl ClaimDocument {
+    /// `None` if the claim waits for a cluster.
+    fn new(claim: &ClaimUse) -> Option<Self> {
+        Some(Self {
+            name: claim.name.clone(),
+            cluster_deployment: claim.cluster.clone()?,
+            lease_id: claim.id.clone(),
+            user: claim.user.clone(),
+            ends: claim.ends,
+            deleting: claim.is_deleting,
+        })
+    }
+}
+
 impl WaitingDocument {
-    fn new(claim: &WaitingClaim) -> Self {
+    fn new(claim: &ClaimUse) -> Self {
         Self {
             claim: claim.name.clone(),
-            since: claim.waiting_since,
+            since: claim.created,
         }
     }
 }

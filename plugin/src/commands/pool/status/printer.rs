@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 use kcp_pool::{
+    hive::HiveEvidence,
     inventory::staleness::Staleness,
-    status::{ClusterUse, EntryUse, EntryUseState, PoolState},
+    status::{ClaimUse, ClusterUse, EntryUse, EntryUseState, PoolState},
 };
 use owo_colors::{OwoColorize as _, Style};
 
@@ -34,6 +35,14 @@ const CLUSTER_COLUMNS: &[Column] = &[
     Column::new("POWER").expendable(2),
     Column::new("AGE").expendable(1),
     Column::new("STALE"),
+];
+
+const CLAIM_COLUMNS: &[Column] = &[
+    Column::new("CLAIM"),
+    Column::new("USER"),
+    Column::new("CLUSTER"),
+    Column::new("AGE").expendable(1),
+    Column::new("ENDS"),
 ];
 
 const POOL_COLUMNS: &[Column] = &[
@@ -69,6 +78,17 @@ pub(crate) fn render_pool(pool: &PoolState, now: Timestamp, layout: Layout) -> S
         let mut table = Table::with_columns(CLUSTER_COLUMNS.iter().copied());
         for cluster in &pool.clusters {
             table.add_row(cluster_row(cluster, now));
+        }
+        parts.push(table.render(layout));
+    }
+    let claims = pool.claims.iter();
+    let mut claims = claims
+        .filter_map(|claim| Some((claim, claim.cluster.as_deref()?)))
+        .peekable();
+    if claims.peek().is_some() {
+        let mut table = Table::with_columns(CLAIM_COLUMNS.iter().copied());
+        for (claim, cluster) in claims {
+            table.add_row(claim_row(claim, cluster, now));
         }
         parts.push(table.render(layout));
     }
@@ -129,7 +149,7 @@ pub(crate) fn render_pools(pools: &[PoolState], namespace: Option<&str>, layout:
             Cell::from(pool.capacity.clusters.to_string()),
             Cell::from(limit(pool.capacity.inventory)),
             Cell::from(pool.count(EntryUseState::Free).to_string()),
-            Cell::from(number(pool.waiting_claims.len())),
+            Cell::from(number(pool.waiting_claims().count())),
             Cell::from(number(pool.count_stale_clusters())),
             Cell::styled(kinds.join(", "), BAD).extend_to_line_end(),
         ]);
@@ -139,7 +159,9 @@ pub(crate) fn render_pools(pools: &[PoolState], namespace: Option<&str>, layout:
 
 fn summary(pool: &PoolState, now: Timestamp) -> String {
     let capacity = &pool.capacity;
-    let by = if pool.hive.is_managed {
+    let by = if pool.hive.evidence == HiveEvidence::Unreadable {
+        format!("unknown ({})", pool.hive.evidence)
+    } else if pool.hive.is_managed {
         format!("Hive ({})", pool.hive.evidence)
     } else {
         format!("people and scripts, not Hive ({})", pool.hive.evidence)
@@ -215,9 +237,8 @@ fn version(pool: &PoolState) -> String {
 
 fn waiting(pool: &PoolState, now: Timestamp) -> String {
     let claims: Vec<String> = pool
-        .waiting_claims
-        .iter()
-        .map(|claim| format!("{} ({})", claim.name, age(claim.waiting_since, now)))
+        .waiting_claims()
+        .map(|claim| format!("{} ({})", claim.name, age(claim.created, now)))
         .collect();
     claims.join(", ")
 }
@@ -244,19 +265,8 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
         .leased_for_pool
         .as_deref()
         .filter(|leased_for_pool| *leased_for_pool != pool);
-    let ends = entry.lease.as_ref().map_or(String::new(), |lease| {
-        let Some(at) = lease.deadline else {
-            return "never".to_owned();
-        };
-        if at <= now {
-            format!("{} ago", age(Some(at), now))
-        } else {
-            format!(
-                "in {}",
-                format_duration(at.duration_since(now).try_into().unwrap_or_default())
-            )
-        }
-    });
+    let ends = entry.lease.as_ref();
+    let ends = ends.map_or(String::new(), |lease| end(lease.deadline, now));
     let last = entry.last_use.as_ref();
     let is_good = last.is_some_and(|last| last.status == "True");
     vec![
@@ -274,6 +284,29 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
             last.map_or("", |last| last.reason.as_str()),
             if is_good { GOOD } else { WARN },
         ),
+    ]
+}
+
+/// The time until this end, or since it; `None` is no end.
+fn end(end: Option<Timestamp>, now: Timestamp) -> String {
+    match end {
+        None => "never".to_owned(),
+        Some(end) if end <= now => format!("{} ago", age(Some(end), now)),
+        Some(end) => format!("in {}", age(Some(now), end)),
+    }
+}
+
+fn claim_row(claim: &ClaimUse, cluster: &str, now: Timestamp) -> Vec<Cell> {
+    vec![
+        Cell::from(&claim.name),
+        Cell::from(claim.user.as_deref().unwrap_or("-")),
+        Cell::from(cluster),
+        Cell::from(age(claim.created, now)),
+        Cell::from(if claim.is_deleting {
+            "deleting".to_owned()
+        } else {
+            end(claim.ends, now)
+        }),
     ]
 }
 

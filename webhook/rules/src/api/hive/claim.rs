@@ -41,6 +41,9 @@ pub struct ClusterClaimSpec {
     /// The namespace and name of the assigned `ClusterDeployment`; set by Hive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
+    /// How long Hive keeps the claim after it has assigned a cluster, as a Go duration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifetime: Option<String>,
 }
 
 /// The observed state of a `ClusterClaim`.

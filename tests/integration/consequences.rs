@@ -23,6 +23,9 @@ const LOW: &str = "v1.33.6";
 const MIDDLE: &str = "v1.34.2";
 const HIGH: &str = "v1.35.0";
 
+/// The first minor version of Cluster API that does not delete the only Machine.
+const KEEPS_ONLY_LEADER: u32 = 14;
+
 #[test]
 #[ignore = "takes minutes: make test-long"]
 fn cluster_api_acts_on_each_change_that_it_accepts() {
@@ -48,7 +51,12 @@ async fn rollouts(management: &ManagementCluster) -> Result<()> {
 async fn deletions(management: &ManagementCluster) -> Result<()> {
     let subject = Subject::create(management, "deletions", MIDDLE).await?;
     subject.omitted_replicas_leave_one_machine().await?;
-    subject.one_machine_is_never_replaced_without_surge().await?;
+    if management.cluster_api_minor()? >= KEEPS_ONLY_LEADER {
+        subject.one_machine_is_never_replaced_without_surge().await?;
+    } else {
+        let lost = Subject::create(management, "last-machine", MIDDLE).await?;
+        lost.one_machine_is_deleted_without_surge().await?;
+    }
     subject
         .a_deletion_waits_for_the_workers_and_cannot_be_undone()
         .await?;
@@ -173,17 +181,31 @@ impl<'m> Subject<'m> {
     }
 
     /// Only a rollout that was planned before the scale can start: Cluster API denies every later change of the object.
-    async fn one_machine_is_never_replaced_without_surge(&self) -> Result<()> {
+    async fn scale_to_one_before_a_rollout(&self) -> Result<()> {
         self.patch(&json!({"spec": {"replicas": 3}})).await?;
         self.cluster.settled(3).await?;
         self.roll_out(json!({"strategy": surge(0)}), SignedDuration::from_secs(60))
             .await?;
-        let name = self.cluster.name();
-        let target = format!("kubeadmcontrolplane/{name}");
+        let target = format!("kubeadmcontrolplane/{}", self.cluster.name());
+        let scale = ["scale", &target, "--replicas=1", "-n", NAMESPACE];
+        self.management.kubectl().succeed(scale).await.map(drop)
+    }
+
+    async fn one_machine_is_deleted_without_surge(&self) -> Result<()> {
+        let before = self.names().await?;
+        self.scale_to_one_before_a_rollout().await?;
+        wait::until("the controller deletes the only Machine", || async {
+            self.wake_controller().await?;
+            let now = self.names().await?;
+            ensure!(now.is_disjoint(&before), "{before:?} became {now:?}");
+            Ok(())
+        })
+        .await
+    }
+
+    async fn one_machine_is_never_replaced_without_surge(&self) -> Result<()> {
+        self.scale_to_one_before_a_rollout().await?;
         let kubectl = self.management.kubectl();
-        kubectl
-            .succeed(["scale", &target, "--replicas=1", "-n", NAMESPACE])
-            .await?;
         wait::until("the controller cannot replace the only Machine", || async {
             self.wake_controller().await?;
             has_logged(
@@ -195,6 +217,7 @@ impl<'m> Subject<'m> {
         .await?;
         let before = self.names().await?;
         ensure!(before.len() == 1, "{before:?}");
+        let target = format!("kubeadmcontrolplane/{}", self.cluster.name());
         let annotate = ["annotate", &target, "a=b", "-n", NAMESPACE, "--dry-run=server"];
         let denied = kubectl.run(annotate).await?;
         ensure!(

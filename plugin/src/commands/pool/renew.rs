@@ -119,7 +119,7 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
     record_by_name(&store, Some(&arguments.pool), changes).await;
     if result.is_empty() {
         let what = match lost.as_slice() {
-            [] => format!("an entry or a cluster of pool {}", arguments.pool),
+            [] => format!("an entry of pool {}", arguments.pool),
             lost => lost.join(", "),
         };
         let id = arguments.id.as_ref().map(|id| format!(" with lease {id}"));

@@ -57,7 +57,7 @@ fn collect(value: &Value, commands: &mut BTreeSet<String>) {
 fn first_commands(hint: &str) -> Vec<String> {
     let mut commands = Vec::new();
     for clause in hint.split("; ") {
-        if clause.starts_with("then ") || clause.contains(" then ") {
+        if clause.starts_with("then ") || clause.contains(" then ") || clause.contains("resume the ") {
             continue;
         }
         commands.extend(commands_in(clause));

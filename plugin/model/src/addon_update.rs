@@ -309,4 +309,20 @@ mod tests {
         assert_eq!(messages(&observed, None), []);
         assert_eq!(messages(&observed, Some(&patch(Value::Null))).len(), 1);
     }
+
+    #[test]
+    fn the_tag_of_an_image_is_its_version() {
+        for (image, expected) in [
+            (
+                "registry.k8s.io/cluster-api/cluster-api-controller:v1.14.1",
+                Some("v1.14.1"),
+            ),
+            ("localhost:5000/kcp-webhook:0.1.0@sha256:0123", Some("0.1.0")),
+            ("localhost:5000/kcp-webhook@sha256:0123", None),
+            ("localhost:5000/kcp-webhook", None),
+            ("kcp-webhook", None),
+        ] {
+            assert_eq!(super::image_tag(image), expected, "{image}");
+        }
+    }
 }

@@ -134,7 +134,7 @@ impl EtcdRefusal {
         };
         let then = waiting.map_or_else(String::new, |machine| {
             format!(
-                "; the controller then tries again within 17 minutes, or at once after: kubectl kcp reconcile machine/{machine} \
+                "; the controller then tries again within ten minutes, or at once after: kubectl kcp reconcile machine/{machine} \
                  -n {namespace}"
             )
         });

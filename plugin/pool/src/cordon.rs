@@ -36,10 +36,10 @@ pub async fn read_hive_pool(
     entry: &str,
     mode: HiveMode,
 ) -> Result<Option<(ClusterPool, HiveConclusion)>, Error> {
-    let hive = store.read_hive(mode).await?;
     if mode == HiveMode::Absent {
         return Ok(None);
     }
+    let hive = store.read_hive(mode).await?;
     let Some(entry) = store.get(entry).await? else {
         return Ok(None);
     };

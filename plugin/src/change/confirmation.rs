@@ -130,6 +130,7 @@ impl Engine<'_> {
     ) -> anyhow::Result<Changed> {
         let mut agreement = Agreement::Any;
         if self.must_ask(confirm) {
+            agreement = Agreement::To(None);
             let with_health_checks = scope == MachineScope::MachineAndHealthChecks;
             let found = Box::pin(self.read_machine(verb, with_health_checks)).await?;
             if let (Decision::Write(proposal), FoundMachine::OfControlPlane(machine)) =

@@ -21,10 +21,7 @@ use crate::{
     change::{
         arguments::WriteArguments, confirmation::ConfirmArguments, engine::Engine, report::RefusalReport,
     },
-    commands::{
-        machine::{ReplaceArguments, TargetArguments, replace_machine},
-        own_name,
-    },
+    commands::machine::{ReplaceArguments, TargetArguments, replace_machine},
     output::print,
     session::Session,
     verdict::Verdict,
@@ -94,7 +91,7 @@ pub async fn run(arguments: GenesisArguments, session: &Session) -> anyhow::Resu
     let reader = reads::discover(&connection, reads::list_limit(remaining())).await?;
     let limit = reads::limit_per_control_plane(remaining());
     let namespace = &connection.namespace;
-    let name = own_name(&reader, &arguments.name, limit).await?;
+    let name = arguments.name.read(&reader, limit).await?;
     let observed = reads::read_from_management(&reader, namespace, &name, limit).await?;
     let genesis = match first_machine(&observed.machines) {
         Some(machine) => {

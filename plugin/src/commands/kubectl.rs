@@ -15,7 +15,6 @@ use kcp_client::reads::{self, workload::read_kubeconfig};
 
 use crate::{
     arguments::{ControlPlaneName, parse_control_plane_of_cluster},
-    commands::own_name,
     session::Session,
     verdict::Verdict,
 };
@@ -52,7 +51,10 @@ pub async fn run(arguments: KubectlArguments, session: &Session) -> anyhow::Resu
     let end = Instant::now() + READ_LIMIT;
     let connection = session.connect_within(READ_LIMIT).await?;
     let reader = reads::discover(&connection, reads::list_limit(READ_LIMIT)).await?;
-    let name = own_name(&reader, &arguments.name, reads::list_limit(READ_LIMIT)).await?;
+    let name = arguments
+        .name
+        .read(&reader, reads::list_limit(READ_LIMIT))
+        .await?;
     let (_, control_plane) = reader.read_control_plane(&connection.namespace, &name).await?;
     let (error, hint) = match read_kubeconfig(&connection, &control_plane, end).await {
         Ok(kubeconfig) => {

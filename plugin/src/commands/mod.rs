@@ -26,18 +26,3 @@ pub mod validate;
 pub mod version;
 pub mod webhook;
 pub mod why;
-
-use kcp_client::{Error, ReadLimit, reader::Reader, reads};
-
-use crate::arguments::ControlPlaneName;
-
-/// The control plane's own name. Reads the Cluster if the user named that.
-async fn own_name(reader: &Reader<'_>, name: &ControlPlaneName, limit: ReadLimit) -> Result<String, Error> {
-    match name {
-        ControlPlaneName::Own(name) => Ok(name.clone()),
-        ControlPlaneName::OfCluster(cluster) => {
-            let namespace = &reader.connection.namespace;
-            reads::read_control_plane_name(reader, namespace, cluster, limit).await
-        }
-    }
-}

@@ -13,7 +13,6 @@ use crate::{
         arguments::WriteArguments,
         engine::{Engine, MachineScope, Verb},
     },
-    commands::own_name,
     session::Session,
     verdict::Verdict,
 };
@@ -88,7 +87,7 @@ pub async fn run(arguments: ReconcileArguments, session: &Session) -> anyhow::Re
         }
         ReconcileTarget::ControlPlane(name) => {
             let limit = ReadLimit::per_read(LIMIT);
-            own_name(&reader, name, limit).await?
+            name.read(&reader, limit).await?
         }
     };
     let verb = verb(&name);

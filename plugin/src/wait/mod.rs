@@ -18,7 +18,7 @@ use crate::{
     terminal::{Terminal, escape, format_time_of_day},
     verdict::Verdict,
 };
-use kcp_client::{Error, reader::Reader, reads::obstacles::add_obstacles};
+use kcp_client::{Error, reader::Reader, reads::planned::add_obstacles};
 use kcp_control_plane::{
     join_times::JoinTimes,
     snapshot::Snapshot,

@@ -41,7 +41,6 @@ pub mod node;
 pub mod node_join;
 pub mod node_removal;
 pub mod observe;
-pub mod obstacles;
 pub mod planned;
 pub mod rollout_events;
 pub mod secret;

@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
+    time::Duration,
 };
 
 use kcp_api::{
@@ -296,6 +297,23 @@ fn attach_references(
     machine.infrastructure = reference
         .and_then(|reference| infrastructure.get(reference).cloned())
         .unwrap_or_default();
+}
+
+/// Reads whether the infrastructure template of a control plane exists, and the Events about Machines that the controller could
+/// not create or delete, and adds the results to the snapshot. `limit` applies to each read.
+pub async fn add_obstacles(reader: &Reader<'_>, snapshot: &mut Snapshot, limit: Duration) {
+    let reads = Reads {
+        reader,
+        namespace: &reader.connection.namespace,
+        limit: ReadLimit::per_read(limit),
+    };
+    let template = snapshot.control_plane.spec.infrastructure_ref.clone();
+    let (exists, failed_writes) = tokio::join!(
+        Box::pin(reads.template_exists(&template)),
+        Box::pin(reads.read_failed_writes(&snapshot.control_plane))
+    );
+    snapshot.templates.extend(exists.map(|exists| (template, exists)));
+    snapshot.failed_writes = failed_writes;
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Reads the versions of the programs in a cluster.
 
 use kcp_api::{kind::DEPLOYMENT, names::label};
-use kcp_control_plane::snapshot::Reading;
+use kcp_control_plane::{addon_update::image_tag, snapshot::Reading};
 use kube::core::ObjectMeta;
 use serde::Deserialize;
 
@@ -38,20 +38,13 @@ pub struct Deployed {
 impl Deployed {
     /// The tag of the image.
     pub fn tag(&self) -> Option<&str> {
-        tag(&self.image)
+        image_tag(&self.image)
     }
 
     /// The version in the tag of the image, or else in the label of the Deployment.
     pub fn version(&self) -> Option<&str> {
         self.tag().or(self.version_label.as_deref())
     }
-}
-
-/// The tag of an image, such as `v1.14.1`. None without a tag, as in an image by digest.
-fn tag(image: &str) -> Option<&str> {
-    let without_digest = image.split('@').next().unwrap_or(image);
-    let (_, file) = without_digest.rsplit_once('/').unwrap_or(("", without_digest));
-    file.split_once(':').map(|(_, tag)| tag)
 }
 
 /// The version of the API server, such as `v1.36.3`.
@@ -169,25 +162,8 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::tag;
     use crate::{Connection, ReadLimit, canned::failure, reader::Reader, reads::example::groups};
     use kcp_control_plane::snapshot::Reading;
-
-    #[test]
-    fn the_tag_of_an_image_is_its_version() {
-        for (image, expected) in [
-            (
-                "registry.k8s.io/cluster-api/cluster-api-controller:v1.14.1",
-                Some("v1.14.1"),
-            ),
-            ("localhost:5000/kcp-webhook:0.1.0@sha256:0123", Some("0.1.0")),
-            ("localhost:5000/kcp-webhook@sha256:0123", None),
-            ("localhost:5000/kcp-webhook", None),
-            ("kcp-webhook", None),
-        ] {
-            assert_eq!(tag(image), expected, "{image}");
-        }
-    }
 
     const USUAL: &str = "/apis/apps/v1/namespaces/capi-kubeadm-control-plane-system/deployments/\
                          capi-kubeadm-control-plane-controller-manager";

@@ -57,7 +57,7 @@ impl Agreement {
         }
         let why = match asked {
             Some(_) => "the change no longer has the consequences that you confirmed: run the command again",
-            None => "the change now deletes Machines: run the command again",
+            None => "the change now deletes or replaces something: run the command again",
         };
         Decision::Refused(Refusal::new(RefusedBy::Command, vec![why.to_owned()]))
     }
@@ -126,7 +126,7 @@ mod tests {
         );
         assert_eq!(
             refusal(Agreement::To(None), Some(question("b"))).as_deref(),
-            Some("the change now deletes Machines: run the command again")
+            Some("the change now deletes or replaces something: run the command again")
         );
         let unchanged = Decision::Unchanged(String::new());
         let agreement = Agreement::To(Some(question("a")));

@@ -2,8 +2,10 @@
 //! the write.
 
 use jiff::Timestamp;
-use kcp_api::{Kind, Object};
+use kcp_api::{Kind, KubeadmControlPlane, Object};
 use serde_json::{Value, json};
+
+use crate::blocker::Blocker;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
@@ -80,6 +82,19 @@ impl Refusal {
             why,
             refused_by: by,
             remedies: Vec::new(),
+        }
+    }
+
+    /// The command refuses the change because of these blockers of a control plane.
+    pub fn from_blockers(blockers: &[Blocker], control_plane: &KubeadmControlPlane) -> Self {
+        let (name, namespace) = (control_plane.name(), control_plane.namespace());
+        Self {
+            why: blockers.iter().map(Blocker::message).collect(),
+            refused_by: RefusedBy::Command,
+            remedies: blockers
+                .iter()
+                .filter_map(|blocker| blocker.hint(namespace, name))
+                .collect(),
         }
     }
 

@@ -265,20 +265,22 @@ pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckRe
             } else {
                 "was added but has not started"
             };
-            let of = machine_of_learner(observed, &member.name);
-            let is_starting = of.map_or_else(
+            let machine = machine_of_learner(observed, &member.name);
+            let is_starting = machine.map_or_else(
                 || are_machines_changing(observed, now),
                 |machine| Phase::from_machine(machine, now) != Phase::Settled,
             );
-            let about = |finding: Finding| match of {
-                Some(of) => finding.with_object(machine_object(of.name())),
+            let about = |finding: Finding| match machine {
+                Some(machine) => finding.with_object(machine_object(machine.name())),
                 None => finding,
             };
             if is_starting {
                 return about(Finding::info(object, format!("{message} yet")));
             }
-            match of {
-                Some(of) => about(Finding::fail(object, message)).with_hint(replacement_hint(observed, of)),
+            match machine {
+                Some(machine) => {
+                    about(Finding::fail(object, message)).with_hint(replacement_hint(observed, machine))
+                }
                 None => member_without_machine(observed, member, message, || {
                     format!(
                         "remove this member so that other members can join: {}",

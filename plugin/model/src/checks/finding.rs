@@ -171,8 +171,9 @@ impl Finding {
         self
     }
 
-    /// While the control plane is paused, the plugin refuses commands that the controller would have to carry out.
-    pub fn resume_first(&mut self) {
+    /// While the control plane is paused, the plugin refuses commands that the controller would have to carry out. `paused` is what
+    /// the user must resume, such as `the Cluster`.
+    pub fn resume_first(&mut self, paused: &str) {
         const OF_CONTROLLER: [&str; 4] = [
             " machine replace ",
             " machine remediate ",
@@ -181,11 +182,13 @@ impl Finding {
         ];
         let Some(hint) = &mut self.hint else { return };
         let clauses = hint.split("; ").map(|clause| {
-            let (or, way) = clause
-                .strip_prefix("or ")
-                .map_or(("", clause), |way| ("or ", way));
+            let start = ["or ", "then "]
+                .into_iter()
+                .find(|start| clause.starts_with(start));
+            let start = start.unwrap_or_default();
+            let way = clause.strip_prefix(start).unwrap_or(clause);
             if OF_CONTROLLER.iter().any(|command| way.contains(command)) {
-                format!("{or}resume the control plane, then {way}")
+                format!("{start}resume {paused}, and {way}")
             } else {
                 clause.to_owned()
             }

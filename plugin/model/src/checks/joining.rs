@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use kcp_api::{Machine, Object as _};
+use kcp_api::{Machine, Object as _, names::annotation};
 
 use crate::{
     checks::{
@@ -50,7 +50,7 @@ fn check_joining_member_needed(observed: &Snapshot, _: Timestamp) -> CheckResult
     }
     let (name, namespace) = (machine.name(), machine.namespace());
     let deadline = startup_deadline(observed, machine);
-    let by = match &deadline {
+    let limit = match &deadline {
         Some(due) => format!(
             "MachineHealthCheck {} marks it as unhealthy at {} (nodeStartupTimeout {}), and Cluster API then deletes it",
             due.check.name,
@@ -61,11 +61,12 @@ fn check_joining_member_needed(observed: &Snapshot, _: Timestamp) -> CheckResult
     };
     let message = format!(
         "its etcd member votes, but the Machine has no node yet: if it is deleted, Cluster API does not remove the member, and \
-         etcd loses its quorum; {by}"
+         etcd loses its quorum; {limit}"
     );
     let keep = deadline.map_or_else(String::new, |_| {
         format!(
-            "to keep the Machine: kubectl annotate machine {name} -n {namespace} cluster.x-k8s.io/skip-remediation=; "
+            "to keep the Machine: kubectl annotate machine {name} -n {namespace} {}=; ",
+            annotation::SKIP_REMEDIATION
         )
     });
     let hint = format!(

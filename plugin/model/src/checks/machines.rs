@@ -443,7 +443,7 @@ pub fn check_machine_conditions_outdated(observed: &Snapshot, now: Timestamp) ->
             format_age(joined, now),
             controller_suffix(observed, now)
         );
-        // After an error, the controller waits for up to 17 minutes, even if the cause is gone.
+        // After an error, the controller waits for up to ten minutes, even if the cause is gone.
         let hint = format!(
             "let the controller try again: {}; if this has no effect, {CONTROLLER_HINT}",
             observed.reconcile_command()

@@ -172,7 +172,14 @@ impl Check {
         let (outcome, reason, findings) = match (self.function)(observed, now) {
             Ok(mut findings) => {
                 if observed.is_paused() {
-                    findings.iter_mut().for_each(Finding::resume_first);
+                    let paused = if observed.is_cluster_paused() {
+                        "the Cluster"
+                    } else {
+                        "the control plane"
+                    };
+                    findings
+                        .iter_mut()
+                        .for_each(|finding| finding.resume_first(paused));
                 }
                 let worst = findings.iter().map(|finding| finding.outcome).max();
                 (worst.unwrap_or(CheckOutcome::Pass), None, findings)

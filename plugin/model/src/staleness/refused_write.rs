@@ -12,7 +12,7 @@ use crate::{
     staleness::{OBSERVATION_LIMIT, StuckBlocker, age},
 };
 
-/// How long after its last Event a write may still be failing. The controller tries again within 17 minutes
+/// How long after its last Event a write may still be failing. The controller tries again within ten minutes
 /// (controller-runtime's maximum delay is 1000 s).
 const RETRY_LIMIT: Duration = Duration::from_secs(20 * 60);
 

@@ -1,7 +1,8 @@
 //! The decision of `reconcile`, which makes a controller reconcile a control plane or a Machine now.
 //!
 //! After an error, a controller waits before it tries again. Each wait is twice as long as the one before, up to 1000 s
-//! (`DefaultTypedControllerRateLimiter` of client-go's `util/workqueue`). Any write to the object ends the wait, because
+//! (`DefaultTypedControllerRateLimiter` of client-go's `util/workqueue`), but each controller reconciles every object after its
+//! `--sync-period`, by default ten minutes. Any write to the object ends the wait, because
 //! the controllers watch the object. This verb writes only an annotation with the current time.
 
 use jiff::Timestamp;
@@ -10,6 +11,7 @@ use kcp_rules::api::DecodeError;
 use serde_json::{Value, json};
 
 use crate::{
+    blocker::Blocker,
     change::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::preflight_without_plan,
@@ -24,27 +26,19 @@ use crate::{
 /// The control plane cannot be decoded.
 pub fn decide(snapshot: &ChangeSnapshot, context: ReviewContext<'_>) -> Result<Decision, DecodeError> {
     let control_plane = snapshot.control_plane();
-    let mut refusal = Refusal::new(RefusedBy::Command, Vec::new());
+    let mut blockers = Vec::new();
     if control_plane.is_paused() {
-        refusal
-            .why
-            .push("the control plane is paused: no controller reconciles it".to_owned());
-        refusal.remedies.push(format!(
-            "resume the control plane: kubectl kcp rollout resume {} -n {}",
-            control_plane.name(),
-            control_plane.namespace()
-        ));
+        blockers.push(Blocker::Paused);
     }
     if context.is_cluster_paused() || snapshot.observed.is_cluster_paused() {
-        refusal
-            .why
-            .push("the Cluster is paused: no controller reconciles the control plane".to_owned());
-        refusal
-            .remedies
-            .push("set spec.paused of the Cluster to false".to_owned());
+        let paused_by = snapshot.observed.cluster_paused_by().map(str::to_owned);
+        blockers.push(Blocker::ClusterPaused { paused_by });
     }
-    if !refusal.why.is_empty() {
-        return Ok(Decision::Refused(refusal));
+    if !blockers.is_empty() {
+        return Ok(Decision::Refused(Refusal::from_blockers(
+            &blockers,
+            control_plane,
+        )));
     }
     let patch = patch(context.now);
     Ok(match preflight_without_plan(snapshot, &patch, context)? {

@@ -19,7 +19,6 @@ use serde::Serialize;
 
 use crate::{
     arguments::ControlPlaneName,
-    commands::own_name,
     output::{Report, print},
     session::Session,
     terminal::table::Layout,
@@ -70,7 +69,9 @@ async fn read(
     };
     let reader = reads::discover(connection, reads::list_limit(remaining())).await?;
     let namespace = &connection.namespace;
-    let name = own_name(&reader, name, reads::limit_per_control_plane(remaining())).await?;
+    let name = name
+        .read(&reader, reads::limit_per_control_plane(remaining()))
+        .await?;
     let cluster = Box::pin(read_workload_cluster(&reader, namespace, &name, end)).await?;
     Ok((Some((namespace.clone(), name)), cluster))
 }

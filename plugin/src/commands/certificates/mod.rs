@@ -21,7 +21,6 @@ use kcp_control_plane::{
 use serde::Serialize;
 
 use crate::{
-    commands::own_name,
     document::resource_name,
     output::{Report, print},
     session::Session,
@@ -70,7 +69,7 @@ async fn read(
     let observed: Vec<Snapshot> = if let Some(name) = &arguments.name {
         let namespace = &connection.namespace;
         let limit = reads::limit_per_control_plane(remaining());
-        let name = &own_name(&reader, name, limit).await?;
+        let name = &name.read(&reader, limit).await?;
         let action = Action::new("get", &reader.control_plane_resource)
             .in_namespace(namespace)
             .with_name(name);

@@ -28,8 +28,8 @@ const NOT_DONE: &str = "not compacted";
 #[derive(Debug, Args)]
 #[command(
     after_help = "Without --keep-revisions or --revision, the command keeps the history since kube-apiserver's last \
-        compaction round, as kube-apiserver's next compaction would, or 1,000 revisions without any round. kube-apiserver begins a round every five minutes \
-        (--etcd-compaction-interval), and records the round in the key compact_rev_key. If the database is full, \
+        compaction round, as kube-apiserver's next compaction would. kube-apiserver begins a round every five minutes \
+        (--etcd-compaction-interval), and records the round in the key compact_rev_key. If it has begun no round yet, the command keeps 1,000 revisions. If the database is full, \
         kube-apiserver cannot begin a round, so it no longer compacts etcd. A client that watches from a deleted \
         revision must list the objects again. etcd reuses the freed space for new data; etcd defrag returns it to the \
         file system. The other members may count the deleted revisions as in use until their next \

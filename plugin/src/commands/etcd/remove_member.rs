@@ -97,9 +97,9 @@ async fn remove(
     observed: &Snapshot,
     removable: &RemovableMember,
 ) -> anyhow::Result<()> {
-    if let Some((leader, to)) = &removable.leader {
+    if let Some((leader, successor)) = &removable.leader {
         let opened = maintenance.open(observed, leader, CALL_LIMIT).await?;
-        opened.move_leader(*to).await?;
+        opened.move_leader(*successor).await?;
     }
     let opened = maintenance.open(observed, &removable.through, CALL_LIMIT).await?;
     if let Err(error) = opened.remove_member(removable.id).await {
@@ -135,10 +135,13 @@ async fn report(
         left_machine: left_machine.clone(),
     };
     let verdict = maintenance.finish(observed, Some(event), &result).await?;
+    if maintenance.is_dry_run() {
+        return Ok(verdict);
+    }
     let namespace = &maintenance.connection().namespace;
     if let Some(machine) = waiting_machine {
         maintenance.terminal.hint(&format!(
-            "the controller deletes Machine {machine} when it tries again, within 17 minutes, or at once after: kubectl kcp \
+            "the controller deletes Machine {machine} when it tries again, within ten minutes, or at once after: kubectl kcp \
              reconcile machine/{machine} -n {namespace}"
         ));
     }

@@ -74,10 +74,16 @@ pub(crate) async fn run(
         format!("cannot find out whether Hive manages a pool of {entry}; if it does not, add --hive=no")
     })?;
     if let Some((pool, HiveConclusion { evidence, .. })) = hive_pool {
+        let instead = if reason.is_some() {
+            format!(
+                "remove {entry} from the pool's inventory instead, or add --hive=no if Hive does not manage the pool"
+            )
+        } else {
+            "to remove the annotation anyway, add --hive=no while Hive creates no cluster".to_owned()
+        };
         terminal.note(&format!(
             "{}: Hive manages, or may manage, pool {} ({evidence}); it ignores a cordon, and waits for five minutes if \
-             another program changes a customization at the wrong moment; remove {entry} from the pool's inventory \
-             instead, or add --hive=no if Hive does not manage the pool",
+             another program changes a customization at the wrong moment; {instead}",
             Reason::Blocked.as_str(),
             pool.name()
         ));

@@ -24,13 +24,10 @@ use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use kcp_client::{
     ReadLimit,
     reader::Reader,
-    reads::{
-        obstacles::add_obstacles,
-        planned::{Reads, Unread, fetch},
-    },
+    reads::planned::{Reads, Unread, add_obstacles, fetch},
 };
 use kcp_control_plane::{
-    change::decision::Decision,
+    change::{decision::Decision, replacement::apply_replacement_refusal},
     review::ReviewContext,
     snapshot::change::{ChangeSnapshot, ReadScope},
     verbs::rollout::{
@@ -46,7 +43,7 @@ use serde::Serialize;
 use crate::{
     change::{
         arguments::{ReviewArguments, WriteArguments},
-        engine::{Changed, Engine, FORCE_EFFECT, Verb},
+        engine::{ChangeOutcome, Changed, Engine, FORCE_EFFECT, Verb},
     },
     document::resource_name,
     output::{Report, print},
@@ -114,23 +111,31 @@ async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow:
     if arguments.snapshot.is_set() {
         let snapshot = Box::pin(engine.read(&arguments.name, ReadScope::All)).await?;
         let view = snapshot.view();
-        let is_replacing = engine
-            .refusal_during_replacement(&verb, &snapshot, None)
-            .is_some();
-        // A rollout that is refused needs no snapshot. The change below reports the refusal.
-        if !is_replacing && let Decision::Write(proposal) = decide(&snapshot, engine.context(&view))? {
-            let asked = start::question(&snapshot, options.start);
-            if !engine.ask(confirm, &asked, &proposal, &[]).await? {
-                let control_plane = snapshot.control_plane();
-                let changed = Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, &snapshot.json, control_plane);
+        let refusal = engine.refusal_during_replacement(&verb, &snapshot, None);
+        let decision = decide(&snapshot, engine.context(&view))?;
+        let proposal = match apply_replacement_refusal(decision, refusal) {
+            Decision::Write(proposal) => proposal,
+            // A later read could allow the rollout, which would then start without the snapshot.
+            Decision::Unchanged(why) => {
+                let changed = Changed::without_write(&snapshot, ChangeOutcome::Unchanged(why));
                 return engine.report(&verb, &changed).await;
             }
-            confirm.yes = true;
-            let saved = arguments
-                .snapshot
-                .save(snapshot.control_plane(), &reader, terminal);
-            Box::pin(saved).await?;
+            Decision::Refused(refusal) => {
+                let changed = Changed::without_write(&snapshot, ChangeOutcome::Refused(refusal));
+                return engine.report(&verb, &changed).await;
+            }
+        };
+        let asked = start::question(&snapshot, options.start);
+        if !engine.ask(confirm, &asked, &proposal, &[]).await? {
+            let control_plane = snapshot.control_plane();
+            let changed = Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, &snapshot.json, control_plane);
+            return engine.report(&verb, &changed).await;
         }
+        confirm.yes = true;
+        let saved = arguments
+            .snapshot
+            .save(snapshot.control_plane(), &reader, terminal);
+        Box::pin(saved).await?;
     }
     let question = |snapshot: &ChangeSnapshot| Some(start::question(snapshot, options.start));
     let changed = engine.change_control_plane_if_confirmed(&verb, confirm, question, decide);

@@ -23,7 +23,6 @@ use kcp_pool::lease::generated_name;
 use crate::{
     arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_namespace, parse_timeout},
     change::arguments::FIELD_MANAGER,
-    commands::own_name,
     commands::validate::{
         pods::{EndSignal, Run},
         report::ValidationReport,
@@ -195,7 +194,7 @@ async fn read_nodes(
             let reader = reads::discover(connection, reads::list_limit(remaining(end))).await?;
             let namespace = &connection.namespace;
             let limit = reads::limit_per_control_plane(remaining(end));
-            let name = own_name(&reader, name, limit).await?;
+            let name = name.read(&reader, limit).await?;
             let observed = Box::pin(reads::read_from_management(&reader, namespace, &name, limit)).await?;
             let target =
                 Target::new(&observed.control_plane).context("the control plane has no Cluster yet")?;

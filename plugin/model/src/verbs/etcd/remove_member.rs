@@ -8,6 +8,8 @@
 //!   that runs while this one is dead. Cluster API deletes no other Machine until then, so the Machine of the dead member
 //!   cannot be replaced first.
 
+use std::net::IpAddr;
+
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
 
@@ -66,7 +68,7 @@ pub fn decide(observed: &Snapshot, requested: &str, now: Timestamp) -> Result<Re
         id,
         name: member.name.clone(),
         through: through.clone(),
-        leader: leader.map(|(leader, to)| (leader.clone(), to)),
+        leader: leader.map(|(leader, successor)| (leader.clone(), successor)),
         left_machine,
         waiting_machine: waiting.map(|refused| refused.machine),
     })
@@ -138,17 +140,19 @@ fn refuse_joining_owner<'o>(
     let list = cluster.survey.agreed_members();
     let mut listed = list.into_iter().flat_map(|list| &list.members);
     let listed = listed.find(|listed| listed.id == member.id);
-    let hosts: Vec<&str> = listed
+    let hosts: Vec<IpAddr> = listed
         .into_iter()
         .flat_map(|listed| &listed.peer_urls)
-        .filter_map(|url| host(url))
+        .filter_map(|url| host(url)?.parse().ok())
         .collect();
     let may_own = |machine: &&Machine| {
-        let addresses = &machine.status.addresses;
-        let is_own = |address: &String| hosts.contains(&address.as_str());
+        // Host names prove nothing: kubeadm writes IP addresses into peer URLs.
+        let addresses = machine.status.addresses.iter();
+        let own: Vec<IpAddr> = addresses.filter_map(|address| address.parse().ok()).collect();
+        let is_unknown = own.is_empty() || hosts.is_empty();
         !machine.is_deleting()
             && observed.node_of(machine).is_none()
-            && (addresses.is_empty() || addresses.iter().any(is_own))
+            && (is_unknown || own.iter().any(|address| hosts.contains(address)))
     };
     let Some(machine) = observed.machines.iter().find(may_own) else {
         return Ok(Owner::Gone);

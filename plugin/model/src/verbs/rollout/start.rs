@@ -8,7 +8,7 @@ use kcp_rules::api::DecodeError;
 use serde_json::json;
 
 use crate::{
-    blocker::{Blocker, before_resuming, who_paused},
+    blocker::Blocker,
     change::{
         confirmation::Question,
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
@@ -169,23 +169,17 @@ fn refusal_to_start(observed: &Snapshot, cluster_is_paused: bool, now: Timestamp
     if control_plane.deletion_timestamp().is_some() {
         why.push("the control plane is being deleted".to_owned());
     }
+    let mut pauses = Vec::new();
     if control_plane.is_paused() {
-        why.push("the control plane is paused by the annotation cluster.x-k8s.io/paused".to_owned());
-        remedies.push(format!(
-            "resume the control plane: kubectl kcp rollout resume {name} -n {namespace}"
-        ));
+        pauses.push(Blocker::Paused);
     }
     if cluster_is_paused {
-        let paused_by = observed.cluster_paused_by();
-        why.push(format!(
-            "the Cluster is paused: spec.paused is true{}",
-            who_paused(paused_by)
-        ));
-        remedies.push(format!(
-            "{}set spec.paused of the Cluster to false",
-            before_resuming(paused_by)
-        ));
+        let paused_by = observed.cluster_paused_by().map(str::to_owned);
+        pauses.push(Blocker::ClusterPaused { paused_by });
     }
+    let paused = Refusal::from_blockers(&pauses, control_plane);
+    why.extend(paused.why);
+    remedies.extend(paused.remedies);
     if !control_plane.status.initialized {
         why.push("the control plane is not initialized yet, so there is no Machine to replace".to_owned());
     } else if !control_plane.has_compared_machines() {
@@ -426,7 +420,7 @@ mod tests {
                 "paused",
                 false,
                 |c| pause(&mut c.metadata),
-                "paused by the annotation",
+                "the control plane is paused",
             ),
             ("cluster_paused", true, |_| {}, "Cluster is paused"),
             (

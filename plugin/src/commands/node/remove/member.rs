@@ -117,7 +117,7 @@ impl<'m> Members<'m> {
         Ok(removal.map(|MemberRemoval { id, through, leader }| Decided {
             id,
             through: through.name.clone(),
-            leader: leader.map(|(leader, to)| (leader.name.clone(), to)),
+            leader: leader.map(|(leader, successor)| (leader.name.clone(), successor)),
         }))
     }
 
@@ -132,8 +132,8 @@ impl<'m> Members<'m> {
             Ok(Some(decided)) => decided,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        if let Some((leader, to)) = &decided.leader {
-            self.open(leader).await?.move_leader(*to).await?;
+        if let Some((leader, successor)) = &decided.leader {
+            self.open(leader).await?.move_leader(*successor).await?;
         }
         let removed = self.open(&decided.through).await?.remove_member(decided.id).await;
         if let Err(error) = removed {

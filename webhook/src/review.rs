@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json as object, value::RawValue};
 
 use crate::{
-    limits::{MAX_QUOTED_CHARS, MAX_VALUES},
+    limits::{MAX_ENVELOPE, MAX_QUOTED_CHARS, MAX_UID, MAX_VALUES},
     shorten::shorten,
 };
 
@@ -156,10 +156,53 @@ pub(crate) struct InvalidReview {
 /// If decoding fails, the body is read again only for its uid: an API server accepts a response only with the uid
 /// that it sent.
 pub(crate) fn decode_review(body: &[u8]) -> Result<Request<'_>, InvalidReview> {
-    decode(body).map_err(|sentence| InvalidReview {
-        uid: uid::find(body),
-        sentence,
-    })
+    let decoded = decode(body).and_then(|request| bounded(body, request));
+    decoded
+        .map(named_by_its_object)
+        .map_err(|sentence| InvalidReview {
+            uid: uid::find(body).filter(|uid| uid.len() <= MAX_UID),
+            sentence,
+        })
+}
+
+/// Refuses a review whose text beside its two objects is large: what is decoded from it takes many times its size.
+fn bounded<'a>(body: &[u8], request: Request<'a>) -> Result<Request<'a>, String> {
+    let objects = [request.object, request.old_object].into_iter().flatten();
+    let objects: usize = objects.map(|object| object.get().len()).sum();
+    let envelope = body.len().saturating_sub(objects);
+    if envelope > MAX_ENVELOPE {
+        return Err(format!(
+            "the review has {envelope} bytes beside its objects, and at most {MAX_ENVELOPE} are accepted"
+        ));
+    }
+    if request.uid.len() > MAX_UID {
+        return Err(format!(
+            "the uid has {} bytes, and at most {MAX_UID} are accepted",
+            request.uid.len()
+        ));
+    }
+    Ok(request)
+}
+
+/// Takes the name from the object if an object of a collection is deleted: the API server then leaves the review's name empty
+/// (k8s.io/apiserver, `pkg/registry/rest/delete.go`).
+fn named_by_its_object(mut request: Request<'_>) -> Request<'_> {
+    #[derive(Deserialize)]
+    struct Named<'a> {
+        #[serde(borrow)]
+        metadata: Name<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Name<'a> {
+        #[serde(borrow)]
+        name: Text<'a>,
+    }
+    if let (Operation::Delete, "", Some(object)) = (request.operation, &*request.name, request.old_object)
+        && let Ok(named) = serde_json::from_str::<Named<'_>>(object.get())
+    {
+        request.name = named.metadata.name;
+    }
+    request
 }
 
 fn decode(body: &[u8]) -> Result<Request<'_>, String> {
@@ -315,6 +358,56 @@ mod tests {
             format!("{:?}", control_planes.old.unwrap()),
             format!("{:?}", decode(&old))
         );
+    }
+
+    #[test]
+    fn what_surrounds_the_objects_is_bounded() {
+        let mut large = testing::control_plane();
+        large["metadata"]["annotations"] = json!({"a": "x".repeat(2 * MAX_ENVELOPE)});
+        let review = testing::review("CREATE", &large, &Value::Null);
+        assert!(decode_review(review.to_string().as_bytes()).is_ok());
+        for (field, value) in [
+            ("uid", json!("x".repeat(MAX_UID + 1))),
+            (
+                "userInfo",
+                json!({"extra": {"a": vec![json!([0]); MAX_ENVELOPE / 4]}}),
+            ),
+            ("userInfo", json!({"groups": vec!["a"; MAX_ENVELOPE / 4]})),
+            ("requestKind", json!({"kind": "x".repeat(MAX_ENVELOPE)})),
+        ] {
+            let mut review = testing::review("CREATE", &testing::control_plane(), &Value::Null);
+            review["request"][field] = value;
+            let invalid = decode_review(review.to_string().as_bytes()).unwrap_err();
+            let is_limit = invalid.sentence.ends_with(" are accepted");
+            assert!(
+                is_limit && invalid.uid.is_none_or(|uid| uid.len() <= MAX_UID),
+                "{field}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_deleted_object_of_a_collection_has_its_own_name() {
+        let object = testing::control_plane();
+        for (operation, given, expected) in [
+            ("DELETE", "", object["metadata"]["name"].as_str().unwrap()),
+            ("DELETE", "given", "given"),
+            ("CREATE", "", ""),
+        ] {
+            let (new, old) = if operation == "DELETE" {
+                (&Value::Null, &object)
+            } else {
+                (&object, &Value::Null)
+            };
+            let mut review = testing::review(operation, new, old);
+            review["request"]["name"] = json!(given);
+            let text = review.to_string();
+            assert_eq!(
+                &*decode_review(text.as_bytes()).unwrap().name,
+                expected,
+                "{operation} {given}"
+            );
+        }
     }
 
     #[test]

@@ -236,14 +236,17 @@ async fn finds_a_uid_after_invalid_utf8() {
 }
 
 #[tokio::test]
-async fn returns_a_uid_of_one_megabyte() {
-    let uid = "u".repeat(1024 * 1024);
+async fn returns_the_longest_uid_and_refuses_a_longer_one() {
+    let uid = "u".repeat(crate::limits::MAX_UID);
     let mut review = review("CREATE", &control_plane(), &Value::Null);
     review["request"]["uid"] = json!(uid);
     assert_eq!(
         send(&router(), "/validate", &review).await,
         json!({"uid": uid, "allowed": true})
     );
+    review["request"]["uid"] = json!(format!("{uid}u"));
+    let (code, text) = post(&router(), "/validate", review.to_string()).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST, "{text}");
 }
 
 #[tokio::test]

@@ -93,11 +93,16 @@ fn a_customization_serves_its_holder_only() {
             NAMESPACE,
             "--wait=false",
         ];
-        let denied = hosts.kubectl.run(delete).await.unwrap();
-        assert!(
-            denied.code == 1 && denied.stderr.contains("(customization-in-use)"),
-            "{denied}"
+        let collection = format!(
+            "/apis/hive.openshift.io/v1/namespaces/{NAMESPACE}/clusterdeploymentcustomizations?fieldSelector=metadata.name%3Dhost-0"
         );
+        for delete in [&delete[..], &["delete", "--raw", &collection]] {
+            let denied = hosts.kubectl.run(delete).await.unwrap();
+            assert!(
+                denied.code == 1 && denied.stderr.contains("(customization-in-use)"),
+                "{denied}"
+            );
+        }
 
         // Within the grace period after its deletion, its holder may apply it again.
         let delete = ["delete", "clusterdeployment", PARIS, "-n", PARIS];

@@ -237,14 +237,11 @@ async fn a_node_that_is_left(asked: &Asked<'_>, cluster: &Cluster) -> Result<()>
         .await?;
 
     let [outcome, message, hint] = asked.finding("nodes-left-behind").await?;
-    let remedy = remedies::repairs(&hint);
+    let remedy = format!("kubectl kcp kubectl {NAME} -n {NAMESPACE} -- delete node {LEFT}");
     ensure!(
         outcome == "warn"
             && message == "is not ready and has no Machine: it is left from Machine edge-old"
-            && remedy
-                == [format!(
-                    "kubectl kcp kubectl {NAME} -n {NAMESPACE} -- delete node {LEFT}"
-                )],
+            && remedies::repairs(&hint) == [remedy.as_str()],
         "{outcome} {message} {hint}"
     );
     // The controller does not watch Nodes.
@@ -273,11 +270,7 @@ async fn a_node_that_is_left(asked: &Asked<'_>, cluster: &Cluster) -> Result<()>
     asked.passes("api-servers-not-ready").await?;
     asked.passes("etcd-members-unresponsive").await?;
 
-    let deleted = asked
-        .management
-        .kubectl()
-        .script("sh", ["-c", &remedy[0]])
-        .await?;
+    let deleted = asked.management.kubectl().script("sh", ["-c", &remedy]).await?;
     ensure!(deleted.code == 0, "{deleted}");
     pods.delete(
         "kube-apiserver-left-behind",

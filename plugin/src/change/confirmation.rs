@@ -146,8 +146,10 @@ impl Engine<'_> {
             }
         }
         let decide = |machine: &MachineSnapshot, now| {
-            let decision =
-                agreement.apply(decide(machine, now), |proposal| Some(question(machine, proposal)));
+            let name = Some(machine.object.name());
+            let refusal = self.refusal_during_replacement(verb, &machine.control_plane_snapshot, name);
+            let decision = apply_replacement_refusal(decide(machine, now), refusal);
+            let decision = agreement.apply(decision, |proposal| Some(question(machine, proposal)));
             add_drain_warnings(decision, machine)
         };
         Box::pin(self.change_machine(verb, scope, decide)).await

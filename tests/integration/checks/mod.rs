@@ -100,9 +100,7 @@ async fn needs_a_person(management: &ManagementCluster, what: &str) -> Result<()
         .kubectl()
         .run(["kcp", "why", NAME, "-n", NAMESPACE])
         .await?;
-    if why.code == 0 {
-        eprintln!("WHY0 {what}: {why}");
-    }
+    ensure!(why.code != 0, "{what}: {why}");
     remedies::are_accepted(management, NAMESPACE, NAME)
         .await
         .with_context(|| what.to_owned())

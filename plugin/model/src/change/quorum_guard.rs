@@ -7,6 +7,7 @@ use kcp_api::Object as _;
 
 use crate::{
     blocker::Blocker,
+    checks::joining::needed_joining_machine,
     plan::{
         Plan,
         messages::{self, join_member_names},
@@ -116,6 +117,16 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
     if !others.clone().any(Replica::has_healthy_components) {
         let why = "no other Machine runs a working API server, controller manager and scheduler";
         return Some(FatalLoss::new(Blocker::NoOtherWorks, why));
+    }
+    if let Ok(Some(needed)) = needed_joining_machine(observed)
+        && needed.name() == machine
+    {
+        let blocker = Blocker::NoWay {
+            why: "the Machine has no node yet, so Cluster API would leave its etcd member behind, and etcd would lose its quorum"
+                .to_owned(),
+            check: "joining-member-needed",
+        };
+        return Some(FatalLoss::new(blocker.clone(), blocker.message()));
     }
     if let Some(blocker) = state.leader_blocker(&replica) {
         let hint = blocker.hint("", "");

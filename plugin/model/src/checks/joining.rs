@@ -12,7 +12,7 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        finding::{CheckResult, Finding, machine_object},
+        finding::{CheckResult, Finding, NoResult, machine_object},
         machine_grace::{machines_without_node, require_machines},
         machines::machine_of,
         membership::Membership,
@@ -38,16 +38,9 @@ const NOTICE: Duration = Duration::from_secs(5 * 60);
 
 fn check_joining_member_needed(observed: &Snapshot, _: Timestamp) -> CheckResult {
     require_machines(observed)?;
-    let Some(machine) = joining_machine(observed) else {
+    let Some(machine) = needed_joining_machine(observed)? else {
         return Ok(Vec::new());
     };
-    let survey = stacked_survey(observed)?;
-    let EtcdMembers::Read(members) = survey.members(&observed.machines) else {
-        return Err(Membership::new(survey).unknown_result());
-    };
-    if !is_joining_voter_needed(&members) {
-        return Ok(Vec::new());
-    }
     let (name, namespace) = (machine.name(), machine.namespace());
     let deadline = startup_deadline(observed, machine);
     let limit = match &deadline {
@@ -77,6 +70,21 @@ fn check_joining_member_needed(observed: &Snapshot, _: Timestamp) -> CheckResult
         .with_since(machine.creation_timestamp())
         .with_hint(hint);
     Ok(vec![finding])
+}
+
+/// The Machine without a node whose member etcd needs for its quorum. Cluster API would leave the member behind.
+///
+/// # Errors
+/// It is unknown which members vote.
+pub fn needed_joining_machine(observed: &Snapshot) -> Result<Option<&Machine>, NoResult> {
+    let Some(machine) = joining_machine(observed) else {
+        return Ok(None);
+    };
+    let survey = stacked_survey(observed)?;
+    let EtcdMembers::Read(members) = survey.members(&observed.machines) else {
+        return Err(Membership::new(survey).unknown_result());
+    };
+    Ok(is_joining_voter_needed(&members).then_some(machine))
 }
 
 /// The Machine that may run the member of a Machine without a node. kubeadm cannot run without bootstrap data.
@@ -113,7 +121,7 @@ fn who_acts(observed: &Snapshot, finding: &Finding, now: Timestamp) -> Actor {
 }
 
 #[cfg(test)]
-pub(super) mod test_cases {
+pub(crate) mod test_cases {
     use std::time::Duration;
 
     use kcp_api::metadata::Time;
@@ -125,7 +133,7 @@ pub(super) mod test_cases {
     };
 
     /// The Machines `m1` and `m2`; `m2` was created this many minutes ago, and its member votes.
-    fn second_joins(observed: &mut Snapshot, minutes: i64) {
+    pub(crate) fn second_joins(observed: &mut Snapshot, minutes: i64) {
         observed.machines.truncate(2);
         observed.survey().queried.truncate(1);
         observed.each_list_of(&[1], |list| list.members.truncate(2));
@@ -179,4 +187,24 @@ pub(super) mod test_cases {
             elsewhere(o);
         }),
     ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::test_cases::second_joins;
+    use crate::{change::quorum_guard::fatal_loss, testing::snapshot::observed};
+
+    #[test]
+    fn a_needed_member_keeps_its_machine_even_if_it_responds() {
+        let why = "the Machine has no node yet, so Cluster API would leave its etcd member behind, and etcd would lose its quorum";
+        for responding in [1, 2] {
+            let mut observed = observed();
+            second_joins(&mut observed, 2);
+            observed.survey().queried =
+                crate::testing::snapshot::observed().survey().queried[..responding].to_vec();
+            observed.each_list_of(&[1, 2][..responding], |list| list.members.truncate(2));
+            let loss = fatal_loss(&observed, "m2").map(|loss| loss.why);
+            assert_eq!(loss, Some(vec![why.to_owned()]), "{responding} respond");
+        }
+    }
 }

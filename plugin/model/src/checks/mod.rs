@@ -177,9 +177,9 @@ impl Check {
                     } else {
                         "the control plane"
                     };
-                    findings
-                        .iter_mut()
-                        .for_each(|finding| finding.resume_first(paused));
+                    for finding in &mut findings {
+                        finding.resume_first(paused);
+                    }
                 }
                 let worst = findings.iter().map(|finding| finding.outcome).max();
                 (worst.unwrap_or(CheckOutcome::Pass), None, findings)

@@ -182,7 +182,10 @@ async fn pause_or_resume(
     let (write, review) = (&arguments.write, &arguments.review);
     let pause = change(
         &verb,
-        ReadScope::ControlPlane,
+        match action {
+            PauseAction::Pause => ReadScope::ControlPlane,
+            PauseAction::Resume => ReadScope::All,
+        },
         write,
         review,
         session,

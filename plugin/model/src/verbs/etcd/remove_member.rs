@@ -154,7 +154,9 @@ fn refuse_joining_owner<'o>(
             && observed.node_of(machine).is_none()
             && (is_unknown || own.iter().any(|address| hosts.contains(address)))
     };
-    let Some(machine) = observed.machines.iter().find(may_own) else {
+    // While the control plane is paused, no controller deletes the Machine.
+    let owner = observed.machines.iter().find(may_own);
+    let Some(machine) = owner.filter(|_| !observed.is_paused()) else {
         return Ok(Owner::Gone);
     };
     let mut refusal = refusal(format!(
@@ -162,10 +164,12 @@ fn refuse_joining_owner<'o>(
         member.name,
         machine.name()
     ));
+    let control_plane = &observed.control_plane;
     refusal.remedies.push(format!(
-        "wait until the Machine has joined, or delete it first: kubectl delete machine {} -n {}",
-        machine.name(),
-        machine.namespace()
+        "wait until the Machine has joined; to give it up instead, pause the control plane before you remove its member: kubectl kcp \
+         rollout pause {} -n {}",
+        control_plane.name(),
+        control_plane.namespace()
     ));
     Err(refusal)
 }

@@ -4,17 +4,20 @@
 //! Like `clusterctl alpha rollout pause` and `resume`, these verbs set and remove the annotation
 //! `cluster.x-k8s.io/paused`. A paused Cluster also pauses its control plane.
 
+use jiff::Timestamp;
 use kcp_api::{KubeadmControlPlane, Object as _, names::annotation::PAUSED};
 use kcp_rules::api::DecodeError;
 use serde_json::{Value, json};
 
 use crate::{
     change::{
-        decision::{ChangeEvent, Decision, ObjectWrite, Proposal},
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::preflight_without_plan,
     },
+    checks::joining::needed_joining_machine,
+    plan::{Desired, plan},
     review::ReviewContext,
-    snapshot::change::ChangeSnapshot,
+    snapshot::{Snapshot, change::ChangeSnapshot},
     verbs::rollout::progress,
 };
 
@@ -43,6 +46,11 @@ pub fn decide(
             PauseAction::Resume => format!("annotation {PAUSED} is not set"),
         }));
     }
+    if action == PauseAction::Resume
+        && let Some(refusal) = refuse_to_resume(&snapshot.observed, context.now)
+    {
+        return Ok(Decision::Refused(refusal));
+    }
     let (value, reason, verb, done) = match action {
         PauseAction::Pause => (json!("true"), "Paused", "Pause", "paused"),
         PauseAction::Resume => (Value::Null, "Resumed", "Resume", "resumed"),
@@ -67,6 +75,30 @@ pub fn decide(
             detail: String::new(),
         },
     }))
+}
+
+/// Refuses if Cluster API would then delete a joining Machine whose member etcd needs, and leave the member behind.
+fn refuse_to_resume(observed: &Snapshot, now: Timestamp) -> Option<Refusal> {
+    let machine = needed_joining_machine(observed).ok().flatten()?;
+    let plan = plan(observed, &Desired::current(observed), now);
+    let mut verdicts = plan.verdicts.iter();
+    verdicts.find(|verdict| verdict.machine == machine.name() && !verdict.reasons.is_empty())?;
+    let control_plane = &observed.control_plane;
+    let (name, namespace) = (control_plane.name(), control_plane.namespace());
+    Some(Refusal {
+        remedies: vec![format!(
+            "make the Machine up to date again; or remove its etcd member first: kubectl kcp etcd remove-member {name} MEMBER -n \
+             {namespace}; to see the members: kubectl kcp status {name} -n {namespace}"
+        )],
+        ..Refusal::new(
+            RefusedBy::Command,
+            vec![format!(
+                "Machine {} has no node yet and is outdated: Cluster API would delete it and leave its etcd member behind, and etcd \
+                 would lose its quorum",
+                machine.name()
+            )],
+        )
+    })
 }
 
 fn consequences(control_plane: &KubeadmControlPlane, action: PauseAction) -> Vec<String> {
@@ -97,11 +129,13 @@ mod tests {
     use super::{ObjectWrite, PauseAction, decide};
     use crate::{
         change::decision::{Decision, Proposal, Refusal, RefusedBy},
+        checks::joining::test_cases::second_joins,
         review::ReviewContext,
         snapshot::change::ChangeSnapshot,
         testing::{
             change::snapshot,
             objects::{minutes_ago, now, pause},
+            snapshot::observed,
         },
     };
 
@@ -232,6 +266,29 @@ mod tests {
                 "annotation cluster.x-k8s.io/paused is not set; {}",
                 super::CLUSTER_IS_PAUSED
             ))
+        );
+    }
+
+    #[test]
+    fn a_needed_joining_machine_is_not_given_up() {
+        let mut paused = snapshot();
+        paused.observed = observed();
+        pause(&mut paused.observed.control_plane.metadata);
+        second_joins(&mut paused.observed, 2);
+        assert!(matches!(
+            decided(&paused, PauseAction::Resume),
+            Decision::Write(_)
+        ));
+        paused.observed.control_plane.spec.version = Some("v1.99.0".to_owned());
+        let Decision::Refused(refusal) = decided(&paused, PauseAction::Resume) else {
+            panic!("it is resumed");
+        };
+        assert_eq!(
+            refusal.why,
+            [
+                "Machine m2 has no node yet and is outdated: Cluster API would delete it and leave its etcd member behind, and etcd would \
+              lose its quorum"
+            ]
         );
     }
 }

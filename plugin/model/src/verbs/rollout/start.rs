@@ -169,17 +169,17 @@ fn refusal_to_start(observed: &Snapshot, cluster_is_paused: bool, now: Timestamp
     if control_plane.deletion_timestamp().is_some() {
         why.push("the control plane is being deleted".to_owned());
     }
-    let mut pauses = Vec::new();
+    let mut blockers = Vec::new();
     if control_plane.is_paused() {
-        pauses.push(Blocker::Paused);
+        blockers.push(Blocker::Paused);
     }
     if cluster_is_paused {
         let paused_by = observed.cluster_paused_by().map(str::to_owned);
-        pauses.push(Blocker::ClusterPaused { paused_by });
+        blockers.push(Blocker::ClusterPaused { paused_by });
     }
-    let paused = Refusal::from_blockers(&pauses, control_plane);
-    why.extend(paused.why);
-    remedies.extend(paused.remedies);
+    let blocked = Refusal::from_blockers(&blockers, control_plane);
+    why.extend(blocked.why);
+    remedies.extend(blocked.remedies);
     if !control_plane.status.initialized {
         why.push("the control plane is not initialized yet, so there is no Machine to replace".to_owned());
     } else if !control_plane.has_compared_machines() {

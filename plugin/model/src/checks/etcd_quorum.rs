@@ -410,7 +410,7 @@ fn force_new_cluster_hint(observed: &Snapshot, machine: &Machine) -> String {
         "on the host of {}, start etcd if it does not run, and list its members: curl -d '{{}}' \
          https://127.0.0.1:2379/v3/cluster/member/list --cacert /etc/kubernetes/pki/etcd/ca.crt --cert \
          /etc/kubernetes/pki/etcd/healthcheck-client.crt --key /etc/kubernetes/pki/etcd/healthcheck-client.key; if another \
-         member is listed, but its Machine no longer exists, save a copy of /var/lib/etcd, add --force-new-cluster to the \
+         member is listed, but its Machine no longer exists or is being deleted, save a copy of /var/lib/etcd, add --force-new-cluster to the \
          command in /etc/kubernetes/manifests/etcd.yaml, and remove the flag as soon as etcd is healthy: etcd keeps the data \
          of Machine {}, and forgets all other members; then let the controller try again: {}",
         host(machine),

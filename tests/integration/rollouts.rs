@@ -241,7 +241,7 @@ async fn is_paused_and_resumed(subject: &Subject<'_>) -> Result<()> {
     let complete = subject.says("rollout status edge", 0, "rollout complete").await?;
     ensure!(complete.stdout.lines().count() == 1, "{complete}");
     subject
-        .says("rollout start edge", 1, "paused by the annotation")
+        .says("rollout start edge", 1, "the control plane is paused")
         .await?;
     let resumed = subject.document("rollout resume edge -o json").await?;
     ensure!(

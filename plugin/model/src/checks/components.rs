@@ -349,11 +349,24 @@ fn failure_of_change(observed: &Snapshot, finding: Finding, now: Timestamp) -> F
         outcome: CheckOutcome::Fail,
         ..finding
     };
+    let see = finding.hint.clone().unwrap_or_default();
+    if let Some(machine) = outdated_machine_of(observed, &finding, now) {
+        let (name, namespace) = (machine.name(), machine.namespace());
+        return Finding {
+            message: format!(
+                "{}; the Machine is outdated, and keeps its settings until it is replaced",
+                finding.message
+            ),
+            ..finding
+        }
+        .with_hint(format!(
+            "replace the Machine: kubectl kcp machine replace {name} -n {namespace}; to see why it ends: {see}"
+        ));
+    }
     let Some(change) = change_that_reached(observed, &finding, now) else {
         return finding;
     };
     let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
-    let see = finding.hint.clone().unwrap_or_default();
     let set_back = if change.fields.is_empty() {
         "the version cannot be lowered, so remove the settings that the new version does not know".to_owned()
     } else {
@@ -365,6 +378,17 @@ fn failure_of_change(observed: &Snapshot, finding: Finding, now: Timestamp) -> F
         ..finding
     }
     .with_hint(hint)
+}
+
+/// The Machine of a finding if it is outdated, as after the field with which a component ends was set back.
+fn outdated_machine_of<'o>(observed: &'o Snapshot, finding: &Finding, now: Timestamp) -> Option<&'o Machine> {
+    let verdicts = compare_machines(observed, now);
+    let mut outdated = verdicts.iter().filter(|verdict| verdict.is_outdated());
+    let verdict = outdated.find(|verdict| finding.objects.contains(&machine_object(&verdict.machine)))?;
+    observed
+        .machines
+        .iter()
+        .find(|machine| machine.name() == verdict.machine)
 }
 
 /// A change of the spec that Machines have not got yet.
@@ -545,6 +569,19 @@ pub(super) mod test_cases {
             });
             crashes(o, 1);
         }),
+        (
+            "api-servers-not-ready",
+            "crashes_after_the_flag_is_set_back",
+            |o| {
+                let machine = o.machine(3);
+                machine
+                    .status
+                    .conditions
+                    .retain(|condition| condition.type_ != "UpToDate");
+                machine.spec.version = Some("v1.33.0".to_owned());
+                crashes(o, 1);
+            },
+        ),
         ("api-servers-not-ready", "crashes_without_a_change", |o| {
             crashes(o, 1);
         }),

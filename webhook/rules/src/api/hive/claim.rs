@@ -43,6 +43,10 @@ pub struct ClusterClaimSpec {
     pub namespace: Option<String>,
     /// How long Hive keeps the claim after it has assigned a cluster, as a Go duration.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(regex(pattern = r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$"))
+    )]
     pub lifetime: Option<String>,
 }
 

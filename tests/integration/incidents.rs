@@ -241,6 +241,15 @@ impl Duty<'_> {
                 never,
             ])
             .await?;
+        wait::until("the health check observes that it cannot act", || async {
+            let observed = "jsonpath={.status.observedGeneration}";
+            let read = kubectl
+                .succeed(["get", "machinehealthcheck", NAME, "-n", NAMESPACE, "-o", observed])
+                .await?;
+            ensure!(read.stdout.trim() == "2", "{read}");
+            Ok(())
+        })
+        .await?;
         let [_, second, _] = self.machines().await?;
         self.workload.inflict(Fault::Kill, &second).await?;
         self.remedied("the health check cannot act", "etcd-members-unresponsive")

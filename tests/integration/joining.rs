@@ -195,8 +195,7 @@ impl Joining<'_> {
 
     /// The verbs that would make the Machine unwanted.
     async fn verbs_refuse(&self, machine: &str) -> Result<()> {
-        let lost =
-            "without the Machine, etcd loses quorum: 1 of 2 voting members healthy, 2 needed for quorum";
+        let lost = "the Machine has no node yet, so Cluster API would leave its etcd member behind";
         for (verb, why) in [
             (&["machine", "replace", machine, "--yes"][..], lost),
             (&["machine", "remediate", machine], lost),

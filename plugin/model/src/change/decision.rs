@@ -2,10 +2,10 @@
 //! the write.
 
 use jiff::Timestamp;
-use kcp_api::{Kind, KubeadmControlPlane, Object};
+use kcp_api::{Kind, Object};
 use serde_json::{Value, json};
 
-use crate::blocker::Blocker;
+use crate::{blocker::Blocker, snapshot::Snapshot};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
@@ -85,8 +85,14 @@ impl Refusal {
         }
     }
 
-    /// The command refuses the change because of these blockers of a control plane.
-    pub fn from_blockers(blockers: &[Blocker], control_plane: &KubeadmControlPlane) -> Self {
+    /// The command refuses the change while the control plane or its Cluster is paused. Without a reason if neither is.
+    pub fn while_paused(observed: &Snapshot, is_cluster_paused: bool) -> Self {
+        let control_plane = &observed.control_plane;
+        let own = control_plane.is_paused().then_some(Blocker::Paused);
+        let of_cluster = is_cluster_paused.then(|| Blocker::ClusterPaused {
+            paused_by: observed.cluster_paused_by().map(str::to_owned),
+        });
+        let blockers: Vec<Blocker> = own.into_iter().chain(of_cluster).collect();
         let (name, namespace) = (control_plane.name(), control_plane.namespace());
         Self {
             why: blockers.iter().map(Blocker::message).collect(),

@@ -15,7 +15,7 @@ use crate::{
         machine_grace::{Phase, are_machines_changing, machine_of_node, phase_of_node, require_machines},
         rollout::compare_machines,
     },
-    plan::rollout_reason::Reason,
+    plan::rollout_reason::{Reason, Verdict},
     snapshot::{
         Snapshot,
         workload::{Component, Node, StaticPod},
@@ -350,8 +350,16 @@ fn failure_of_change(observed: &Snapshot, finding: Finding, now: Timestamp) -> F
         ..finding
     };
     let see = finding.hint.clone().unwrap_or_default();
-    if let Some(machine) = outdated_machine_of(observed, &finding, now) {
-        let (name, namespace) = (machine.name(), machine.namespace());
+    let verdicts = compare_machines(observed, now);
+    let mut own = verdicts
+        .iter()
+        .filter(|verdict| finding.objects.contains(&machine_object(&verdict.machine)));
+    let Some(own) = own.next() else {
+        return finding;
+    };
+    // As after the field with which the component ends was set back.
+    if own.is_outdated() {
+        let (name, namespace) = (&own.machine, observed.control_plane.namespace());
         return Finding {
             message: format!(
                 "{}; the Machine is outdated, and keeps its settings until it is replaced",
@@ -363,7 +371,7 @@ fn failure_of_change(observed: &Snapshot, finding: Finding, now: Timestamp) -> F
             "replace the Machine: kubectl kcp machine replace {name} -n {namespace}; to see why it ends: {see}"
         ));
     }
-    let Some(change) = change_that_reached(observed, &finding, now) else {
+    let Some(change) = change_beside(&verdicts) else {
         return finding;
     };
     let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
@@ -380,17 +388,6 @@ fn failure_of_change(observed: &Snapshot, finding: Finding, now: Timestamp) -> F
     .with_hint(hint)
 }
 
-/// The Machine of a finding if it is outdated, as after the field with which a component ends was set back.
-fn outdated_machine_of<'o>(observed: &'o Snapshot, finding: &Finding, now: Timestamp) -> Option<&'o Machine> {
-    let verdicts = compare_machines(observed, now);
-    let mut outdated = verdicts.iter().filter(|verdict| verdict.is_outdated());
-    let verdict = outdated.find(|verdict| finding.objects.contains(&machine_object(&verdict.machine)))?;
-    observed
-        .machines
-        .iter()
-        .find(|machine| machine.name() == verdict.machine)
-}
-
 /// A change of the spec that Machines have not got yet.
 struct PendingChange {
     message: String,
@@ -398,17 +395,9 @@ struct PendingChange {
     fields: Vec<String>,
 }
 
-/// The change that the Machine of a finding has got, but an earlier Machine has not. None if the Machine itself is outdated, or
-/// if no other is.
-fn change_that_reached(observed: &Snapshot, finding: &Finding, now: Timestamp) -> Option<PendingChange> {
-    let verdicts = compare_machines(observed, now);
-    let has_got_it = verdicts
-        .iter()
-        .any(|verdict| finding.objects.contains(&machine_object(&verdict.machine)) && !verdict.is_outdated());
-    let earlier = verdicts
-        .iter()
-        .find(|verdict| verdict.is_outdated())
-        .filter(|_| has_got_it)?;
+/// The change that an earlier Machine has not got. None if no Machine is outdated.
+fn change_beside(verdicts: &[Verdict]) -> Option<PendingChange> {
+    let earlier = verdicts.iter().find(|verdict| verdict.is_outdated())?;
     let differences = earlier.reasons.iter().filter_map(|reason| match reason {
         Reason::Version { machine, desired } => Some(format!("version (from {machine} to {desired})")),
         Reason::Config { fields } => Some(fields.join(", ")),

@@ -11,7 +11,6 @@ use kcp_rules::api::DecodeError;
 use serde_json::{Value, json};
 
 use crate::{
-    blocker::Blocker,
     change::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::preflight_without_plan,
@@ -25,20 +24,10 @@ use crate::{
 /// # Errors
 /// The control plane cannot be decoded.
 pub fn decide(snapshot: &ChangeSnapshot, context: ReviewContext<'_>) -> Result<Decision, DecodeError> {
-    let control_plane = snapshot.control_plane();
-    let mut blockers = Vec::new();
-    if control_plane.is_paused() {
-        blockers.push(Blocker::Paused);
-    }
-    if context.is_cluster_paused() || snapshot.observed.is_cluster_paused() {
-        let paused_by = snapshot.observed.cluster_paused_by().map(str::to_owned);
-        blockers.push(Blocker::ClusterPaused { paused_by });
-    }
-    if !blockers.is_empty() {
-        return Ok(Decision::Refused(Refusal::from_blockers(
-            &blockers,
-            control_plane,
-        )));
+    let is_cluster_paused = context.is_cluster_paused() || snapshot.observed.is_cluster_paused();
+    let refusal = Refusal::while_paused(&snapshot.observed, is_cluster_paused);
+    if !refusal.why.is_empty() {
+        return Ok(Decision::Refused(refusal));
     }
     let patch = patch(context.now);
     Ok(match preflight_without_plan(snapshot, &patch, context)? {

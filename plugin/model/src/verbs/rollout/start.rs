@@ -169,15 +169,7 @@ fn refusal_to_start(observed: &Snapshot, cluster_is_paused: bool, now: Timestamp
     if control_plane.deletion_timestamp().is_some() {
         why.push("the control plane is being deleted".to_owned());
     }
-    let mut blockers = Vec::new();
-    if control_plane.is_paused() {
-        blockers.push(Blocker::Paused);
-    }
-    if cluster_is_paused {
-        let paused_by = observed.cluster_paused_by().map(str::to_owned);
-        blockers.push(Blocker::ClusterPaused { paused_by });
-    }
-    let blocked = Refusal::from_blockers(&blockers, control_plane);
+    let blocked = Refusal::while_paused(observed, cluster_is_paused);
     why.extend(blocked.why);
     remedies.extend(blocked.remedies);
     if !control_plane.status.initialized {

@@ -1,12 +1,20 @@
 //! Queries all members of an etcd cluster at the same time.
 
+use std::time::Duration;
+
 use futures_util::future::{join, join_all};
+use tokio::time::{Instant, sleep};
 
 use crate::connection::{Connection, Timeouts};
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::response::{Members, Status};
 use crate::trust::Tls;
+
+/// How long the survey waits for the election of a leader, at most the time limit of a call. etcd's default election timeout
+/// is one second, and a split vote takes another one (`--election-timeout`).
+const ELECTION: Duration = Duration::from_secs(3);
+const ELECTION_POLL: Duration = Duration::from_millis(200);
 
 /// The responses of one member to the survey. Each call can fail separately.
 #[derive(Debug)]
@@ -23,19 +31,32 @@ pub struct Report {
 /// Queries every member for its status and its list of members, all at the same time. Takes as long as the slowest
 /// member. Returns one result for each endpoint, in the same order.
 ///
-/// If the members disagree on the leader, an election may have taken place between their responses. Then each member is
-/// queried for its status once more, so that only a lasting disagreement remains.
+/// If the members disagree on the leader, or if most of them respond but none has a leader, an election may be taking place.
+/// Then the members are queried for their status again, so that only a lasting state remains.
 pub async fn survey(endpoints: &[Endpoint], tls: &Tls, timeouts: Timeouts) -> Vec<Result<Report, Error>> {
     let mut reports = join_all(endpoints.iter().map(|endpoint| report(endpoint, tls, timeouts))).await;
-    let statuses = reports.iter().flatten().flat_map(|report| &report.status);
-    if !agree_on_leader(statuses) {
+    if !agree_on_leader(statuses(&reports)) {
+        join_all(reports.iter_mut().flatten().map(Report::update_status)).await;
+    }
+    let end = Instant::now() + ELECTION.min(timeouts.call);
+    while can_elect(statuses(&reports), endpoints.len()) && Instant::now() < end {
+        sleep(ELECTION_POLL).await;
         join_all(reports.iter_mut().flatten().map(Report::update_status)).await;
     }
     reports
 }
 
-/// Returns whether the members are in the same raft term and follow the same leader, as far as they have one. A member without
-/// a leader waits for an election, which takes longer than a second query.
+fn statuses(reports: &[Result<Report, Error>]) -> impl Iterator<Item = &Status> {
+    reports.iter().flatten().flat_map(|report| &report.status)
+}
+
+/// Whether no member has a leader, although most of the members respond.
+fn can_elect<'s>(statuses: impl Iterator<Item = &'s Status>, members: usize) -> bool {
+    let leaders: Vec<Option<u64>> = statuses.map(|status| status.leader).collect();
+    leaders.len() > members / 2 && leaders.iter().all(Option::is_none)
+}
+
+/// Returns whether the members are in the same raft term and follow the same leader, as far as they have one.
 fn agree_on_leader<'s>(statuses: impl Iterator<Item = &'s Status>) -> bool {
     let mut followed = statuses.filter_map(|status| Some((status.raft_term, status.leader?)));
     let first = followed.next();
@@ -84,6 +105,23 @@ mod tests {
         for (members, agree) in cases {
             let statuses: Vec<Status> = members.iter().copied().map(status).collect();
             assert_eq!(agree_on_leader(statuses.iter()), agree, "{members:?}");
+        }
+    }
+
+    #[test]
+    fn most_members_can_elect_a_leader() {
+        type Case = (&'static [(u64, u64)], usize, bool);
+        let cases: [Case; 6] = [
+            (&[], 0, false),
+            (&[], 3, false),
+            (&[(2, 0)], 3, false),
+            (&[(2, 0), (3, 0)], 3, true),
+            (&[(2, 7), (3, 0)], 3, false),
+            (&[(2, 0)], 1, true),
+        ];
+        for (responses, members, can) in cases {
+            let statuses: Vec<Status> = responses.iter().copied().map(status).collect();
+            assert_eq!(can_elect(statuses.iter(), members), can, "{responses:?}");
         }
     }
 

@@ -378,7 +378,7 @@ mod tests {
                 RefusedBy::Command,
                 &[
                     "etcd member node-m2 of Machine m2 does not respond: gone",
-                    "the controller does not detect this problem, so it would begin a deletion that never ends: etcd refuses \
+                    "the controller's conditions do not show this problem now, so it would begin a deletion that never ends: etcd refuses \
                      to remove a running member while member node-m2 of Machine m2 does not respond",
                 ],
             );

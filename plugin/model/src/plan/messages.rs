@@ -119,9 +119,9 @@ pub fn why(step: &Step) -> String {
         Choice::ByEarlier => Some("depends on an earlier random choice"),
         Choice::AtRandom => Some("chosen at random"),
     };
-    let undetected = step
-        .is_undetected
-        .then_some("the controller itself does not wait, because it does not detect this problem");
+    let undetected = step.is_undetected.then_some(
+        "the controller itself does not wait, because its conditions do not show this problem now",
+    );
     let endless = step.refusal.as_ref().map(|_| "this step never ends");
     let parts = [
         step.group.map(group),
@@ -258,7 +258,7 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
 
 /// Says why the plugin refuses a change although the controller would take its first step.
 pub fn quorum_risk(QuorumRisk { votes, refusal }: &QuorumRisk) -> String {
-    let begins = "the controller does not detect this problem";
+    let begins = "the controller's conditions do not show this problem now";
     match refusal {
         Some(refusal) => {
             let begins = match refusal.change {

@@ -91,7 +91,7 @@ fn plan_without(observed: &Snapshot, name: &str, now: Timestamp) -> Plan {
 const fn check_of(no_plan: &NoPlan) -> &'static str {
     match no_plan {
         NoPlan::BeingDeleted => "deleting",
-        NoPlan::AllHeld { .. } => "machine-deletions-deadlocked",
+        NoPlan::AllHeld { .. } | NoPlan::HoldEachOther { .. } => "machine-deletions-deadlocked",
         NoPlan::QuorumLost { .. } | NoPlan::LastMachine { .. } | NoPlan::OnlyLeader { .. } => {
             "etcd-no-quorum"
         }
@@ -106,6 +106,7 @@ pub const fn prevents_creation(no_plan: &NoPlan) -> bool {
         NoPlan::QuorumLost { .. }
         | NoPlan::Stuck { .. }
         | NoPlan::AllHeld { .. }
+        | NoPlan::HoldEachOther { .. }
         | NoPlan::LastMachine { .. }
         | NoPlan::OnlyLeader { .. }
         | NoPlan::BeingDeleted => true,

@@ -266,10 +266,12 @@ impl PreflightInputs<'_> {
                         _ => None,
                     }),
             },
-            Err(no_plan @ NoPlan::AllHeld { .. }) => FirstStep::blocked(Blocker::NoWay {
-                why: messages::no_plan(&no_plan),
-                check: "machine-deletions-deadlocked",
-            }),
+            Err(no_plan @ (NoPlan::AllHeld { .. } | NoPlan::HoldEachOther { .. })) => {
+                FirstStep::blocked(Blocker::NoWay {
+                    why: messages::no_plan(&no_plan),
+                    check: "machine-deletions-deadlocked",
+                })
+            }
             Err(NoPlan::LastMachine { .. } | NoPlan::OnlyLeader { .. }) => {
                 FirstStep::blocked(Blocker::LastMachine)
             }

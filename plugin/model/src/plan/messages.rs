@@ -231,6 +231,11 @@ pub fn no_plan(no_plan: &NoPlan) -> String {
              would remain, and creates no Machine until a deletion has finished",
             join_names(machines, "and")
         ),
+        NoPlan::HoldEachOther { machines } => format!(
+            "Cluster API finishes none of the deletions of Machines {}: it counts these Machines and their etcd members as \
+             unhealthy, and too few others are healthy",
+            join_names(machines, "and")
+        ),
         NoPlan::LastMachine { machine } => {
             format!(
                 "Machine {machine} is the only Machine: deleting it ends the cluster, and deletes the data of a stacked etcd"
@@ -287,6 +292,11 @@ pub fn no_plan_hint(no_plan: &NoPlan, namespace: &str, name: &str) -> Option<Str
             ));
         }
         NoPlan::AllHeld { .. } => return Some(all_held_hint(namespace, name)),
+        NoPlan::HoldEachOther { .. } => {
+            return Some(format!(
+                "see how to end the deadlock: kubectl kcp status {name} -n {namespace}"
+            ));
+        }
         NoPlan::LastMachine { .. } => {
             return Some(format!(
                 "with maxSurge 1, a rollout creates a Machine before it deletes one; to save a snapshot: kubectl kcp etcd snapshot \

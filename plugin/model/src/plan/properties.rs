@@ -285,6 +285,9 @@ proptest! {
             Err(NoPlan::AllHeld { machines }) => {
                 prop_assert!(machines.len() > 1 && start.state.replicas.iter().all(crate::plan::state::Replica::is_deleting));
             }
+            Err(NoPlan::HoldEachOther { machines }) => {
+                prop_assert!(machines.len() > 1 && start.state.replicas.iter().any(|replica| !replica.is_deleting()));
+            }
             Err(NoPlan::Stuck { .. }) => {
                 let orphans = start.state.orphans();
                 prop_assert!(!orphans.is_empty(), "stuck without reason");

@@ -175,8 +175,7 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
     if let Some(blocker) = state.leader_blocker(first) {
         return Some(blocker);
     }
-    let other_works = |replica: &Replica| replica.name != first.name && replica.has_healthy_components();
-    if state.release.has(Behaviour::RequiresWorkingMachine) && !state.replicas.iter().any(other_works) {
+    if state.release.has(Behaviour::RequiresWorkingMachine) && !state.works_without(first) {
         return Some(Blocker::NoOtherWorks);
     }
     // If no node belongs to the Machine, the controller does not find its etcd member and does not check the quorum.

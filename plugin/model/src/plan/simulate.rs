@@ -509,13 +509,6 @@ mod tests {
             ("m1s m2 m3", 1, 1, &["-m1 0-0", "-m2 0-0"]),
             ("m1@a m2@bds m3@c", 1, 1, &["-m2 0-0", "-m1|m3 0-0"]),
             ("m1@a! m2@bs m3@c", 3, 1, &["?m2 0-1", "+a 0-1", "-m1 1-1"]),
-            // A user has deleted the Machines, the second one too.
-            (
-                "m1@a m2@bx m3@cx",
-                3,
-                1,
-                &["?m2 0-0", "?m3 0-0", "+b|c 0-0", "+b|c 0-1"],
-            ),
         ]);
     }
 
@@ -731,6 +724,14 @@ mod tests {
                 1,
                 NoPlan::AllHeld {
                     machines: ["m1", "m2", "m3"].map(str::to_owned).to_vec(),
+                },
+            ),
+            (
+                "m1@a m2@bx m3@cx",
+                3,
+                1,
+                NoPlan::HoldEachOther {
+                    machines: ["m2", "m3"].map(str::to_owned).to_vec(),
                 },
             ),
         ] {

@@ -344,6 +344,26 @@ impl State {
         reported
     }
 
+    /// Counts the members of all Machines that are being deleted, except one, as unhealthy, as the controller does before it
+    /// finishes the deletion of that one (`canSafelyRemediateMachine`).
+    pub fn count_deleting_as_unhealthy(&mut self, except: &str) {
+        let deleting = self.replicas.iter().filter(|replica| replica.is_deleting());
+        let names: Vec<&str> = deleting.map(|replica| replica.name.as_str()).collect();
+        for member in self.members.iter_mut().flatten() {
+            let is_deleting = |machine: &str| machine != except && names.contains(&machine);
+            if member.machine.as_deref().is_some_and(is_deleting) {
+                member.is_healthy = false;
+            }
+        }
+    }
+
+    /// Whether another Machine, which is not being deleted, has healthy components.
+    pub fn works_without(&self, machine: &Replica) -> bool {
+        let mut others = self.replicas.iter();
+        others
+            .any(|other| other.name != machine.name && !other.is_deleting() && other.has_healthy_components())
+    }
+
     /// etcd's votes after a change of its members. None if etcd is external.
     pub fn votes(&self, change: Change<'_>) -> Option<Votes> {
         self.members.as_ref().map(|members| Votes::after(members, change))

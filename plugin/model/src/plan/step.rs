@@ -90,6 +90,10 @@ pub enum NoPlan {
         votes: Votes,
     },
     /// All Machines are being deleted, and the controller holds each deletion, because no other Machine would remain.
+    /// Machines that are being deleted hold each other's deletion.
+    HoldEachOther {
+        machines: Vec<String>,
+    },
     AllHeld {
         machines: Vec<String>,
     },
@@ -272,16 +276,21 @@ fn finish_deletion(state: &State) -> Result<Option<Transition>, NoPlan> {
     // The controller delays the deletion until it can remove the member. If no node belongs to the Machine, the controller finds
     // no member to remove.
     let refusal = state.refused_removal(first);
-    let reported = state.as_seen_by_controller();
+    let mut reported = state.as_seen_by_controller();
+    if state.holds_deletions() {
+        reported.count_deleting_as_unhealthy(&first.name);
+    }
     let is_safe = reported.is_safe(reported.removal(first))
         && (refusal.is_some() || state.is_safe(state.removal(first)));
     let is_held = first.member.is_some() && !is_safe;
-    let other_works = |replica: &Replica| replica.name != first.name && replica.has_healthy_components();
-    if state.holds_deletions() && (is_held || !state.replicas.iter().any(other_works)) {
-        let stuck = || NoPlan::Stuck {
-            names: vec![first.name.clone()],
+    if state.holds_deletions() && (is_held || !state.works_without(first)) {
+        let names = state.replicas.iter().filter(|replica| replica.is_deleting());
+        let names: Vec<String> = names.map(|replica| replica.name.clone()).collect();
+        let held = || match names.len() {
+            1 => NoPlan::Stuck { names },
+            _ => NoPlan::HoldEachOther { machines: names },
         };
-        return wait_for_recovery(state, Some(first)).map(Some).ok_or_else(stuck);
+        return wait_for_recovery(state, Some(first)).map(Some).ok_or_else(held);
     }
     let transition = Transition {
         action: Action::Wait,

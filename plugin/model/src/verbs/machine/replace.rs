@@ -400,6 +400,22 @@ mod tests {
     }
 
     #[test]
+    fn no_second_deletion_holds_the_first() {
+        let mut machine = snapshot("m1");
+        machine.control_plane_snapshot.observed.machines[1]
+            .metadata
+            .deletion_timestamp = Some(Time(minutes_ago(1)));
+        let why = "Cluster API finishes none of the deletions of Machines m1 and m2: it counts these Machines and their etcd \
+                   members as unhealthy, and too few others are healthy";
+        for force in [false, true] {
+            assert_eq!(
+                decide(&machine, options(force), now()),
+                refused(RefusedBy::Command, &[why], &[])
+            );
+        }
+    }
+
+    #[test]
     fn what_blocks_the_replacement_is_the_preflight() {
         type Case = (&'static str, fn(&mut MachineSnapshot), &'static [&'static str]);
         let cases: &[Case] = &[

@@ -64,8 +64,10 @@ pub struct PlanDocument {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum PlanVerdict {
-    /// No step is planned; the field `problems` says what is wrong.
+    /// No step is planned, and the plan found no problem.
     NothingToDo,
+    /// No step is planned, although the control plane has the problems in the field `problems`.
+    OnlyProblems,
     /// The controller can take the first step now.
     Clear,
     /// Something blocks the first step.
@@ -181,11 +183,16 @@ impl PlanVerdict {
     pub fn new(plan: &Plan) -> Self {
         match &plan.steps {
             Err(_) => Self::NoPlan,
-            Ok(steps) if steps.is_empty() => Self::NothingToDo,
+            Ok(steps) if steps.is_empty() && plan.problems.is_empty() => Self::NothingToDo,
+            Ok(steps) if steps.is_empty() => Self::OnlyProblems,
             Ok(_) if plan.is_blocked() => Self::Blocked,
             Ok(_) if plan.endless_step().is_some() => Self::NeverEnds,
             Ok(_) => Self::Clear,
         }
+    }
+
+    pub const fn is_good(self) -> bool {
+        matches!(self, Self::NothingToDo | Self::Clear)
     }
 }
 

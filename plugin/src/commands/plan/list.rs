@@ -184,8 +184,9 @@ impl PlanRow {
             steps: plan.steps().len(),
             blocked_by: match &plan.steps {
                 Ok(_) => {
-                    let obstacles = plan.obstacles().into_iter().map(|(message, _)| message);
+                    let obstacles = plan.obstacles().into_iter().chain(plan.problems());
                     obstacles
+                        .map(|(message, _)| message)
                         .chain(plan.endless_note().map(|(note, _)| note))
                         .collect()
                 }
@@ -220,8 +221,8 @@ impl PlanRow {
 
     const fn exit(&self) -> Verdict {
         match self.verdict {
-            Some(PlanVerdict::NothingToDo | PlanVerdict::Clear) => Verdict::Met,
-            Some(PlanVerdict::Blocked | PlanVerdict::NeverEnds | PlanVerdict::NoPlan) => Verdict::Negative,
+            Some(verdict) if verdict.is_good() => Verdict::Met,
+            Some(_) => Verdict::Negative,
             None => Verdict::Undecided,
         }
     }
@@ -237,7 +238,7 @@ impl PlanRow {
             }
         };
         let next = match self.verdict {
-            Some(PlanVerdict::NothingToDo | PlanVerdict::Clear) => Cell::styled(next, GOOD),
+            Some(verdict) if verdict.is_good() => Cell::styled(next, GOOD),
             _ => Cell::from(next),
         };
         vec![

@@ -129,9 +129,10 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
         session.terminal.warning(warning);
     }
     print(&plan, &arguments.output, &session.terminal)?;
-    Ok(match PlanVerdict::new(&plan) {
-        PlanVerdict::NothingToDo | PlanVerdict::Clear => Verdict::Met,
-        PlanVerdict::Blocked | PlanVerdict::NeverEnds | PlanVerdict::NoPlan => Verdict::Negative,
+    Ok(if PlanVerdict::new(&plan).is_good() {
+        Verdict::Met
+    } else {
+        Verdict::Negative
     })
 }
 

@@ -75,6 +75,17 @@ async fn expired_kubeconfig(management: &ManagementCluster) -> Result<()> {
         "expired kubeconfig",
         says(management, namespace, "why edge", 1, &stated).await?,
     );
+    for change in [
+        "scale edge --replicas 3",
+        "rollout start edge --yes",
+        "upgrade edge --version v1.35.0 --yes",
+    ] {
+        let refused = kcp(management, namespace, change).await?;
+        ensure!(
+            refused.code == 1 && refused.stdout.contains(stated[0]) && refused.stderr.contains("--force"),
+            "{refused}"
+        );
+    }
     // The remedy: the controller creates the Secret again at its next reconciliation, which any write triggers.
     let kubectl = management.kubectl();
     kubectl

@@ -308,6 +308,7 @@ fn refused(read: Result<Vec<Snapshot>, Error>) -> Result<BTreeSet<Forbidden>> {
                 namespace: action.namespace,
                 is_from_workload_cluster: false,
             }),
+            ..Failure::default()
         }],
         Err(error) => return Err(error.into()),
     };

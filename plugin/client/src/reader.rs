@@ -114,7 +114,7 @@ impl<'c> Reader<'c> {
                 object: format!("Cluster/{name}"),
                 message: error.to_string(),
                 hint: error.hint(),
-                forbidden: None,
+                ..Failure::default()
             }),
         }
     }

@@ -74,6 +74,16 @@ pub enum Blocker {
         group: String,
         template: String,
     },
+    /// The controller cannot read etcd or the workload cluster, because it uses a Secret whose content is unusable.
+    UnusableSecret {
+        secret: String,
+        why: String,
+        /// How to repair the Secret. None if it is not known.
+        #[serde(skip)]
+        remedy: Option<String>,
+        /// The id of the check in `status` that reports the Secret.
+        check: &'static str,
+    },
     /// The controller reports that it cannot connect to the workload cluster's API server.
     WorkloadUnreachable {
         /// The message of the condition that reports the lost connection.
@@ -331,6 +341,7 @@ impl Blocker {
                 "the controller cannot adopt Machine {machine}: {why}; the controller does nothing until all control \
                  plane Machines of the Cluster belong to this control plane"
             ),
+            Self::UnusableSecret { secret, why, .. } => format!("{secret}: {why}"),
             Self::WorkloadUnreachable { message } => format!(
                 "the controller cannot connect to the workload cluster, and therefore does not create, delete or \
                  replace Machines: {message}"
@@ -495,6 +506,7 @@ impl Blocker {
                  {machine} -n {namespace}; then make the controller look again, because it does not watch Machines without an owner: \
                  kubectl kcp reconcile {name} -n {namespace}"
             )),
+            Self::UnusableSecret { remedy, .. } => remedy.clone(),
             Self::WorkloadUnreachable { .. } => Some(format!(
                 "check the endpoint of the workload cluster and the kubeconfig in its Secret: kubectl kcp status {name} -n \
                  {namespace}"
@@ -594,7 +606,7 @@ impl Blocker {
             Self::BeingDeleted { .. }
             | Self::AnotherBeingDeleted { .. }
             | Self::ReplacementInProgress { .. } => "machine-deletions-slow",
-            Self::NoWay { check, .. } => check,
+            Self::NoWay { check, .. } | Self::UnusableSecret { check, .. } => check,
             Self::MachinePaused { .. } => "machines-paused",
             Self::NoNode { .. } | Self::AnotherComingUp { .. } => "machines-without-node",
             Self::Condition { condition, .. } => match *condition {

@@ -222,7 +222,7 @@ mod tests {
             object: "Node".to_owned(),
             message: "forbidden".to_owned(),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         };
         for (reading, line) in [
             (

@@ -79,6 +79,11 @@ pub(super) async fn are_reported(management: &ManagementCluster, machines: [&str
         if !matches!(fault, AccessFault::Restore) {
             needs_a_person(management, &fault.to_string()).await?;
         }
+        if fault == AccessFault::EtcdAuthorityWrong {
+            let scale = ["scale", NAME, "--replicas", "5"];
+            let why = ["contains a CA that issued no etcd member's certificate"];
+            management.kubectl().kcp_says(NAMESPACE, &scale, 1, &why).await?;
+        }
     }
     Ok(())
 }

@@ -433,7 +433,8 @@ impl Observer {
                      /etc/kubernetes/pki/etcd/ca.crt and ca.key"
                         .to_owned(),
                 ),
-                forbidden: None,
+                is_unusable_secret: true,
+                ..Failure::default()
             }),
         }
         };

@@ -335,7 +335,7 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
             object: "Machine".to_owned(),
             message: "cannot list machines: forbidden".to_owned(),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         });
         let limit = ReadLimit::per_read(Duration::from_secs(5));
         let read = read_certificates(&reader, &observed, limit).await;

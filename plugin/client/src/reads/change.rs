@@ -209,7 +209,7 @@ fn no_member_responds(survey: &EtcdSurvey) -> Failure {
         object: "etcd".to_owned(),
         message: "could not query any etcd member".to_owned(),
         hint: None,
-        forbidden: None,
+        ..Failure::default()
     })
 }
 
@@ -338,7 +338,7 @@ mod tests {
             object: "etcd".to_owned(),
             message: "not asked".to_owned(),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         };
         let answer = MemberResponse {
             status: Err(failure()),

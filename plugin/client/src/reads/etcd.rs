@@ -51,8 +51,8 @@ pub async fn survey(
     let is_foreign = |report: &Result<Report, Error>| {
         matches!(report, Err(Error::Handshake(HandshakeError::UnknownIssuer)))
     };
-    // One member may have a wrong certificate. If all do, it is the CA that is wrong.
-    let foreign_ca = (reports.len() > 1 && reports.iter().all(is_foreign))
+    // One of several members may have a wrong certificate. If all do, it is the CA that is wrong.
+    let foreign_ca = (!reports.is_empty() && reports.iter().all(is_foreign))
         .then(|| failures.foreign_ca())
         .flatten();
     let mut reports = reports.into_iter();

@@ -34,6 +34,7 @@ pub fn from_error(object: String, error: &Error) -> Failure {
             }),
             _ => None,
         },
+        is_unusable_secret: false,
     }
 }
 
@@ -103,6 +104,7 @@ mod tests {
                     namespace: Some("d".to_owned()),
                     is_from_workload_cluster: false,
                 }),
+                ..Failure::default()
             }
         );
     }

@@ -34,7 +34,7 @@ impl<'s> Secrets<'s> {
             object: "Cluster".to_owned(),
             message: "the control plane has no Cluster yet".to_owned(),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         })?;
         Ok(Self {
             management,
@@ -92,8 +92,8 @@ impl<'s> Secrets<'s> {
         Failure {
             object: object(&self.name(purpose)),
             message,
-            hint: None,
-            forbidden: None,
+            is_unusable_secret: true,
+            ..Failure::default()
         }
     }
 

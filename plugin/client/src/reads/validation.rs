@@ -40,7 +40,7 @@ pub async fn read_workload_nodes(
             object: format!("Cluster/{}", target.cluster),
             message: "the control plane is not initialized yet".to_owned(),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         });
     }
     let secrets = Secrets {

@@ -93,6 +93,8 @@ fn kubeconfig<'s>(secrets: &Secrets<'_>, secret: &'s Secret) -> Result<&'s [u8],
 fn unusable(secrets: &Secrets<'_>, secret: &Secret, error: &KubeconfigError) -> Failure {
     Failure {
         hint: Some(renewal_hint(secrets, secret.is_managed_by_control_plane())),
+        // client-go accepts kubeconfigs that this program does not.
+        is_unusable_secret: false,
         ..secrets.unusable_failure(KUBECONFIG_SECRET, error.to_string())
     }
 }
@@ -241,7 +243,7 @@ impl WorkloadCluster {
                 object: self.server.url.clone(),
                 message,
                 hint: None,
-                forbidden: None,
+                ..Failure::default()
             })
         };
         match timeout(self.limit, self.server.certificate.read_expiry()).await {
@@ -499,7 +501,7 @@ mod tests {
                     "cannot list nodes in all namespaces: the server responded with 500: broken by a proxy"
                         .to_owned(),
                 hint: None,
-                forbidden: None,
+                ..Failure::default()
             })
         );
     }

@@ -134,7 +134,7 @@ async fn external_etcd(secrets: &Secrets<'_>, endpoints: &[String]) -> Reading<E
             object: "etcd".to_owned(),
             message: "etcd is external, but clusterConfiguration.etcd.external.endpoints is empty".to_owned(),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         });
     }
     let access = match Access::read(secrets, false).await {
@@ -210,8 +210,7 @@ fn etcd_out_of_reach(failure: &Failure) -> Failure {
             "cannot reach the etcd members, because the workload cluster is not accessible: {}",
             failure.text()
         ),
-        hint: failure.hint.clone(),
-        forbidden: failure.forbidden.clone(),
+        ..failure.clone()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     drain::forecast,
     plan::{
         self, Plan,
-        blockers::processing_blockers,
+        blockers::{processing_blockers, reconciliation_blockers},
         fragile::fragile_periods,
         messages,
         options::{apply_patch, desired},
@@ -128,11 +128,12 @@ pub fn preflight_reviewed(
         refusal: by.map(|by| Refusal {
             why,
             refused_by: by,
-            remedies: unprocessed
-                .iter()
-                .filter_map(|blocker| blocker.hint(&plan.namespace, &plan.name))
-                .chain(remedies(&guard, &plan, force))
-                .collect(),
+            remedies: unique(
+                unprocessed
+                    .iter()
+                    .filter_map(|blocker| blocker.hint(&plan.namespace, &plan.name))
+                    .chain(remedies(&guard, &plan, force)),
+            ),
         }),
         warnings,
         drains: forecast(&snapshot.observed, &plan.deleted_machines()),
@@ -188,16 +189,41 @@ fn remedies(guard: &QuorumGuard, plan: &Plan, force: bool) -> Vec<String> {
             let hint = messages::no_plan_hint(no_plan, &plan.namespace, &plan.name);
             hint.into_iter().collect()
         }
-        QuorumGuard::Clear | QuorumGuard::Blocked(_) | QuorumGuard::AtRisk { .. } => {
-            let mut hints: Vec<String> = Vec::new();
-            for hint in plan.obstacles().into_iter().filter_map(|(_, hint)| hint) {
-                if !hints.contains(&hint) {
-                    hints.push(hint);
-                }
-            }
-            hints
+        QuorumGuard::Clear | QuorumGuard::Blocked(_) | QuorumGuard::AtRisk { .. } => plan
+            .obstacles()
+            .into_iter()
+            .filter_map(|(_, hint)| hint)
+            .collect(),
+    }
+}
+
+fn unique(lines: impl Iterator<Item = String>) -> Vec<String> {
+    let mut unique: Vec<String> = Vec::new();
+    for line in lines {
+        if !unique.contains(&line) {
+            unique.push(line);
         }
     }
+    unique
+}
+
+/// The refusal while the control plane or its Cluster is paused, so that no controller acts on the change. None with `force`.
+pub fn refusal_while_paused(observed: &Snapshot, force: bool) -> Option<Refusal> {
+    let control_plane = &observed.control_plane;
+    let mut blockers = reconciliation_blockers(observed, &control_plane.spec);
+    blockers.retain(|blocker| matches!(blocker, Blocker::Paused | Blocker::ClusterPaused { .. }));
+    if force || blockers.is_empty() {
+        return None;
+    }
+    let (namespace, name) = (control_plane.namespace(), control_plane.name());
+    let hints = blockers
+        .iter()
+        .filter_map(|blocker| blocker.hint(namespace, name));
+    Some(Refusal {
+        why: blockers.iter().map(Blocker::message).collect(),
+        refused_by: RefusedBy::Preflight,
+        remedies: hints.collect(),
+    })
 }
 
 /// Checks a change that the controller does not act on. Such a change has no plan, so this function checks
@@ -491,6 +517,45 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_that_the_controller_cannot_use_either_stops_every_change() {
+        let cause = |secret: &str| Failure {
+            hint: Some(format!("restore {secret}")),
+            is_unusable_secret: true,
+            ..crate::testing::snapshot::failure(secret, "is wrong")
+        };
+        let mut wrong_ca = snapshot();
+        wrong_ca.observed.etcd = crate::testing::snapshot::observed().etcd;
+        for queried in &mut wrong_ca.observed.survey().queried {
+            queried.response = Err(cause("Secret/c1-etcd"));
+        }
+        let mut malformed_ca = snapshot();
+        malformed_ca.observed.etcd = Reading::Failed(cause("Secret/c1-etcd"));
+        let mut expired = snapshot();
+        expired.observed.workload = Reading::Failed(cause("Secret/c1-kubeconfig"));
+        let mut elsewhere = snapshot();
+        let unreachable = crate::testing::snapshot::failure("Secret/c1-kubeconfig", "cannot connect");
+        elsewhere.observed.workload = Reading::Failed(unreachable);
+        for (name, snapshot, secret) in [
+            ("wrong CA", &wrong_ca, Some("Secret/c1-etcd")),
+            ("malformed CA", &malformed_ca, Some("Secret/c1-etcd")),
+            ("expired kubeconfig", &expired, Some("Secret/c1-kubeconfig")),
+            ("only this machine fails", &elsewhere, None),
+        ] {
+            let refusal = secret.map(|secret| Refusal {
+                why: vec![format!("{secret}: is wrong")],
+                refused_by: RefusedBy::Preflight,
+                remedies: vec![format!("restore {secret}")],
+            });
+            let preflight = of(snapshot, 5, &Review::default(), false);
+            assert_eq!(preflight.refusal, refusal, "{name}");
+            let forced = of(snapshot, 5, &Review::default(), true);
+            assert_eq!(forced.refusal, None, "{name}");
+            let nothing = of(snapshot, 3, &Review::default(), false).plan;
+            assert_eq!(nothing.problems.is_empty(), secret.is_none(), "{name}");
+        }
+    }
+
+    #[test]
     fn says_what_was_not_read_and_who_puts_it_back() {
         let mut snapshot = snapshot();
         applied_by(&mut snapshot, "argocd-controller");
@@ -498,7 +563,7 @@ mod tests {
             object: "Secret/c1-etcd".to_owned(),
             message: "it is not there".to_owned(),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         });
         let preflight = of(&snapshot, 5, &Review::default(), false);
         assert_eq!(

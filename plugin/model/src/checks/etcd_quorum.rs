@@ -19,7 +19,7 @@ use crate::{
     quorum::{self, Votes},
     snapshot::{
         Failure, Snapshot,
-        etcd::{EtcdSurvey, MemberResponse, QueriedMember, describe_unresponsive},
+        etcd::{MemberResponse, QueriedMember, describe_unresponsive},
         workload::Component,
     },
 };
@@ -78,7 +78,7 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
             return fall_back_to(no_result, condition_findings);
         }
     };
-    if let Some(cause) = common_cause(survey) {
+    if let Some(cause) = survey.common_cause() {
         return Ok(vec![Finding {
             outcome: CheckOutcome::Fail,
             ..Finding::from_failure(cause)
@@ -155,17 +155,6 @@ fn consequence_of_leader(observed: &Snapshot) -> &'static str {
     } else {
         "it leads etcd, and Cluster API cannot move the leadership, so it deletes no Machine"
     }
-}
-
-/// The failure that makes every connection fail because of a Secret. Then no member is to blame.
-fn common_cause(survey: &EtcdSurvey) -> Option<&Failure> {
-    let mut failures = survey
-        .queried
-        .iter()
-        .map(|queried| queried.response.as_ref().err());
-    let first = failures.next()??;
-    let is_of_secret = first.object.starts_with("Secret/") && first.forbidden.is_none();
-    (is_of_secret && failures.all(|other| other == Some(first))).then_some(first)
 }
 
 /// The end of a hint, with the command that replaces the member's Machine. Empty if a new member would not
@@ -590,6 +579,7 @@ pub(super) mod test_cases {
                     "contains a CA that did not issue the certificate of any member",
                 );
                 cause.hint = Some("restore the Secret".to_owned());
+                cause.is_unusable_secret = true;
                 for queried in &mut o.survey().queried {
                     queried.response = Err(cause.clone());
                 }

@@ -219,7 +219,7 @@ mod tests {
             object: "Node".to_owned(),
             message: "a\nb".to_owned(),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         };
         let cases: [(Reading<u8>, Result<&u8, NoResult>); 5] = [
             (Reading::Read(1), Ok(&1)),

@@ -345,7 +345,7 @@ fn what_could_not_be_read_is_said() {
         object: "Pod".to_owned(),
         message: "no answer within 3s".to_owned(),
         hint: None,
-        forbidden: None,
+        ..Failure::default()
     };
     let unread = Snapshot {
         drain: Box::new(Reading::Failed(failure.clone())),

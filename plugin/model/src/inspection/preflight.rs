@@ -345,6 +345,7 @@ impl PreflightInputs<'_> {
             }
             Blocker::NoTemplate { kind, template, .. } => format!("{kind}/{template}"),
             Blocker::NoCa { secret } => format!("Secret/{secret}"),
+            Blocker::UnusableSecret { secret, .. } => secret.clone(),
             Blocker::MemberWithoutMachine { member } if !member.is_empty() => format!("EtcdMember/{member}"),
             Blocker::TriedRecently { .. } | Blocker::TriedTooOften { .. } => {
                 machine.map_or_else(itself, |name| format!("Machine/{name}"))

@@ -18,7 +18,7 @@ use crate::{
         state::{State, component_conditions},
         step::{Action, Purpose},
     },
-    snapshot::{EtcdMembers, Snapshot},
+    snapshot::{EtcdMembers, Snapshot, etcd::EtcdSurvey},
 };
 
 /// The reason in a condition while the controller cannot connect to the workload cluster.
@@ -40,6 +40,7 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
     }
     let joins =
         first.is_some_and(|step| step.action == Action::Create && step.purpose != Purpose::Initialize);
+    blockers.extend(unusable_secret(observed));
     blockers.extend(unreachable_workload(observed));
     if first.is_some_and(|step| step.purpose != Purpose::Initialize) {
         blockers.extend(malformed_record(observed, desired));
@@ -129,6 +130,7 @@ pub fn processing_blockers(observed: &Snapshot) -> Vec<Blocker> {
     let stops = reconciliation_blockers(observed, &control_plane.spec).into_iter();
     stops
         .filter(is_failure)
+        .chain(unusable_secret(observed))
         .chain(unreachable_workload(observed))
         .chain(malformed_record(observed, &control_plane.spec))
         .collect()
@@ -143,6 +145,7 @@ pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &Sta
         .filter(|replica| replica.blocks_controller());
     reconciliation_blockers(observed, spec)
         .into_iter()
+        .chain(unusable_secret(observed))
         .chain(unreachable_workload(observed))
         .chain(malformed_record(observed, spec))
         .chain(disputed_members(observed))
@@ -197,6 +200,28 @@ fn paused_machines(observed: &Snapshot, steps: &[Step]) -> Vec<Blocker> {
 fn disputed_members(observed: &Snapshot) -> Option<Blocker> {
     let survey = observed.etcd.value()?;
     (survey.stacked && survey.is_disputed()).then_some(Blocker::MembersDisputed)
+}
+
+/// The blocker if a Secret that the controller uses too has an unusable content: the kubeconfig, or the CA of etcd.
+fn unusable_secret(observed: &Snapshot) -> Option<Blocker> {
+    let survey = observed.etcd.value();
+    let (check, failure) = [
+        ("workload-unreachable", observed.workload.failure()),
+        ("etcd-unreachable", observed.etcd.failure()),
+        (
+            "etcd-members-unresponsive",
+            survey.and_then(EtcdSurvey::common_cause),
+        ),
+    ]
+    .into_iter()
+    .filter_map(|(check, failure)| Some((check, failure?)))
+    .find(|(_, failure)| failure.is_unusable_secret)?;
+    Some(Blocker::UnusableSecret {
+        secret: failure.object.clone(),
+        why: failure.message.clone(),
+        remedy: failure.hint.clone(),
+        check,
+    })
 }
 
 /// The blocker if the controller reports that it cannot connect to the workload cluster. The controller then

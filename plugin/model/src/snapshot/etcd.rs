@@ -177,6 +177,13 @@ pub enum Alarms {
 }
 
 impl EtcdSurvey {
+    /// The failure that makes every connection fail because of a Secret. Then no member is to blame.
+    pub fn common_cause(&self) -> Option<&Failure> {
+        let mut failures = self.queried.iter().map(|queried| queried.response.as_ref().err());
+        let first = failures.next()??;
+        (first.is_unusable_secret && failures.all(|other| other == Some(first))).then_some(first)
+    }
+
     pub fn responses(&self) -> impl Iterator<Item = (&QueriedMember, &MemberResponse)> {
         self.queried
             .iter()
@@ -504,7 +511,7 @@ mod tests {
                 object: format!("etcd member {name}"),
                 message: "Status: no answer within 1 s".to_owned(),
                 hint: None,
-                forbidden: None,
+                ..Failure::default()
             }),
         }
     }

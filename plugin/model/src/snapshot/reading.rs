@@ -15,7 +15,7 @@ pub enum Reading<T> {
     Failed(Failure),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Failure {
     /// The object that could not be read, such as `Secret/edge-kubeconfig`, `Node` or `etcd member edge-n1`.
     pub object: String,
@@ -23,6 +23,8 @@ pub struct Failure {
     pub message: String,
     pub hint: Option<String>,
     pub forbidden: Option<Forbidden>,
+    /// Whether the content of `object`, a Secret, is unusable. Cluster API's controllers use the same Secret, so they fail too.
+    pub is_unusable_secret: bool,
 }
 
 impl Failure {

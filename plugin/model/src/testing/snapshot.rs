@@ -195,7 +195,7 @@ pub fn failure(object: &str, message: &str) -> Failure {
         object: object.to_owned(),
         message: message.to_owned(),
         hint: None,
-        forbidden: None,
+        ..Failure::default()
     }
 }
 

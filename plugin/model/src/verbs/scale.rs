@@ -5,13 +5,11 @@ use kcp_rules::api::DecodeError;
 use serde_json::json;
 
 use crate::{
-    blocker::Blocker,
     change::{
         confirmation::Question,
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        preflight::preflight_reviewed,
+        preflight::{preflight_reviewed, refusal_while_paused},
     },
-    plan::blockers::reconciliation_blockers,
     review::{ReviewContext, review_scale},
     snapshot::change::ChangeSnapshot,
 };
@@ -47,10 +45,8 @@ pub fn decide(
     let review = review_scale(&snapshot.json, replicas, context)?;
     let preflight = preflight_reviewed(snapshot, &patch, review, force, context)?;
     let consequences = preflight.consequences();
-    if let Some(refusal) = preflight
-        .refusal
-        .or_else(|| refusal_while_paused(snapshot, force))
-    {
+    let refusal = preflight.refusal;
+    if let Some(refusal) = refusal.or_else(|| refusal_while_paused(&snapshot.observed, force)) {
         return Ok(Decision::Refused(refusal));
     }
     let from_to = format!("from {} to {replicas}", replicas_text(desired));
@@ -83,25 +79,6 @@ pub fn question(snapshot: &ChangeSnapshot, replicas: i64) -> Option<Question> {
         ),
         details: Vec::new(),
     })
-}
-
-/// Returns the refusal while the control plane or its Cluster is paused: the command would write the number,
-/// but the controller would not act on it.
-fn refusal_while_paused(snapshot: &ChangeSnapshot, force: bool) -> Option<Refusal> {
-    let control_plane = snapshot.control_plane();
-    let blockers = reconciliation_blockers(&snapshot.observed, &control_plane.spec);
-    let is_pause = |blocker: &Blocker| matches!(blocker, Blocker::Paused | Blocker::ClusterPaused { .. });
-    if force || !blockers.iter().any(is_pause) {
-        return None;
-    }
-    let why = blockers.iter().map(Blocker::message).collect();
-    let mut refusal = Refusal::new(RefusedBy::Preflight, why);
-    let (namespace, name) = (control_plane.namespace(), control_plane.name());
-    let hints = blockers
-        .iter()
-        .filter_map(|blocker| blocker.hint(namespace, name));
-    refusal.remedies.extend(hints);
-    Some(refusal)
 }
 
 fn replicas_text(replicas: Option<i64>) -> String {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     change::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        preflight::preflight,
+        preflight::{preflight, refusal_while_paused},
     },
     kubelet_skew::{self, Workers},
     plan::{Plan, options::with_leading_v},
@@ -87,12 +87,14 @@ pub fn decide(
     context: ReviewContext<'_>,
 ) -> Result<Upgrade, DecodeError> {
     let version = with_leading_v(options.version);
-    decide_patch(
-        snapshot,
-        options,
-        json!({ "spec": { "version": version } }),
-        context,
-    )
+    let patch = json!({ "spec": { "version": version } });
+    let mut upgrade = decide_patch(snapshot, options, patch, context)?;
+    if matches!(upgrade.decision, Decision::Write(_))
+        && let Some(refusal) = refusal_while_paused(&snapshot.observed, options.force)
+    {
+        upgrade.decision = Decision::Refused(refusal);
+    }
+    Ok(upgrade)
 }
 
 /// Like [`decide`], for a merge patch that changes other fields together with `spec.version`.
@@ -198,7 +200,7 @@ mod tests {
         snapshot::{Failure, change::ChangeSnapshot},
         testing::{
             change::{fail, snapshot},
-            objects::now,
+            objects::{now, pause},
         },
     };
 
@@ -265,7 +267,10 @@ mod tests {
         let (young, old) = (workers("v1.34.0"), workers("v1.31.0"));
         let mut unhealthy = snapshot();
         fail(&mut unhealthy, 2, "EtcdPodHealthy", "crashed");
+        let mut paused = snapshot();
+        pause(&mut paused.observed.control_plane.metadata);
         let blocked = "EtcdPodHealthy of Machine m2 is False: crashed";
+        let stopped = "the control plane is paused: no controller reconciles it";
         let behind = "MachineDeployment/md-0: kubelet v1.31.0 would be 4 minor versions behind API server v1.35.0, but Kubernetes supports at most 3; upgrade the worker nodes first";
         let skips = "(version-skips-minor)";
         let lowered = "(version-lowered)";
@@ -280,6 +285,15 @@ mod tests {
                 Some((RefusedBy::Preflight, vec![blocked])),
             ),
             ("preflight_overridden", &unhealthy, "v1.35.0", &young, true, None),
+            (
+                "pause",
+                &paused,
+                "v1.35.0",
+                &young,
+                false,
+                Some((RefusedBy::Preflight, vec![stopped])),
+            ),
+            ("pause_overridden", &paused, "v1.35.0", &young, true, None),
             (
                 "workers",
                 &snapshot(),
@@ -371,7 +385,7 @@ mod tests {
             object: "Secret/c1-etcd".to_owned(),
             message: "it is not there".to_owned(),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         });
         assert!(!is_equivalent(&unread, &Workers::default()));
     }

@@ -135,7 +135,7 @@ async fn read_endpoint_certificate(
             object: server.clone(),
             message,
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         })
     };
     let Ok(url) = server.parse() else {

@@ -148,7 +148,7 @@ pub fn kubeadm_settings(config: Option<ConfigMap>) -> Reading<Option<KubeadmSett
             object: "ConfigMap/kubeadm-config".to_owned(),
             message: "the key ClusterConfiguration is missing or cannot be decoded".to_owned(),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         }),
     }
 }
@@ -166,7 +166,7 @@ pub fn authorities(config: Option<ConfigMap>) -> Reading<Vec<(String, Timestamp)
             object: "ConfigMap/extension-apiserver-authentication".to_owned(),
             message,
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         })
     };
     let Some(data) = config.and_then(|config| config.data) else {

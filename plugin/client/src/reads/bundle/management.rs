@@ -230,7 +230,7 @@ fn object_list(file: &str, described: String, read: Result<Listed, Error>) -> Ob
                         "the list has more than {MAX_PAGES} pages, and the others were not read"
                     ),
                     hint: None,
-                    forbidden: None,
+                    ..Failure::default()
                 });
             }
             list

@@ -41,7 +41,7 @@ pub async fn read_workload_objects(
             object: "workload cluster".to_owned(),
             message: "not read, because the control plane is not initialized yet".to_owned(),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         });
     };
     let secrets = Secrets {

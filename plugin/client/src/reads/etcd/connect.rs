@@ -39,7 +39,7 @@ fn unknown_member(name: &str) -> Failure {
         object: object_name(name),
         message: "the control plane has no etcd member with this name".to_owned(),
         hint: None,
-        forbidden: None,
+        ..Failure::default()
     }
 }
 

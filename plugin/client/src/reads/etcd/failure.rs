@@ -52,7 +52,7 @@ impl FailureContext {
             object: object_name(name),
             message: one_line(message),
             hint,
-            forbidden: None,
+            ..Failure::default()
         };
         match error {
             Error::Dial(error) => {
@@ -120,6 +120,7 @@ impl FailureContext {
                 _ => None,
             },
             forbidden,
+            is_unusable_secret: false,
         }
     }
 
@@ -141,7 +142,8 @@ impl FailureContext {
                  /etc/kubernetes/pki/etcd/ca.crt and ca.key"
                     .to_owned(),
             ),
-            forbidden: None,
+            is_unusable_secret: true,
+            ..Failure::default()
         })
     }
 
@@ -195,7 +197,7 @@ pub fn etcd_failure(message: &str) -> Failure {
         object: "etcd".to_owned(),
         message: one_line(message),
         hint: None,
-        forbidden: None,
+        ..Failure::default()
     }
 }
 
@@ -350,6 +352,7 @@ mod tests {
                         namespace: Some("kube-system".to_owned()),
                         is_from_workload_cluster: true,
                     }),
+                    ..Failure::default()
                 }
             );
         }

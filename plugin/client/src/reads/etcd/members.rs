@@ -109,7 +109,7 @@ fn unusable_endpoint(name: &str, message: &str) -> Failure {
         object: object_name(name),
         message: message.to_owned(),
         hint: None,
-        forbidden: None,
+        ..Failure::default()
     }
 }
 

@@ -58,7 +58,7 @@ pub async fn read_cloud_workload(
         object: format!("{}/{name}", kind.resource()),
         message: format!("not found in namespace {namespace} of the workload cluster"),
         hint: None,
-        forbidden: None,
+        ..Failure::default()
     })?;
     let config_map = match config_map(&found) {
         Some(name) => read::<ConfigMap>(&cluster, namespace, &name).await?,
@@ -88,7 +88,7 @@ where
         object: object_name(&kind, Some(name)),
         message,
         hint: None,
-        forbidden: None,
+        ..Failure::default()
     };
     let read = Box::pin(cluster.objects.get::<K>(namespace, name)).await;
     let read = read.map_err(|error| cluster.failures.describe(&object_name(&kind, Some(name)), &error))?;

@@ -60,7 +60,7 @@ pub(super) async fn read(
             object: "Pod".to_owned(),
             message: format!("more than {MAX_PODS} Pods look like controller managers"),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         });
     }
     Ok(pods)

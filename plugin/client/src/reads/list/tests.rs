@@ -263,7 +263,7 @@ fn a_control_plane_that_cannot_be_decoded_is_listed_as_unread() {
                   spec.replicas: found string \"3\", expected an integer"
                 .to_owned(),
         hint: None,
-        forbidden: None,
+        ..Failure::default()
     };
     assert_eq!(
         failures,
@@ -372,7 +372,7 @@ fn each_control_plane_gets_its_own() {
             object: "Cluster/c2".to_owned(),
             message: "cannot get clusters \"c2\" in namespace \"a\": not found".to_owned(),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         })
     );
     assert!(second.is_infrastructure_ready() && second.has_endpoint());
@@ -413,6 +413,7 @@ fn each_list_fails_alone() {
             namespace: None,
             is_from_workload_cluster: false,
         }),
+        ..Failure::default()
     };
     for management in read(None, "machines").expect("the rest is read") {
         assert_eq!(management.failed_reads, [refused("Machine", "machines")]);

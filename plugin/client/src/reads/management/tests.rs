@@ -106,6 +106,7 @@ fn refused(object: &str, verb: &str, resource: &str, cannot: &str) -> Failure {
             namespace: Some("d".to_owned()),
             is_from_workload_cluster: false,
         }),
+        ..Failure::default()
     }
 }
 

@@ -35,6 +35,7 @@ impl FailureContext {
                 format_age(expired.expired_at, expired.read_at),
                 expired.expired_at
             );
+            failure.is_unusable_secret = true;
         }
         Failure {
             hint: self.hint(error),
@@ -176,6 +177,7 @@ mod tests {
                     namespace: Some("kube-system".to_owned()),
                     is_from_workload_cluster: true,
                 }),
+                ..Failure::default()
             }
         );
     }
@@ -196,7 +198,7 @@ mod tests {
                      can reach it"
                         .to_owned()
                 ),
-                forbidden: None,
+                ..Failure::default()
             }
         );
         let timeout = Error::OutOfTime {

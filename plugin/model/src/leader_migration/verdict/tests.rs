@@ -300,7 +300,7 @@ fn a_source_that_was_not_read_never_leads_to_success() {
         object: "Pod".to_owned(),
         message: "cannot list pods".to_owned(),
         hint: None,
-        forbidden: None,
+        ..Failure::default()
     };
     let protected = || {
         observed(

@@ -238,7 +238,7 @@ fn start_passes_only_if_every_old_controller_manager_migrates() {
             object: "Pod".to_owned(),
             message: "forbidden".to_owned(),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         }),
         ..observed(Vec::new(), None)
     };

@@ -425,15 +425,6 @@ mod tests {
                 &["SchedulerPodHealthy of Machine m2 is False: crashed"],
             ),
             (
-                "another is being deleted",
-                |machine| {
-                    machine.control_plane_snapshot.observed.machines[1]
-                        .metadata
-                        .deletion_timestamp = Some(Time(minutes_ago(1)));
-                },
-                &["Machine m2 is being deleted"],
-            ),
-            (
                 "the topology moves",
                 |machine| machine.control_plane_snapshot.observed.set_topology("v9.9.9"),
                 &[
@@ -554,7 +545,7 @@ mod tests {
             object: "etcd".to_owned(),
             message: "no member could be queried".to_owned(),
             hint: None,
-            forbidden: None,
+            ..Failure::default()
         });
         let why =
             "it is unknown whether etcd keeps its quorum without the Machine: no member could be queried";

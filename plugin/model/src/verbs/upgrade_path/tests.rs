@@ -326,7 +326,7 @@ fn a_managed_topology_upgrades_itself() {
         object: "Cluster".to_owned(),
         message: "forbidden".to_owned(),
         hint: None,
-        forbidden: None,
+        ..Failure::default()
     });
     assert!(topology_refusal(&managed, "v1.36.3").is_some());
 }

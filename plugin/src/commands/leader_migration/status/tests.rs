@@ -130,7 +130,7 @@ fn unread() -> Status {
         object: "Secret/edge-kubeconfig".to_owned(),
         message: "not found in namespace default".to_owned(),
         hint: Some("list Secrets with: kubectl get secrets".to_owned()),
-        forbidden: None,
+        ..Failure::default()
     };
     let observed = ObservedManagers {
         now: now(),

@@ -286,7 +286,7 @@ impl Duty<'_> {
         self.remedied("a pause is forgotten", "paused").await
     }
 
-    /// Until a joining Machine takes longer than usual, nobody need act, and the learner is named.
+    /// Until a joining Machine takes longer than usual, `why` names the learner, and no person has to act.
     async fn a_learner_that_is_not_promoted(&self) -> Result<()> {
         let [first, second, _] = self.machines().await?;
         self.workload.inflict(Fault::HoldPromotions, &first).await?;

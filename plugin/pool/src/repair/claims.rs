@@ -1,4 +1,4 @@
-//! Finds ClusterClaims whose clusters nobody will destroy. No I/O.
+//! Finds leftover ClusterClaims, whose clusters would otherwise run forever. No I/O.
 
 use jiff::SignedDuration;
 use kcp_api::metadata::Object as _;

@@ -316,7 +316,8 @@ async fn switched(management: &ManagementCluster) -> Result<()> {
         admits(kubectl, NAME).await
     })
     .await?;
-    let again = kubectl.succeed(disable).await?;
+    let shorter = disable.iter().chain(&["--for=1h"]);
+    let again = kubectl.succeed(shorter).await?;
     ensure!(
         again.stdout.lines().all(|line| line.ends_with(" unchanged")),
         "{again}"
@@ -353,6 +354,12 @@ async fn switched(management: &ManagementCluster) -> Result<()> {
     .await?;
     writer.admitted(STEADY).await?;
     steady(&writer, "disabled and enabled, with a new CA").await?;
+    let briefly = disable.iter().chain(&["--for=1s"]);
+    kubectl.succeed(briefly).await?;
+    wait::until("the manager enables the webhook again", || async {
+        denies(kubectl, NAME).await
+    })
+    .await?;
     let after = managed.configurations().await?;
     for (before, after) in before.iter().zip(&after) {
         let after = after.as_ref().context("the configuration is gone")?;

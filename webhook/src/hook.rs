@@ -1,4 +1,4 @@
-//! The two webhooks and their paths.
+//! The two webhooks, their paths and their configurations.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
@@ -20,5 +20,33 @@ impl Hook {
 
     pub(crate) fn from_path(path: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|hook| hook.path() == path)
+    }
+
+    /// The kind of the webhook's configuration.
+    pub(crate) const fn kind(self) -> &'static str {
+        match self {
+            Self::Mutate => "MutatingWebhookConfiguration",
+            Self::Validate => "ValidatingWebhookConfiguration",
+        }
+    }
+
+    /// The resource of the webhook's configuration.
+    pub(crate) const fn plural(self) -> &'static str {
+        match self {
+            Self::Mutate => "mutatingwebhookconfigurations",
+            Self::Validate => "validatingwebhookconfigurations",
+        }
+    }
+
+    /// The shipped configuration, in YAML.
+    pub(crate) const fn manifest(self) -> &'static str {
+        match self {
+            Self::Mutate => {
+                include_str!("../../manifests/registration/mutatingwebhookconfiguration.yaml")
+            }
+            Self::Validate => {
+                include_str!("../../manifests/registration/validatingwebhookconfiguration.yaml")
+            }
+        }
     }
 }

@@ -106,6 +106,7 @@ pub(crate) struct Metrics {
     cached_objects: Family<CacheLabels, Gauge>,
     cache_confirmed: Family<CacheLabels, Gauge>,
     registered: Family<HookLabels, Gauge>,
+    disabled_since: Family<HookLabels, Gauge>,
     watch_restarts: Family<CacheLabels, Counter>,
     denial_events: Family<EventLabels, Counter>,
     unregistered_versions: Family<VersionLabels, Gauge>,
@@ -133,6 +134,7 @@ impl Metrics {
             cached_objects: Family::default(),
             cache_confirmed: Family::default(),
             registered: Family::default(),
+            disabled_since: Family::default(),
             watch_restarts: Family::default(),
             denial_events: Family::default(),
             unregistered_versions: Family::default(),
@@ -148,11 +150,27 @@ impl Metrics {
             configuration_reads: Family::default(),
         };
         metrics.register();
+        metrics.register_registration();
         metrics.create_series();
         metrics
     }
 
-    /// Registers all metrics. The encoder adds `_total` to the names of counters.
+    /// Registers the metrics of the webhook configurations.
+    fn register_registration(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "kcp_webhook_registered",
+            "1 if the API server calls this webhook for each shipped entry of its configuration, otherwise 0",
+            self.registered.clone(),
+        );
+        registry.register(
+            "kcp_webhook_disabled_since_timestamp_seconds",
+            "When a person disabled the webhook configuration, in seconds since 1970",
+            self.disabled_since.clone(),
+        );
+    }
+
+    /// Registers the other metrics. The encoder adds `_total` to the names of counters.
     fn register(&mut self) {
         let registry = &mut self.registry;
         self.requests.register(registry);
@@ -233,11 +251,6 @@ impl Metrics {
             "kcp_webhook_cache_confirmed_timestamp_seconds",
             "When the API server last confirmed that the cache of a kind is up to date, in seconds since 1970",
             self.cache_confirmed.clone(),
-        );
-        registry.register(
-            "kcp_webhook_registered",
-            "1 if the API server's webhook configuration calls this webhook, 0 if it does not exist or has no CA",
-            self.registered.clone(),
         );
         registry.register(
             "kcp_webhook_cache_watch_restarts",
@@ -376,12 +389,19 @@ impl Metrics {
     }
 
     /// Sets whether the API server calls a webhook. `None` if it is unknown.
-    pub(crate) fn set_registered(&self, hook: Hook, registered: Option<bool>) {
+    pub(crate) fn set_registered(
+        &self,
+        hook: Hook,
+        registered: Option<bool>,
+        disabled_since: Option<Timestamp>,
+    ) {
         let labels = HookLabels { webhook: hook.path() };
-        match registered {
-            Some(registered) => _ = self.registered.get_or_create(&labels).set(registered.into()),
-            None => _ = self.registered.remove(&labels),
-        }
+        let set = |metric: &Family<HookLabels, Gauge>, value: Option<i64>| match value {
+            Some(value) => _ = metric.get_or_create(&labels).set(value),
+            None => _ = metric.remove(&labels),
+        };
+        set(&self.registered, registered.map(i64::from));
+        set(&self.disabled_since, disabled_since.map(Timestamp::as_second));
     }
 
     pub(crate) fn count_denial_event(&self, result: EventResult) {

@@ -5,6 +5,7 @@
 //! cert-manager and `kcp-webhook manage` still renew the CA certificates of a configuration that is switched off, and
 //! switching it on again restores what is there without the condition.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 /// The name of both webhook configurations. The API server calls mutating webhooks in the order of these names, and this
@@ -19,6 +20,10 @@ pub const TLS_SECRET: &str = "kcp-webhook-tls";
 
 /// The annotation of a configuration that is switched off. Its value says when and why.
 pub const DISABLED_ANNOTATION: &str = "kubectl-kcp.dev/webhook-disabled";
+
+/// The annotation of a configuration that is switched off. Its value is the time from which `kcp-webhook manage` switches the
+/// configuration on again.
+pub const DISABLED_UNTIL_ANNOTATION: &str = "kubectl-kcp.dev/webhook-disabled-until";
 
 /// The name of the match condition that is never true.
 pub const DISABLED_CONDITION: &str = "disabled.kubectl-kcp.dev";
@@ -54,10 +59,39 @@ pub fn is_disabled(configuration: &Value) -> bool {
 
 /// When and why the configuration was switched off.
 pub fn disabled_note(configuration: &Value) -> Option<&str> {
+    annotation(configuration, DISABLED_ANNOTATION)
+}
+
+/// When the configuration was switched off. None if it is on, or if it was switched off in another way.
+pub fn disabled_since(configuration: &Value) -> Option<Timestamp> {
+    let (since, _) = disabled_note(configuration)?.split_once(": ")?;
+    since.parse().ok()
+}
+
+/// When the configuration is to be switched on again.
+pub fn disabled_until(configuration: &Value) -> Option<Timestamp> {
+    annotation(configuration, DISABLED_UNTIL_ANNOTATION)?.parse().ok()
+}
+
+/// The configuration, switched on.
+pub fn enabled(configuration: &Value) -> Value {
+    let mut enabled = configuration.clone();
+    if let Some(configuration) = enabled.as_object_mut() {
+        let entries = json!(enabled_entries(&Value::Object(configuration.clone())));
+        configuration.insert("webhooks".to_owned(), entries);
+    }
+    let annotations = enabled.pointer_mut("/metadata/annotations");
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        annotations.retain(|key, _| key != DISABLED_ANNOTATION && key != DISABLED_UNTIL_ANNOTATION);
+    }
+    enabled
+}
+
+fn annotation<'c>(configuration: &'c Value, key: &str) -> Option<&'c str> {
     configuration
         .get("metadata")?
         .get("annotations")?
-        .get(DISABLED_ANNOTATION)?
+        .get(key)?
         .as_str()
 }
 

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use jiff::Timestamp;
+use kcp_rules::registration::{CONFIGURATION, Switch, disabled_since, switch};
+use serde_json::{Value, json};
 use tokio::time;
 
 use super::{
@@ -12,97 +14,139 @@ use super::{
 };
 use crate::{hook::Hook, tasks::Tasks};
 
-/// The name of both webhook configurations in `manifests`.
-const NAME: &str = "admission.kubectl-kcp.dev";
-
 /// How often to check. An alert waits longer than this.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// The time limit for reading one configuration.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The part of a webhook configuration that says whether the API server can call the webhook.
-#[derive(Debug, Deserialize)]
-struct WebhookConfiguration {
-    #[serde(default)]
-    webhooks: Vec<Webhook>,
+/// Whether the API server calls a webhook.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct RegistrationState {
+    /// Whether the API server calls it for each shipped entry of its configuration.
+    is_registered: bool,
+    /// When a person disabled the configuration. None if it is not disabled, or if the time is not recorded.
+    disabled_since: Option<Timestamp>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Webhook {
-    client_config: ClientConfig,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ClientConfig {
-    #[serde(default)]
-    ca_bundle: Option<String>,
-}
-
-impl WebhookConfiguration {
-    /// Whether the API server calls every webhook of the configuration. Without a CA bundle, a call fails: no public CA signs
-    /// the certificate of a Service.
-    fn is_registered(&self) -> bool {
-        let has_ca = |webhook: &Webhook| {
-            let bundle = webhook.client_config.ca_bundle.as_deref();
-            bundle.is_some_and(|bundle| !bundle.is_empty())
+impl RegistrationState {
+    fn new(hook: Hook, configuration: &Value, shipped: &[String]) -> Self {
+        let entries = configuration.get("webhooks").and_then(Value::as_array);
+        let entries = entries.map(Vec::as_slice).unwrap_or_default();
+        let is_called = |name: &String| {
+            let mut named = entries
+                .iter()
+                .filter(|entry| entry.get("name") == Some(&json!(name)));
+            named.any(|entry| has_client(hook, entry))
         };
-        !self.webhooks.is_empty() && self.webhooks.iter().all(has_ca)
+        let is_on = switch(configuration) == Switch::On;
+        Self {
+            is_registered: is_on && shipped.iter().all(is_called),
+            disabled_since: disabled_since(configuration).filter(|_| !is_on),
+        }
     }
+}
+
+/// Whether an entry calls this webhook. Without a CA, a call fails: no public CA signs the certificate of a Service.
+fn has_client(hook: Hook, entry: &Value) -> bool {
+    let text = |path: &str| entry.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let called = [text("/clientConfig/service/path"), text("/clientConfig/url")];
+    !text("/clientConfig/caBundle").is_empty() && called.iter().any(|called| called.ends_with(hook.path()))
 }
 
 /// Checks both configurations from now on, and reports them as metrics.
 pub(super) fn spawn(server: &ApiServer, tasks: &mut Tasks) {
     let server = server.clone();
+    let hooks = Hook::ALL.map(|hook| (hook, shipped_entries(hook)));
     tasks.spawn("registration check", async move {
         loop {
-            for hook in Hook::ALL {
-                let registered = match read(&server, hook).await {
-                    Ok(configuration) => Some(configuration.is_registered()),
-                    Err(ReadError::NotFound) => Some(false),
+            for (hook, shipped) in &hooks {
+                let state = match read(&server, *hook).await {
+                    Ok(configuration) => Some(RegistrationState::new(*hook, &configuration, shipped)),
+                    Err(ReadError::NotFound) => Some(RegistrationState::default()),
                     Err(error) => {
                         tracing::debug!(webhook = hook.path(), %error, "cannot read the webhook configuration");
                         None
                     }
                 };
-                server.metrics.set_registered(hook, registered);
+                server.metrics.set_registered(
+                    *hook,
+                    state.map(|state| state.is_registered),
+                    state.and_then(|state| state.disabled_since),
+                );
             }
             time::sleep(INTERVAL).await;
         }
     });
 }
 
-async fn read(server: &ApiServer, hook: Hook) -> Result<WebhookConfiguration, ReadError> {
-    let plural = match hook {
-        Hook::Mutate => "mutatingwebhookconfigurations",
-        Hook::Validate => "validatingwebhookconfigurations",
-    };
-    let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{NAME}");
+async fn read(server: &ApiServer, hook: Hook) -> Result<Value, ReadError> {
+    let plural = hook.plural();
+    let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}/{CONFIGURATION}");
     let reads = server.reads_within(REQUEST_TIMEOUT);
     let body = reads.get(&path, Projection::Whole).await?;
     serde_json::from_slice(body.as_bytes()).map_err(|error| ReadError::from_json_error(&error))
 }
 
+/// The names of the entries in the shipped configuration.
+fn shipped_entries(hook: Hook) -> Vec<String> {
+    let lines = hook.manifest().lines();
+    let names = lines.filter_map(|line| line.strip_prefix("- name: "));
+    names.map(str::to_owned).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::WebhookConfiguration;
+    use kcp_rules::registration::{DISABLED_ANNOTATION, disabled_entries};
+    use serde_json::{Value, json};
+
+    use super::{Hook, RegistrationState, shipped_entries};
 
     #[test]
-    fn every_webhook_needs_a_ca() {
-        for (configuration, registered) in [
-            ("{}", false),
-            (r#"{"webhooks": []}"#, false),
-            (r#"{"webhooks": [{"clientConfig": {"caBundle": "YQ=="}}]}"#, true),
-            (r#"{"webhooks": [{"clientConfig": {"caBundle": ""}}]}"#, false),
+    fn every_shipped_entry_must_call_the_webhook() {
+        let shipped = ["a".to_owned(), "b".to_owned()];
+        let service = |path: &str, ca: &str| json!({"service": {"path": path}, "caBundle": ca});
+        let entry = |name: &str, client: Value| json!({"name": name, "clientConfig": client});
+        let called = |name: &str| entry(name, service("/validate", "YQ=="));
+        let url = json!({"url": "https://127.0.0.1:11443/validate", "caBundle": "YQ=="});
+        for (entries, is_registered) in [
+            (json!(null), false),
+            (json!([]), false),
+            (json!([called("a")]), false),
+            (json!([called("a"), called("b"), called("c")]), true),
+            (json!([called("a"), entry("b", url)]), true),
+            (json!([called("a"), entry("b", service("/validate", ""))]), false),
             (
-                r#"{"webhooks": [{"clientConfig": {"caBundle": "YQ=="}}, {"clientConfig": {}}]}"#,
+                json!([called("a"), entry("b", service("/mutate", "YQ=="))]),
                 false,
             ),
         ] {
-            let decoded: WebhookConfiguration = serde_json::from_str(configuration).unwrap();
-            assert_eq!(decoded.is_registered(), registered, "{configuration}");
+            let configuration = json!({ "webhooks": entries });
+            let state = RegistrationState::new(Hook::Validate, &configuration, &shipped);
+            let expected = RegistrationState {
+                is_registered,
+                disabled_since: None,
+            };
+            assert_eq!(state, expected, "{configuration}");
         }
+        let mut disabled = json!({"webhooks": [called("a"), called("b")]});
+        disabled["webhooks"] = json!(disabled_entries(&disabled));
+        disabled["metadata"]["annotations"] = json!({DISABLED_ANNOTATION: "2026-12-01T12:00:00Z: upgrade"});
+        let state = RegistrationState::new(Hook::Validate, &disabled, &shipped);
+        assert!(!state.is_registered);
+        assert_eq!(state.disabled_since, "2026-12-01T12:00:00Z".parse().ok());
+    }
+
+    #[test]
+    fn the_names_of_the_shipped_entries_are_read() {
+        assert_eq!(
+            Hook::ALL.map(|hook| shipped_entries(hook).is_empty()),
+            [false, false]
+        );
+        let names = shipped_entries(Hook::Validate);
+        assert!(
+            names.contains(&"kubeadmcontrolplanes.validate.kubectl-kcp.dev".to_owned()),
+            "{names:?}"
+        );
     }
 }

@@ -18,11 +18,11 @@ use kube::{
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{
-    decision::ServerVersion,
-    registration::{Kind, Owner},
+use super::{decision::ServerVersion, registration::Owner};
+use crate::{
+    hook::Hook,
+    request::{RequestError, call},
 };
-use crate::request::{RequestError, call};
 
 /// The name of the Service, the `ClusterRole` and the value of the label of the Pods in `manifests/base`.
 const NAME: &str = "kcp-webhook";
@@ -168,26 +168,26 @@ impl Objects {
         Ok(())
     }
 
-    pub(crate) async fn configuration(&self, kind: Kind) -> Result<Option<Value>, ObjectError> {
-        let action = format!("get the {} {CONFIGURATION}", kind.kind());
-        let found = call(&action, self.configurations(kind).get_opt(CONFIGURATION)).await?;
+    pub(crate) async fn configuration(&self, hook: Hook) -> Result<Option<Value>, ObjectError> {
+        let action = format!("get the {} {CONFIGURATION}", hook.kind());
+        let found = call(&action, self.configurations(hook).get_opt(CONFIGURATION)).await?;
         found.map(|object| to_value(&action, &object)).transpose()
     }
 
-    pub(crate) async fn create_configuration(&self, kind: Kind, object: &Value) -> Result<(), ObjectError> {
-        let action = format!("create the {} {CONFIGURATION}", kind.kind());
+    pub(crate) async fn create_configuration(&self, hook: Hook, object: &Value) -> Result<(), ObjectError> {
+        let action = format!("create the {} {CONFIGURATION}", hook.kind());
         let object = from_value(&action, object)?;
-        call(&action, self.configurations(kind).create(&parameters(), &object)).await?;
+        call(&action, self.configurations(hook).create(&parameters(), &object)).await?;
         Ok(())
     }
 
     /// Replaces a configuration. `object` has the resource version that was read.
-    pub(crate) async fn replace_configuration(&self, kind: Kind, object: &Value) -> Result<(), ObjectError> {
-        let action = format!("update the {} {CONFIGURATION}", kind.kind());
+    pub(crate) async fn replace_configuration(&self, hook: Hook, object: &Value) -> Result<(), ObjectError> {
+        let action = format!("update the {} {CONFIGURATION}", hook.kind());
         let object = from_value(&action, object)?;
         call(
             &action,
-            self.configurations(kind)
+            self.configurations(hook)
                 .replace(CONFIGURATION, &parameters(), &object),
         )
         .await?;
@@ -215,11 +215,11 @@ impl Objects {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    fn configurations(&self, kind: Kind) -> Api<DynamicObject> {
-        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind.kind());
+    fn configurations(&self, hook: Hook) -> Api<DynamicObject> {
+        let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", hook.kind());
         Api::all_with(
             self.client.clone(),
-            &ApiResource::from_gvk_with_plural(&gvk, kind.plural()),
+            &ApiResource::from_gvk_with_plural(&gvk, hook.plural()),
         )
     }
 }

@@ -24,10 +24,11 @@ use super::{
     },
     decision::{Observed, PodCertificate, Registration, Serving, Step, decide, later},
     objects::{Address, ObjectError, Objects},
-    registration::{Kind, Place, bundles, compare, merge},
+    registration::{Place, bundles, compare, merge},
 };
 use crate::{
     authority::{CertificateError, Lifetime, ServerNames, serial_number},
+    hook::Hook,
     reconciler::LastProblem,
     self_test,
     tls_client::{ProbeError, Trust},
@@ -178,8 +179,8 @@ impl Manager {
         let service = objects.service_address().await?;
         let owner = objects.owner().await?;
         let live = [
-            objects.configuration(Kind::Mutating).await?,
-            objects.configuration(Kind::Validating).await?,
+            objects.configuration(Hook::Mutate).await?,
+            objects.configuration(Hook::Validate).await?,
         ];
         let serial = tls_secret.as_ref().and_then(leaf_serial_number);
         let SeenAnchors {
@@ -194,11 +195,11 @@ impl Manager {
             static_pod_port,
             denial_events: self.settings.denial_events,
         };
-        let desired = |kind: Kind| {
-            kind.desired(&place, &bundle, owner.as_ref())
+        let desired = |hook: Hook| {
+            hook.desired(&place, &bundle, owner.as_ref())
                 .map_err(PassError::Template)
         };
-        let desired = [desired(Kind::Mutating)?, desired(Kind::Validating)?];
+        let desired = [desired(Hook::Mutate)?, desired(Hook::Validate)?];
         let compared = |at: usize| match (live.get(at), desired.get(at)) {
             (Some(live), Some(desired)) => compare(live.as_ref(), desired, now),
             _ => Registration::Absent,
@@ -453,26 +454,26 @@ impl Manager {
                 return Ok(Next::Wait(Some(until)));
             }
         }
-        let of_kinds = Kind::ALL.into_iter().zip(&seen.live).zip(&seen.desired);
-        for ((kind, live), desired) in of_kinds {
+        let of_hooks = Hook::ALL.into_iter().zip(&seen.live).zip(&seen.desired);
+        for ((hook, live), desired) in of_hooks {
             match live {
-                None => self.objects.create_configuration(kind, desired).await?,
+                None => self.objects.create_configuration(hook, desired).await?,
                 Some(live) => {
-                    let merged = merge(live, desired);
+                    let merged = merge(live, desired, now);
                     if merged == *live {
                         continue;
                     }
-                    self.objects.replace_configuration(kind, &merged).await?;
+                    self.objects.replace_configuration(hook, &merged).await?;
                 }
             }
             if seen.calls_static_pods {
                 info!(
-                    kind = kind.kind(),
+                    kind = hook.kind(),
                     "the API servers call the static Pods beside them; wrote the configuration"
                 );
             } else {
                 info!(
-                    kind = kind.kind(),
+                    kind = hook.kind(),
                     "the webhook passed its self-test; wrote its configuration"
                 );
             }

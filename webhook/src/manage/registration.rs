@@ -4,23 +4,19 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use kcp_rules::registration::{CONFIGURATION, disabled_entries, is_disabled, static_pod_url};
+use kcp_rules::registration::{
+    CONFIGURATION, disabled_entries, disabled_until, enabled, is_disabled, static_pod_url,
+};
 use serde_json::{Map, Value, json};
 
 use super::{authorities::certificates, decision::Registration};
+use crate::hook::Hook;
 
 /// The annotation with which cert-manager's injector is told to write the caBundle of a configuration.
 const INJECTED: &str = "cert-manager.io/inject-ca-from";
 
 /// The namespace in the shipped manifests.
 const SHIPPED_NAMESPACE: &str = "kcp-webhook-system";
-
-/// One of the two kinds of webhook configurations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Mutating,
-    Validating,
-}
 
 /// What the configurations refer to, and what differs between installations.
 #[derive(Clone, Debug)]
@@ -41,34 +37,7 @@ pub(crate) struct Owner {
     pub(crate) uid: String,
 }
 
-impl Kind {
-    pub(crate) const ALL: [Self; 2] = [Self::Mutating, Self::Validating];
-
-    pub(crate) const fn kind(self) -> &'static str {
-        match self {
-            Self::Mutating => "MutatingWebhookConfiguration",
-            Self::Validating => "ValidatingWebhookConfiguration",
-        }
-    }
-
-    pub(crate) const fn plural(self) -> &'static str {
-        match self {
-            Self::Mutating => "mutatingwebhookconfigurations",
-            Self::Validating => "validatingwebhookconfigurations",
-        }
-    }
-
-    const fn manifest(self) -> &'static str {
-        match self {
-            Self::Mutating => {
-                include_str!("../../../manifests/registration/mutatingwebhookconfiguration.yaml")
-            }
-            Self::Validating => {
-                include_str!("../../../manifests/registration/validatingwebhookconfiguration.yaml")
-            }
-        }
-    }
-
+impl Hook {
     /// The shipped configuration, adapted to this [`Place`], with a caBundle in PEM format.
     pub(crate) fn desired(self, place: &Place, bundle: &str, owner: Option<&Owner>) -> Result<Value, String> {
         let mut configuration: Value = serde_saphyr::from_str(self.manifest())
@@ -136,7 +105,7 @@ pub(crate) fn compare(live: Option<&Value>, desired: &Value, now: Timestamp) -> 
     {
         return Registration::Injected;
     }
-    if merge(live, desired) == *live {
+    if merge(live, desired, now) == *live {
         return Registration::Current;
     }
     let bundles = bundles(live);
@@ -163,9 +132,12 @@ pub(crate) fn bundles(configuration: &Value) -> Vec<String> {
     bundles
 }
 
-/// The live configuration with everything that is desired. A configuration that someone has disabled stays disabled.
-pub(crate) fn merge(live: &Value, desired: &Value) -> Value {
+/// The live configuration with everything that is desired. A configuration that someone has disabled stays disabled until the
+/// end that they have set.
+pub(crate) fn merge(live: &Value, desired: &Value, now: Timestamp) -> Value {
     let mut desired = desired.clone();
+    let has_ended = disabled_until(live).is_some_and(|until| until <= now);
+    let live = &if has_ended { enabled(live) } else { live.clone() };
     if is_disabled(live)
         && let Some(desired) = desired.as_object_mut()
     {

@@ -11,7 +11,7 @@ use kcp_control_plane::webhook::{
 };
 use kcp_rules::{
     anchor::STATIC_POD,
-    registration::{CONFIGURATION, calls_static_pods, disabled_note, switch},
+    registration::{CONFIGURATION, calls_static_pods, disabled_note, disabled_until, switch},
 };
 use serde_json::Value;
 
@@ -114,6 +114,7 @@ fn registered(object: &Value, configuration: &WebhookConfiguration) -> Registere
     Registered {
         switch: switch(object),
         disabled_note: disabled_note(object).map(str::to_owned),
+        disabled_until: disabled_until(object),
         entries: webhooks.len(),
         fail_closed: webhooks.iter().filter(fails_closed).count(),
         trust: trust(configuration),
@@ -237,6 +238,7 @@ mod tests {
             Some(Registered {
                 switch: Switch::On,
                 disabled_note: None,
+                disabled_until: None,
                 entries: 2,
                 fail_closed: 1,
                 trust: Trust::Unreadable,

@@ -41,6 +41,8 @@ pub struct Registered {
     pub switch: Switch,
     /// When and why the configuration was switched off.
     pub disabled_note: Option<String>,
+    /// When `kcp-webhook manage` switches the configuration on again. None if it does not.
+    pub disabled_until: Option<Timestamp>,
     pub entries: usize,
     /// The entries whose writes the API server refuses while the webhook does not respond.
     pub fail_closed: usize,
@@ -125,10 +127,17 @@ impl Registration {
             (Switch::On, Some(note)) => problems.push(format!(
                 "the {title} configuration says that it is disabled, but it is not ({note}): disable or enable it again"
             )),
-            (Switch::Off, note) => problems.push(match note {
-                Some(note) => format!("the {title} configuration is disabled since {note}"),
-                None => format!("the {title} configuration is disabled"),
-            }),
+            (Switch::Off, note) => {
+                let note = note.as_ref().map_or_else(String::new, |note| format!(" since {note}"));
+                let end = match registered.disabled_until {
+                    Some(until) if until <= now => format!(
+                        "; it was to be enabled again at {until}: check kcp-webhook manage, or run: kubectl kcp webhook enable"
+                    ),
+                    Some(until) => format!("; kcp-webhook manage enables it again at {until}"),
+                    None => String::new(),
+                };
+                problems.push(format!("the {title} configuration is disabled{note}{end}"));
+            }
             (Switch::Partial, _) => problems.push(format!(
                 "the {title} configuration is disabled in part: disable or enable it again"
             )),
@@ -160,6 +169,7 @@ mod tests {
         Registered {
             switch: Switch::On,
             disabled_note: None,
+            disabled_until: None,
             entries: 8,
             fail_closed: 3,
             trust: Trust::Until {
@@ -224,6 +234,27 @@ mod tests {
                     registered.disabled_note = Some("2026-12-01T11:00:00Z: upgrade".to_owned());
                 }),
                 &["the validating configuration is disabled since 2026-12-01T11:00:00Z: upgrade"],
+            ),
+            (
+                "disabled for a time",
+                with(|registered| {
+                    registered.switch = Switch::Off;
+                    registered.disabled_until = "2026-12-01T13:00:00Z".parse().ok();
+                }),
+                &[
+                    "the validating configuration is disabled; kcp-webhook manage enables it again at 2026-12-01T13:00:00Z",
+                ],
+            ),
+            (
+                "disabled for too long",
+                with(|registered| {
+                    registered.switch = Switch::Off;
+                    registered.disabled_until = Some(now());
+                }),
+                &[
+                    "the validating configuration is disabled; it was to be enabled again at 2026-12-01T12:00:00Z: check kcp-webhook \
+                     manage, or run: kubectl kcp webhook enable",
+                ],
             ),
             (
                 "disabled in part",

@@ -2,24 +2,32 @@
 
 use jiff::Timestamp;
 use kcp_rules::registration::{
-    DISABLED_ANNOTATION, Switch, disabled_entries, disabled_note, enabled_entries, switch,
+    DISABLED_ANNOTATION, DISABLED_UNTIL_ANNOTATION, Switch, disabled_entries, disabled_note, disabled_until,
+    enabled_entries, switch,
 };
 use serde_json::{Value, json};
 
-/// The patch that disables a configuration. None if it is disabled already, or if it has no entries to disable.
+/// The patch that disables a configuration until a time. None if it is disabled until then or longer, or if it has no entries to
+/// disable.
 ///
 /// The patch replaces the whole list of entries, because a merge patch cannot change a part of a list. It must therefore
 /// be written with the resource version of `configuration`.
-pub fn disable(configuration: &Value, reason: &str, now: Timestamp) -> Option<Value> {
+pub fn disable(configuration: &Value, reason: &str, now: Timestamp, until: Timestamp) -> Option<Value> {
     let is_off = matches!(switch(configuration), Switch::Off | Switch::Empty);
-    if is_off && disabled_note(configuration).is_some() {
+    // The annotation has no fractions of a second.
+    let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
+    let lasts = disabled_until(configuration).is_some_and(|end| end >= until);
+    if is_off && lasts && disabled_note(configuration).is_some() {
         return None;
     }
     let at = now.strftime("%Y-%m-%dT%H:%M:%SZ");
     // The first reason stays, because it says since when the webhook has been off.
     let note = disabled_note(configuration).map_or_else(|| format!("{at}: {reason}"), str::to_owned);
     Some(json!({
-        "metadata": {"annotations": {DISABLED_ANNOTATION: note}},
+        "metadata": {"annotations": {
+            DISABLED_ANNOTATION: note,
+            DISABLED_UNTIL_ANNOTATION: until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        }},
         "webhooks": disabled_entries(configuration),
     }))
 }
@@ -34,7 +42,7 @@ pub fn enable(configuration: &Value) -> Option<Value> {
         return None;
     }
     Some(json!({
-        "metadata": {"annotations": {DISABLED_ANNOTATION: null}},
+        "metadata": {"annotations": {DISABLED_ANNOTATION: null, DISABLED_UNTIL_ANNOTATION: null}},
         "webhooks": enabled_entries(configuration),
     }))
 }
@@ -47,6 +55,10 @@ mod tests {
 
     fn now() -> Timestamp {
         "2026-12-01T12:00:00.5Z".parse().expect("a time")
+    }
+
+    fn until(hours: i64) -> Timestamp {
+        now() + jiff::SignedDuration::from_hours(hours)
     }
 
     fn configuration() -> Value {
@@ -68,7 +80,7 @@ mod tests {
     #[test]
     fn disable_and_enable_restore_the_configuration() {
         let before = configuration();
-        let patch = disable(&before, "capi upgrade", now()).expect("a patch");
+        let patch = disable(&before, "capi upgrade", now(), until(2)).expect("a patch");
         let off = patched(before.clone(), &patch);
         assert!(is_disabled(&off));
         assert_eq!(switch(&off), Switch::Off);
@@ -83,9 +95,20 @@ mod tests {
         assert_eq!(enable(&before), None);
         let off = patched(
             before.clone(),
-            &disable(&before, "first", now()).expect("a patch"),
+            &disable(&before, "first", now(), until(2)).expect("a patch"),
         );
-        assert_eq!(disable(&off, "second", now()), None);
+        for hours in [1, 2] {
+            assert_eq!(disable(&off, "second", now(), until(hours)), None);
+        }
+        let longer = patched(
+            off.clone(),
+            &disable(&off, "second", now(), until(3)).expect("a patch"),
+        );
+        assert_eq!(disabled_note(&longer), disabled_note(&off));
+        assert_eq!(
+            longer["metadata"]["annotations"][DISABLED_UNTIL_ANNOTATION],
+            "2026-12-01T15:00:00Z"
+        );
     }
 
     #[test]
@@ -93,13 +116,16 @@ mod tests {
         let before = configuration();
         let mut off = patched(
             before.clone(),
-            &disable(&before, "first", now()).expect("a patch"),
+            &disable(&before, "first", now(), until(2)).expect("a patch"),
         );
         off["webhooks"]
             .as_array_mut()
             .expect("a list")
             .push(json!({"name": "new"}));
-        let again = patched(off.clone(), &disable(&off, "second", now()).expect("a patch"));
+        let again = patched(
+            off.clone(),
+            &disable(&off, "second", now(), until(2)).expect("a patch"),
+        );
         assert_eq!(switch(&again), Switch::Off);
         assert_eq!(disabled_note(&again), Some("2026-12-01T12:00:00Z: first"));
     }

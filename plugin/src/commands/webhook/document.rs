@@ -47,6 +47,10 @@ struct Configuration<'r> {
     /// When and why the configuration was disabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     disabled: Option<&'r str>,
+    /// When `kcp-webhook manage` enables the configuration again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
+    disabled_until: Option<Timestamp>,
     entries: usize,
     /// The entries whose writes the API server refuses while the webhook does not respond.
     fail_closed_entries: usize,
@@ -164,6 +168,7 @@ impl<'r> Configuration<'r> {
             webhook: registration.kind.title(),
             state: state_word(registration),
             disabled: registered.and_then(|registered| registered.disabled_note.as_deref()),
+            disabled_until: registered.and_then(|registered| registered.disabled_until),
             entries: registered.map_or(0, |registered| registered.entries),
             fail_closed_entries: registered.map_or(0, |registered| registered.fail_closed),
             ca_bundle,

@@ -109,6 +109,7 @@ mod tests {
             registered: Some(Registered {
                 switch: Switch::On,
                 disabled_note: None,
+                disabled_until: None,
                 entries,
                 fail_closed,
                 trust: Trust::Until {

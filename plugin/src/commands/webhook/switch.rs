@@ -1,5 +1,7 @@
 //! `kubectl kcp webhook disable` and `enable`.
 
+use std::time::Duration;
+
 use clap::Args;
 use kcp_client::{
     Connection, Error,
@@ -17,7 +19,7 @@ use kcp_rules::registration::CONFIGURATION;
 use serde_json::Value;
 
 use crate::{
-    arguments::{DryRun, parse_reason},
+    arguments::{DryRun, parse_reason, parse_timeout},
     document::resource_name,
     session::Session,
     terminal::Terminal,
@@ -28,17 +30,22 @@ use crate::{
 #[command(
     after_help = "The API server then admits every write without calling the webhook. An update that omits replicas can \
         scale a control plane down to one Machine, so enable the webhook again soon. Nothing is deleted: the command adds \
-        a match condition that is never true to each entry of both configurations. `kcp-webhook manage` leaves a disabled \
-        configuration disabled, and cert-manager and `kcp-webhook manage` still renew its certificates.
+        a match condition that is never true to each entry of both configurations. `kcp-webhook manage` removes it once the time \
+        of --for has passed and the webhook passes its self-test; without the manager, run `webhook enable`. Certificates are \
+        renewed meanwhile.
 
 Examples:
   kubectl kcp webhook disable --reason capi-upgrade --dry-run=server
-  kubectl kcp webhook disable --reason capi-upgrade"
+  kubectl kcp webhook disable --reason capi-upgrade --for 30m"
 )]
 pub struct DisableArguments {
     /// Reason to record in both configurations, which `webhook status` shows
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     pub reason: String,
+
+    /// How long the webhook is disabled at most, such as 30m; a later call can extend the time
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_disabled_time, default_value = "2h")]
+    pub lasts: Duration,
 
     #[command(flatten)]
     pub write: SwitchArguments,
@@ -70,6 +77,16 @@ pub struct SwitchArguments {
     pub field_manager: String,
 }
 
+/// The longest time of `--for`, which is also that of an override of one rule.
+const MAX_DISABLED: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn parse_disabled_time(text: &str) -> Result<Duration, String> {
+    match parse_timeout(text)? {
+        lasts if lasts > MAX_DISABLED => Err("expected at most 24h".to_owned()),
+        lasts => Ok(lasts),
+    }
+}
+
 /// What happened to one configuration.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
@@ -88,7 +105,8 @@ enum Outcome {
 pub(super) async fn disable(arguments: &DisableArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let now = connection.now();
-    let patch = |configuration: &Value| disable_patch(configuration, &arguments.reason, now);
+    let until = now.checked_add(arguments.lasts)?;
+    let patch = |configuration: &Value| disable_patch(configuration, &arguments.reason, now, until);
     run(
         &connection,
         &arguments.write,

@@ -1,4 +1,6 @@
-use kcp_rules::registration::{DISABLED_ANNOTATION, Switch, calls_static_pods, switch};
+use kcp_rules::registration::{
+    DISABLED_ANNOTATION, DISABLED_UNTIL_ANNOTATION, Switch, calls_static_pods, switch,
+};
 
 use super::*;
 use crate::manage::authorities::{CA_VALIDITY, KeyedCa};
@@ -18,28 +20,28 @@ fn owner(uid: &str) -> Owner {
     }
 }
 
-fn desired(kind: Kind, bundle: &str) -> Value {
-    desired_with(kind, bundle, false)
+fn desired(hook: Hook, bundle: &str) -> Value {
+    desired_with(hook, bundle, false)
 }
 
-fn desired_with(kind: Kind, bundle: &str, denial_events: bool) -> Value {
+fn desired_with(hook: Hook, bundle: &str, denial_events: bool) -> Value {
     let place = Place {
         namespace: "edge-admission".to_owned(),
         port: 8443,
         static_pod_port: None,
         denial_events,
     };
-    kind.desired(&place, bundle, Some(&owner("u1"))).unwrap()
+    hook.desired(&place, bundle, Some(&owner("u1"))).unwrap()
 }
 
-fn desired_for_static_pods(kind: Kind, bundle: &str) -> Value {
+fn desired_for_static_pods(hook: Hook, bundle: &str) -> Value {
     let place = Place {
         namespace: "edge-admission".to_owned(),
         port: 8443,
         static_pod_port: Some(11443),
         denial_events: false,
     };
-    kind.desired(&place, bundle, Some(&owner("u1"))).unwrap()
+    hook.desired(&place, bundle, Some(&owner("u1"))).unwrap()
 }
 
 /// What an API server returns after it has stored a configuration: with its defaults and its own metadata.
@@ -55,9 +57,9 @@ fn stored(mut configuration: Value) -> Value {
 
 #[test]
 fn the_shipped_configurations_are_for_the_service_in_its_namespace() {
-    for kind in Kind::ALL {
-        let configuration = desired(kind, "CA");
-        assert_eq!(configuration["kind"], kind.kind());
+    for hook in Hook::ALL {
+        let configuration = desired(hook, "CA");
+        assert_eq!(configuration["kind"], hook.kind());
         assert_eq!(configuration["metadata"]["name"], CONFIGURATION);
         let owners = json!([{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "kcp-webhook",
             "uid": "u1"}]);
@@ -79,16 +81,16 @@ fn the_shipped_configurations_are_for_the_service_in_its_namespace() {
 
 #[test]
 fn api_servers_change_from_the_service_to_static_pods_and_back() {
-    for (kind, url) in [
-        (Kind::Mutating, "https://127.0.0.1:11443/mutate"),
-        (Kind::Validating, "https://127.0.0.1:11443/validate"),
+    for (hook, url) in [
+        (Hook::Mutate, "https://127.0.0.1:11443/mutate"),
+        (Hook::Validate, "https://127.0.0.1:11443/validate"),
     ] {
-        let (service, static_pods) = (desired(kind, "CA"), desired_for_static_pods(kind, "CA"));
+        let (service, static_pods) = (desired(hook, "CA"), desired_for_static_pods(hook, "CA"));
         let with_service = stored(service.clone());
         assert!(!calls_static_pods(&with_service, None));
         let outdated = Registration::Outdated { trusts_any: false };
         assert_eq!(compare(Some(&with_service), &static_pods, now()), outdated);
-        let with_static_pods = merge(&with_service, &static_pods);
+        let with_static_pods = merge(&with_service, &static_pods, now());
         for entry in with_static_pods["webhooks"].as_array().unwrap() {
             assert_eq!(entry["clientConfig"], json!({"caBundle": "Q0E=", "url": url}));
         }
@@ -97,33 +99,33 @@ fn api_servers_change_from_the_service_to_static_pods_and_back() {
             compare(Some(&with_static_pods), &static_pods, now()),
             Registration::Current
         );
-        assert_eq!(merge(&with_static_pods, &service), with_service);
+        assert_eq!(merge(&with_static_pods, &service, now()), with_service);
     }
 }
 
 #[test]
 fn a_configuration_is_compared_with_what_it_should_be() {
-    for kind in Kind::ALL {
+    for hook in Hook::ALL {
         let (old, new) = (ca(), ca());
-        let wanted = desired(kind, &old);
+        let wanted = desired(hook, &old);
         let live = stored(wanted.clone());
         assert_eq!(compare(None, &wanted, now()), Registration::Absent);
         assert_eq!(compare(Some(&live), &wanted, now()), Registration::Current);
         let outdated = Registration::Outdated { trusts_any: true };
         assert_eq!(
-            compare(Some(&live), &desired(kind, &(old.clone() + &new)), now()),
+            compare(Some(&live), &desired(hook, &(old.clone() + &new)), now()),
             outdated
         );
         let later = now() + CA_VALIDITY;
         assert_eq!(
-            compare(Some(&live), &desired(kind, &new), later),
+            compare(Some(&live), &desired(hook, &new), later),
             Registration::Outdated { trusts_any: false }
         );
         let mut changed = live.clone();
         changed["webhooks"][0]["failurePolicy"] = json!("Ignore");
         changed["webhooks"][1]["timeoutSeconds"] = json!(30);
         assert_eq!(compare(Some(&changed), &wanted, now()), outdated);
-        assert_eq!(merge(&changed, &wanted), live);
+        assert_eq!(merge(&changed, &wanted, now()), live);
         let mut injected = live.clone();
         injected["metadata"]["annotations"] = json!({INJECTED: "n/c"});
         assert_eq!(compare(Some(&injected), &wanted, now()), Registration::Injected);
@@ -132,15 +134,15 @@ fn a_configuration_is_compared_with_what_it_should_be() {
 
 #[test]
 fn events_about_denials_are_a_side_effect_except_for_a_dry_run() {
-    for kind in Kind::ALL {
-        let without = stored(desired(kind, &ca()));
-        let wanted = desired_with(kind, &ca(), true);
+    for hook in Hook::ALL {
+        let without = stored(desired(hook, &ca()));
+        let wanted = desired_with(hook, &ca(), true);
         assert_eq!(
             compare(Some(&without), &wanted, now()),
             Registration::Outdated { trusts_any: true }
         );
         for (denial_events, expected) in [(false, "None"), (true, "NoneOnDryRun")] {
-            let merged = merge(&without, &desired_with(kind, &ca(), denial_events));
+            let merged = merge(&without, &desired_with(hook, &ca(), denial_events), now());
             for entry in merged["webhooks"].as_array().unwrap() {
                 assert_eq!(entry["sideEffects"], expected, "{entry}");
             }
@@ -150,7 +152,7 @@ fn events_about_denials_are_a_side_effect_except_for_a_dry_run() {
 
 #[test]
 fn an_upgrade_keeps_what_users_added_and_removes_entries_of_the_old_version() {
-    let wanted = desired(Kind::Validating, &ca());
+    let wanted = desired(Hook::Validate, &ca());
     let mut live = stored(wanted.clone());
     live["webhooks"][0]["objectSelector"] = json!({"matchLabels": {"team": "edge"}});
     live["metadata"]["labels"]["team"] = json!("edge");
@@ -160,7 +162,7 @@ fn an_upgrade_keeps_what_users_added_and_removes_entries_of_the_old_version() {
     let removed = json!({"name": "removed.validate.kubectl-kcp.dev"});
     entries.insert(0, removed);
     entries.pop();
-    let merged = merge(&old, &wanted);
+    let merged = merge(&old, &wanted, now());
     assert_eq!(
         merged["webhooks"].as_array().unwrap().len(),
         wanted["webhooks"].as_array().unwrap().len()
@@ -172,20 +174,20 @@ fn an_upgrade_keeps_what_users_added_and_removes_entries_of_the_old_version() {
 #[test]
 fn a_disabled_configuration_stays_disabled_and_gets_the_new_ca() {
     let (old, new) = (ca(), ca());
-    let mut live = stored(desired(Kind::Validating, &old));
+    let mut live = stored(desired(Hook::Validate, &old));
     live["webhooks"] = json!(disabled_entries(&live));
     live["metadata"]["annotations"] = json!({DISABLED_ANNOTATION: "2026-12-01T00:00:00Z: upgrade"});
     assert_eq!(
-        compare(Some(&live), &desired(Kind::Validating, &old), now()),
+        compare(Some(&live), &desired(Hook::Validate, &old), now()),
         Registration::Current
     );
     let both = old + &new;
-    let wanted = desired(Kind::Validating, &both);
+    let wanted = desired(Hook::Validate, &both);
     assert_eq!(
         compare(Some(&live), &wanted, now()),
         Registration::Outdated { trusts_any: true }
     );
-    let merged = merge(&live, &wanted);
+    let merged = merge(&live, &wanted, now());
     assert_eq!(switch(&merged), Switch::Off);
     assert_eq!(bundles(&merged), [both]);
     assert_eq!(merged["metadata"]["annotations"], live["metadata"]["annotations"]);
@@ -193,8 +195,28 @@ fn a_disabled_configuration_stays_disabled_and_gets_the_new_ca() {
 }
 
 #[test]
+fn a_disabled_configuration_is_enabled_at_its_end() {
+    let wanted = desired(Hook::Validate, &ca());
+    let enabled = stored(wanted.clone());
+    let mut live = enabled.clone();
+    live["webhooks"] = json!(disabled_entries(&live));
+    for (until, is_current) in [("2999-01-01T00:00:00Z", true), ("2000-01-01T00:00:00Z", false)] {
+        live["metadata"]["annotations"] = json!({
+            "team": "edge",
+            DISABLED_ANNOTATION: "1999-12-01T00:00:00Z: upgrade",
+            DISABLED_UNTIL_ANNOTATION: until,
+        });
+        let compared = compare(Some(&live), &wanted, now());
+        assert_eq!(compared == Registration::Current, is_current, "{compared:?}");
+    }
+    let merged = merge(&live, &wanted, now());
+    assert_eq!(merged["webhooks"], enabled["webhooks"]);
+    assert_eq!(merged["metadata"]["annotations"], json!({"team": "edge"}));
+}
+
+#[test]
 fn the_owner_of_an_earlier_installation_is_replaced() {
-    let wanted = desired(Kind::Mutating, &ca());
+    let wanted = desired(Hook::Mutate, &ca());
     let other = json!({"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": "n1"});
     for (owners, expected) in [
         (json!(null), json!(["u1"])),
@@ -205,7 +227,7 @@ fn the_owner_of_an_earlier_installation_is_replaced() {
     ] {
         let mut live = stored(wanted.clone());
         live["metadata"]["ownerReferences"] = owners;
-        let merged = merge(&live, &wanted);
+        let merged = merge(&live, &wanted, now());
         let uids: Vec<_> = merged["metadata"]["ownerReferences"]
             .as_array()
             .unwrap()

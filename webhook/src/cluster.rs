@@ -47,7 +47,6 @@ use thiserror::Error;
 
 use self::{kinds::Caches, live_reads::ApiServer, subject::is_path_segment, view::FilledView};
 use crate::{
-    limits::LIVE_READ_TIMEOUT,
     metrics::{Metrics, PoolEntries, PoolName},
     tasks::Tasks,
 };
@@ -55,7 +54,11 @@ use crate::{
 #[cfg(test)]
 pub(crate) use self::discovery::REGISTERED;
 pub(crate) use self::{
-    cache::CacheState, live_reads::LiveReads, read_error::ReadError, subject::Subject, view::Source,
+    cache::CacheState,
+    live_reads::{LiveReads, ReadLimits},
+    read_error::ReadError,
+    subject::Subject,
+    view::Source,
 };
 
 /// The error for a kubeconfig that cannot be used.
@@ -103,9 +106,9 @@ impl ClusterReader {
         self.server.has_access()
     }
 
-    /// Starts the reads of one review, which share a deadline.
-    pub(crate) fn start_reads(&self) -> LiveReads<'_> {
-        self.server.reads_within(LIVE_READ_TIMEOUT)
+    /// Starts the reads of one review.
+    pub(crate) const fn start_reads(&self, limits: ReadLimits) -> LiveReads<'_> {
+        self.server.reads_for(limits)
     }
 
     /// Reads the missing parts of a view, all at the same time. A part that the webhook cannot read stays missing.
@@ -127,7 +130,10 @@ impl ClusterReader {
         }
         let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
         let request = live_reads::post(&path, event)?;
-        self.start_reads().send(&path, request).await.map(drop)
+        self.start_reads(ReadLimits::default())
+            .send(&path, request)
+            .await
+            .map(drop)
     }
 
     /// Watches all cached kinds, and checks the registration, if there is access to the API server.

@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     future::poll_fn,
-    io,
+    io::{self, IoSlice},
     pin::{Pin, pin},
     sync::atomic::{AtomicU32, Ordering},
     task::{Context, Poll, ready},
@@ -61,7 +61,7 @@ where
     );
     tokio::select! {
         ended = connection.as_mut() => return ended,
-        () = client.wait_until_evicted() => return Ok(()),
+        () = client.slot.wait_until_evicted() => return Ok(()),
         () = shutdown::wait_for_closing(&mut phase) => {}
     }
     // A client that has just connected is about to send a request. Wait for it; the response tells the client to close the connection.
@@ -130,40 +130,53 @@ impl Stage {
 struct Timed<'s, S> {
     stream: S,
     stage: &'s Stage,
-    /// The stage to which `deadline` applies.
-    deadline_stage: u32,
+    /// Whether part of a response waits until the client reads.
+    is_blocked: bool,
+    /// What `deadline` applies to: sending, or else a stage.
+    deadline_of: (bool, u32),
     deadline: Pin<Box<Sleep>>,
-    head: Duration,
-    idle: Duration,
+    limits: &'s Limits,
 }
 
 impl<'s, S> Timed<'s, S> {
-    fn new(stream: S, stage: &'s Stage, limits: &Limits) -> Self {
+    fn new(stream: S, stage: &'s Stage, limits: &'s Limits) -> Self {
         Self {
             stream,
             stage,
-            deadline_stage: stage.now(),
-            deadline: Box::pin(time::sleep(limits.head_timeout)),
-            head: limits.head_timeout,
-            idle: limits.idle_timeout,
+            is_blocked: false,
+            deadline_of: (false, stage.now()),
+            deadline: Box::pin(time::sleep(limits.request_timeout)),
+            limits,
         }
     }
 
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let stage = self.stage.now();
         let limit = match stage % Stage::COUNT {
+            _ if self.is_blocked => self.limits.write_timeout,
             // A new client must send its first request soon. Only a client that has received a response may be idle for long.
-            Stage::IDLE if self.stage.is_new() => self.head,
-            Stage::IDLE => self.idle,
-            Stage::READING_HEAD => self.head,
+            Stage::IDLE if !self.stage.is_new() => self.limits.idle_timeout,
+            Stage::IDLE | Stage::READING_HEAD => self.limits.request_timeout,
             _ => return Poll::Pending,
         };
-        if self.deadline_stage != stage {
-            self.deadline_stage = stage;
+        let wanted = (self.is_blocked, if self.is_blocked { 0 } else { stage });
+        if self.deadline_of != wanted {
+            self.deadline_of = wanted;
             self.deadline.as_mut().reset(Instant::now() + limit);
         }
         ready!(self.deadline.as_mut().poll(cx));
         Poll::Ready(io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Timed<'_, S> {
+    /// Returns the result of sending, or an error if the client does not read for too long.
+    fn poll_sent<T>(&mut self, cx: &mut Context<'_>, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if sent.is_pending() {
+            self.is_blocked = true;
+            return self.poll_deadline(cx).map(Err);
+        }
+        sent
     }
 }
 
@@ -187,23 +200,32 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<'_, S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<'_, S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match Pin::new(&mut self.stream).poll_write(cx, bytes) {
-            Poll::Pending => self.poll_deadline(cx).map(Err),
-            written @ Poll::Ready(_) => written,
-        }
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.poll_sent(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.poll_sent(cx, written)
+    }
+
+    /// Makes hyper send a response without a copy of its own, so that the response holds its share until it is sent.
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match Pin::new(&mut self.stream).poll_flush(cx) {
-            Poll::Pending => self.poll_deadline(cx).map(Err),
-            flushed @ Poll::Ready(_) => flushed,
-        }
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.is_blocked &= flushed.is_pending();
+        self.poll_sent(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match Pin::new(&mut self.stream).poll_shutdown(cx) {
-            Poll::Pending => self.poll_deadline(cx).map(Err),
-            shut @ Poll::Ready(_) => shut,
-        }
+        let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.poll_sent(cx, shut)
     }
 }

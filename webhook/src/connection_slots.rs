@@ -1,105 +1,74 @@
 //! The slots for open connections, and which connection is evicted for a new one.
 //!
-//! A connection is proven once the client has sent a complete review on it, or once the server has verified the
-//! client's certificate. A client that opens connections and then sends nothing, or sends slowly, has only unproven
-//! connections, and only these are evicted.
+//! If all slots are taken, the address with the most connections loses the one that has been idle longest. Idle is every connection
+//! whose review the server is not handling: it waits for the client, whatever the client has sent before.
 
 use std::{
-    cmp::Reverse,
     collections::{BTreeMap, HashMap},
     net::IpAddr,
-    sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use prometheus_client::metrics::counter::Counter;
-use tokio::{sync::Notify, time::Instant};
-
-use crate::limits::Limits;
+use tokio::sync::Notify;
 
 /// The slots for the connections of a listener.
 pub(crate) struct ConnectionSlots {
-    limits: Limits,
+    limit: usize,
     open: Mutex<OpenConnections>,
     evicted: Counter,
 }
 
 #[derive(Default)]
 struct OpenConnections {
+    /// The number of times that connections became idle.
+    idled: u64,
     next: u64,
-    /// Connections by id; the smallest id is the oldest connection.
-    connections: BTreeMap<u64, Connection>,
+    by_id: BTreeMap<u64, Connection>,
 }
 
 struct Connection {
     peer: IpAddr,
-    state: Arc<ConnectionState>,
-}
-
-#[derive(Default)]
-struct ConnectionState {
-    /// When the server began to wait for a request; unset during the TLS handshake.
-    waits_since: OnceLock<Instant>,
-    proven: AtomicBool,
-    evicted: Notify,
+    /// When the connection became idle, in the order of [`OpenConnections::idled`]; `None` while its review is handled.
+    idle: Option<u64>,
+    evicted: Arc<Notify>,
 }
 
 impl ConnectionSlots {
-    pub(crate) fn new(limits: &Limits, evicted: Counter) -> Arc<Self> {
+    pub(crate) fn new(limit: usize, evicted: Counter) -> Arc<Self> {
         Arc::new(Self {
-            limits: limits.clone(),
+            limit,
             open: Mutex::default(),
             evicted,
         })
     }
 
     /// Takes a slot for a new connection, and evicts another connection if necessary. Returns `None` if all slots are
-    /// taken and no connection can be evicted.
+    /// taken and the server is handling a review on every connection.
     pub(crate) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         // An IPv4 client is the same peer on a socket for both IPv4 and IPv6 as on a socket for IPv4.
         let peer = peer.to_canonical();
         let mut open = self.open();
-        let now = Instant::now();
-        let waiting = open
-            .connections_from(peer)
-            .filter(|connection| connection.is_unproven() && connection.waits_for(now).is_some())
-            .count();
-        let evicted = if open.connections.len() >= self.limits.connections {
-            Some(open.longest_waiting(open.peer_with_most_unproven()?, now)?)
-        } else if open.connections_from(peer).count() >= self.limits.connections_per_peer {
-            Some(open.longest_waiting(peer, now)?)
-        } else if waiting >= self.limits.waiting_connections_per_peer {
-            let is_old = |id: &u64| {
-                let connection = open.connections.get(id);
-                let waits = connection.and_then(|connection| connection.waits_for(now));
-                waits.is_some_and(|waits| waits >= self.limits.peer_grace)
-            };
-            open.longest_waiting(peer, now).filter(is_old)
-        } else {
-            None
-        };
-        if let Some(connection) = evicted.and_then(|id| open.connections.remove(&id)) {
-            connection.state.evicted.notify_one();
+        if open.by_id.len() >= self.limit {
+            let longest_idle = open.longest_idle()?;
+            let connection = open.by_id.remove(&longest_idle)?;
+            connection.evicted.notify_one();
             self.evicted.inc();
         }
-        let (id, state) = (open.next, Arc::<ConnectionState>::default());
+        let (id, evicted) = (open.next, Arc::new(Notify::new()));
         open.next += 1;
-        open.connections.insert(
-            id,
-            Connection {
-                peer,
-                state: state.clone(),
-            },
-        );
+        let connection = Connection {
+            peer,
+            idle: Some(open.count_idle()),
+            evicted: evicted.clone(),
+        };
+        open.by_id.insert(id, connection);
         drop(open);
         Some(ConnectionSlot {
             slots: self.clone(),
             id,
             peer,
-            state,
+            evicted,
         })
     }
 
@@ -108,43 +77,23 @@ impl ConnectionSlots {
     }
 }
 
-impl Connection {
-    fn is_unproven(&self) -> bool {
-        !self.state.proven.load(Relaxed)
-    }
-
-    /// How long the server has waited for a request on this connection; `None` during the TLS handshake.
-    fn waits_for(&self, now: Instant) -> Option<Duration> {
-        Some(now.duration_since(*self.state.waits_since.get()?))
-    }
-}
-
 impl OpenConnections {
-    fn connections_from(&self, peer: IpAddr) -> impl Iterator<Item = &Connection> {
-        let connections = self.connections.values();
-        connections.filter(move |connection| connection.peer == peer)
+    fn count_idle(&mut self) -> u64 {
+        self.idled += 1;
+        self.idled
     }
 
-    /// The peer with the most unproven connections; `None` if every connection is proven.
-    fn peer_with_most_unproven(&self) -> Option<IpAddr> {
-        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        for connection in self.connections.values().filter(|it| it.is_unproven()) {
-            *counts.entry(connection.peer).or_default() += 1;
+    /// The id of the connection that has been idle longest, of the address with the most idle connections.
+    fn longest_idle(&self) -> Option<u64> {
+        let mut by_peer: HashMap<IpAddr, (usize, u64, u64)> = HashMap::new();
+        for (id, connection) in &self.by_id {
+            let Some(idle) = connection.idle else { continue };
+            let (count, longest, longest_id) = by_peer.entry(connection.peer).or_insert((0, idle, *id));
+            *count += 1;
+            (*longest, *longest_id) = (*longest, *longest_id).min((idle, *id));
         }
-        counts
-            .into_iter()
-            .max_by_key(|(_, count)| *count)
-            .map(|(peer, _)| peer)
-    }
-
-    /// The id of the peer's unproven connection on which the server has waited longest for a request. If the
-    /// server waits on none of them, the id of the oldest connection in its handshake.
-    fn longest_waiting(&self, peer: IpAddr, now: Instant) -> Option<u64> {
-        let connections = self.connections.iter();
-        connections
-            .filter(|(_, connection)| connection.peer == peer && connection.is_unproven())
-            .max_by_key(|(id, connection)| (connection.waits_for(now), Reverse(**id)))
-            .map(|(id, _)| *id)
+        let most = by_peer.into_values().max_by_key(|(count, ..)| *count);
+        most.map(|(.., id)| id)
     }
 }
 
@@ -153,7 +102,7 @@ pub(crate) struct ConnectionSlot {
     slots: Arc<ConnectionSlots>,
     id: u64,
     peer: IpAddr,
-    state: Arc<ConnectionState>,
+    evicted: Arc<Notify>,
 }
 
 impl ConnectionSlot {
@@ -161,31 +110,93 @@ impl ConnectionSlot {
         self.peer
     }
 
-    pub(crate) fn is_proven(&self) -> bool {
-        self.state.proven.load(Relaxed)
+    /// Keeps the connection from being evicted until the returned guard is dropped.
+    pub(crate) fn keep(&self) -> Kept<'_> {
+        self.set_idle(false);
+        Kept(self)
     }
 
-    /// Records that the TLS handshake is complete, and that the server now waits for a request.
-    pub(crate) fn mark_ready(&self) {
-        self.state.waits_since.get_or_init(Instant::now);
-    }
-
-    /// Marks the connection as proven, so that it is no longer evicted.
-    pub(crate) fn mark_proven(&self) {
-        self.state.proven.store(true, Relaxed);
+    fn set_idle(&self, idle: bool) {
+        let mut open = self.slots.open();
+        let idle = idle.then(|| open.count_idle());
+        if let Some(connection) = open.by_id.get_mut(&self.id) {
+            connection.idle = idle;
+        }
     }
 
     /// Waits until the connection is evicted.
     pub(crate) async fn wait_until_evicted(&self) {
-        self.state.evicted.notified().await;
+        self.evicted.notified().await;
     }
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.slots.open().connections.remove(&self.id);
+        self.slots.open().by_id.remove(&self.id);
+    }
+}
+
+/// A connection whose review the server handles.
+pub(crate) struct Kept<'s>(&'s ConnectionSlot);
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        self.0.set_idle(true);
     }
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::{net::Ipv4Addr, time::Duration};
+
+    use tokio::time;
+
+    use super::*;
+
+    fn peer(last: u8) -> IpAddr {
+        Ipv4Addr::new(192, 0, 2, last).into()
+    }
+
+    async fn is_evicted(slot: &ConnectionSlot) -> bool {
+        time::timeout(Duration::ZERO, slot.wait_until_evicted())
+            .await
+            .is_ok()
+    }
+
+    #[tokio::test]
+    async fn evicts_the_longest_idle_connection_of_the_address_with_the_most() {
+        let slots = ConnectionSlots::new(5, Counter::default());
+        let all = [2, 1, 1, 1, 2].map(|last| slots.take(peer(last)).unwrap());
+        // This one was idle a moment ago, and the server handles a review on the next.
+        drop(all[1].keep());
+        let kept = all[2].keep();
+        let newest = slots.take(peer(3)).unwrap();
+        let mut evicted = Vec::new();
+        for slot in all.iter().chain([&newest]) {
+            evicted.push(is_evicted(slot).await);
+        }
+        assert_eq!(evicted, [false, false, false, true, false, false]);
+        assert_eq!(slots.evicted.get(), 1);
+        drop(kept);
+        // An evicted connection frees no slot when it ends.
+        drop(all);
+        assert_eq!(slots.open().by_id.len(), 1);
+    }
+
+    #[test]
+    fn does_not_evict_a_connection_whose_review_is_handled() {
+        let slots = ConnectionSlots::new(1, Counter::default());
+        let slot = slots.take(peer(1)).unwrap();
+        let kept = slot.keep();
+        assert!(slots.take(peer(2)).is_none());
+        drop(kept);
+        assert!(slots.take(peer(2)).is_some());
+    }
+
+    #[test]
+    fn an_ipv4_client_is_the_same_peer_on_a_socket_for_both_families() {
+        let slots = ConnectionSlots::new(1, Counter::default());
+        let slot = slots.take("::ffff:192.0.2.1".parse().unwrap()).unwrap();
+        assert_eq!(slot.peer(), peer(1));
+    }
+}

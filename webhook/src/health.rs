@@ -135,14 +135,7 @@ impl Health {
 }
 
 impl Handle for Health {
-    async fn handle(&self, request: Request<Incoming>, client: &Client) -> Response<Full<Bytes>> {
-        if client.is_refused() {
-            return answer(
-                StatusCode::SERVICE_UNAVAILABLE,
-                TEXT,
-                "too many connections are open\n".to_owned(),
-            );
-        }
+    async fn handle(&self, request: Request<Incoming>, _: &Client) -> Response<Full<Bytes>> {
         self.answer(&request)
     }
 }
@@ -153,6 +146,10 @@ fn answer(code: StatusCode, content_type: &'static str, body: String) -> Respons
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    // One response for each connection, so that responses that a client does not read do not pile up.
+    response
+        .headers_mut()
+        .insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

@@ -34,9 +34,9 @@
 //! - `review`: decodes an `AdmissionReview`, borrowing from the body
 //! - `cluster`: reads objects that a review does not contain, from caches and the API server
 //! - `body`: reads an HTTP body up to a size limit
-//! - `buffers`: the memory for request bodies, and which body is evicted when it runs out
 //! - [`configuration`]: the action of each rule, reloaded when the file changes
 //! - `tls`: TLS with a key pair that is reloaded when its files change
+//! - `shares`: what clients share, such as memory, and how much of it one client gets
 //! - `tasks`: background tasks that run as long as the server does
 //! - `metrics`: Prometheus metrics
 //! - `decision`: the decision on one review
@@ -57,7 +57,6 @@ mod api_servers;
 pub mod arguments;
 mod authority;
 mod body;
-mod buffers;
 pub mod certs;
 mod cluster;
 pub mod configuration;
@@ -85,6 +84,7 @@ mod review;
 mod router;
 mod self_test;
 pub mod serve;
+mod shares;
 mod shorten;
 mod shutdown;
 mod tasks;

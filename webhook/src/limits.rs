@@ -1,26 +1,26 @@
 //! Limits on what one client, and all clients together, may use.
 //!
-//! These limits keep the server's memory below the limit in the manifests, which a test measures. The largest parts are 64
-//! MiB for request bodies ([`Limits::buffered_bytes`]), 4 MiB of vectors kept for them ([`MAX_KEPT_VECTORS`]), 32 MiB for
-//! responses of the API server ([`MAX_BUFFERED_RESPONSE_BYTES`]), about 50 MiB for the caches of five kinds
-//! ([`MAX_CACHED_OBJECTS`] and [`MAX_CACHED_BYTES`] each), 100 KiB for each of 512 connections (a full
-//! [`READ_BUFFER_BYTES`], and TLS), 17 MiB for the program, and the memory to evaluate one review at a time
-//! ([`MAX_VALUES`]).
+//! These limits keep the server's memory below the limit in the manifests, which a test measures. The largest parts are 64 MiB
+//! for reviews ([`Limits::held_bytes`]), about 35 MiB to decode one on each of two threads ([`MAX_VALUES`]), 32 MiB for responses
+//! of the API server ([`MAX_BUFFERED_RESPONSE_BYTES`]), about 50 MiB for the caches of five kinds ([`MAX_CACHED_OBJECTS`] and
+//! [`MAX_CACHED_BYTES`] each), 70 KiB for each of 512 connections ([`READ_BUFFER_BYTES`], and TLS), and 17 MiB for the program.
 
 use std::time::Duration;
 
 /// The largest head of a request, and the largest chunk of a body, in bytes. A larger head gets the response 431.
-pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
+pub(crate) const READ_BUFFER_BYTES: usize = 32 * 1024;
 
-/// The maximum number of vectors that the server keeps for request bodies. `make bench` sends as many reviews at the same time.
-/// If slow clients use all of them, other large reviews take longer, but need no more memory.
-pub(crate) const MAX_KEPT_VECTORS: usize = 8;
+/// The bytes of a response that the kernel keeps until the client reads them. Otherwise the kernel would keep megabytes.
+pub(crate) const SEND_BUFFER_BYTES: u32 = 64 * 1024;
 
-/// The capacity of a vector that the server keeps, in bytes. It holds the update of an object of 250 KiB.
-pub(crate) const KEPT_VECTOR_BYTES: usize = 512 * 1024;
+/// What a review holds beside its body, its decoded values and its response, in bytes.
+pub(crate) const REVIEW_BYTES: usize = 16 * 1024;
 
-/// The smallest body for which the server keeps a vector, in bytes. Allocators reuse the memory of smaller bodies.
-pub(crate) const MIN_KEPT_BODY_BYTES: usize = 64 * 1024;
+/// What a decoded value and the problems that rules find in it hold, in bytes. The test of the memory limit measures 330.
+pub(crate) const VALUE_BYTES: usize = 350;
+
+/// How long a review waits for a share of what others use. The API server does not try again.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// The maximum number of values in an object that the webhook reviews. Each field, list entry, list and object counts
 /// as one value. Real objects rarely have more than a few thousand. The largest object that the API server accepts can
@@ -43,7 +43,7 @@ pub(crate) const MAX_NAME_CHARS: usize = 253;
 /// The maximum number of causes that a denial lists. If there are more, the denial says how many more.
 pub(crate) const MAX_CAUSES: usize = 50;
 
-/// The longest message of one cause, in characters.
+/// The longest message of one cause, and its longest field, in characters.
 pub(crate) const MAX_CAUSE_CHARS: usize = 1024;
 
 /// The maximum length of a warning, in characters. Rules that warn need at most 120, which fits on one or two lines of a
@@ -56,9 +56,14 @@ pub(crate) const MAX_WARNING_CHARS: usize = 256;
 /// of characters.
 pub(crate) const MAX_WARNINGS_BYTES: usize = 4096;
 
-/// The time limit for all live reads of one review. A scale reads the control plane, and then the objects that rules need. The
-/// manifests give a review at least three seconds, so that the webhook can still respond and explain the failure.
+/// The time limit for all live reads of a review that says none. The API server sends `?timeout=` with each review.
 pub(crate) const LIVE_READ_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The longest time limit that a review may ask for: the default of Kubernetes.
+pub(crate) const MAX_REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What remains of the time limit of a review when its live reads end, so that the webhook can still respond and explain the failure.
+pub(crate) const RESPONSE_MARGIN: Duration = Duration::from_millis(500);
 
 /// The largest response of the API server to a live read, in bytes.
 pub(crate) const MAX_RESPONSE_BYTES: usize = 16 * MIB;
@@ -80,8 +85,8 @@ pub(crate) const MAX_CACHED_BYTES: usize = 4 * MIB;
 /// The maximum number of live reads in progress at one time. Other reads wait, at most until the deadline of their review.
 pub(crate) const MAX_CONCURRENT_READS: usize = 32;
 
-/// The maximum number of objects in a list that is read live. This number of objects can be read within
-/// [`LIVE_READ_TIMEOUT`].
+/// The maximum number of objects in a list that is read live. This number of objects can be read within a
+/// second.
 pub(crate) const MAX_LISTED_OBJECTS: usize = 5000;
 
 const MIB: usize = 1024 * 1024;
@@ -91,44 +96,20 @@ const MIB: usize = 1024 * 1024;
 pub struct Limits {
     /// The largest body, in bytes. The API server accepts objects of 3 MB, and the review of an update has two.
     pub body_bytes: usize,
-    /// The maximum size of all bodies in memory at one time, in bytes.
-    pub buffered_bytes: usize,
-    /// The maximum number of reviews in progress at one time, counted from the end of their bodies. Others get the response
-    /// 503.
+    /// What all reviews hold at one time, in bytes: their bodies, what is decoded, and responses that are not sent yet.
+    pub held_bytes: usize,
+    /// The maximum number of reviews in progress at one time, counted from the end of their bodies.
     pub reviews: usize,
-    /// The maximum number of connections served at one time.
+    /// The maximum number of connections served at one time. It is larger than [`Limits::reviews`], so that some connection waits
+    /// for its client.
     pub connections: usize,
-    /// The maximum number of connections from one IP address. The API server has one for each review in progress, and keeps 25
-    /// idle ones.
-    pub connections_per_peer: usize,
-    /// The maximum number of connections from one IP address on which no complete review has been sent yet. For each
-    /// additional one, the connection that has waited longest is evicted. The API server's connections are no longer
-    /// counted after their first response.
-    pub waiting_connections_per_peer: usize,
-    /// The maximum number of connections beyond [`Limits::connections`] that get the response 503. Others are closed without a
-    /// response.
-    pub refused_connections: usize,
-    /// The maximum size of all bodies in memory from one IP address, in bytes, on connections on which no complete
-    /// review has been sent yet.
-    pub buffered_bytes_per_peer: usize,
-    /// The maximum size of all bodies in memory from one IP address, in bytes, on connections whose client has sent a complete
-    /// review or has a verified certificate. Only the API server needs this much.
-    pub buffered_bytes_per_proven_peer: usize,
-    /// The limits on waiting connections and bodies of one IP address apply only to connections and bodies of at
-    /// least this age, because an API server opens many at the same time when it starts. The API server waits no
-    /// longer than this for a review.
-    pub peer_grace: Duration,
-    /// The minimum rate at which a body must arrive after [`Limits::body_grace`], in bytes per second.
-    pub min_body_rate: usize,
-    /// The time after which [`Limits::min_body_rate`] applies.
-    pub body_grace: Duration,
     /// The time limit for a TLS handshake.
     pub handshake_timeout: Duration,
-    /// The time limit for the head of a request. It begins with the first byte of the head, or for the first request of a
-    /// connection with the end of the handshake.
-    pub head_timeout: Duration,
-    /// The time limit for the body of a request. It begins with the end of the head.
-    pub body_timeout: Duration,
+    /// The time limit for the head of a request, and then for its body. It begins with the first byte of the head, or for the
+    /// first request of a connection with the end of the handshake.
+    pub request_timeout: Duration,
+    /// The time limit for sending a response. It begins when the client stops reading, and ends when everything is sent.
+    pub write_timeout: Duration,
     /// The time limit between two requests on a connection. It is longer than the 90 s of Go's HTTP client
     /// (`IdleConnTimeout`), so that the API server closes connections first. If the webhook closed first, a review that the
     /// API server sends at the same time would be lost, because Go does not send a POST again.
@@ -139,20 +120,12 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body_bytes: 7 * MIB,
-            buffered_bytes: 64 * MIB,
+            held_bytes: 64 * MIB,
             reviews: 256,
             connections: 512,
-            connections_per_peer: 448,
-            waiting_connections_per_peer: 64,
-            refused_connections: 64,
-            buffered_bytes_per_peer: 16 * MIB,
-            buffered_bytes_per_proven_peer: 56 * MIB,
-            peer_grace: Duration::from_secs(5),
-            min_body_rate: 64 * 1024,
-            body_grace: Duration::from_secs(2),
             handshake_timeout: Duration::from_secs(10),
-            head_timeout: Duration::from_secs(10),
-            body_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(5),
+            write_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(120),
         }
     }

@@ -9,8 +9,8 @@ use std::{
 
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{Semaphore, mpsc, watch},
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::{mpsc, watch},
     time,
 };
 use tracing::{debug, warn};
@@ -19,11 +19,14 @@ use crate::{
     connection,
     connection_slots::{ConnectionSlot, ConnectionSlots},
     handle::{Client, Handle},
-    limits::Limits,
+    limits::{Limits, SEND_BUFFER_BYTES},
     metrics::ConnectionMetrics,
     shutdown::{self, Phase},
     tls,
 };
+
+/// The connections that the kernel accepts before the listener does.
+const BACKLOG: u32 = 1024;
 
 /// How a listener transports HTTP.
 pub(crate) enum Transport {
@@ -33,16 +36,28 @@ pub(crate) enum Transport {
 
 /// Binds a port. As in the API server, an unspecified address of either family means all IPv4 and IPv6 addresses, or all
 /// IPv4 addresses if the kernel has no IPv6.
-pub(crate) async fn bind(address: IpAddr, port: u16) -> io::Result<TcpListener> {
+pub(crate) fn bind(address: IpAddr, port: u16) -> io::Result<TcpListener> {
     if !address.is_unspecified() {
-        return TcpListener::bind((address, port)).await;
+        return listen((address, port).into());
     }
-    match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).await {
+    match listen((Ipv6Addr::UNSPECIFIED, port).into()) {
         Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await
+            listen((Ipv4Addr::UNSPECIFIED, port).into())
         }
         bound => bound,
     }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    socket.set_reuseaddr(true)?;
+    // Accepted connections inherit it.
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// Serves the connections to a listening socket.
@@ -54,11 +69,9 @@ pub(crate) struct Listener<H> {
     pub(crate) phase: watch::Receiver<Phase>,
 }
 
-/// The connections that a listener may still serve or refuse.
+/// The connections that a listener serves.
 struct ConnectionLimits {
     slots: Arc<ConnectionSlots>,
-    /// Permits for connections beyond the limit, which get the response 503.
-    refused: Arc<Semaphore>,
     /// Each served connection has a clone of this sender. The receiver notices when all clones are dropped.
     serving: mpsc::Sender<()>,
 }
@@ -68,8 +81,7 @@ impl<H: Handle> Listener<H> {
     pub(crate) async fn run(self, socket: TcpListener) {
         let (serving, mut served) = mpsc::channel(1);
         let connection_limits = ConnectionLimits {
-            slots: ConnectionSlots::new(&self.limits, self.metrics.evicted.clone()),
-            refused: Arc::new(Semaphore::new(self.limits.refused_connections)),
+            slots: ConnectionSlots::new(self.limits.connections, self.metrics.evicted.clone()),
             serving,
         };
         let mut phase = self.phase.clone();
@@ -111,29 +123,19 @@ impl<H: Handle> Listener<H> {
                 return;
             }
         };
-        let listener = self.clone();
-        if let Some(slot) = connection_limits.slots.take(peer.ip()) {
-            let serving = connection_limits.serving.clone();
-            tokio::spawn(async move {
-                let _open = OpenConnectionGuard::count(&listener.metrics.open);
-                listener.serve(stream, peer, Some(slot)).await;
-                drop(serving);
-            });
-            return;
-        }
-        self.metrics.refused.inc();
-        let Ok(permit) = connection_limits.refused.clone().try_acquire_owned() else {
+        let Some(slot) = connection_limits.slots.take(peer.ip()) else {
+            warn!(%peer, "closed a new connection, because kcp-webhook handles a review on every open connection");
             return;
         };
+        let (listener, serving) = (self.clone(), connection_limits.serving.clone());
         tokio::spawn(async move {
             let _open = OpenConnectionGuard::count(&listener.metrics.open);
-            listener.serve(stream, peer, None).await;
-            drop(permit);
+            listener.serve(stream, peer, slot).await;
+            drop(serving);
         });
     }
 
-    /// Serves a connection. Without a slot, responds to each request with 503.
-    async fn serve(&self, stream: TcpStream, peer: SocketAddr, slot: Option<ConnectionSlot>) {
+    async fn serve(&self, stream: TcpStream, peer: SocketAddr, slot: ConnectionSlot) {
         // Turn off Nagle's algorithm, which would only delay responses, because each response is written in
         // one piece.
         if let Err(error) = stream.set_nodelay(true) {
@@ -143,26 +145,23 @@ impl<H: Handle> Listener<H> {
         let phase = self.phase.clone();
         let ended = match &self.transport {
             Transport::Plain => {
-                let client = client(slot, false);
+                let client = Client {
+                    slot,
+                    verified: false,
+                };
                 connection::serve(stream, &self.handler, &self.limits, phase, &client).await
             }
             Transport::Tls(acceptor) => {
                 let handshake = time::timeout(self.limits.handshake_timeout, acceptor.accept(stream));
-                let shaken = match &slot {
-                    Some(slot) => tokio::select! {
-                        shaken = handshake => shaken,
-                        () = slot.wait_until_evicted() => return,
-                    },
-                    None => handshake.await,
+                let shaken = tokio::select! {
+                    shaken = handshake => shaken,
+                    () = slot.wait_until_evicted() => return,
                 };
                 match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                     Ok(stream) => {
                         // A client certificate is present only if the acceptor has verified it.
                         let verified = stream.get_ref().1.peer_certificates().is_some();
-                        let client = client(slot, verified);
-                        if verified {
-                            client.mark_proven();
-                        }
+                        let client = Client { slot, verified };
                         connection::serve(stream, &self.handler, &self.limits, phase, &client).await
                     }
                     Err(error) => {
@@ -176,16 +175,6 @@ impl<H: Handle> Listener<H> {
         if let Err(error) = ended {
             debug!(%peer, %error, "the connection ended with an error");
         }
-    }
-}
-
-fn client(slot: Option<ConnectionSlot>, verified: bool) -> Client {
-    match slot {
-        Some(slot) => {
-            slot.mark_ready();
-            Client::Served { slot, verified }
-        }
-        None => Client::Refused,
     }
 }
 

@@ -90,7 +90,6 @@ pub(crate) enum EventResult {
 #[derive(Clone, Default)]
 pub(crate) struct ConnectionMetrics {
     pub(crate) open: Gauge,
-    pub(crate) refused: Counter,
     pub(crate) evicted: Counter,
     pub(crate) failed_handshakes: Counter,
 }
@@ -112,7 +111,6 @@ pub(crate) struct Metrics {
     unregistered_versions: Family<VersionLabels, Gauge>,
     pool_entries: PoolGauges,
     pub(crate) connections: ConnectionMetrics,
-    pub(crate) evicted_bodies: Counter,
     pub(crate) panics: Counter,
     pub(crate) certificate_reads: Counter,
     pub(crate) certificate_errors: Counter,
@@ -140,7 +138,6 @@ impl Metrics {
             unregistered_versions: Family::default(),
             pool_entries: PoolGauges::default(),
             connections: ConnectionMetrics::default(),
-            evicted_bodies: Counter::default(),
             panics: Counter::default(),
             certificate_reads: Counter::default(),
             certificate_errors: Counter::default(),
@@ -274,19 +271,9 @@ impl Metrics {
             self.connections.open.clone(),
         );
         registry.register(
-            "kcp_webhook_connections_refused",
-            "Connections refused because of the connection limit",
-            self.connections.refused.clone(),
-        );
-        registry.register(
             "kcp_webhook_connections_evicted",
-            "Connections without a complete review that were closed to make room for new connections",
+            "Idle connections that were closed to make room for new connections",
             self.connections.evicted.clone(),
-        );
-        registry.register(
-            "kcp_webhook_bodies_evicted",
-            "Incomplete request bodies that were dropped because the memory for request bodies was full",
-            self.evicted_bodies.clone(),
         );
         registry.register(
             "kcp_webhook_panics",

@@ -69,7 +69,7 @@ struct Details<'a> {
 struct StatusCause<'a> {
     reason: &'static str,
     message: Cow<'a, str>,
-    field: &'a str,
+    field: Cow<'a, str>,
 }
 
 /// Writes the response to the review with this uid.
@@ -120,7 +120,7 @@ fn invalid_status(invalid: &Invalid) -> Status<'_> {
                 first"
             )
             .into(),
-            field: "",
+            field: Cow::Borrowed(""),
         });
     }
     let lines: Vec<String> = causes
@@ -160,7 +160,8 @@ impl<'a> From<&'a Cause> for StatusCause<'a> {
         Self {
             reason: cause.reason,
             message: shorten(&cause.message, MAX_CAUSE_CHARS, &rule_suffix(cause)),
-            field: &cause.field,
+            // A field can contain a key of the object.
+            field: shorten(&cause.field, MAX_CAUSE_CHARS, ""),
         }
     }
 }
@@ -197,7 +198,8 @@ fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
 /// of rules.
 fn warnings(decision: &Decision) -> Vec<String> {
     let by_rules = decision.warning_causes.iter().map(|cause| {
-        let text = format!("{}: {}", cause.field, cause.message);
+        let field = shorten(&cause.field, MAX_WARNING_CHARS, "");
+        let text = format!("{field}: {}", cause.message);
         one_line(&shorten(&text, MAX_WARNING_CHARS, &rule_suffix(cause)))
     });
     let notes = decision

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json as object, value::RawValue};
 
 use crate::{
+    cluster::ReadLimits,
     limits::{MAX_ENVELOPE, MAX_QUOTED_CHARS, MAX_UID, MAX_VALUES},
     shorten::shorten,
 };
@@ -61,6 +62,8 @@ pub(crate) struct Request<'a, New = &'a RawValue, Old = &'a RawValue> {
     /// An upper bound of the number of values in the review, and so in each of its objects.
     #[serde(skip)]
     pub(crate) values: usize,
+    #[serde(skip)]
+    pub(crate) read_limits: ReadLimits,
     /// The decoded objects, if the API server creates or updates a control plane; `None` if they are only text.
     #[serde(skip)]
     pub(crate) control_planes: Option<ControlPlanes<'a>>,
@@ -284,6 +287,7 @@ impl<'a> Request<'a, NewControlPlane<'a>, OldControlPlane<'a>> {
             object,
             old_object,
             values,
+            read_limits: self.read_limits,
             control_planes,
         })
     }

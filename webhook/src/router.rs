@@ -3,7 +3,7 @@
 //! A request without a readable uid gets an HTTP error with one sentence. The API server would not accept an
 //! `AdmissionReview` without the uid, and applies the failure policy.
 
-use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use http_body_util::Full;
 use hyper::{
@@ -11,22 +11,29 @@ use hyper::{
     body::{Body, Bytes, Incoming},
     header::{self, HeaderMap, HeaderValue},
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::Instant,
+};
 use tracing::{debug, error, info, warn};
 
 use crate::{
     admission::Admission,
-    body::{self, BodyError, Pace},
-    buffers::Buffers,
+    body::{self, BodyError, BufferedBody},
+    cluster::ReadLimits,
     decision::{Decision, RefusalKind, Verdict},
     denial_events::DenialEvents,
     handle::{Client, Handle},
     hook::Hook,
-    limits::{Limits, MAX_CAUSES, MAX_NAME_CHARS},
+    limits::{
+        LIVE_READ_TIMEOUT, Limits, MAX_CAUSES, MAX_NAME_CHARS, MAX_REVIEW_TIMEOUT, MAX_VALUES, MAX_WAIT,
+        RESPONSE_MARGIN, REVIEW_BYTES, VALUE_BYTES,
+    },
     metrics::Metrics,
     panics::{self, Panicked},
     response,
     review::{self, InvalidReview},
+    shares::{Exhausted, Peer, Share, Shares},
     shorten::shorten,
     shutdown::Phase,
 };
@@ -58,7 +65,7 @@ impl Admissions {
 
     fn for_client(&self, client: &Client) -> &Admission {
         match &self.for_unverified {
-            Some(admission) if !client.is_verified() => admission,
+            Some(admission) if !client.verified => admission,
             _ => &self.admission,
         }
     }
@@ -70,7 +77,7 @@ pub(crate) struct Router {
     metrics: Arc<Metrics>,
     limits: Limits,
     free_reviews: Semaphore,
-    buffers: Arc<Buffers>,
+    memory: Arc<Shares>,
     /// `None` if denials are not recorded.
     denial_events: Option<Arc<DenialEvents>>,
     phase: watch::Receiver<Phase>,
@@ -102,7 +109,7 @@ impl Router {
         Self {
             admissions,
             free_reviews: Semaphore::new(limits.reviews),
-            buffers: Buffers::for_clients(&limits, metrics.evicted_bodies.clone()),
+            memory: Shares::new(limits.held_bytes),
             denial_events: None,
             metrics,
             limits,
@@ -129,28 +136,12 @@ impl Router {
             ));
         };
         let in_flight = self.metrics.begin(hook);
-        let response = if client.is_refused() {
-            Err(HttpError::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "too many connections are open; try again",
-            ))
-        } else {
-            // Box the future, so that a connection without a request does not need the memory for a review.
-            panics::catch_panics(Box::pin(self.review(hook, request, client)))
-                .await
-                .unwrap_or_else(|Panicked| Err(self.panicked(hook)))
-        };
-        let mut response = match response {
-            Ok(answer) => {
-                // If clients need certificates, only a certificate proves a connection.
-                if self.admissions.for_unverified.is_none() {
-                    client.mark_proven();
-                }
-                json(answer)
-            }
-            Err(error) => error_response(&error),
-        };
-        if client.is_refused() || *self.phase.borrow() != Phase::Serving {
+        // Box the future, so that a connection without a request does not need the memory for a review.
+        let mut response = panics::catch_panics(Box::pin(self.review(hook, request, client)))
+            .await
+            .unwrap_or_else(|Panicked| Err(self.panicked(hook)))
+            .unwrap_or_else(|error| error_response(&error));
+        if *self.phase.borrow() != Phase::Serving {
             response
                 .headers_mut()
                 .insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -159,22 +150,22 @@ impl Router {
         response
     }
 
-    async fn review<B>(&self, hook: Hook, request: Request<B>, client: &Client) -> Result<Vec<u8>, HttpError>
+    async fn review<B>(
+        &self,
+        hook: Hook,
+        request: Request<B>,
+        client: &Client,
+    ) -> Result<Response<Full<Bytes>>, HttpError>
     where
         B: Body<Data = Bytes, Error: fmt::Display>,
     {
         require_json_post(&request)?;
-        let Limits {
-            body_bytes,
-            min_body_rate: body_rate,
-            body_grace,
-            ..
-        } = self.limits;
-        let pace = Pace::with_minimum_rate(body_rate, body_grace, self.limits.body_timeout);
-        let buffer = self.buffers.open(client.sender());
-        let body = body::read(request.into_body(), body_bytes, pace, buffer)
+        let read_limits = read_limits(request.uri().query());
+        let (body, mut share) = self
+            .read_body(request.into_body(), client)
             .await
-            .map_err(|error| self.body_error(error))?;
+            .map_err(|error| self.body_error(error))?
+            .into_parts();
         // Take the permit only after the body has arrived, so that clients that send slowly do not block other reviews.
         let Ok(_permit) = self.free_reviews.try_acquire() else {
             return Err(HttpError::new(
@@ -182,19 +173,50 @@ impl Router {
                 "too many reviews are in progress; try again",
             ));
         };
-        self.respond(hook, self.admissions.for_client(client), body.as_bytes())
-            .await
+        let _kept = client.slot.keep();
+        let admission = self.admissions.for_client(client);
+        let text = self
+            .respond(hook, admission, read_limits, &body, &mut share)
+            .await?;
+        share.grow_to(REVIEW_BYTES + text.len()).map_err(no_memory)?;
+        Ok(json(text, share))
+    }
+
+    /// Reads a body. Takes memory for all of it before the first byte is read.
+    async fn read_body<B>(&self, body: B, client: &Client) -> Result<BufferedBody, BodyError>
+    where
+        B: Body<Data = Bytes, Error: fmt::Display>,
+    {
+        let (limit, now) = (self.limits.body_bytes, Instant::now());
+        let bytes = REVIEW_BYTES + body::announced_length(&body).min(limit);
+        let share = self.memory.take(client.peer(), bytes, now + MAX_WAIT).await?;
+        body::read(body, limit, now + self.limits.request_timeout, share).await
     }
 
     /// Responds to a complete body as for a client that needs no certificate.
     pub(crate) async fn respond_to_any(&self, hook: Hook, body: &[u8]) -> Result<Vec<u8>, HttpError> {
-        self.respond(hook, &self.admissions.admission, body).await
+        let (admission, mut share) = (&self.admissions.admission, self.memory.open(Peer::SELF));
+        self.respond(hook, admission, ReadLimits::default(), body, &mut share)
+            .await
     }
 
     /// Responds to a complete body of a request.
-    async fn respond(&self, hook: Hook, admission: &Admission, body: &[u8]) -> Result<Vec<u8>, HttpError> {
+    async fn respond(
+        &self,
+        hook: Hook,
+        admission: &Admission,
+        read_limits: ReadLimits,
+        body: &[u8],
+        share: &mut Share,
+    ) -> Result<Vec<u8>, HttpError> {
         let written = match review::decode_review(body) {
             Ok(mut request) => {
+                request.read_limits = read_limits;
+                // While a review waits for live reads, it holds what is decoded.
+                let decoded = request.values.min(MAX_VALUES) * VALUE_BYTES;
+                share
+                    .grow_to(REVIEW_BYTES + body.len() + decoded)
+                    .map_err(no_memory)?;
                 let decision = admission.decide(hook, &mut request).await;
                 self.metrics.count_decision(hook, &decision);
                 log(hook, &request, &decision);
@@ -245,22 +267,12 @@ impl Router {
                     self.limits.body_bytes
                 ),
             ),
-            BodyError::NoMemory => HttpError::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "other reviews use all memory reserved for request bodies; try again",
-            ),
+            BodyError::NoMemory => no_memory(Exhausted),
             BodyError::TooSlow => HttpError::new(
                 StatusCode::REQUEST_TIMEOUT,
                 format!(
                     "the body of the request did not arrive within {} s",
-                    self.limits.body_timeout.as_secs()
-                ),
-            ),
-            BodyError::BelowRate => HttpError::new(
-                StatusCode::REQUEST_TIMEOUT,
-                format!(
-                    "the body of the request arrived at less than {} bytes per second",
-                    self.limits.min_body_rate
+                    self.limits.request_timeout.as_secs()
                 ),
             ),
             BodyError::Broken(error) => HttpError::new(
@@ -274,6 +286,32 @@ impl Router {
 impl Handle for Router {
     async fn handle(&self, request: Request<Incoming>, client: &Client) -> Response<Full<Bytes>> {
         self.answer(request, client).await
+    }
+}
+
+fn no_memory(_: Exhausted) -> HttpError {
+    HttpError::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "other reviews use all memory reserved for reviews; try again",
+    )
+}
+
+/// The limits on live reads, from the query `timeout=5s` with which the API server sends a review.
+fn read_limits(query: Option<&str>) -> ReadLimits {
+    let mut parameters = query.unwrap_or_default().split('&');
+    let seconds = parameters.find_map(|parameter| {
+        parameter
+            .strip_prefix("timeout=")?
+            .strip_suffix('s')?
+            .parse()
+            .ok()
+    });
+    let limit = seconds.map_or(LIVE_READ_TIMEOUT, |seconds| {
+        let limit = Duration::from_secs(seconds).min(MAX_REVIEW_TIMEOUT);
+        limit.saturating_sub(RESPONSE_MARGIN)
+    });
+    ReadLimits {
+        deadline: Instant::now() + limit,
     }
 }
 
@@ -293,12 +331,11 @@ fn error_response(error: &HttpError) -> Response<Full<Bytes>> {
         StatusCode::SERVICE_UNAVAILABLE => {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
-        // Close the connection, because the rest of the body would be read as the next request.
-        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT | StatusCode::INTERNAL_SERVER_ERROR => {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
         _ => {}
     }
+    // Close the connection: the rest of a body would be read as the next request, and errors that a client does not read would pile
+    // up without a share.
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
@@ -333,8 +370,22 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
-fn json(body: Vec<u8>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::from(body));
+/// The text of a response, with its share of the memory until it is sent.
+struct Unsent {
+    text: Vec<u8>,
+    _share: Share,
+}
+
+impl AsRef<[u8]> for Unsent {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+fn json(text: Vec<u8>, mut share: Share) -> Response<Full<Bytes>> {
+    share.shrink_to(REVIEW_BYTES + text.len());
+    let unsent = Unsent { text, _share: share };
+    let mut response = Response::new(Full::from(Bytes::from_owner(unsent)));
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

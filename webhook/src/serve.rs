@@ -154,15 +154,9 @@ impl Server {
             .map(Arc::new);
         let acceptor = Arc::new(tls::acceptor(key_pair.clone(), client_ca.clone())?);
         let address = arguments.bind_address;
-        let open = async |port| {
-            listener::bind(address, port)
-                .await
-                .map_err(|error| StartError::Listen { address, port, error })
-        };
-        let (secure, health) = (
-            open(arguments.secure_port).await?,
-            open(arguments.health_port).await?,
-        );
+        let open =
+            |port| listener::bind(address, port).map_err(|error| StartError::Listen { address, port, error });
+        let (secure, health) = (open(arguments.secure_port)?, open(arguments.health_port)?);
         let mut tasks = Tasks::default();
         let interval = arguments.tls_reload_interval;
         tasks.repeat("TLS key pair reload", interval, move || key_pair.reload());

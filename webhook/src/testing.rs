@@ -68,8 +68,8 @@ pub(crate) fn admission(client: Option<Client>, metrics: &Arc<Metrics>) -> Admis
 
 /// A client without a certificate, on a new connection.
 pub(crate) fn caller() -> Caller {
-    let slots = ConnectionSlots::new(&Limits::default(), Counter::default());
-    Caller::Served {
+    let slots = ConnectionSlots::new(1, Counter::default());
+    Caller {
         slot: slots.take(Ipv4Addr::LOCALHOST.into()).unwrap(),
         verified: false,
     }

@@ -20,6 +20,9 @@ pub(crate) use key_pair::{KeyPair, KeyPairError};
 /// for reviews, one stays free while many clients connect at the same time.
 const KEY_EXCHANGES: usize = 1;
 
+/// The encrypted bytes of a connection that wait until the kernel takes them: one TLS record.
+const TLS_BUFFER_BYTES: usize = 16 * 1024;
+
 /// Accepts TLS connections.
 pub(crate) struct Acceptor {
     config: Arc<ServerConfig>,
@@ -37,7 +40,9 @@ impl Acceptor {
         // Let reviews that have arrived run before the next key exchange.
         task::yield_now().await;
         drop(turn);
-        handshake.await
+        let mut stream = handshake.await?;
+        stream.get_mut().1.set_buffer_limit(Some(TLS_BUFFER_BYTES));
+        Ok(stream)
     }
 }
 

@@ -137,7 +137,10 @@ impl Evaluator {
 
     /// Applies the exemptions of the configuration. If a read fails, the validating webhook reports it.
     pub(super) async fn apply_configured_exemptions(&self, request: &Request<'_>, judgement: &mut Judgement) {
-        let (configuration, reads) = (self.configuration.get(), self.cluster.start_reads());
+        let (configuration, reads) = (
+            self.configuration.get(),
+            self.cluster.start_reads(request.read_limits),
+        );
         self.apply_exemptions(request, judgement, &reads, &configuration)
             .await;
     }

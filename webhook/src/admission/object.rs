@@ -232,7 +232,7 @@ async fn evaluate_change<'a, T: Kind<'a>>(
     change: Change<'_, T>,
     evaluator: &Evaluator,
 ) -> Decision {
-    let reads = evaluator.cluster.start_reads();
+    let reads = evaluator.cluster.start_reads(request.read_limits);
     let evaluation = evaluator.evaluate(request, change, &reads).await;
     evaluation.decision(T::GROUP, T::KIND, || name(request, change.new.metadata()))
 }

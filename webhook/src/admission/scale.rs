@@ -53,7 +53,7 @@ pub(super) async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> De
         Ok(scale) => scale,
         Err(error) => return Decision::undecodable(CONTROL_PLANE_GROUP, KIND, name, error),
     };
-    let reads = evaluator.cluster.start_reads();
+    let reads = evaluator.cluster.start_reads(request.read_limits);
     let (cached, answer);
     let text = if let Some(control_plane) = cached_control_plane(request, evaluator) {
         cached = control_plane;

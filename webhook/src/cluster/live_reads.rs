@@ -15,10 +15,10 @@ use super::{
     versions::Versions,
 };
 use crate::{
-    body::{self, BufferedBody, Pace},
-    buffers::Buffers,
-    limits::{MAX_BUFFERED_RESPONSE_BYTES, MAX_CONCURRENT_READS, MAX_RESPONSE_BYTES},
+    body::{self, BufferedBody},
+    limits::{LIVE_READ_TIMEOUT, MAX_BUFFERED_RESPONSE_BYTES, MAX_CONCURRENT_READS, MAX_RESPONSE_BYTES},
     metrics::Metrics,
+    shares::{Peer, Shares},
 };
 
 /// What to read: a path of the API, and how much of each object at that path.
@@ -35,7 +35,7 @@ pub(super) struct ApiServer {
     pub(super) client: Result<Client, ReadError>,
     pub(super) versions: Arc<Versions>,
     /// The memory for responses.
-    pub(super) buffers: Arc<Buffers>,
+    pub(super) memory: Arc<Shares>,
     reads: Arc<SharedReads<Target, SharedResponse>>,
     pub(super) metrics: Arc<Metrics>,
 }
@@ -45,7 +45,7 @@ impl ApiServer {
         Self {
             client,
             versions: Arc::default(),
-            buffers: Buffers::new(MAX_BUFFERED_RESPONSE_BYTES),
+            memory: Shares::new(MAX_BUFFERED_RESPONSE_BYTES),
             reads: Arc::new(SharedReads::new(MAX_CONCURRENT_READS)),
             metrics,
         }
@@ -56,9 +56,29 @@ impl ApiServer {
     }
 
     pub(super) fn reads_within(&self, limit: Duration) -> LiveReads<'_> {
+        self.reads_for(ReadLimits {
+            deadline: Instant::now() + limit,
+        })
+    }
+
+    pub(super) const fn reads_for(&self, limits: ReadLimits) -> LiveReads<'_> {
         LiveReads {
             server: self,
-            deadline: Instant::now() + limit,
+            deadline: limits.deadline,
+        }
+    }
+}
+
+/// The limits on the live reads of a review.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadLimits {
+    pub(crate) deadline: Instant,
+}
+
+impl Default for ReadLimits {
+    fn default() -> Self {
+        Self {
+            deadline: Instant::now() + LIVE_READ_TIMEOUT,
         }
     }
 }
@@ -166,8 +186,8 @@ impl LiveReads<'_> {
             .map_err(|_| ReadError::TooSlow)?
             .map_err(|error| ReadError::from_request_error(&error))?;
         let code = answer.status();
-        let (pace, buffer) = (Pace::with_deadline(self.deadline), self.server.buffers.open(None));
-        let answer = body::read(answer.into_body(), MAX_RESPONSE_BYTES, pace, buffer)
+        let share = self.server.memory.open(Peer::SELF);
+        let answer = body::read(answer.into_body(), MAX_RESPONSE_BYTES, self.deadline, share)
             .await
             .map_err(ReadError::from_body_error)?;
         if code.is_success() {

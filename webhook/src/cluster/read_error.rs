@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::{
     body::BodyError,
-    limits::{LIVE_READ_TIMEOUT, MAX_QUOTED_CHARS, MAX_RESPONSE_BYTES},
+    limits::{MAX_QUOTED_CHARS, MAX_RESPONSE_BYTES},
     shorten::shorten,
 };
 
@@ -39,7 +39,7 @@ pub(crate) enum ReadError {
     TooMany(usize),
     #[error("the API server's response is larger than {MAX_RESPONSE_BYTES} bytes, too large to read")]
     TooLarge,
-    #[error("the API server did not respond within {} s; try again", LIVE_READ_TIMEOUT.as_secs())]
+    #[error("the API server did not respond within the time limit of the review; try again")]
     TooSlow,
     #[error("{0}; try again")]
     Failed(String),
@@ -82,7 +82,7 @@ impl ReadError {
             BodyError::NoMemory => {
                 Self::Failed("other reviews use all memory reserved for responses".to_owned())
             }
-            BodyError::TooSlow | BodyError::BelowRate => Self::TooSlow,
+            BodyError::TooSlow => Self::TooSlow,
             BodyError::Broken(error) => {
                 Self::Failed(format!("cannot read the API server's response: {error}"))
             }

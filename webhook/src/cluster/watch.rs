@@ -24,8 +24,9 @@ use super::{
     read_error::{ReadError, parse_status},
 };
 use crate::{
-    body::{self, BufferedBody, Pace},
+    body::{self, BufferedBody},
     limits::{LIST_PAGE_SIZE, MAX_CACHED_OBJECTS, MAX_RESPONSE_BYTES},
+    shares::Peer,
     tasks::Tasks,
 };
 
@@ -250,14 +251,8 @@ impl<T: Cached> Watch<T> {
         if code == StatusCode::OK {
             return Ok(Lines::new(answer.into_body()));
         }
-        let buffer = self.server.buffers.open(None);
-        let body = body::read(
-            answer.into_body(),
-            MAX_RESPONSE_BYTES,
-            Pace::with_deadline(deadline),
-            buffer,
-        )
-        .await;
+        let share = self.server.memory.open(Peer::SELF);
+        let body = body::read(answer.into_body(), MAX_RESPONSE_BYTES, deadline, share).await;
         let text = body.as_ref().map_or(&[][..], BufferedBody::as_bytes);
         Err(ReadError::from_status(&parse_status(code, text)))
     }

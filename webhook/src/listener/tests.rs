@@ -18,7 +18,7 @@ impl Handle for Panics {
 
 #[tokio::test]
 async fn a_panic_leaves_the_connection_gauge_right() {
-    let socket = bind(Ipv4Addr::LOCALHOST.into(), 0).await.unwrap();
+    let socket = bind(Ipv4Addr::LOCALHOST.into(), 0).unwrap();
     let address = socket.local_addr().unwrap();
     let metrics = ConnectionMetrics::default();
     let listener = Listener {

@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     future::pending,
     io::{Read as _, Write as _},
+    net::Ipv4Addr,
     time::Duration,
 };
 
@@ -15,7 +16,7 @@ use tokio::{
 };
 
 use crate::{
-    client::{Answer, Connection, REVIEW, soon},
+    client::{Answer, Connection, REVIEW, connect_from, soon},
     running::Running,
 };
 
@@ -142,7 +143,7 @@ async fn closes_an_idle_connection_after_a_review() {
 async fn a_new_connection_has_the_timeout_of_a_head() {
     let server = Running::start(Limits {
         // Long enough for a review on a busy machine.
-        head_timeout: Duration::from_secs(1),
+        request_timeout: Duration::from_secs(1),
         ..Limits::default()
     })
     .await;
@@ -156,7 +157,7 @@ async fn a_new_connection_has_the_timeout_of_a_head() {
 #[tokio::test]
 async fn closes_a_connection_with_an_incomplete_head() {
     let server = Running::start(Limits {
-        head_timeout: SHORT,
+        request_timeout: SHORT,
         ..Limits::default()
     })
     .await;
@@ -168,7 +169,7 @@ async fn closes_a_connection_with_an_incomplete_head() {
 #[tokio::test]
 async fn answers_408_to_an_incomplete_body_and_closes() {
     let server = Running::start(Limits {
-        body_timeout: SHORT,
+        request_timeout: SHORT,
         ..Limits::default()
     })
     .await;
@@ -189,7 +190,7 @@ async fn answers_408_to_an_incomplete_body_and_closes() {
 #[tokio::test]
 async fn single_bytes_do_not_extend_the_timeout_of_a_head() {
     let server = Running::start(Limits {
-        head_timeout: SHORT,
+        request_timeout: SHORT,
         ..Limits::default()
     })
     .await;
@@ -201,7 +202,7 @@ async fn single_bytes_do_not_extend_the_timeout_of_a_head() {
 #[tokio::test]
 async fn single_bytes_do_not_extend_the_timeout_of_a_body() {
     let server = Running::start(Limits {
-        body_timeout: SHORT,
+        request_timeout: SHORT,
         ..Limits::default()
     })
     .await;
@@ -248,35 +249,6 @@ async fn rejects_a_head_that_is_too_large() {
 }
 
 #[tokio::test]
-async fn answers_503_above_the_connection_limit_and_then_closes_connections() {
-    let server = Running::start(Limits {
-        connections: 1,
-        refused_connections: 1,
-        ..Limits::default()
-    })
-    .await;
-    let mut first = server.connect().await;
-    assert_eq!(first.review().await, Answer::allowed(false));
-    let mut second = server.connect().await;
-    let mut third = Connection(soon(TcpStream::connect(server.secure)).await.unwrap());
-    third.ends().await;
-    assert_eq!(
-        second.review().await,
-        Answer {
-            code: 503,
-            closes: true,
-            body: "too many connections are open; try again\n".to_owned()
-        }
-    );
-    assert_eq!(first.review().await, Answer::allowed(false));
-    assert_eq!(server.metric("kcp_webhook_connections_refused_total").await, "2");
-    // The server accepts another connection once the first one has closed.
-    drop(first);
-    server.until_metric("kcp_webhook_connections", "0").await;
-    assert_eq!(server.connect().await.review().await, Answer::allowed(false));
-}
-
-#[tokio::test]
 async fn a_review_counts_only_once_its_body_has_arrived() {
     let server = Running::start(Limits {
         reviews: 1,
@@ -296,42 +268,30 @@ async fn a_review_counts_only_once_its_body_has_arrived() {
     assert_eq!(slow.answer().await, Answer::allowed(false));
 }
 
+/// Every connection has sent a complete request, and so has a response.
 #[tokio::test]
-async fn answers_408_to_a_body_below_the_rate() {
+async fn idle_connections_of_one_address_do_not_keep_others_out() {
     let server = Running::start(Limits {
-        min_body_rate: 1_000_000,
-        body_grace: SHORT,
+        connections: 8,
         ..Limits::default()
     })
     .await;
-    let mut connection = server.connect().await;
-    connection.send_head("/validate", 1024 * 1024).await;
-    assert_eq!(
-        Dripping::new(connection).answer().await,
-        Answer {
-            code: 408,
-            closes: true,
-            body: "the body of the request arrived at less than 1000000 bytes per second\n".to_owned()
-        }
-    );
-}
-
-#[tokio::test]
-async fn evicts_a_connection_without_a_response_for_a_new_one() {
-    let server = Running::start(Limits {
-        connections: 2,
-        ..Limits::default()
-    })
-    .await;
-    let mut kept = server.connect().await;
-    assert_eq!(kept.review().await, Answer::allowed(false));
-    let mut waiting = server.connect().await;
-    waiting.send_head("/validate", REVIEW.len()).await;
-    server.until_metric("kcp_webhook_connections", "2").await;
+    let ca = server.certificates.path("ca.crt");
+    let mut idle = Vec::new();
+    for number in 0..8 {
+        let from = Ipv4Addr::new(127, 0, 0, if number == 0 { 3 } else { 2 });
+        let mut connection = connect_from(from, server.secure, &ca).await.unwrap();
+        assert_eq!(connection.review().await, Answer::allowed(false));
+        idle.push(connection);
+    }
+    // The server still reads this body, which is no reason to keep the connection.
+    idle[1].send_head("/validate", REVIEW.len()).await;
     assert_eq!(server.connect().await.review().await, Answer::allowed(false));
-    waiting.ends().await;
+    idle[1].ends().await;
     assert_eq!(server.metric("kcp_webhook_connections_evicted_total").await, "1");
-    assert_eq!(kept.review().await, Answer::allowed(false));
+    for kept in [0, 2, 7] {
+        assert_eq!(idle[kept].review().await, Answer::allowed(false));
+    }
 }
 
 /// The test's thread is the server's thread for reviews, and this blocks it.

@@ -16,7 +16,7 @@ const IN_FLIGHT: &str = r#"controller_runtime_webhook_requests_in_flight{webhook
 fn broken() -> Answer {
     Answer {
         code: 400,
-        closes: false,
+        closes: true,
         body: "cannot read the body of the request: error reading a body from connection\n".to_owned(),
     }
 }
@@ -51,7 +51,7 @@ async fn disconnects_a_client_that_does_not_read_answers() {
     const SENT: usize = 1_000;
     const TOGETHER: usize = 1_000;
     let server = Running::start(Limits {
-        idle_timeout: Duration::from_millis(50),
+        write_timeout: Duration::from_millis(50),
         ..Limits::default()
     })
     .await;

@@ -62,7 +62,7 @@ async fn read(cached: Option<&[Value]>, live: &[Value]) -> (Vec<String>, Vec<Str
     }
     let subject = Subject::new("prod", "a", None).unwrap();
     let found = cluster
-        .start_reads()
+        .start_reads(crate::cluster::ReadLimits::default())
         .read_cluster_deployments(&subject, &cluster.caches.cluster_deployments)
         .await
         .unwrap();

@@ -60,7 +60,13 @@ fn count(requested: &Mutex<Vec<String>>, path: &str) -> usize {
 #[tokio::test(start_paused = true)]
 async fn concurrent_reads_discover_a_version_once_per_interval() {
     let (cluster, requested) = served("v1beta1");
-    let version = async || cluster.start_reads().discover_version(CLUSTER_API).await.unwrap();
+    let version = async || {
+        cluster
+            .start_reads(crate::cluster::ReadLimits::default())
+            .discover_version(CLUSTER_API)
+            .await
+            .unwrap()
+    };
     let at_once = tokio::join!(version(), version(), version());
     assert_eq!(at_once, ("v1beta1".into(), "v1beta1".into(), "v1beta1".into()));
     advance(Duration::from_millis(29_999)).await;
@@ -74,7 +80,7 @@ async fn concurrent_reads_discover_a_version_once_per_interval() {
 #[tokio::test(start_paused = true)]
 async fn discovers_the_version_again_when_a_kind_is_not_served() {
     let (cluster, requested) = served("v1beta2");
-    let reads = cluster.start_reads();
+    let reads = cluster.start_reads(crate::cluster::ReadLimits::default());
     let read = async |path: &str| reads.get(path, Projection::Whole).await.map(drop).unwrap_err();
     reads.discover_version(CLUSTER_API).await.unwrap();
     // A missing object does not mean that its kind is not served. Other groups do not matter either.
@@ -100,7 +106,7 @@ async fn does_not_remember_a_failed_discovery() {
     let (cluster, requested) = served("v1beta2");
     for times in 1..3 {
         cluster
-            .start_reads()
+            .start_reads(crate::cluster::ReadLimits::default())
             .discover_version(CONTROL_PLANES)
             .await
             .unwrap_err();
@@ -130,7 +136,7 @@ async fn reports_served_versions_that_are_not_registered() {
     let cluster = ClusterReader::new(Some(client), metrics.clone());
     assert_eq!(
         cluster
-            .start_reads()
+            .start_reads(crate::cluster::ReadLimits::default())
             .discover_version(CONTROL_PLANES)
             .await
             .unwrap(),

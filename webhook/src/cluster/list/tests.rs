@@ -29,7 +29,7 @@ fn pages(count: usize) -> ClusterReader {
 #[tokio::test]
 async fn reads_all_pages() {
     let names = pages(3)
-        .start_reads()
+        .start_reads(crate::cluster::ReadLimits::default())
         .list_names("/apis/g/v1/kinds")
         .await
         .unwrap();
@@ -43,12 +43,15 @@ async fn rejects_a_list_that_is_too_long() {
     let most = MAX_LISTED_OBJECTS / LIST_PAGE_SIZE;
     assert!(
         pages(most)
-            .start_reads()
+            .start_reads(crate::cluster::ReadLimits::default())
             .list_names("/apis/g/v1/kinds")
             .await
             .is_ok()
     );
-    let read = pages(most + 1).start_reads().list_names("/apis/g/v1/kinds").await;
+    let read = pages(most + 1)
+        .start_reads(crate::cluster::ReadLimits::default())
+        .list_names("/apis/g/v1/kinds")
+        .await;
     assert!(
         matches!(read, Err(ReadError::TooMany(MAX_LISTED_OBJECTS))),
         "{read:?}"

@@ -151,7 +151,7 @@ async fn read(cluster: Option<&str>) -> View {
     let client = api_server(|path| async move { answer(&path) });
     let reader = ClusterReader::new(Some(client), Arc::new(Metrics::new()));
     let subject = Subject::new("prod", "cp", cluster).unwrap();
-    let reads = reader.start_reads();
+    let reads = reader.start_reads(crate::cluster::ReadLimits::default());
     let filled = reader.read_view(&reads, EVERYTHING, &subject, Source::Caches);
     filled.await.view
 }

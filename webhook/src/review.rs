@@ -3,6 +3,8 @@
 
 mod uid;
 
+use std::collections::BTreeMap;
+
 use kcp_rules::api::{KubeadmControlPlane, Text, WithText, json};
 use memchr::memmem;
 use serde::Deserialize;
@@ -101,22 +103,24 @@ impl UserInfo<'_> {
     }
 
     /// The names of the user's groups; empty if the review does not have a list of names.
-    pub(crate) fn groups(&self) -> Vec<String> {
-        let groups = self.groups.map(|groups| serde_json::from_str(groups.get()));
-        groups.and_then(Result::ok).unwrap_or_default()
+    pub(crate) fn groups(&self) -> Vec<Text<'_>> {
+        decoded(self.groups).unwrap_or_default()
     }
 
-    /// The fields that identify the user in a `SubjectAccessReview`.
+    /// The fields that identify the user in a `SubjectAccessReview`. A field of the wrong type is absent.
     pub(crate) fn as_subject(&self) -> Value {
-        let given = |field: Option<&RawValue>| field.and_then(|field| serde_json::from_str(field.get()).ok());
-        let mut subject = object!({"user": self.name(), "groups": self.groups()});
-        for (name, field) in [("uid", self.uid), ("extra", self.extra)] {
-            if let (Some(object), Some(value)) = (subject.as_object_mut(), given(field)) {
-                object.insert(name.to_owned(), value);
-            }
-        }
-        subject
+        let groups = self.groups();
+        let (uid, extra): (Option<&str>, Option<BTreeMap<String, Option<Vec<String>>>>) =
+            (decoded(self.uid), decoded(self.extra));
+        object!({
+            "user": self.name(), "groups": groups.iter().map(|group| &**group).collect::<Vec<&str>>(),
+            "uid": uid, "extra": extra
+        })
     }
+}
+
+fn decoded<'a, T: Deserialize<'a>>(field: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(field?.get()).ok()
 }
 
 /// The fields of `CreateOptions`, `UpdateOptions` and `PatchOptions` that this program reads.
@@ -362,6 +366,24 @@ mod tests {
             format!("{:?}", control_planes.old.unwrap()),
             format!("{:?}", decode(&old))
         );
+    }
+
+    #[test]
+    fn the_subject_has_only_fields_of_the_right_type() {
+        for (user, expected) in [
+            (
+                json!({"username": "a", "groups": ["b\\c"], "uid": "d", "extra": {"e": ["f"], "g": null}}),
+                json!({"user": "a", "groups": ["b\\c"], "uid": "d", "extra": {"e": ["f"], "g": null}}),
+            ),
+            (
+                json!({"groups": {}, "uid": 7, "extra": {"e": [[0]]}}),
+                json!({"user": "", "groups": [], "uid": null, "extra": null}),
+            ),
+        ] {
+            let text = user.to_string();
+            let user: UserInfo<'_> = serde_json::from_str(&text).unwrap();
+            assert_eq!(user.as_subject(), expected);
+        }
     }
 
     #[test]

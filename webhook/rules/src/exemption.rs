@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     action::Action,
+    api::Text,
     finding::{DowngradeReason, Finding},
 };
 
@@ -81,7 +82,7 @@ pub struct Requester<'r> {
     /// The name of the user that the API server authenticated.
     pub user: &'r str,
     /// The names of the user's groups.
-    pub groups: &'r [&'r str],
+    pub groups: &'r [Text<'r>],
     /// The labels of the namespace; `None` if they cannot be read.
     pub namespace_labels: Option<&'r BTreeMap<String, String>>,
 }
@@ -115,7 +116,10 @@ impl Exemption {
     fn applies(&self, requester: &Requester<'_>, now: Timestamp) -> bool {
         let by_anyone = self.users.is_empty() && self.groups.is_empty();
         let by_writer = self.users.contains(requester.user)
-            || requester.groups.iter().any(|group| self.groups.contains(*group));
+            || requester
+                .groups
+                .iter()
+                .any(|group| self.groups.contains(&**group));
         let selector = self.namespace_selector.as_ref();
         self.is_limited()
             && now < self.until
@@ -221,7 +225,7 @@ mod tests {
         let labels = labels("env=dev");
         let requester = Requester {
             user: "jane",
-            groups: &["ops", "system:authenticated"],
+            groups: &["ops".into(), "system:authenticated".into()],
             namespace_labels: Some(&labels),
         };
         apply(

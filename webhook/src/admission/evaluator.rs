@@ -172,7 +172,7 @@ impl Evaluator {
         let groups = request.user_info.groups();
         let requester = Requester {
             user: request.user_info.name(),
-            groups: &groups.iter().map(String::as_str).collect::<Vec<_>>(),
+            groups: &groups,
             namespace_labels: labels.as_ref().and_then(|labels| labels.as_ref().ok()),
         };
         let now = Timestamp::now();

@@ -11,10 +11,7 @@ use hyper::{
     body::{Body, Bytes, Incoming},
     header::{self, HeaderMap, HeaderValue},
 };
-use tokio::{
-    sync::{Semaphore, watch},
-    time::Instant,
-};
+use tokio::{sync::watch, time::Instant};
 use tracing::{debug, error, info, warn};
 
 use crate::{
@@ -26,7 +23,7 @@ use crate::{
     handle::{Client, Handle},
     hook::Hook,
     limits::{
-        LIVE_READ_TIMEOUT, Limits, MAX_CAUSES, MAX_NAME_CHARS, MAX_REVIEW_TIMEOUT, MAX_VALUES, MAX_WAIT,
+        LIVE_READ_TIMEOUT, Limits, MAX_CAUSES, MAX_NAME_CHARS, MAX_REVIEW_TIMEOUT, MAX_VALUES,
         RESPONSE_MARGIN, REVIEW_BYTES, VALUE_BYTES,
     },
     metrics::Metrics,
@@ -76,7 +73,7 @@ pub(crate) struct Router {
     admissions: Admissions,
     metrics: Arc<Metrics>,
     limits: Limits,
-    free_reviews: Semaphore,
+    reviews: Arc<Shares>,
     memory: Arc<Shares>,
     /// `None` if denials are not recorded.
     denial_events: Option<Arc<DenialEvents>>,
@@ -106,10 +103,13 @@ impl Router {
         limits: Limits,
         phase: watch::Receiver<Phase>,
     ) -> Self {
+        let needs_certificates = admissions.for_unverified.is_some();
+        // Half of everything is for verified clients, if there are any.
+        let shares = |total| Shares::with_reserve(total, if needs_certificates { total / 2 } else { 0 });
         Self {
             admissions,
-            free_reviews: Semaphore::new(limits.reviews),
-            memory: Shares::new(limits.held_bytes),
+            reviews: shares(limits.reviews),
+            memory: shares(limits.held_bytes),
             denial_events: None,
             metrics,
             limits,
@@ -160,19 +160,19 @@ impl Router {
         B: Body<Data = Bytes, Error: fmt::Display>,
     {
         require_json_post(&request)?;
-        let read_limits = read_limits(request.uri().query());
+        let read_limits = read_limits(client.peer(), request.uri().query());
         let (body, mut share) = self
             .read_body(request.into_body(), client)
             .await
             .map_err(|error| self.body_error(error))?
             .into_parts();
-        // Take the permit only after the body has arrived, so that clients that send slowly do not block other reviews.
-        let Ok(_permit) = self.free_reviews.try_acquire() else {
-            return Err(HttpError::new(
+        // Wait only after the body has arrived, so that clients that send slowly do not block other reviews.
+        let _review = self.reviews.take(client.peer(), 1).await.map_err(|_| {
+            HttpError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "too many reviews are in progress; try again",
-            ));
-        };
+            )
+        })?;
         let _kept = client.slot.keep();
         let admission = self.admissions.for_client(client);
         let text = self
@@ -187,10 +187,13 @@ impl Router {
     where
         B: Body<Data = Bytes, Error: fmt::Display>,
     {
-        let (limit, now) = (self.limits.body_bytes, Instant::now());
+        let (limit, deadline) = (
+            self.limits.body_bytes,
+            Instant::now() + self.limits.request_timeout,
+        );
         let bytes = REVIEW_BYTES + body::announced_length(&body).min(limit);
-        let share = self.memory.take(client.peer(), bytes, now + MAX_WAIT).await?;
-        body::read(body, limit, now + self.limits.request_timeout, share).await
+        let share = self.memory.take(client.peer(), bytes).await?;
+        body::read(body, limit, deadline, share).await
     }
 
     /// Responds to a complete body as for a client that needs no certificate.
@@ -297,7 +300,7 @@ fn no_memory(_: Exhausted) -> HttpError {
 }
 
 /// The limits on live reads, from the query `timeout=5s` with which the API server sends a review.
-fn read_limits(query: Option<&str>) -> ReadLimits {
+fn read_limits(peer: Peer, query: Option<&str>) -> ReadLimits {
     let mut parameters = query.unwrap_or_default().split('&');
     let seconds = parameters.find_map(|parameter| {
         parameter
@@ -311,6 +314,7 @@ fn read_limits(query: Option<&str>) -> ReadLimits {
         limit.saturating_sub(RESPONSE_MARGIN)
     });
     ReadLimits {
+        peer,
         deadline: Instant::now() + limit,
     }
 }

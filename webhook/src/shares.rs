@@ -10,13 +10,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::{
-    sync::Notify,
-    time::{self, Instant},
-};
+use tokio::{sync::Notify, time};
+
+use crate::limits::MAX_WAIT;
 
 /// A client that takes a share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Peer {
     pub(crate) address: IpAddr,
     /// Whether the certificate of the client was verified. Such a client may hold everything that is free.
@@ -73,20 +72,21 @@ impl Shares {
         }
     }
 
-    /// Takes a share. If too little is free, waits until then.
-    pub(crate) async fn take(
-        self: &Arc<Self>,
-        peer: Peer,
-        amount: usize,
-        until: Instant,
-    ) -> Result<Share, Exhausted> {
+    /// Takes a share. If too little is free, waits for at most [`MAX_WAIT`].
+    pub(crate) async fn take(self: &Arc<Self>, peer: Peer, amount: usize) -> Result<Share, Exhausted> {
+        let share = time::timeout(MAX_WAIT, self.wait_for(peer, amount));
+        share.await.map_err(|_| Exhausted)
+    }
+
+    /// Takes a share. If too little is free, waits until then. The caller must set a time limit.
+    pub(crate) async fn wait_for(self: &Arc<Self>, peer: Peer, amount: usize) -> Share {
         let mut share = self.open(peer);
         loop {
             let freed = self.freed.notified();
             if share.grow(amount, amount).is_ok() {
-                return Ok(share);
+                return share;
             }
-            time::timeout_at(until, freed).await.map_err(|_| Exhausted)?;
+            freed.await;
         }
     }
 
@@ -153,8 +153,6 @@ impl Drop for Share {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn peer(last: u8) -> Peer {
@@ -193,15 +191,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waits_until_enough_is_free() {
         let shares = Shares::new(100);
-        let until = || Instant::now() + Duration::from_secs(1);
-        assert!(shares.take(peer(1), 26, until()).await.is_err());
-        let mut first = shares.take(peer(1), 25, until()).await.unwrap();
+        assert!(shares.take(peer(1), 26).await.is_err());
+        let mut first = shares.take(peer(1), 25).await.unwrap();
         // A small share does not wait behind a large one.
-        let large = shares.take(peer(2), 20, until());
-        let small = shares.take(peer(2), 10, until());
+        let large = shares.take(peer(2), 20);
+        let small = shares.take(peer(2), 10);
         let (large, small) = tokio::join!(large, small);
         assert_eq!(large.err(), Some(Exhausted));
-        let (large, ()) = tokio::join!(shares.take(peer(2), 20, until()), async {
+        let (large, ()) = tokio::join!(shares.take(peer(2), 20), async {
             first.shrink_to(0);
         });
         assert_eq!((large.unwrap().amount, small.unwrap().amount), (20, 10));

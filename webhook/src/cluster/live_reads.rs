@@ -21,8 +21,9 @@ use crate::{
     shares::{Peer, Shares},
 };
 
-/// What to read: a path of the API, and how much of each object at that path.
-type Target = (String, Projection);
+/// What to read: a path of the API, and how much of each object at that path. Clients share no read, because one would wait for the
+/// share of the other.
+type Target = (String, Projection, Peer);
 
 /// The result of a read. Reviews that read the same path share this result, even if it is an error that the
 /// API server returned.
@@ -57,6 +58,7 @@ impl ApiServer {
 
     pub(super) fn reads_within(&self, limit: Duration) -> LiveReads<'_> {
         self.reads_for(ReadLimits {
+            peer: Peer::SELF,
             deadline: Instant::now() + limit,
         })
     }
@@ -64,6 +66,7 @@ impl ApiServer {
     pub(super) const fn reads_for(&self, limits: ReadLimits) -> LiveReads<'_> {
         LiveReads {
             server: self,
+            peer: limits.peer,
             deadline: limits.deadline,
         }
     }
@@ -72,12 +75,15 @@ impl ApiServer {
 /// The limits on the live reads of a review.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadLimits {
+    /// The client whose share of the live reads they take.
+    pub(crate) peer: Peer,
     pub(crate) deadline: Instant,
 }
 
 impl Default for ReadLimits {
     fn default() -> Self {
         Self {
+            peer: Peer::SELF,
             deadline: Instant::now() + LIVE_READ_TIMEOUT,
         }
     }
@@ -95,6 +101,7 @@ pub(super) fn post(path: &str, object: &Value) -> Result<Request<Body>, ReadErro
 /// Live reads that share a deadline, such as those of one review.
 pub(crate) struct LiveReads<'s> {
     pub(super) server: &'s ApiServer,
+    peer: Peer,
     pub(super) deadline: Instant,
 }
 
@@ -150,7 +157,7 @@ impl LiveReads<'_> {
 
     /// Reads a path of the API, and counts the read. Names in `path` must have passed [`is_path_segment`].
     async fn read(&self, path: &str, projection: Projection) -> Result<Arc<BufferedBody>, ReadError> {
-        let target = (path.to_owned(), projection);
+        let target = (path.to_owned(), projection, self.peer);
         let read = async || match self.get(path, projection).await {
             // Do not share this error, because only this review's deadline has passed.
             Err(ReadError::TooSlow) => Err(ReadError::TooSlow),
@@ -158,7 +165,7 @@ impl LiveReads<'_> {
         };
         let read = match &self.server.client {
             Ok(_) => {
-                let shared = self.server.reads.get(&target, read);
+                let shared = self.server.reads.get(&target, self.peer, read);
                 let shared = time::timeout_at(self.deadline, shared).await;
                 shared.unwrap_or(Err(ReadError::TooSlow)).flatten()
             }

@@ -10,12 +10,14 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::{Mutex as Turn, OnceCell, Semaphore};
+use tokio::sync::{Mutex as Turn, OnceCell};
+
+use crate::shares::{Peer, Shares};
 
 /// The reads in progress, by path, and the number of callers that wait for them.
 pub(super) struct SharedReads<K, V> {
     /// Limits the number of reads of all paths together.
-    free: Semaphore,
+    free: Arc<Shares>,
     paths: Mutex<HashMap<K, Callers<V>>>,
 }
 
@@ -58,22 +60,26 @@ impl<V> Default for Callers<V> {
 impl<K: Clone + Eq + Hash, V: Clone> SharedReads<K, V> {
     pub(super) fn new(limit: usize) -> Self {
         Self {
-            free: Semaphore::new(limit),
+            free: Shares::new(limit),
             paths: Mutex::default(),
         }
     }
 
     /// Returns the result of `read`, or the result of another caller's read of the same path that was sent after this
     /// call. A failed read is not shared: the next caller sends its own read.
-    pub(super) async fn get<E>(&self, key: &K, read: impl AsyncFnOnce() -> Result<V, E>) -> Result<V, E> {
+    pub(super) async fn get<E>(
+        &self,
+        key: &K,
+        peer: Peer,
+        read: impl AsyncFnOnce() -> Result<V, E>,
+    ) -> Result<V, E> {
         let path_reads = self.enter(key);
         let _guard = PathGuard { reads: self, key };
         let shared = lock(&path_reads.next).clone();
         shared
             .get_or_try_init(|| async {
                 let _turn = path_reads.turn.lock().await;
-                // Ignore the error, because the semaphore is never closed.
-                let _permit = self.free.acquire().await;
+                let _share = self.free.wait_for(peer, 1).await;
                 path_reads.close_to_new_callers(&shared);
                 read().await
             })

@@ -318,7 +318,7 @@ async fn live_reads_end_before_the_time_limit_of_the_review() {
         (Some("timeout=500ms"), 1000),
     ] {
         let now = Instant::now();
-        let left = read_limits(query).deadline - now;
+        let left = read_limits(Peer::SELF, query).deadline - now;
         assert_eq!(left.as_millis(), expected, "{query:?}");
     }
 }

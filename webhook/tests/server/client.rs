@@ -137,6 +137,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         self.answer().await
     }
 
+    /// Sends a review and reads the answer.
+    pub(crate) async fn try_post(&mut self, path: &str, review: &str) -> io::Result<Answer> {
+        let length = review.len();
+        self.try_send(&format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{review}"
+        ))
+        .await?;
+        self.try_answer().await
+    }
+
     pub(crate) async fn get(&mut self, path: &str) -> Answer {
         self.send(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
             .await;

@@ -251,7 +251,8 @@ async fn rejects_a_head_that_is_too_large() {
 #[tokio::test]
 async fn a_review_counts_only_once_its_body_has_arrived() {
     let server = Running::start(Limits {
-        reviews: 1,
+        // One for an address.
+        reviews: 4,
         ..Limits::default()
     })
     .await;
@@ -312,7 +313,8 @@ async fn a_probe_is_answered_while_the_threads_for_reviews_are_busy() {
 #[tokio::test]
 async fn a_client_that_disconnects_frees_its_review() {
     let server = Running::start(Limits {
-        reviews: 1,
+        // One for an address.
+        reviews: 4,
         ..Limits::default()
     })
     .await;

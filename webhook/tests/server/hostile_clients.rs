@@ -1,8 +1,9 @@
 //! Clients that send slowly do not keep others from a review.
 
 use std::{
+    fs,
     io::Write as _,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::{
         Arc, Mutex,
@@ -12,6 +13,7 @@ use std::{
 };
 
 use kcp_webhook::Limits;
+use serde_json::json;
 use tokio::{
     io::AsyncWriteExt,
     net::TcpStream,
@@ -23,8 +25,9 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 
 use crate::{
-    client::{Answer, Connection, DEADLINE, REVIEW, connect},
+    client::{Answer, Connection, DEADLINE, REVIEW, connect, connect_from, soon},
     running::Running,
+    stand_in::{deletion, scale, slow_api_server},
 };
 
 const SLOW_SENDERS: usize = 256;
@@ -185,4 +188,53 @@ async fn no_review_is_refused_beside_slow_clients_at_the_same_address() {
     elsewhere.shutdown_background();
     assert_eq!(refused, []);
     assert!(opened.load(Relaxed) >= (SLOW_SENDERS + SLOW_BODIES) as u64);
+}
+
+/// Another address sends reviews that need reads, as many as its connections can carry.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_address_does_not_keep_others_from_reads() {
+    const FLOODING: usize = 350;
+    let api_server = slow_api_server(Duration::from_millis(100)).await;
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let content = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": format!("http://{api_server}")}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}]
+    });
+    fs::write(&kubeconfig, content.to_string()).unwrap();
+    let server = Running::start_with(Limits::default(), |arguments| {
+        arguments.kubeconfig = Some(kubeconfig);
+    })
+    .await;
+    let (address, ca) = (server.secure, server.certificates.path("ca.crt"));
+    let mut flood = JoinSet::new();
+    for number in 0..FLOODING {
+        let ca = ca.clone();
+        flood.spawn(async move {
+            let review = scale(&format!("made-up-{number}"));
+            loop {
+                let mut connection = connect_from(Ipv4Addr::new(127, 0, 0, 2), address, &ca)
+                    .await
+                    .unwrap();
+                while connection
+                    .try_post("/validate?timeout=10s", &review)
+                    .await
+                    .is_ok()
+                {}
+            }
+        });
+    }
+    let reads = r#"controller_runtime_webhook_requests_in_flight{webhook="/validate"}"#;
+    soon(async { while server.metric(reads).await.parse::<usize>().unwrap() < FLOODING / 2 {} }).await;
+    let mut connection = server.connect().await;
+    for _ in 0..9 {
+        let answer = connection
+            .try_post("/validate?timeout=3s", &deletion())
+            .await
+            .unwrap();
+        assert!(answer.body.contains("(control-plane-in-use)"), "{answer:?}");
+    }
+    flood.abort_all();
 }

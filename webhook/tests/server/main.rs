@@ -16,3 +16,4 @@ mod process;
 mod reload;
 mod running;
 mod shutdown;
+mod stand_in;

@@ -25,7 +25,7 @@ fn callers(reads: &Reads, count: usize) -> (JoinSet<Result<usize, &'static str>>
                 sender.send(answer).unwrap();
                 answered.await.unwrap()
             };
-            reads.get(&"path", read).await
+            reads.get(&"path", Peer::SELF, read).await
         });
     }
     (callers, sent)
@@ -89,7 +89,7 @@ async fn another_caller_reads_when_one_leaves() {
 #[tokio::test]
 async fn forgets_a_path_when_its_last_caller_leaves() {
     let reads: Reads = Arc::new(SharedReads::new(8));
-    let never = reads.get(&"path", async || {
+    let never = reads.get(&"path", Peer::SELF, async || {
         std::future::pending::<()>().await;
         Ok::<_, Infallible>(0)
     });
@@ -99,7 +99,7 @@ async fn forgets_a_path_when_its_last_caller_leaves() {
 
 #[tokio::test]
 async fn limits_the_reads_of_all_paths() {
-    let reads: Arc<SharedReads<usize, usize>> = Arc::new(SharedReads::new(2));
+    let reads: Arc<SharedReads<usize, usize>> = Arc::new(SharedReads::new(3));
     let (sender, mut sent) = mpsc::unbounded_channel();
     let mut callers = JoinSet::new();
     for path in 0..4 {
@@ -110,7 +110,7 @@ async fn limits_the_reads_of_all_paths() {
                 sender.send(answer).unwrap();
                 answered.await
             };
-            reads.get(&path, read).await
+            reads.get(&path, Peer::SELF, read).await
         });
     }
     let [first, _second] = [sent.recv().await.unwrap(), sent.recv().await.unwrap()];

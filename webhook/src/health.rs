@@ -20,6 +20,7 @@ use crate::{
     configuration::CurrentConfiguration,
     handle::{Client, Handle},
     metrics::{self, Metrics},
+    rate_limit::RateLimit,
     shutdown::Phase,
 };
 
@@ -29,6 +30,8 @@ pub(crate) struct Health {
     pub(crate) cluster: ClusterReader,
     pub(crate) configuration: Arc<CurrentConfiguration>,
     pub(crate) phase: watch::Receiver<Phase>,
+    /// Limits how often the entries of pools are counted, which takes long and delays probes.
+    pub(crate) pools_counted: RateLimit,
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -59,8 +62,10 @@ impl Health {
                 )
             }
             "/metrics" => {
-                self.metrics
-                    .set_pool_entries(self.cluster.count_pool_entries(Timestamp::now()));
+                if self.pools_counted.admit().is_some() {
+                    let pools = self.cluster.count_pool_entries(Timestamp::now());
+                    self.metrics.set_pool_entries(pools);
+                }
                 match self.metrics.encode() {
                     Ok(text) => answer(StatusCode::OK, metrics::CONTENT_TYPE, text),
                     Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),

@@ -43,6 +43,7 @@
 //! - `hook`: the two webhooks and their paths
 //! - `shutdown`: signals, and the phases of a shutdown
 //! - `limits`: limits on memory, connections and time, for each client and for all clients together
+//! - `rate_limit`: limits how often the server does what any client can cause
 //! - `shorten`: shortens text to a limit
 
 #![allow(
@@ -76,6 +77,7 @@ pub mod node_probe;
 pub mod offline;
 mod panics;
 mod probes;
+mod rate_limit;
 mod reconciler;
 mod replace_file;
 mod request;

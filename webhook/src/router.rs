@@ -28,6 +28,7 @@ use crate::{
     },
     metrics::Metrics,
     panics::{self, Panicked},
+    rate_limit::RateLimit,
     response,
     review::{self, InvalidReview},
     shares::{Exhausted, Peer, Share, Shares},
@@ -75,6 +76,7 @@ pub(crate) struct Router {
     limits: Limits,
     reviews: Arc<Shares>,
     memory: Arc<Shares>,
+    undecodable: RateLimit,
     /// `None` if denials are not recorded.
     denial_events: Option<Arc<DenialEvents>>,
     phase: watch::Receiver<Phase>,
@@ -110,6 +112,7 @@ impl Router {
             admissions,
             reviews: shares(limits.reviews),
             memory: shares(limits.held_bytes),
+            undecodable: RateLimit::default(),
             denial_events: None,
             metrics,
             limits,
@@ -232,12 +235,13 @@ impl Router {
                 uid: Some(uid),
                 sentence,
             }) => {
-                warn!(
-                    webhook = hook.path(),
-                    uid = &*shortened(&uid),
-                    sentence,
-                    "cannot read the review"
-                );
+                if let Some(dropped) = self.undecodable.admit() {
+                    let uid = &*shortened(&uid);
+                    warn!(
+                        webhook = hook.path(),
+                        uid, sentence, dropped, "cannot read the review"
+                    );
+                }
                 let decision = Decision::refused(RefusalKind::BadRequest, sentence);
                 self.metrics.count_decision(hook, &decision);
                 response::write(&uid, &decision)

@@ -25,6 +25,7 @@ use crate::{
     log,
     metrics::{ConnectionMetrics, Metrics},
     panics, probes,
+    rate_limit::RateLimit,
     router::{Admissions, Router},
     shutdown::{Phase, Stop},
     tasks::{EndedTask, Tasks},
@@ -304,6 +305,7 @@ impl ServerParts {
                 cluster: self.cluster.clone(),
                 configuration: self.configuration.clone(),
                 phase,
+                pools_counted: RateLimit::default(),
             },
             limits: Limits {
                 connections: HEALTH_CONNECTIONS,

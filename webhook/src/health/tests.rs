@@ -10,6 +10,7 @@ fn health(phase_now: Phase, has_api_access: bool) -> Health {
         configuration: Arc::new(CurrentConfiguration::without_file(metrics.clone())),
         metrics,
         phase: phase(phase_now),
+        pools_counted: RateLimit::default(),
     }
 }
 

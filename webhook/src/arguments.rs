@@ -70,6 +70,17 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     pub client_ca_file: Option<PathBuf>,
 
+    /// Names of the API server's client certificate, separated by commas: its common name, or one of its DNS names. A client whose
+    /// certificate has none of these names cannot connect. Without this flag, every certificate that a CA in --client-ca-file has
+    /// signed counts as the API server's.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        requires = "client_ca_file"
+    )]
+    pub client_allowed_names: Vec<String>,
+
     /// How often to check the certificate, key and client CA files for changes.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub tls_reload_interval: Duration,

@@ -150,7 +150,7 @@ impl Server {
         let client_ca = arguments
             .client_ca_file
             .as_deref()
-            .map(|file| ClientCa::load(file, metrics.clone()))
+            .map(|file| ClientCa::load(file, arguments.client_allowed_names.clone(), metrics.clone()))
             .transpose()?
             .map(Arc::new);
         let acceptor = Arc::new(tls::acceptor(key_pair.clone(), client_ca.clone())?);

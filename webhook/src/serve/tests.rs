@@ -30,6 +30,7 @@ fn arguments(folder: &Path) -> ServeArguments {
         tls_cert_file: folder.join("tls.crt"),
         tls_private_key_file: folder.join("tls.key"),
         client_ca_file: None,
+        client_allowed_names: Vec::new(),
         tls_reload_interval: Duration::from_secs(10),
         kubeconfig: None,
         configuration: None,

@@ -11,7 +11,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use rustls::{
-    DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme,
     client::danger::HandshakeSignatureValid,
     crypto::ring,
     pki_types::{
@@ -25,6 +25,7 @@ use rustls::{
 };
 use thiserror::Error;
 use tracing::{info, warn};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::metrics::Metrics;
 
@@ -49,6 +50,8 @@ pub enum ClientCaError {
 /// Verifies client certificates with the current CA certificates.
 pub(crate) struct ClientCa {
     file: PathBuf,
+    /// The names that a certificate may have; empty if it may have any.
+    names: Vec<String>,
     current: ArcSwap<Verifier>,
     /// The content of the file at the last reload, valid or not.
     content: Mutex<Vec<u8>>,
@@ -59,11 +62,16 @@ pub(crate) struct ClientCa {
 struct Verifier(Arc<dyn ClientCertVerifier>);
 
 impl ClientCa {
-    pub(crate) fn load(file: &Path, metrics: Arc<Metrics>) -> Result<Self, ClientCaError> {
+    pub(crate) fn load(
+        file: &Path,
+        names: Vec<String>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, ClientCaError> {
         let content = read(file)?;
         let current = verifier(file, &content)?;
         Ok(Self {
             file: file.to_owned(),
+            names,
             current: ArcSwap::from_pointee(current),
             content: Mutex::new(content),
             metrics,
@@ -137,6 +145,24 @@ fn verifier(path: &Path, content: &[u8]) -> Result<Verifier, ClientCaError> {
         })
 }
 
+/// Whether the common name of a certificate or one of its DNS names is listed.
+fn has_name(certificate: &CertificateDer<'_>, names: &[String]) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
+        return false;
+    };
+    let alternatives = certificate.subject_alternative_name().ok().flatten();
+    let alternatives = alternatives.iter().flat_map(|names| &names.value.general_names);
+    let dns_names = alternatives.filter_map(|name| match name {
+        GeneralName::DNSName(name) => Some(*name),
+        _ => None,
+    });
+    let subject = certificate.subject();
+    let common_names = subject.iter_common_name().filter_map(|name| name.as_str().ok());
+    common_names
+        .chain(dns_names)
+        .any(|name| names.iter().any(|listed| listed == name))
+}
+
 impl fmt::Debug for ClientCa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientCa")
@@ -162,7 +188,13 @@ impl ClientCertVerifier for ClientCa {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        self.verifier().verify_client_cert(end_entity, intermediates, now)
+        let verified = self
+            .verifier()
+            .verify_client_cert(end_entity, intermediates, now)?;
+        if self.names.is_empty() || has_name(end_entity, &self.names) {
+            return Ok(verified);
+        }
+        Err(CertificateError::ApplicationVerificationFailure.into())
     }
 
     fn verify_tls12_signature(

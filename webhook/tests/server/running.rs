@@ -64,6 +64,7 @@ pub(crate) fn arguments(certificates: &Certificates) -> ServeArguments {
         tls_cert_file: certificates.path("tls.crt"),
         tls_private_key_file: certificates.path("tls.key"),
         client_ca_file: None,
+        client_allowed_names: Vec::new(),
         tls_reload_interval: Duration::from_millis(5),
         kubeconfig: None,
         configuration: None,

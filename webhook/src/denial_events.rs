@@ -171,12 +171,17 @@ async fn record_all(cluster: ClusterReader, mut denials: mpsc::Receiver<Denial>,
 struct Recorded(HashMap<Key, Instant>);
 
 impl Recorded {
-    /// Whether to record a denial now. While too many are remembered, no new one is recorded.
+    /// Whether to record a denial now. If too many are remembered, forgets the one that was recorded first.
     fn admit(&mut self, key: Key, now: Instant) -> bool {
         self.0
             .retain(|_, recorded| now.duration_since(*recorded) < REPEAT_AFTER);
-        if self.0.len() >= MAX_REMEMBERED || self.0.contains_key(&key) {
+        if self.0.contains_key(&key) {
             return false;
+        }
+        if self.0.len() >= MAX_REMEMBERED
+            && let Some(first) = self.0.values().min().copied()
+        {
+            self.0.retain(|_, recorded| *recorded != first);
         }
         self.0.insert(key, now);
         true
@@ -253,9 +258,13 @@ mod tests {
         assert!(recorded.admit(key("edge"), now));
         assert!(!recorded.admit(key("edge"), now + REPEAT_AFTER / 2));
         assert!(recorded.admit(key("edge"), now + REPEAT_AFTER));
-        for number in 1..MAX_REMEMBERED {
-            assert!(recorded.admit(key(&number.to_string()), now + REPEAT_AFTER));
+        // The first of too many is forgotten.
+        let later = now + REPEAT_AFTER + REPEAT_AFTER / 2;
+        for number in 0..MAX_REMEMBERED {
+            assert!(recorded.admit(key(&number.to_string()), later));
         }
-        assert!(!recorded.admit(key("one-more"), now + REPEAT_AFTER));
+        assert_eq!(recorded.0.len(), MAX_REMEMBERED);
+        assert!(!recorded.admit(key("0"), later));
+        assert!(recorded.admit(key("edge"), later));
     }
 }

@@ -112,6 +112,7 @@ pub(crate) struct Metrics {
     pool_entries: PoolGauges,
     pub(crate) connections: ConnectionMetrics,
     pub(crate) panics: Counter,
+    pub(crate) unverified_reviews: Counter,
     pub(crate) certificate_reads: Counter,
     pub(crate) certificate_errors: Counter,
     pub(crate) certificate_expiry: Gauge,
@@ -139,6 +140,7 @@ impl Metrics {
             pool_entries: PoolGauges::default(),
             connections: ConnectionMetrics::default(),
             panics: Counter::default(),
+            unverified_reviews: Counter::default(),
             certificate_reads: Counter::default(),
             certificate_errors: Counter::default(),
             certificate_expiry: Gauge::default(),
@@ -274,6 +276,11 @@ impl Metrics {
             "kcp_webhook_connections_evicted",
             "Idle connections that were closed to make room for new connections",
             self.connections.evicted.clone(),
+        );
+        registry.register(
+            "kcp_webhook_unverified_reviews",
+            "Reviews from clients without the certificate that --client-ca-file requires",
+            self.unverified_reviews.clone(),
         );
         registry.register(
             "kcp_webhook_panics",

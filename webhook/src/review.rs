@@ -110,8 +110,8 @@ impl UserInfo<'_> {
     /// The fields that identify the user in a `SubjectAccessReview`. A field of the wrong type is absent.
     pub(crate) fn as_subject(&self) -> Value {
         let groups = self.groups();
-        let (uid, extra): (Option<&str>, Option<BTreeMap<String, Option<Vec<String>>>>) =
-            (decoded(self.uid), decoded(self.extra));
+        let uid: Option<&str> = decoded(self.uid);
+        let extra: Option<BTreeMap<String, Option<Vec<String>>>> = decoded(self.extra);
         object!({
             "user": self.name(), "groups": groups.iter().map(|group| &**group).collect::<Vec<&str>>(),
             "uid": uid, "extra": extra

@@ -61,13 +61,17 @@ impl Admissions {
         }
     }
 
-    fn for_client(&self, client: &Client) -> &Admission {
+    /// The [`Admission`] for a client, and whether the client lacks the certificate that it needs.
+    fn for_client(&self, client: &Client) -> (&Admission, bool) {
         match &self.for_unverified {
-            Some(admission) if !client.verified => admission,
-            _ => &self.admission,
+            Some(admission) if !client.verified => (admission, true),
+            _ => (&self.admission, false),
         }
     }
 }
+
+/// The warning in the response to a client that lacks the certificate that it needs.
+const UNVERIFIED: &str = "kcp-webhook skipped the rules that read other objects, because the API server sent no client certificate";
 
 /// Responds to admission reviews.
 pub(crate) struct Router {
@@ -177,9 +181,14 @@ impl Router {
             )
         })?;
         let _kept = client.slot.keep();
-        let admission = self.admissions.for_client(client);
         let text = self
-            .respond(hook, admission, read_limits, &body, &mut share)
+            .respond(
+                hook,
+                self.admissions.for_client(client),
+                read_limits,
+                &body,
+                &mut share,
+            )
             .await?;
         share.grow_to(REVIEW_BYTES + text.len()).map_err(no_memory)?;
         Ok(json(text, share))
@@ -202,7 +211,7 @@ impl Router {
     /// Responds to a complete body as for a client that needs no certificate.
     pub(crate) async fn respond_to_any(&self, hook: Hook, body: &[u8]) -> Result<Vec<u8>, HttpError> {
         let (admission, mut share) = (&self.admissions.admission, self.memory.open(Peer::SELF));
-        self.respond(hook, admission, ReadLimits::default(), body, &mut share)
+        self.respond(hook, (admission, false), ReadLimits::default(), body, &mut share)
             .await
     }
 
@@ -210,7 +219,7 @@ impl Router {
     async fn respond(
         &self,
         hook: Hook,
-        admission: &Admission,
+        (admission, is_unverified): (&Admission, bool),
         read_limits: ReadLimits,
         body: &[u8],
         share: &mut Share,
@@ -223,10 +232,13 @@ impl Router {
                 share
                     .grow_to(REVIEW_BYTES + body.len() + decoded)
                     .map_err(no_memory)?;
-                let decision = admission.decide(hook, &mut request).await;
+                let mut decision = admission.decide(hook, &mut request).await;
                 self.metrics.count_decision(hook, &decision);
                 log(hook, &request, &decision);
-                if let Some(events) = &self.denial_events {
+                if is_unverified {
+                    self.metrics.unverified_reviews.inc();
+                    decision.other_warnings.insert(0, UNVERIFIED.to_owned());
+                } else if let Some(events) = &self.denial_events {
                     events.record(&request, &decision);
                 }
                 response::write(&request.uid, &decision)
@@ -407,9 +419,9 @@ fn log(hook: Hook, request: &review::Request<'_>, decision: &Decision) {
     let resource = &*shortened(&request.resource.plural);
     let namespace = &*shortened(&request.namespace);
     let name = &*shortened(&request.name);
+    let user = &*shortened(request.user_info.name());
     match &decision.verdict {
         Verdict::Allowed if decision.overridden_rules().next().is_some() => {
-            let user = &*shortened(request.user_info.username.as_deref().unwrap_or_default());
             let overridden = decision.overridden_rules().take(MAX_CAUSES);
             let rules: BTreeSet<String> = overridden
                 .map(|(rule, until)| format!("{rule} until {until}"))
@@ -432,7 +444,7 @@ fn log(hook: Hook, request: &review::Request<'_>, decision: &Decision) {
         Verdict::Invalid(invalid) => {
             let causes = invalid.causes.iter();
             let rules: Vec<&str> = causes.map(|cause| cause.rule).take(MAX_CAUSES).collect();
-            info!(webhook, uid, resource, namespace, name, ?rules, "denied");
+            info!(webhook, uid, user, resource, namespace, name, ?rules, "denied");
         }
         Verdict::Refused(refusal) => {
             let reason = &*refusal.message;

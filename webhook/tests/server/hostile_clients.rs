@@ -1,7 +1,6 @@
 //! Clients that send slowly do not keep others from a review.
 
 use std::{
-    fs,
     io::Write as _,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
@@ -13,7 +12,6 @@ use std::{
 };
 
 use kcp_webhook::Limits;
-use serde_json::json;
 use tokio::{
     io::AsyncWriteExt,
     net::TcpStream,
@@ -27,7 +25,7 @@ use tokio_rustls::client::TlsStream;
 use crate::{
     client::{Answer, Connection, DEADLINE, REVIEW, connect, connect_from, soon},
     running::Running,
-    stand_in::{deletion, scale, slow_api_server},
+    stand_in::{deletion, kubeconfig, scale, slow_api_server},
 };
 
 const SLOW_SENDERS: usize = 256;
@@ -196,16 +194,8 @@ async fn a_busy_address_does_not_keep_others_from_reads() {
     const FLOODING: usize = 350;
     let api_server = slow_api_server(Duration::from_millis(100)).await;
     let folder = tempfile::tempdir().unwrap();
-    let kubeconfig = folder.path().join("kubeconfig");
-    let content = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{"name": "c", "cluster": {"server": format!("http://{api_server}")}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "users": [{"name": "u", "user": {}}]
-    });
-    fs::write(&kubeconfig, content.to_string()).unwrap();
     let server = Running::start_with(Limits::default(), |arguments| {
-        arguments.kubeconfig = Some(kubeconfig);
+        arguments.kubeconfig = Some(kubeconfig(api_server, folder.path()));
     })
     .await;
     let (address, ca) = (server.secure, server.certificates.path("ca.crt"));

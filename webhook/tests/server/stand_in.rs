@@ -1,6 +1,12 @@
 //! A stand-in for an API server that responds slowly. A real one cannot be made to take exactly this long.
 
-use std::{convert::Infallible, net::SocketAddr, time::Duration};
+use std::{
+    convert::Infallible,
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use http_body_util::Full;
 use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
@@ -8,6 +14,19 @@ use hyper_util::rt::TokioIo;
 use kcp_rules::case::Base;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, time};
+
+/// Writes a kubeconfig for this API server.
+pub(crate) fn kubeconfig(api_server: SocketAddr, folder: &Path) -> PathBuf {
+    let content = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": format!("http://{api_server}")}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "users": [{"name": "u", "user": {}}]
+    });
+    let file = folder.join("kubeconfig");
+    fs::write(&file, content.to_string()).unwrap();
+    file
+}
 
 /// Serves a Cluster with a control plane and a worker, and takes this long for each response.
 pub(crate) async fn slow_api_server(latency: Duration) -> SocketAddr {
@@ -60,6 +79,13 @@ pub(crate) fn deletion() -> String {
         "name": "example", "namespace": "default", "labels": {"cluster.x-k8s.io/cluster-name": "example"}
     });
     review("example", "", "DELETE", &json!({"oldObject": object}))
+}
+
+/// A review of the creation of a control plane, which a rule denies because of the object alone.
+pub(crate) fn bad_creation(name: &str) -> String {
+    let mut object = Base::ControlPlane("v1beta2").object();
+    object["spec"]["replicas"] = json!(4);
+    review(name, "", "CREATE", &json!({"object": object}))
 }
 
 /// A review of a scale, for which the server reads a control plane that does not exist.

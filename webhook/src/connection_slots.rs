@@ -4,6 +4,7 @@
 //! whose review the server is not handling: it waits for the client, whatever the client has sent before.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, HashMap},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -83,17 +84,20 @@ impl OpenConnections {
         self.idled
     }
 
-    /// The id of the connection that has been idle longest, of the address with the most idle connections.
+    /// The id of the connection that has been idle longest, of the address with the most connections among those with an idle one.
     fn longest_idle(&self) -> Option<u64> {
-        let mut by_peer: HashMap<IpAddr, (usize, u64, u64)> = HashMap::new();
+        let mut by_peer: HashMap<IpAddr, (usize, Option<(u64, u64)>)> = HashMap::new();
         for (id, connection) in &self.by_id {
-            let Some(idle) = connection.idle else { continue };
-            let (count, longest, longest_id) = by_peer.entry(connection.peer).or_insert((0, idle, *id));
+            let (count, longest) = by_peer.entry(connection.peer).or_default();
             *count += 1;
-            (*longest, *longest_id) = (*longest, *longest_id).min((idle, *id));
+            let idle = connection.idle.map(|since| (since, *id));
+            *longest = longest.iter().copied().chain(idle).min();
         }
-        let most = by_peer.into_values().max_by_key(|(count, ..)| *count);
-        most.map(|(.., id)| id)
+        let idle = by_peer
+            .into_values()
+            .filter_map(|(count, longest)| Some((count, longest?)));
+        let most = idle.max_by_key(|(count, (since, _))| (*count, Reverse(*since)));
+        most.map(|(_, (_, id))| id)
     }
 }
 

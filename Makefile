@@ -6,9 +6,8 @@ SHELL := /bin/bash
 
 target := $(or $(CARGO_TARGET_DIR),target)
 
-# Always --workspace: with fewer packages Cargo selects other features of our dependencies and compiles them again. The demo
-# encrypts nothing, so it does without the feature `encryption`.
-demo_programs := --workspace --no-default-features --bin kubectl-kcp --bin kcp-webhook --bin supervise --bin demo --bin fault
+# Always --workspace: with fewer packages Cargo selects other features of our dependencies and compiles them again.
+demo_programs := --workspace --bin kubectl-kcp --bin kcp-webhook --bin supervise --bin demo --bin fault
 
 # Runs a Cargo command and builds the assets at the same time: `all`, or nothing for those of the demo. Go uses the cores that
 # Cargo leaves idle, and both cores once Cargo has ended. Otherwise Cargo would end last, on one core. With `set -m`, the assets

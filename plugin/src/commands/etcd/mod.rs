@@ -7,7 +7,6 @@
 pub mod compact;
 pub mod defrag;
 pub mod disarm;
-mod encryption;
 mod maintenance;
 pub mod move_leader;
 pub mod remove_member;

@@ -21,10 +21,7 @@ use crate::{
         arguments::{FIELD_MANAGER, WriteArguments},
         engine::{Engine, Verb},
     },
-    commands::etcd::{
-        EtcdMembers,
-        encryption::{Recipient, SnapshotWriter},
-    },
+    commands::etcd::EtcdMembers,
     file::{NewFile, STDIN},
     output::OutputArguments,
     terminal::Terminal,
@@ -44,8 +41,6 @@ pub(crate) struct SaveRequest<'r> {
     pub(crate) file: &'r Path,
     /// The member that sends the snapshot; `None` for a follower.
     pub(crate) member: Option<&'r str>,
-    /// The public keys for which the snapshot is encrypted. If empty, the snapshot is not encrypted.
-    pub(crate) recipients: &'r [Recipient],
     /// Whether to record the snapshot on the control plane.
     pub(crate) is_recorded: bool,
     /// The time limit for finding a member and connecting to it.
@@ -91,11 +86,10 @@ impl SaveRequest<'_> {
         let opened = members.open(&observed, &member, IDLE_LIMIT).await?;
         let mut stream = opened.start_snapshot().await?;
         if let Some(mut file) = file {
-            self.receive(&opened, &mut stream, &mut file, terminal).await?;
+            receive(&opened, &mut stream, &mut file, terminal).await?;
             file.finish()?;
         } else {
-            self.receive(&opened, &mut stream, &mut io::stdout().lock(), terminal)
-                .await?;
+            receive(&opened, &mut stream, &mut io::stdout().lock(), terminal).await?;
         }
         let record = SnapshotRecord {
             uid: observed.control_plane.uid().to_owned(),
@@ -108,40 +102,37 @@ impl SaveRequest<'_> {
         }
         Ok(Ok(Saved { observed, record }))
     }
-
-    /// Writes the snapshot as it arrives, and shows the progress.
-    async fn receive(
-        &self,
-        connection: &MemberConnection,
-        stream: &mut SnapshotStream,
-        output: &mut impl Write,
-        terminal: &Terminal,
-    ) -> anyhow::Result<()> {
-        let output = BufWriter::with_capacity(BUFFER_BYTES, output);
-        let mut writer = SnapshotWriter::new(output, self.recipients)?;
-        let mut shown = None;
-        loop {
-            let chunk = stream.next().await;
-            let Some(chunk) = chunk.map_err(|error| connection.describe(error))? else {
-                break;
-            };
-            writer
-                .write_all(&chunk.bytes)
-                .context("cannot write the snapshot")?;
-            let received = stream.received_bytes();
-            let mebibytes = received >> 20;
-            if shown != Some(mebibytes) {
-                let whole = (received + chunk.remaining_bytes) >> 20;
-                terminal.spin(&format!("{mebibytes} of {whole} MiB"));
-                shown = Some(mebibytes);
-            }
-        }
-        writer.finish().context("cannot write the snapshot")?;
-        terminal.stop_spinning();
-        Ok(())
-    }
 }
 
+/// Writes the snapshot as it arrives, and shows the progress.
+async fn receive(
+    connection: &MemberConnection,
+    stream: &mut SnapshotStream,
+    output: &mut impl Write,
+    terminal: &Terminal,
+) -> anyhow::Result<()> {
+    let mut writer = BufWriter::with_capacity(BUFFER_BYTES, output);
+    let mut shown = None;
+    loop {
+        let chunk = stream.next().await;
+        let Some(chunk) = chunk.map_err(|error| connection.describe(error))? else {
+            break;
+        };
+        writer
+            .write_all(&chunk.bytes)
+            .context("cannot write the snapshot")?;
+        let received = stream.received_bytes();
+        let mebibytes = received >> 20;
+        if shown != Some(mebibytes) {
+            let whole = (received + chunk.remaining_bytes) >> 20;
+            terminal.spin(&format!("{mebibytes} of {whole} MiB"));
+            shown = Some(mebibytes);
+        }
+    }
+    writer.flush().context("cannot write the snapshot")?;
+    terminal.stop_spinning();
+    Ok(())
+}
 /// Records the snapshot on the control plane. A failure causes only a warning, because the snapshot is complete.
 async fn store_record(
     record: &SnapshotRecord,

@@ -14,10 +14,7 @@ use serde::Serialize;
 
 use crate::{
     arguments::{parse_control_plane, parse_timeout},
-    commands::etcd::{
-        encryption::{Recipient, RecipientParser},
-        save::{SaveRequest, Saved},
-    },
+    commands::etcd::save::{SaveRequest, Saved},
     document::{API_VERSION, ObjectName, resource_name},
     output::{OutputArguments, Report, print},
     session::Session,
@@ -30,14 +27,11 @@ use crate::{
 #[command(
     after_help = "A follower, if there is one, sends the snapshot through the API server of the workload cluster. The \
         command creates the file under its final name only after it has checked the hash of the snapshot. The snapshot \
-        contains every Secret of the workload cluster: store it like a private key, or encrypt it with \
-        --age-recipient. Restore it with: etcdutl snapshot restore FILE
-
-To restore an encrypted snapshot, first decrypt it with: age --decrypt -i KEY-FILE -o edge.db edge.db.age
+        contains every Secret of the workload cluster: store it like a private key, or \
+        pipe it to a program that encrypts, such as age. Restore it with: etcdutl snapshot restore FILE
 
 Examples:
   kubectl kcp etcd snapshot edge --file edge.db
-  kubectl kcp etcd snapshot edge --file edge.db.age --age-recipient age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p
   kubectl kcp etcd snapshot edge --file edge.db --member edge-9hng4"
 )]
 pub struct SnapshotArguments {
@@ -52,10 +46,6 @@ pub struct SnapshotArguments {
     /// Member that sends the snapshot, by the name of its node or Machine [default: a follower]
     #[arg(long, value_name = "NAME")]
     pub member: Option<String>,
-
-    /// Encrypt the snapshot for the owner of this age public key; repeat the flag for more owners
-    #[arg(long = "age-recipient", value_name = "PUBLIC-KEY", value_parser = RecipientParser)]
-    pub age_recipients: Vec<Recipient>,
 
     /// Do not record the snapshot on the control plane
     #[arg(long)]
@@ -80,7 +70,6 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
         name: &arguments.name,
         file: &arguments.file,
         member: arguments.member.as_deref(),
-        recipients: &arguments.age_recipients,
         is_recorded: !arguments.no_record,
         timeout: arguments.timeout,
     };
@@ -107,7 +96,6 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
     let report = SnapshotReport {
         observed: &observed,
         file: (!is_stdout).then_some(arguments.file.as_path()),
-        recipients: arguments.age_recipients.iter().map(ToString::to_string).collect(),
         record,
     };
     if is_stdout {
@@ -123,8 +111,6 @@ struct SnapshotReport<'r> {
     observed: &'r Snapshot,
     /// The file with the snapshot; `None` if the snapshot went to stdout.
     file: Option<&'r Path>,
-    /// The `age` public keys that the snapshot is encrypted to. If empty, the snapshot is not encrypted.
-    recipients: Vec<String>,
     record: SnapshotRecord,
 }
 
@@ -134,13 +120,8 @@ impl SnapshotReport<'_> {
             Some(file) => format!(", in {}", escape(&file.display().to_string())),
             None => String::new(),
         };
-        let encrypted = if self.recipients.is_empty() {
-            ""
-        } else {
-            ", encrypted"
-        };
         format!(
-            "kubeadmcontrolplane/{}: snapshot of etcd member {} is complete, {} bytes{encrypted}{place}",
+            "kubeadmcontrolplane/{}: snapshot of etcd member {} is complete, {} bytes{place}",
             escape(self.observed.control_plane.name()),
             escape(&self.record.member),
             self.record.bytes
@@ -177,8 +158,6 @@ pub(crate) struct SnapshotDocument<'r> {
     metadata: ObjectName,
     /// The file with the snapshot.
     file: Option<String>,
-    /// The `age` public keys that the file is encrypted to. If empty, the file is not encrypted.
-    age_recipients: &'r [String],
     snapshot: &'r SnapshotRecord,
 }
 
@@ -189,7 +168,6 @@ impl<'r> SnapshotDocument<'r> {
             kind: "EtcdSnapshot",
             metadata: ObjectName::from(&report.observed.control_plane),
             file: report.file.map(|file| file.display().to_string()),
-            age_recipients: &report.recipients,
             snapshot: &report.record,
         }
     }
@@ -212,8 +190,7 @@ mod tests {
         let observed = observed();
         let report = SnapshotReport {
             observed: &observed,
-            file: Some(Path::new("edge.db.age")),
-            recipients: vec!["age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p".to_owned()],
+            file: Some(Path::new("edge.db")),
             record: SnapshotRecord {
                 uid: "u1".to_owned(),
                 completed: now(),
@@ -223,7 +200,7 @@ mod tests {
         };
         assert_eq!(
             report.table(Layout::default()),
-            "kubeadmcontrolplane/c1-cp: snapshot of etcd member node-m2 is complete, 20512 bytes, encrypted, in edge.db.age\n"
+            "kubeadmcontrolplane/c1-cp: snapshot of etcd member node-m2 is complete, 20512 bytes, in edge.db\n"
         );
         schema::conforms(&SnapshotDocument::new(&report));
         schema::checked_in::<SnapshotDocument<'_>>("etcdsnapshot.json");

@@ -10,10 +10,7 @@ use kcp_client::reader::Reader;
 use kcp_control_plane::verbs::etcd::snapshot::{file_name, recent_snapshot_warning};
 
 use crate::{
-    commands::etcd::{
-        encryption::{Recipient, RecipientParser},
-        save::{SaveRequest, Saved},
-    },
+    commands::etcd::save::{SaveRequest, Saved},
     terminal::{Terminal, escape},
 };
 
@@ -26,10 +23,6 @@ pub struct SnapshotFirstArguments {
     /// First save a snapshot of etcd to this file, or to a new file in this folder; if that fails, change nothing
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     pub snapshot: Option<PathBuf>,
-
-    /// Encrypt the snapshot for the owner of this age public key; repeat the flag for more owners
-    #[arg(long = "age-recipient", value_name = "PUBLIC-KEY", value_parser = RecipientParser, requires = "snapshot")]
-    pub age_recipients: Vec<Recipient>,
 }
 
 impl SnapshotFirstArguments {
@@ -60,13 +53,7 @@ impl SnapshotFirstArguments {
             return Ok(());
         };
         let file = if path.is_dir() {
-            let name = file_name(control_plane, reader.connection.now());
-            let suffix = if self.age_recipients.is_empty() {
-                ""
-            } else {
-                ".age"
-            };
-            path.join(name + suffix)
+            path.join(file_name(control_plane, reader.connection.now()))
         } else {
             path.clone()
         };
@@ -74,7 +61,6 @@ impl SnapshotFirstArguments {
             name: control_plane.name(),
             file: &file,
             member: None,
-            recipients: &self.age_recipients,
             is_recorded: true,
             timeout: TIMEOUT,
         };

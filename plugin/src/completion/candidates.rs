@@ -125,7 +125,7 @@ fn values(argument: &Arg, text: &str, names: &impl Names) -> Answer {
             .iter()
             .map(|word| {
                 let help = word.get_help().map(ToString::to_string).unwrap_or_default();
-                // `custom-columns=SPEC` stands for any text after the sign.
+                // `jsonpath=TEMPLATE` stands for any text after the sign.
                 let name = word.get_name().split_inclusive('=').next();
                 Candidate::new(name.unwrap_or_default(), help)
             })
@@ -257,9 +257,9 @@ mod tests {
             ("no-such-command ", &[":4"]),
             ("pool no-such-verb ", &[":4"]),
             (
-                "status -o custom",
+                "status -o jsonpath=",
                 &[
-                    "custom-columns=\tA table of fields, such as NAME:.metadata.name,READY:.status.ready",
+                    "jsonpath=\tFields of the document, such as '{.metadata.name}'",
                     ":6",
                 ],
             ),

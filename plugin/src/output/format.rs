@@ -7,7 +7,7 @@ use clap::{
     builder::{PossibleValue, TypedValueParser},
 };
 
-use crate::printer::{custom_columns::CustomColumns, jsonpath::Template};
+use crate::printer::jsonpath::Template;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum OutputFormat {
@@ -25,8 +25,6 @@ pub enum OutputFormat {
     JsonPath(Template),
     /// Like [`JsonPath`](Self::JsonPath), as JSON arrays.
     JsonPathAsJson(Template),
-    /// A table of fields of the document, or of each item of a list.
-    CustomColumns(CustomColumns),
     Special(CommandFormat),
 }
 
@@ -72,7 +70,7 @@ impl FormatWord {
     }
 }
 
-const COMMON: [FormatWord; 7] = [
+const COMMON: [FormatWord; 6] = [
     FormatWord::new("json", "The document as JSON"),
     FormatWord::new("yaml", "The document as YAML"),
     FormatWord::new("name", "RESOURCE/NAME of each object, one line each"),
@@ -84,10 +82,6 @@ const COMMON: [FormatWord; 7] = [
     FormatWord::new(
         "jsonpath-as-json=TEMPLATE",
         "The fields that the template selects, as JSON arrays",
-    ),
-    FormatWord::new(
-        "custom-columns=SPEC",
-        "A table of fields, such as NAME:.metadata.name,READY:.status.ready",
     ),
 ];
 
@@ -169,7 +163,6 @@ impl OutputFormats {
             "wide" => OutputFormat::Wide,
             "jsonpath" => OutputFormat::JsonPath(template()?),
             "jsonpath-as-json" => OutputFormat::JsonPathAsJson(template()?),
-            "custom-columns" => OutputFormat::CustomColumns(CustomColumns::parse(value)?),
             "github" => OutputFormat::Special(CommandFormat::Github),
             "sarif" => OutputFormat::Special(CommandFormat::Sarif),
             "env" => OutputFormat::Special(CommandFormat::Env),
@@ -237,7 +230,6 @@ mod tests {
         for text in [
             "jsonpath={.metadata.name}",
             "jsonpath-as-json={.items[*]}",
-            "custom-columns=NAME:.metadata.name",
             "jsonpath={.a}={.b}",
         ] {
             assert!(OutputFormats::COMMON.parse(text).is_ok(), "{text}");
@@ -290,7 +282,7 @@ mod tests {
         let unknown = |text: &str, own: &str| {
             format!(
                 "unable to match a printer suitable for the output format \"{text}\", allowed formats are: \
-                 custom-columns,{own}json,jsonpath,jsonpath-as-json,name,"
+                 {own}json,jsonpath,jsonpath-as-json,name,"
             )
         };
         for (formats, text, error) in [
@@ -315,7 +307,7 @@ mod tests {
                 OutputFormats::LEASE,
                 "text",
                 "unable to match a printer suitable for the output format \"text\", allowed formats are: \
-                 custom-columns,env,install-config,json,jsonpath,jsonpath-as-json,kubeconfig,name,wide,yaml"
+                 env,install-config,json,jsonpath,jsonpath-as-json,kubeconfig,name,wide,yaml"
                     .to_owned(),
             ),
             (
@@ -332,16 +324,6 @@ mod tests {
                 OutputFormats::COMMON,
                 "jsonpath={.a",
                 "error parsing jsonpath {.a, unclosed action".to_owned(),
-            ),
-            (
-                OutputFormats::COMMON,
-                "custom-columns",
-                "custom-columns format specified but no custom columns given".to_owned(),
-            ),
-            (
-                OutputFormats::COMMON,
-                "custom-columns=NAME",
-                "unexpected custom-columns spec: NAME, expected <header>:<json-path-expr>".to_owned(),
             ),
         ] {
             assert_eq!(formats.parse(text), Err(error), "{text}");

@@ -105,7 +105,6 @@ pub fn text(report: &impl Report, format: &OutputFormat, layout: Layout) -> anyh
         OutputFormat::Yaml => yaml(&report.document())?,
         OutputFormat::JsonPath(template) => template.text(&value(report)?)?,
         OutputFormat::JsonPathAsJson(template) => escape_json(&template.json(&value(report)?)?).into_owned(),
-        OutputFormat::CustomColumns(columns) => columns.text(&value(report)?, !layout.no_headers)?,
         OutputFormat::Special(format) => report
             .special(*format)
             .ok_or_else(|| anyhow!("the output format is not supported for this result"))??,
@@ -167,10 +166,6 @@ mod tests {
             ("name", "pool/a\npool/bee\n"),
             ("jsonpath={.items[*].metadata.name}", "a bee"),
             ("jsonpath-as-json={.items[0].free}", "[\n    2\n]\n"),
-            (
-                "custom-columns=NAME:.metadata.name,FREE:.free",
-                "NAME   FREE\na      2\nbee    <none>\n",
-            ),
             ("env", "A=1\n"),
         ] {
             assert_eq!(printed(format), expected, "{format}");
@@ -217,8 +212,6 @@ mod tests {
         assert_eq!(read, json!({ "name": name }));
         assert!(!raw.contains('\u{9b}'), "{raw}: kubectl refuses to print it raw");
         assert!(escaped.is_ascii(), "{escaped}");
-        let (raw, escaped) = shown("custom-columns=N:.name");
-        assert!(raw == escaped && raw.is_ascii(), "{raw}");
     }
 
     #[test]
@@ -274,7 +267,7 @@ mod tests {
     fn the_help_lists_the_formats() {
         let mut command = OutputArguments::augment_args(Command::new("status"));
         let help = command.render_long_help().to_string();
-        for word in ["json:", "custom-columns=SPEC:", "jsonpath=TEMPLATE:"] {
+        for word in ["json:", "jsonpath=TEMPLATE:"] {
             assert!(help.contains(&format!("- {word}")), "{help}");
         }
     }

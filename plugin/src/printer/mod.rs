@@ -1,9 +1,8 @@
-//! Prints documents as JSON, YAML, or with kubectl's templates.
+//! Prints documents as JSON, YAML, or with kubectl's jsonpath.
 //!
-//! - [`jsonpath`], [`custom_columns`]: kubectl's templates
+//! - [`jsonpath`]: kubectl's templates
 //! - [`value`]: prints values like kubectl
 
-pub mod custom_columns;
 pub mod jsonpath;
 mod value;
 

@@ -11,7 +11,6 @@ const COMMON: &[&str] = &[
     "wide",
     "jsonpath={.metadata.name}",
     "jsonpath-as-json={.metadata.name}",
-    "custom-columns=NAME:.metadata.name",
 ];
 
 /// A command line of each command that prints a result, and the additional formats of that command.
@@ -162,10 +161,6 @@ fn a_template_that_cannot_be_read_is_an_error_of_usage() {
     for (format, message) in [
         ("jsonpath={.a", "error parsing jsonpath {.a, unclosed action"),
         ("jsonpath=", "template format specified but no template given"),
-        (
-            "custom-columns=",
-            "custom-columns format specified but no custom columns given",
-        ),
     ] {
         for (line, _) in COMMANDS {
             let error = parse(line, &["-o", format]).expect_err(line);

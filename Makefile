@@ -151,8 +151,8 @@ crds: ## generate manifests/dev/crds from the Rust types
 man: ## create the manual pages in target/man, and check them with mandoc if it is installed
 	cargo build --workspace --locked --bins
 	rm -rf $(target)/man
-	$(target)/debug/kubectl-kcp man --date "$$(git log -1 --format=%cs)" $(target)/man
-	@if command -v mandoc > /dev/null; then mandoc -T lint $(target)/man/*.1; else echo "not checked: no 'mandoc' is on PATH"; fi
+	$(target)/debug/kubectl-kcp man $(target)/man
+	@if command -v mandoc > /dev/null; then mandoc -T lint -W error $(target)/man/*.1; else echo "not checked: no 'mandoc' is on PATH"; fi
 
 # Needs cargo-auditable, musl-tools and the Rust target of the platform; for the test dpkg, rpm, mandoc, perl and qemu-user.
 .PHONY: release

@@ -179,7 +179,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Anchor(arguments) => Box::pin(anchor::run(arguments, session)).await,
         Command::Discovery(arguments) => Box::pin(discovery::run(arguments, session)).await,
         Command::Completion(arguments) => completion_command::run(&arguments, command::command(), session),
-        Command::Man(arguments) => man::run(&arguments, command::program(), session),
+        Command::Man(arguments) => man::run(&arguments, command::program()),
         Command::Version(arguments) => version::run(arguments, session).await,
         Command::Options => {
             let written = session.terminal.print(&command::options());

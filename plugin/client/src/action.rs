@@ -99,10 +99,6 @@ impl Action {
         let namespace = namespace.unwrap_or_default();
         match resource.split('.').next() {
             Some("kubeadmcontrolplanes") => format!("kubectl kcp status {name}{namespace}"),
-            // Of the Secrets in this namespace, only bootstrap tokens are written.
-            Some("secrets") if self.namespace.as_deref() == Some("kube-system") => {
-                "kubectl kcp node token list".to_owned()
-            }
             _ if name.is_empty() => format!("{kubectl} get {resource}{namespace}"),
             _ => format!("{kubectl} get {resource} {name}{namespace}"),
         }
@@ -174,10 +170,6 @@ mod tests {
                     None,
                 ),
                 "kubectl get validatingwebhookconfigurations.admissionregistration.k8s.io x",
-            ),
-            (
-                action("secrets", Some("kube-system")),
-                "kubectl kcp node token list",
             ),
             (
                 Action {

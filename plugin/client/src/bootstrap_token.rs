@@ -24,7 +24,7 @@ const NAME_PREFIX: &str = "bootstrap-token-";
 const GROUP: &str = "system:bootstrappers:kubeadm:default-node-token";
 
 /// The number of characters before the dot of a token.
-pub const ID_LENGTH: usize = 6;
+const ID_LENGTH: usize = 6;
 /// The number of characters after the dot of a token.
 const SECRET_LENGTH: usize = 16;
 
@@ -64,6 +64,15 @@ impl BootstrapToken {
         &self.id
     }
 
+    fn secret_name(&self) -> String {
+        format!("{NAME_PREFIX}{}", self.id)
+    }
+
+    /// The command with which a person revokes the token.
+    pub fn revoke_command(&self) -> String {
+        format!("kubectl -n {NAMESPACE} delete secret {}", self.secret_name())
+    }
+
     /// The whole token. Use it only where the joining host reads it.
     pub fn expose(&self) -> &str {
         self.token.expose()
@@ -91,30 +100,15 @@ fn characters(random: &SystemRandom, count: usize) -> Option<String> {
     Some(text)
 }
 
-/// Whether a text is the id of a bootstrap token.
-fn is_token_id(text: &str) -> bool {
-    text.len() == ID_LENGTH && text.bytes().all(|byte| ALPHABET.contains(&byte))
+/// Whether the name is that of a bootstrap token's Secret.
+pub fn is_token_name(name: &str) -> bool {
+    name.strip_prefix(NAME_PREFIX)
+        .is_some_and(|id| id.len() == ID_LENGTH && id.bytes().all(|byte| ALPHABET.contains(&byte)))
 }
 
-/// The id of the token in the Secret with this name. None if the name is not that of a token.
-pub fn id_of_secret(name: &str) -> Option<&str> {
-    name.strip_prefix(NAME_PREFIX).filter(|id| is_token_id(id))
-}
-
-/// A bootstrap token in a cluster, without its secret part.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListedToken {
-    pub id: String,
-    /// None if the token never expires, or if its expiration cannot be parsed.
-    pub expires: Option<Timestamp>,
-    /// Whether hosts may use the token, and whether the cluster signs `cluster-info` with it.
-    pub usages: Vec<&'static str>,
-    pub groups: Vec<String>,
-    pub description: String,
-}
-
+/// A Secret in the namespace of bootstrap tokens. Its secret part is not even decoded from base64.
 #[derive(Deserialize)]
-struct TokenSecret {
+pub(crate) struct TokenSecret {
     metadata: ObjectMeta,
     #[serde(default, rename = "type")]
     type_: String,
@@ -122,44 +116,16 @@ struct TokenSecret {
     data: TokenData,
 }
 
-/// The data of a token without the secret part, which is not even decoded from base64.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
 struct TokenData {
-    token_id: Option<ByteString>,
     expiration: Option<ByteString>,
-    usage_bootstrap_authentication: Option<ByteString>,
-    usage_bootstrap_signing: Option<ByteString>,
-    auth_extra_groups: Option<ByteString>,
-    description: Option<ByteString>,
 }
 
-fn text(value: Option<&ByteString>) -> String {
-    value.map_or_else(String::new, |value| {
-        String::from_utf8_lossy(&value.0).into_owned()
-    })
-}
-
-impl ListedToken {
-    fn new(secret: &TokenSecret) -> Option<Self> {
-        let data = &secret.data;
-        let id = text(data.token_id.as_ref());
-        let usages = [
-            ("authentication", &data.usage_bootstrap_authentication),
-            ("signing", &data.usage_bootstrap_signing),
-        ];
-        let usages = usages
-            .into_iter()
-            .filter(|(_, value)| text(value.as_ref()) == "true");
-        let groups = text(data.auth_extra_groups.as_ref());
-        let groups = groups.split(',').filter(|group| !group.is_empty());
-        is_token_id(&id).then(|| Self {
-            expires: text(data.expiration.as_ref()).parse().ok(),
-            usages: usages.map(|(usage, _)| usage).collect(),
-            groups: groups.map(str::to_owned).collect(),
-            description: text(data.description.as_ref()),
-            id,
-        })
+impl TokenSecret {
+    /// When the token expires. None if it never does, or if the time cannot be parsed.
+    pub(crate) fn expires(&self) -> Option<Timestamp> {
+        let text = &self.data.expiration.as_ref()?.0;
+        str::from_utf8(text).ok()?.parse().ok()
     }
 }
 
@@ -186,7 +152,7 @@ pub async fn create_token(
         let object = json!({
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": format!("{NAME_PREFIX}{id}"), "namespace": NAMESPACE},
+            "metadata": {"name": token.secret_name(), "namespace": NAMESPACE},
             "type": SECRET_TYPE,
             "stringData": {
                 "token-id": id,
@@ -219,34 +185,29 @@ pub async fn create_token(
     })
 }
 
-/// Lists the bootstrap tokens of a cluster by id.
+/// Reads the Secret of a bootstrap token. None if it does not exist, or is no bootstrap token.
 ///
 /// # Errors
-/// The Secrets cannot be listed.
-pub async fn list_tokens(connection: &Connection) -> Result<Vec<ListedToken>, Error> {
-    let selector = format!("type={SECRET_TYPE}");
-    let secrets: Vec<TokenSecret> = connection
-        .list_by_fields(&SECRET.api_resource("v1"), NAMESPACE, &selector)
-        .await?;
-    Ok(secrets.iter().filter_map(ListedToken::new).collect())
+/// The Secret cannot be read.
+pub(crate) async fn read_secret(connection: &Connection, name: &str) -> Result<Option<TokenSecret>, Error> {
+    let secret: TokenSecret = match connection.get(&SECRET.api_resource("v1"), NAMESPACE, name).await {
+        Err(Error::NotFound { .. }) => return Ok(None),
+        read => read?,
+    };
+    Ok(Some(secret).filter(|secret| secret.type_ == SECRET_TYPE))
 }
 
-/// Deletes a bootstrap token. False if the cluster has no token with this id.
+/// Deletes a bootstrap token, if the cluster has it.
 ///
 /// # Errors
 /// The Secret cannot be read or deleted, or it is unknown whether it was deleted.
-pub async fn revoke_token(connection: &Connection, id: &str) -> Result<bool, Error> {
-    let resource = SECRET.api_resource("v1");
-    let name = format!("{NAME_PREFIX}{id}");
-    let secret: TokenSecret = match connection.get(&resource, NAMESPACE, &name).await {
-        Err(Error::NotFound { .. }) => return Ok(false),
-        read => read?,
+pub async fn revoke_token(connection: &Connection, token: &BootstrapToken) -> Result<(), Error> {
+    let name = token.secret_name();
+    let Some(secret) = read_secret(connection, &name).await? else {
+        return Ok(());
     };
-    if secret.type_ != SECRET_TYPE {
-        return Ok(false);
-    }
     let delete = DeleteRequest {
-        resource: &resource,
+        resource: &SECRET.api_resource("v1"),
         namespace: Some(NAMESPACE),
         name: &name,
         uid: secret.metadata.uid.as_deref().unwrap_or_default(),
@@ -255,7 +216,7 @@ pub async fn revoke_token(connection: &Connection, id: &str) -> Result<bool, Err
     };
     match connection.delete(&delete).await {
         // `Changed`: the token was deleted, and another Secret has its name.
-        Ok(Written::Stored | Written::Changed) | Err(Error::NotFound { .. }) => Ok(true),
+        Ok(Written::Stored | Written::Changed) | Err(Error::NotFound { .. }) => Ok(()),
         Ok(Written::Unknown(source)) => Err(Error::outcome_unknown(connection, source)),
         Err(error) => Err(error),
     }
@@ -282,7 +243,7 @@ mod tests {
         let mut seen = BTreeSet::new();
         for token in &tokens {
             let (id, secret) = token.expose().split_once('.').unwrap();
-            assert!(is_token_id(id) && id == token.id());
+            assert!(is_token_name(&token.secret_name()) && id == token.id());
             assert!(secret.len() == SECRET_LENGTH && secret.bytes().all(|byte| ALPHABET.contains(&byte)));
             assert!(seen.insert(token.expose()), "twice");
             assert!(!format!("{token:?}").contains(secret));
@@ -313,84 +274,56 @@ mod tests {
         }
     }
 
-    fn secret(data: &[(&str, &str)]) -> Value {
-        let data = data
-            .iter()
-            .map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())));
-        let data: std::collections::BTreeMap<String, ByteString> = data.collect();
-        json!({"metadata": {"name": "bootstrap-token-abcdef", "uid": "u"}, "type": SECRET_TYPE, "data": data})
-    }
-
-    #[test]
-    fn a_listed_token_has_no_secret_part() {
-        let items = [
-            secret(&[
-                ("token-id", "abcdef"),
-                ("token-secret", "0123456789abcdef"),
-                ("expiration", "2026-11-25T12:00:00Z"),
-                ("usage-bootstrap-authentication", "true"),
-                ("usage-bootstrap-signing", "false"),
-                (
-                    "auth-extra-groups",
-                    "system:bootstrappers:a,system:bootstrappers:b",
-                ),
-                ("description", "worker-1"),
-            ]),
-            secret(&[("token-id", "ghijkl")]),
-            secret(&[("token-id", "not an id")]),
-        ];
-        let listed = run(async {
-            let connection = Connection::canned(move |_, _| (200, json!({"metadata": {}, "items": items})));
-            list_tokens(&connection).await.unwrap()
-        });
-        let [first, second] = listed.as_slice() else {
-            panic!("{listed:?}");
-        };
-        assert_eq!(
-            *first,
-            ListedToken {
-                id: "abcdef".to_owned(),
-                expires: Some("2026-11-25T12:00:00Z".parse().unwrap()),
-                usages: vec!["authentication"],
-                groups: vec![
-                    "system:bootstrappers:a".to_owned(),
-                    "system:bootstrappers:b".to_owned()
-                ],
-                description: "worker-1".to_owned(),
-            }
-        );
-        assert_eq!((second.expires, second.usages.len()), (None, 0));
-        assert!(!format!("{listed:?}").contains("0123456789"));
-    }
-
-    #[test]
-    fn only_a_bootstrap_token_is_revoked() {
-        let mut other = secret(&[("token-id", "abcdef")]);
-        other["type"] = json!("Opaque");
-        let missing = {
-            let (code, mut status) = failure(404, "NotFound", "not found");
-            status["details"] = json!({"name": "bootstrap-token-abcdef"});
-            (code, status)
-        };
-        for (read, expected) in [
-            ((200, secret(&[("token-id", "abcdef")])), true),
-            ((200, other), false),
-            (missing, false),
-        ] {
-            let revoked = run(async {
-                let connection = Connection::canned(move |method, path| {
-                    assert_eq!(
-                        path,
-                        "/api/v1/namespaces/kube-system/secrets/bootstrap-token-abcdef"
-                    );
-                    match *method {
-                        Method::GET => read.clone(),
-                        _ => (200, json!({})),
-                    }
-                });
-                revoke_token(&connection, "abcdef").await.unwrap()
+    /// Runs against a cluster that answers the read of a token with this.
+    fn against<T>(read: (u16, Value), run_with: impl AsyncFnOnce(&Connection) -> T) -> (T, bool) {
+        let deletes = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let seen = deletes.clone();
+        let value = run(async {
+            let connection = Connection::canned(move |method, path| {
+                assert_eq!(
+                    path,
+                    "/api/v1/namespaces/kube-system/secrets/bootstrap-token-abcdef"
+                );
+                if *method == Method::GET {
+                    read.clone()
+                } else {
+                    seen.store(true, std::sync::atomic::Ordering::Relaxed);
+                    (200, json!({}))
+                }
             });
-            assert_eq!(revoked, expected);
+            run_with(&connection).await
+        });
+        (value, deletes.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    #[test]
+    fn only_a_bootstrap_token_is_read_and_revoked() {
+        let secret = |type_: &str, data: Value| {
+            let metadata = json!({"name": "bootstrap-token-abcdef", "uid": "u"});
+            (200, json!({"metadata": metadata, "type": type_, "data": data}))
+        };
+        let mut missing = failure(404, "NotFound", "not found");
+        missing.1["details"] = json!({"name": "bootstrap-token-abcdef"});
+        // base64 of 2026-11-25T12:00:00Z, and of x.
+        let expiring = json!({"expiration": "MjAyNi0xMS0yNVQxMjowMDowMFo="});
+        let expires: Timestamp = "2026-11-25T12:00:00Z".parse().unwrap();
+        for (read, expected) in [
+            (secret(SECRET_TYPE, expiring), Some(Some(expires))),
+            (secret(SECRET_TYPE, json!({"expiration": "eA=="})), Some(None)),
+            (secret(SECRET_TYPE, json!({})), Some(None)),
+            (secret("Opaque", json!({})), None),
+            (missing, None),
+        ] {
+            let (found, _) = against(read.clone(), async |connection| {
+                let secret = read_secret(connection, "bootstrap-token-abcdef").await.unwrap();
+                secret.map(|secret| secret.expires())
+            });
+            assert_eq!(found, expected);
+            let ((), is_deleted) = against(read, async |connection| {
+                let token = BootstrapToken::known("abcdef", "secret");
+                revoke_token(connection, &token).await.unwrap();
+            });
+            assert_eq!(is_deleted, expected.is_some());
         }
     }
 }

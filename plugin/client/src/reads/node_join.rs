@@ -12,7 +12,7 @@ use kcp_control_plane::{
 
 use crate::{
     Connection, Error,
-    bootstrap_token::{ListedToken, id_of_secret, list_tokens},
+    bootstrap_token::{is_token_name, read_secret},
     reads::{audit::objects::kubeadm_settings, workload::KUBE_SYSTEM},
 };
 
@@ -35,7 +35,7 @@ pub async fn read_kubeadm_settings(
 /// Reads whether the certificates of the control plane exist, and until when. It reads no certificate.
 ///
 /// # Errors
-/// The metadata of the Secret, or the bootstrap tokens, cannot be read.
+/// The metadata of the Secret, or the bootstrap token, cannot be read.
 pub async fn read_uploaded_certificates(connection: &Connection) -> Result<UploadedCertificates, Error> {
     let resource = SECRET.api_resource("v1");
     let secret = connection
@@ -47,18 +47,14 @@ pub async fn read_uploaded_certificates(connection: &Connection) -> Result<Uploa
         Err(error) => return Err(error),
     };
     let mut owners = secret.owner_references().iter();
-    let Some(owner) = owners.find_map(|owner| id_of_secret(&owner.name)) else {
+    let Some(owner) = owners.find(|owner| is_token_name(&owner.name)) else {
         return Ok(UploadedCertificates::Until(None));
     };
-    Ok(until(owner, &list_tokens(connection).await?))
-}
-
-/// Until when the certificates exist that the token `owner` owns. Without the token, Kubernetes is about to delete them.
-fn until(owner: &str, tokens: &[ListedToken]) -> UploadedCertificates {
-    let token = tokens.iter().find(|token| token.id == owner);
-    token.map_or(UploadedCertificates::Absent, |token| {
-        UploadedCertificates::Until(token.expires)
-    })
+    // Without the token that owns the certificates, Kubernetes is about to delete them.
+    let token = read_secret(connection, &owner.name).await?;
+    Ok(token.map_or(UploadedCertificates::Absent, |token| {
+        UploadedCertificates::Until(token.expires())
+    }))
 }
 
 #[cfg(test)]
@@ -69,17 +65,19 @@ mod tests {
     use super::*;
     use crate::canned::failure;
 
-    fn read(secret: (u16, Value), tokens: Value) -> UploadedCertificates {
+    fn read(secret: (u16, Value), token: Value) -> UploadedCertificates {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
             let connection = Connection::canned(move |method, path| {
                 assert_eq!(method, Method::GET);
                 match path {
                     "/api/v1/namespaces/kube-system/secrets/kubeadm-certs" => secret.clone(),
-                    "/api/v1/namespaces/kube-system/secrets" => {
-                        (200, json!({"metadata": {}, "items": tokens}))
+                    "/api/v1/namespaces/kube-system/secrets/bootstrap-token-abcdef" => (200, token.clone()),
+                    other => {
+                        let mut absent = failure(404, "NotFound", "not found");
+                        absent.1["details"] = json!({"name": other.rsplit('/').next()});
+                        absent
                     }
-                    other => panic!("{other}"),
                 }
             });
             read_uploaded_certificates(&connection).await.unwrap()
@@ -95,29 +93,24 @@ mod tests {
                 json!({"metadata": {"name": "kubeadm-certs", "ownerReferences": owner}}),
             )
         };
-        // base64 of abcdef and of 2026-11-25T12:00:00Z.
-        let token = json!([{
+        // base64 of 2026-11-25T12:00:00Z.
+        let token = json!({
             "metadata": {"name": "bootstrap-token-abcdef"}, "type": "bootstrap.kubernetes.io/token",
-            "data": {"token-id": "YWJjZGVm", "expiration": "MjAyNi0xMS0yNVQxMjowMDowMFo="},
-        }]);
+            "data": {"expiration": "MjAyNi0xMS0yNVQxMjowMDowMFo="},
+        });
         let mut absent = failure(404, "NotFound", "not found");
         absent.1["details"] = json!({"name": "kubeadm-certs"});
         let unowned = (200, json!({"metadata": {"name": "kubeadm-certs"}}));
-        for (secret, tokens, expected) in [
+        for (secret, expected) in [
             (
                 owned_by("bootstrap-token-abcdef"),
-                &token,
                 UploadedCertificates::Until(Some("2026-11-25T12:00:00Z".parse().unwrap())),
             ),
-            (
-                owned_by("bootstrap-token-ghijkl"),
-                &token,
-                UploadedCertificates::Absent,
-            ),
-            (unowned, &token, UploadedCertificates::Until(None)),
-            (absent, &token, UploadedCertificates::Absent),
+            (owned_by("bootstrap-token-ghijkl"), UploadedCertificates::Absent),
+            (unowned, UploadedCertificates::Until(None)),
+            (absent, UploadedCertificates::Absent),
         ] {
-            assert_eq!(read(secret, tokens.clone()), expected);
+            assert_eq!(read(secret, token.clone()), expected);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `kubectl kcp node`: works on the Nodes of the cluster that the kubeconfig selects.
 //!
-//! - [`labels`]: shows and changes the labels of Nodes
-//! - [`join_script`]: a script with which a host joins the cluster; [`token`]: the tokens in such scripts
+//! - [`labels`]: replaces the labels of Nodes
+//! - [`join_script`]: a script with which a host joins the cluster
 //! - [`remove`]: drains and deletes a Node
 //! - [`shell`]: shell scripts from templates; [`etcd_files`]: the files for etcd
 
@@ -10,19 +10,17 @@ mod join_script;
 mod labels;
 mod remove;
 mod shell;
-mod token;
 
 use clap::{Args, Subcommand};
 pub use join_script::JoinScriptArguments;
 pub use labels::LabelsCommand;
 pub use remove::RemoveArguments;
-pub use token::TokenCommand;
 
 use crate::{session::Session, verdict::Verdict};
 
 /// Join hosts to the cluster that the kubeconfig selects, and remove or label its Nodes.
 #[derive(Debug, Args)]
-#[command(subcommand_value_name = "join-script|token|remove|labels")]
+#[command(subcommand_value_name = "join-script|remove|labels")]
 pub struct NodeArguments {
     #[command(subcommand)]
     pub command: NodeCommand,
@@ -32,13 +30,10 @@ pub struct NodeArguments {
 pub enum NodeCommand {
     /// Print a script with which a host joins the cluster, with a new bootstrap token
     JoinScript(JoinScriptArguments),
-    /// List bootstrap tokens, or revoke them
-    #[command(subcommand, subcommand_value_name = "list|revoke")]
-    Token(TokenCommand),
     /// Drain a Node, delete it, and print a script that removes Kubernetes from its host
     Remove(RemoveArguments),
-    /// Show or change the labels of Nodes
-    #[command(subcommand, subcommand_value_name = "get|diff|set|ensure")]
+    /// Replace the labels of Nodes
+    #[command(subcommand, subcommand_value_name = "set")]
     Labels(LabelsCommand),
 }
 
@@ -49,8 +44,7 @@ pub enum NodeCommand {
 pub async fn run(arguments: NodeArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         NodeCommand::JoinScript(arguments) => join_script::run(&arguments, session).await,
-        NodeCommand::Token(command) => token::run(&command, session).await,
         NodeCommand::Remove(arguments) => remove::run(&arguments, session).await,
-        NodeCommand::Labels(command) => labels::run(&command, session).await,
+        NodeCommand::Labels(LabelsCommand::Set(arguments)) => labels::run(&arguments, session).await,
     }
 }

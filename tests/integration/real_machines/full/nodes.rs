@@ -123,8 +123,9 @@ impl Scene {
             format!("error: the API server rejects the token {expired_id}: it has expired");
         self.is_refused(&expired, &[&rejected_expired, unchanged]).await?;
 
-        let revoked = self.kcp_node(&["token", "revoke", &id]).await?;
-        ensure!(revoked.code == 0, "{revoked}");
+        let name = format!("bootstrap-token-{id}");
+        let delete = ["-n", "kube-system", "delete", "secret", &name];
+        self.cluster.kubectl().succeed(delete).await?;
         self.is_rejected(&format!("{id}.{secret}")).await?;
         self.is_refused(&script, &[&rejected, unchanged]).await?;
 

@@ -12,14 +12,8 @@ use crate::{
     },
 };
 
-/// The labels that the user names.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LabelEdit {
-    /// The value of each key. None removes the label.
-    pub labels: BTreeMap<String, Option<String>>,
-    /// Whether labels that the user does not name are removed, except for protected ones.
-    pub replaces: bool,
-}
+/// The labels that the user names: the value of each key. None removes the label.
+pub type LabelEdit = BTreeMap<String, Option<String>>;
 
 /// The labels that change, by key: the value before and after. None means that the Node does not have the label.
 pub type LabelChanges = BTreeMap<String, LabelChange>;
@@ -32,16 +26,12 @@ pub struct LabelChange {
 
 /// How the labels of a Node change. Empty if the Node has the requested labels already.
 ///
-/// With `replaces`, the result equals that of Promenade's `PUT /node-labels`: it removes each label that the user does
+/// The result equals that of Promenade's `PUT /node-labels`: it removes each label that the user does
 /// not name, except in the domains of Kubernetes. Labels that Cluster API copied from the Machine also stay.
 pub fn label_changes(node: &LabelledNode, edit: &LabelEdit) -> LabelChanges {
-    let named = edit.labels.iter().map(|(key, after)| (key, after.as_ref()));
-    let is_removed = |key: &&String| {
-        edit.replaces
-            && !edit.labels.contains_key(*key)
-            && !is_protected(key)
-            && label_owner(node, key).is_none()
-    };
+    let named = edit.iter().map(|(key, after)| (key, after.as_ref()));
+    let is_removed =
+        |key: &&String| !edit.contains_key(*key) && !is_protected(key) && label_owner(node, key).is_none();
     let unnamed = node.labels.keys().filter(is_removed).map(|key| (key, None));
     let changes = named.chain(unnamed).filter_map(|(key, after)| {
         let before = node.labels.get(key);
@@ -128,11 +118,8 @@ mod tests {
         LabelledNode::new(json!({"metadata": {"name": "a", "labels": labels}}).to_string()).unwrap()
     }
 
-    fn edit(labels: &Value, replaces: bool) -> LabelEdit {
-        LabelEdit {
-            labels: serde_json::from_value(labels.clone()).unwrap(),
-            replaces,
-        }
+    fn edit(labels: &Value) -> LabelEdit {
+        serde_json::from_value(labels.clone()).unwrap()
     }
 
     /// The cases of `tests/unit/api/test_kubeclient.py` in airship-promenade: the labels of a Node, the labels of the
@@ -184,20 +171,10 @@ mod tests {
                 json!({"node-role.kubernetes.io/worker": null}),
             ),
         ] {
-            let changes = label_changes(&node(&existing), &edit(&requested, true));
+            let changes = label_changes(&node(&existing), &edit(&requested));
             let patch = label_patch(&changes);
             assert_eq!(patch, json!({"metadata": {"labels": expected}}), "{name}");
         }
-    }
-
-    #[test]
-    fn ensure_removes_nothing() {
-        let existing = node(&json!({"a": "1", "b": "2"}));
-        let changes = label_changes(&existing, &edit(&json!({"b": "3", "c": "4"}), false));
-        assert_eq!(
-            label_patch(&changes),
-            json!({"metadata": {"labels": {"b": "3", "c": "4"}}})
-        );
     }
 
     #[test]
@@ -208,7 +185,7 @@ mod tests {
             "annotations": {"cluster.x-k8s.io/machine": "m", "cluster.x-k8s.io/labels-from-machine": "rack"},
         }});
         let node = LabelledNode::new(object.to_string()).unwrap();
-        let LabelDecision::Change(changes) = decide(&node, &edit(&json!({}), true)) else {
+        let LabelDecision::Change(changes) = decide(&node, &edit(&json!({}))) else {
             panic!("not changed");
         };
         assert_eq!(
@@ -216,10 +193,9 @@ mod tests {
             json!({"metadata": {"labels": {"team": null}}})
         );
         // A value that the label already has changes nothing, so it is not refused.
-        let same = edit(&json!({"rack": "r1", "team": "x"}), true);
+        let same = edit(&json!({"rack": "r1", "team": "x"}));
         assert_eq!(decide(&node, &same), LabelDecision::Unchanged);
-        let LabelDecision::Refused(refusal) = decide(&node, &edit(&json!({"rack": "r2", "new": "1"}), false))
-        else {
+        let LabelDecision::Refused(refusal) = decide(&node, &edit(&json!({"rack": "r2", "new": "1"}))) else {
             panic!("not refused");
         };
         assert_eq!(
@@ -233,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_label_that_appears_after_the_confirmation_is_not_removed() {
-        let decided = |labels: &Value| decide(&node(labels), &edit(&json!({}), true));
+        let decided = |labels: &Value| decide(&node(labels), &edit(&json!({})));
         let confirmed = BTreeSet::from(["a".to_owned()]);
         let same = decided(&json!({"a": "1"}));
         assert_eq!(refuse_unconfirmed(same.clone(), &confirmed), same);
@@ -264,17 +240,16 @@ mod tests {
                 before in labels(),
                 named in btree_map("(kubernetes.io/|example.com/)?[a-c]", option::of("[a-c]{0,2}"), 0..6),
             ) {
-                let edit = LabelEdit { labels: named, replaces: true };
-                let changes = label_changes(&node(&json!(before)), &edit);
+                let changes = label_changes(&node(&json!(before)), &named);
                 let mut object = json!({"metadata": {"labels": before}});
                 crate::merge_patch::apply(&mut object, &label_patch(&changes));
                 let after: BTreeMap<String, String> =
                     serde_json::from_value(object["metadata"]["labels"].clone()).unwrap();
-                prop_assert!(label_changes(&node(&json!(after)), &edit).is_empty());
+                prop_assert!(label_changes(&node(&json!(after)), &named).is_empty());
                 for (key, value) in before.iter().filter(|(key, _)| key.starts_with("kubernetes.io/")) {
-                    prop_assert!(edit.labels.contains_key(key) || after.get(key) == Some(value));
+                    prop_assert!(named.contains_key(key) || after.get(key) == Some(value));
                 }
-                for (key, value) in &edit.labels {
+                for (key, value) in &named {
                     prop_assert_eq!(after.get(key), value.as_ref());
                 }
             }

@@ -24,7 +24,7 @@ const MAX_NAME: usize = 63;
 #[derive(Debug, Args)]
 #[command(
     after_help = "The script contains a bootstrap token: anyone who reads it can join hosts until the token expires. Its \
-        expiry is printed on stderr. List tokens with `node token list`, and revoke one with `node token revoke`.
+        expiry is printed on stderr. To revoke it, delete the Secret bootstrap-token-ID in kube-system.
 
 Examples:
   kubectl kcp node join-script --hostname worker-7 --output-file join.sh
@@ -154,8 +154,8 @@ fn parse_label(text: &str) -> Result<Label, String> {
     }
     if !may_kubelet_set(key) {
         return Err(format!(
-            "Kubernetes does not let a kubelet set {key} on its own Node; set it after the join with: kubectl kcp node \
-             labels ensure NODE KEY=VALUE"
+            "Kubernetes does not let a kubelet set {key} on its own Node; set it after the join with: kubectl label node \
+             NODE KEY=VALUE"
         ));
     }
     Ok(Label {

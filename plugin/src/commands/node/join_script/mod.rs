@@ -106,8 +106,8 @@ pub(super) async fn run(arguments: &JoinScriptArguments, session: &Session) -> a
     };
     let token = create_token(&connection, expires, &description, FIELD_MANAGER).await?;
     session.terminal.set_interrupt_note(format!(
-        "the bootstrap token still exists; revoke it with: kubectl kcp node token revoke {}",
-        token.id()
+        "the bootstrap token still exists; revoke it with: {}",
+        token.revoke_command()
     ));
     let values = JoinValues {
         arguments,
@@ -182,11 +182,11 @@ async fn write(
     };
     print(&report, &output, &session.terminal)?;
     session.terminal.note(&format!(
-        "token {} expires at {} (in {}); revoke it earlier with: kubectl kcp node token revoke {}",
+        "token {} expires at {} (in {}); revoke it earlier with: {}",
         values.token.id(),
         values.expires,
         format_duration(arguments.ttl),
-        values.token.id()
+        values.token.revoke_command()
     ));
     Ok(Verdict::Met)
 }
@@ -268,11 +268,11 @@ async fn wait_for_signature(
 
 /// Revokes a token for which no script was written. A failure causes only a warning, because the token expires.
 async fn revoke(connection: &Connection, token: &BootstrapToken, session: &Session) {
-    if let Err(error) = revoke_token(connection, token.id()).await {
+    if let Err(error) = revoke_token(connection, token).await {
         session.terminal.warning(&format!(
-            "could not revoke bootstrap token {}: {error}; try: kubectl kcp node token revoke {}",
+            "could not revoke bootstrap token {}: {error}; try: {}",
             token.id(),
-            token.id()
+            token.revoke_command()
         ));
     }
 }

@@ -1,7 +1,5 @@
 //! Arguments of `kubectl kcp node labels`.
 
-use std::collections::BTreeMap;
-
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use kcp_control_plane::verbs::node::labels::LabelEdit;
@@ -10,62 +8,19 @@ use kcp_rules::syntax::{key_fault, label_value_fault};
 use crate::{
     arguments::parse_node,
     change::{arguments::WriteArguments, confirmation::ConfirmArguments},
-    output::OutputArguments,
 };
 
 #[derive(Debug, Subcommand)]
 pub enum LabelsCommand {
-    /// Show the labels of Nodes, and which of them belong to Cluster API or the kubelet
-    Get(GetArguments),
-    /// Show what `set` would change; the exit code is 1 if a Node differs
-    Diff(DiffArguments),
     /// Set exactly these labels on Nodes, but keep labels in Kubernetes' own domains unless you name them
     Set(SetArguments),
-    /// Add or change labels of Nodes, and remove none
-    #[command(mut_arg("words", |words| {
-        words
-            .value_name("NODE|KEY=VALUE")
-            .help("Nodes, as NAME or node/NAME, and labels, as KEY=VALUE")
-    }))]
-    Ensure(ChangeArguments),
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  kubectl kcp node labels get
-  kubectl kcp node labels get worker-1 -o json
-  kubectl kcp node labels get -l pool=batch")]
-pub struct GetArguments {
-    /// Nodes, as NAME or node/NAME [default: all]
-    #[arg(value_name = "NODE", value_parser = parse_node, conflicts_with = "selector")]
-    pub nodes: Vec<String>,
-
-    /// Show the Nodes that match this label selector
-    #[arg(short = 'l', long, value_name = "SELECTOR")]
-    pub selector: Option<String>,
-
-    /// The output format.
-    #[command(flatten)]
-    pub output: OutputArguments,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  kubectl kcp node labels diff worker-1 rack=r1 pool=batch
-  kubectl kcp node labels diff -l pool=batch rack=r1 pool=batch")]
-pub struct DiffArguments {
-    #[command(flatten)]
-    pub request: RequestArguments,
-
-    /// The output format. If it is set, messages go to stderr.
-    #[command(flatten)]
-    pub output: OutputArguments,
 }
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "`set` removes each label that you do not name, unless its key is in the domain kubernetes.io, \
-        k8s.io or x-k8s.io, or Cluster API copied it from a Machine. To remove a label in these domains, write KEY-.
+        k8s.io or x-k8s.io, or Cluster API copied it from a Machine. To remove a label in these domains, write KEY-. \
+        --dry-run shows what would change.
 
 Examples:
   kubectl kcp node labels set worker-1 rack=r1 pool=batch --yes
@@ -74,22 +29,13 @@ Examples:
 )]
 pub struct SetArguments {
     #[command(flatten)]
-    pub change: ChangeArguments,
-
-    #[command(flatten)]
-    pub confirm: ConfirmArguments,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  kubectl kcp node labels ensure worker-1 worker-2 rack=r1
-  kubectl kcp node labels ensure -l pool=batch rack=r1 --dry-run=client")]
-pub struct ChangeArguments {
-    #[command(flatten)]
     pub request: RequestArguments,
 
     #[command(flatten)]
     pub write: WriteArguments,
+
+    #[command(flatten)]
+    pub confirm: ConfirmArguments,
 }
 
 #[derive(Debug, Args)]
@@ -114,36 +60,22 @@ pub enum Word {
 /// Which Nodes a command is about.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Selection {
-    All,
     Named(Vec<String>),
     Matching(String),
-}
-
-impl GetArguments {
-    pub(super) fn selection(&self) -> Selection {
-        match &self.selector {
-            Some(selector) => Selection::Matching(selector.clone()),
-            None if self.nodes.is_empty() => Selection::All,
-            None => Selection::Named(self.nodes.clone()),
-        }
-    }
 }
 
 impl RequestArguments {
     /// The Nodes and the labels that the user names.
     ///
     /// # Errors
-    /// No Node is given, or a key is given twice, or `ensure` is to remove a label.
-    pub(super) fn parse(&self, replaces: bool) -> anyhow::Result<(Selection, LabelEdit)> {
+    /// No Node is given, or a key is given twice.
+    pub(super) fn parse(&self) -> anyhow::Result<(Selection, LabelEdit)> {
         let mut names: Vec<String> = Vec::new();
-        let mut labels = BTreeMap::new();
+        let mut labels = LabelEdit::new();
         for word in &self.words {
             match word {
                 Word::Node(name) if names.contains(name) => {}
                 Word::Node(name) => names.push(name.clone()),
-                Word::Label(key, None) if !replaces => {
-                    bail!("`ensure` removes no labels; to remove {key}: kubectl label node NODE {key}-")
-                }
                 Word::Label(key, value) => {
                     if labels.insert(key.clone(), value.clone()).is_some() {
                         bail!("label {key} is given twice");
@@ -151,16 +83,13 @@ impl RequestArguments {
                 }
             }
         }
-        if labels.is_empty() && !replaces {
-            bail!("no label given: write KEY=VALUE");
-        }
         let selection = match (&self.selector, names.is_empty()) {
             (Some(selector), true) => Selection::Matching(selector.clone()),
             (Some(_), false) => bail!("specify Nodes or a selector (-l), not both"),
             (None, false) => Selection::Named(names),
             (None, true) => bail!("no Node given: specify a Node, or use a selector (-l)"),
         };
-        Ok((selection, LabelEdit { labels, replaces }))
+        Ok((selection, labels))
     }
 }
 
@@ -219,55 +148,38 @@ mod tests {
         }
     }
 
-    fn parse(
-        words: &[&str],
-        selector: Option<&str>,
-        replaces: bool,
-    ) -> Result<(Selection, LabelEdit), String> {
+    fn parse(words: &[&str], selector: Option<&str>) -> Result<(Selection, LabelEdit), String> {
         let words = words.iter().map(|word| parse_word(word).unwrap());
         let request = RequestArguments {
             words: words.collect(),
             selector: selector.map(str::to_owned),
         };
-        request.parse(replaces).map_err(|error| error.to_string())
+        request.parse().map_err(|error| error.to_string())
     }
 
     #[test]
     fn nodes_and_labels_are_told_apart() {
-        let (selection, edit) = parse(&["b", "rack=r1", "a", "b", "old-"], None, true).unwrap();
+        let (selection, edit) = parse(&["b", "rack=r1", "a", "b", "old-"], None).unwrap();
         assert_eq!(selection, Selection::Named(vec!["b".to_owned(), "a".to_owned()]));
         let labels = [("rack", Some("r1")), ("old", None)];
         let labels = labels.map(|(key, value)| (key.to_owned(), value.map(str::to_owned)));
-        assert_eq!((edit.labels, edit.replaces), (labels.into(), true));
-        let (selection, _) = parse(&[], Some("a=b"), true).unwrap();
+        assert_eq!(edit, labels.into());
+        let (selection, _) = parse(&[], Some("a=b")).unwrap();
         assert_eq!(selection, Selection::Matching("a=b".to_owned()));
     }
 
     #[test]
     fn an_incomplete_request_is_an_error() {
-        for (words, selector, replaces, expected) in [
+        for (words, selector, expected) in [
             (
                 &["rack=r1"][..],
                 None,
-                true,
                 "no Node given: specify a Node, or use a selector (-l)",
             ),
-            (
-                &["a"],
-                Some("b=c"),
-                true,
-                "specify Nodes or a selector (-l), not both",
-            ),
-            (&["a", "b=c", "b-"], None, true, "label b is given twice"),
-            (&["a"], None, false, "no label given: write KEY=VALUE"),
-            (
-                &["a", "b-"],
-                None,
-                false,
-                "`ensure` removes no labels; to remove b: kubectl label node NODE b-",
-            ),
+            (&["a"], Some("b=c"), "specify Nodes or a selector (-l), not both"),
+            (&["a", "b=c", "b-"], None, "label b is given twice"),
         ] {
-            assert_eq!(parse(words, selector, replaces).unwrap_err(), expected);
+            assert_eq!(parse(words, selector).unwrap_err(), expected);
         }
     }
 }

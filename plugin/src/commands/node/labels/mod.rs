@@ -1,7 +1,7 @@
-//! `kubectl kcp node labels`: shows and changes the labels of Nodes.
+//! `kubectl kcp node labels set`: replaces the labels of Nodes.
 //!
 //! - [`arguments`]: Nodes and labels on one command line, as in `kubectl label`
-//! - [`report`]: the labels, and how they change, as text and JSON
+//! - [`report`]: how the labels change, as text and JSON
 
 mod arguments;
 mod report;
@@ -9,7 +9,7 @@ mod report;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use arguments::LabelsCommand;
-use arguments::{ChangeArguments, GetArguments, Selection};
+use arguments::{Selection, SetArguments};
 use kcp_api::kind::NODE;
 use kcp_client::{
     Connection, Error,
@@ -23,54 +23,18 @@ use kcp_control_plane::{
         labels::{LabelDecision, LabelEdit, decide, label_patch, refuse_unconfirmed, removals},
     },
 };
-use report::{ChangesReport, LabelsReport, NodeResult, Outcome};
+use report::{ChangesReport, NodeResult, Outcome};
 
 use crate::{
-    change::{arguments::WriteArguments, confirmation::ConfirmArguments},
-    output::{OutputArguments, Report, print},
+    change::arguments::WriteArguments,
+    output::{Report, print},
     session::Session,
     terminal::{Terminal, table::Layout},
     verdict::Verdict,
 };
 
-/// Runs `node labels`.
-///
-/// # Errors
-/// A Node cannot be read or written, or the result cannot be printed.
-pub(super) async fn run(command: &LabelsCommand, session: &Session) -> anyhow::Result<Verdict> {
-    match command {
-        LabelsCommand::Get(arguments) => get(arguments, session).await,
-        LabelsCommand::Diff(arguments) => {
-            let (selection, edit) = arguments.request.parse(true)?;
-            let connection = session.connect().await?;
-            let nodes = read(&connection, &selection).await?;
-            let results = nodes.iter().map(|node| NodeResult {
-                name: node.name.clone(),
-                outcome: match decide(node, &edit) {
-                    LabelDecision::Unchanged => Outcome::Unchanged,
-                    LabelDecision::Refused(refusal) => Outcome::Refused(refusal.why),
-                    LabelDecision::Change(changes) => Outcome::Differs(changes),
-                },
-            });
-            finish(results.collect(), None, &arguments.output, session)
-        }
-        LabelsCommand::Set(arguments) => change(&arguments.change, true, arguments.confirm, session).await,
-        LabelsCommand::Ensure(arguments) => {
-            change(arguments, false, ConfirmArguments { yes: true }, session).await
-        }
-    }
-}
-
-async fn get(arguments: &GetArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let connection = session.connect().await?;
-    let nodes = read(&connection, &arguments.selection()).await?;
-    print(&LabelsReport { nodes }, &arguments.output, &session.terminal)?;
-    Ok(Verdict::Met)
-}
-
 async fn read(connection: &Connection, selection: &Selection) -> Result<Vec<LabelledNode>, Error> {
     match selection {
-        Selection::All => list_nodes(connection, None).await,
         Selection::Matching(selector) => list_nodes(connection, Some(selector)).await,
         Selection::Named(names) => {
             let mut nodes = Vec::new();
@@ -82,14 +46,13 @@ async fn read(connection: &Connection, selection: &Selection) -> Result<Vec<Labe
     }
 }
 
-/// Runs `set` or `ensure`. Writes nothing if the change is refused for one Node.
-async fn change(
-    arguments: &ChangeArguments,
-    replaces: bool,
-    confirm: ConfirmArguments,
-    session: &Session,
-) -> anyhow::Result<Verdict> {
-    let (selection, edit) = arguments.request.parse(replaces)?;
+/// Runs `node labels set`. Writes nothing if the change is refused for one Node.
+///
+/// # Errors
+/// A Node cannot be read or written, or the result cannot be printed.
+pub(super) async fn run(arguments: &SetArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let (selection, edit) = arguments.request.parse()?;
+    let confirm = arguments.confirm;
     let connection = session.connect().await?;
     let nodes = read(&connection, &selection).await?;
     let decisions: Vec<(&LabelledNode, LabelDecision)> =
@@ -107,7 +70,7 @@ async fn change(
                 LabelDecision::Change(_) => Outcome::NotWritten,
             },
         });
-        return finish(results.collect(), Some(write), &write.output, session);
+        return finish(results.collect(), write, session);
     }
     let confirmed = removed_keys(&decisions);
     if !confirm.yes && write.dry_run.is_none() && !confirmed.is_empty() {
@@ -119,7 +82,7 @@ async fn change(
                 name: node.name.clone(),
                 outcome: Outcome::Refused(vec!["you did not confirm the change".to_owned()]),
             });
-            return finish(results.collect(), Some(write), &write.output, session);
+            return finish(results.collect(), write, session);
         }
     }
     let confirmed = (!confirm.yes).then_some(&confirmed);
@@ -144,7 +107,7 @@ async fn change(
         name: node.name,
         outcome: Outcome::NotWritten,
     }));
-    let verdict = finish(results, Some(write), &write.output, session)?;
+    let verdict = finish(results, write, session)?;
     failure.map_or(Ok(verdict), |error| Err(error.into()))
 }
 
@@ -216,25 +179,20 @@ async fn write_labels(
     })
 }
 
-/// Prints the results. `write` is none if the command only compares.
-fn finish(
-    results: Vec<NodeResult>,
-    write: Option<&WriteArguments>,
-    output: &OutputArguments,
-    session: &Session,
-) -> anyhow::Result<Verdict> {
+/// Prints the results.
+fn finish(results: Vec<NodeResult>, write: &WriteArguments, session: &Session) -> anyhow::Result<Verdict> {
     let report = ChangesReport {
         results,
-        dry_run: write.and_then(|write| write.dry_run),
+        dry_run: write.dry_run,
     };
     if report.results.is_empty() {
         session.terminal.note("no Node matches the selector");
     }
-    if !output.is_text() {
+    if !write.output.is_text() {
         let text = anstream::adapter::strip_str(&report.table(Layout::default())).to_string();
         text.lines().for_each(|line| session.terminal.note(line));
     }
-    print(&report, output, &session.terminal)?;
+    print(&report, &write.output, &session.terminal)?;
     Ok(report.verdict())
 }
 

@@ -1,13 +1,7 @@
-//! The labels of Nodes, and how they change: text and JSON (`kubectl-kcp.dev/v1alpha1`).
-
-use std::collections::BTreeMap;
+//! How the labels of Nodes change: text and JSON (`kubectl-kcp.dev/v1alpha1`).
 
 use kcp_api::kind::NODE;
-use kcp_control_plane::verbs::node::{
-    label_owner::{is_protected, label_owner},
-    labelled_node::LabelledNode,
-    labels::LabelChanges,
-};
+use kcp_control_plane::verbs::node::labels::LabelChanges;
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 
@@ -15,110 +9,14 @@ use crate::{
     arguments::DryRun,
     document::{API_VERSION, resource_name},
     output::Report,
-    terminal::{
-        escape,
-        style::BAD,
-        table::{Cell, Column, Layout, Table},
-    },
+    terminal::{escape, style::BAD, table::Layout},
     verdict::Verdict,
 };
-
-/// The labels of Nodes, for `get`.
-pub(super) struct LabelsReport {
-    pub(super) nodes: Vec<LabelledNode>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "NodeLabelsList"))]
-#[serde(rename_all = "camelCase")]
-pub(super) struct LabelsDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "NodeLabelsList")))]
-    kind: &'static str,
-    items: Vec<NodeLabels<'r>>,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-struct NodeLabels<'r> {
-    metadata: NodeName<'r>,
-    labels: &'r BTreeMap<String, String>,
-    /// The keys that `node labels set` does not remove unless the user names them.
-    protected: Vec<&'r str>,
-    /// The labels that belong to Cluster API, the kubelet or a cloud controller manager.
-    owned: Vec<OwnedLabel<'r>>,
-}
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct NodeName<'r> {
     name: &'r str,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct OwnedLabel<'r> {
-    key: &'r str,
-    owner: String,
-    /// Why the label belongs to the owner, and where to set it instead.
-    place: String,
-}
-
-impl Report for LabelsReport {
-    fn table(&self, layout: Layout) -> String {
-        let mut table = Table::with_columns([
-            Column::new("NODE"),
-            Column::new("LABEL"),
-            Column::new("VALUE"),
-            Column::new("OWNER"),
-        ]);
-        for node in &self.nodes {
-            for (key, value) in &node.labels {
-                let owner = label_owner(node, key).map(|owner| owner.name).unwrap_or_default();
-                table.add_row([&node.name, key, value, &owner].map(Cell::from));
-            }
-        }
-        table.render(layout)
-    }
-
-    fn document(&self) -> impl Serialize {
-        let items = self.nodes.iter().map(|node| NodeLabels {
-            metadata: NodeName { name: &node.name },
-            labels: &node.labels,
-            protected: node
-                .labels
-                .keys()
-                .map(String::as_str)
-                .filter(|key| is_protected(key))
-                .collect(),
-            owned: node
-                .labels
-                .keys()
-                .filter_map(|key| {
-                    let owner = label_owner(node, key)?;
-                    Some(OwnedLabel {
-                        key,
-                        owner: owner.name,
-                        place: owner.place,
-                    })
-                })
-                .collect(),
-        });
-        LabelsDocument {
-            api_version: API_VERSION,
-            kind: "NodeLabelsList",
-            items: items.collect(),
-        }
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.nodes
-            .iter()
-            .map(|node| resource_name(&NODE, &node.name))
-            .collect()
-    }
 }
 
 /// What a command did to the labels of one Node, or would do.
@@ -132,8 +30,6 @@ pub(super) struct NodeResult {
 pub(super) enum Outcome {
     Unchanged,
     Changed(LabelChanges),
-    /// The result of `diff`.
-    Differs(LabelChanges),
     /// Why the command does not change the labels, one line each.
     Refused(Vec<String>),
     /// Why the server rejected the write, one line each.
@@ -150,7 +46,6 @@ impl Outcome {
         match self {
             Self::Unchanged => "unchanged",
             Self::Changed(_) => "changed",
-            Self::Differs(_) => "differs",
             Self::Refused(_) => "refused",
             Self::Rejected(_) => "rejected",
             Self::Conflict(_) => "conflict",
@@ -165,13 +60,13 @@ impl Outcome {
                 why.iter().map(String::as_str).collect()
             }
             Self::Failed(why) => vec![why],
-            Self::Unchanged | Self::Changed(_) | Self::Differs(_) | Self::NotWritten => Vec::new(),
+            Self::Unchanged | Self::Changed(_) | Self::NotWritten => Vec::new(),
         }
     }
 
     const fn changes(&self) -> Option<&LabelChanges> {
         match self {
-            Self::Changed(changes) | Self::Differs(changes) => Some(changes),
+            Self::Changed(changes) => Some(changes),
             _ => None,
         }
     }
@@ -199,7 +94,7 @@ pub(super) struct ChangesDocument<'r> {
 #[serde(rename_all = "camelCase")]
 struct NodeLabelChanges<'r> {
     metadata: NodeName<'r>,
-    /// `unchanged`, `changed`, `differs`, `refused`, `rejected`, `conflict`, `failed` or `notWritten`.
+    /// `unchanged`, `changed`, `refused`, `rejected`, `conflict`, `failed` or `notWritten`.
     result: &'static str,
     changes: Vec<LabelChangeDocument<'r>>,
     /// Why the labels were not changed, one sentence each.
@@ -236,7 +131,6 @@ impl Report for ChangesReport {
             let heading = match outcome {
                 Outcome::Unchanged => format!("{object} labels unchanged\n"),
                 Outcome::Changed(_) => format!("{object} labels changed{}\n", DryRun::suffix(self.dry_run)),
-                Outcome::Differs(_) => format!("{object} labels differ\n"),
                 Outcome::Refused(_) => format!("{object} {not_changed}: refused by kubectl kcp\n"),
                 Outcome::Rejected(_) => format!("{object} {not_changed}: refused by the server\n"),
                 Outcome::Conflict(_) => {

@@ -9,9 +9,9 @@ use crate::{
     commands::{
         anchor::AnchorArguments,
         audit::AuditArguments,
+        bundle::BundleArguments,
         certificates::CertificatesArguments,
         completion::CompletionArguments,
-        debug::DebugArguments,
         discovery::DiscoveryArguments,
         etcd::EtcdArguments,
         genesis::GenesisArguments,
@@ -86,8 +86,8 @@ pub enum Command {
     Audit(AuditArguments),
     /// Check that a cluster works, with a Pod on each Node
     Validate(ValidateArguments),
-    /// Collect what a person needs who helps with a control plane
-    Debug(DebugArguments),
+    /// Write the state of a control plane to an archive without secrets, for a person who helps
+    Bundle(BundleArguments),
     /// Save a snapshot of a control plane's etcd, or maintain its members
     Etcd(EtcdArguments),
     /// Check and prepare the handover of controllers between controller managers (KEP-2436)
@@ -258,8 +258,8 @@ mod tests {
         "rollout status",
         "rollout history",
         "certificates",
-        "audit resiliency",
-        "debug bundle",
+        "audit",
+        "bundle",
         "leader-migration check",
         "leader-migration status",
         "leader-migration generate",

@@ -54,7 +54,7 @@ use change::confirmation::NotConfirmed;
 use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
-    anchor, audit, certificates, completion as completion_command, debug, discovery, etcd, genesis, kubectl,
+    anchor, audit, bundle, certificates, completion as completion_command, discovery, etcd, genesis, kubectl,
     leader_migration, lint, machine, man, node, plan, pool, reconcile, rollout, rules, scale, status,
     upgrade, validate, version, webhook, why,
 };
@@ -167,9 +167,9 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Node(arguments) => Box::pin(node::run(arguments, session)).await,
         Command::Genesis(arguments) => Box::pin(genesis::run(arguments, session)).await,
         Command::Certificates(arguments) => Box::pin(certificates::run(arguments, session)).await,
-        Command::Audit(arguments) => Box::pin(audit::run(arguments, session)).await,
-        Command::Validate(arguments) => Box::pin(validate::run(arguments, session)).await,
-        Command::Debug(arguments) => Box::pin(debug::run(arguments, session)).await,
+        Command::Audit(arguments) => Box::pin(audit::run(&arguments, session)).await,
+        Command::Validate(arguments) => Box::pin(validate::run(&arguments, session)).await,
+        Command::Bundle(arguments) => Box::pin(bundle::run(&arguments, session)).await,
         Command::Etcd(arguments) => etcd::run(arguments, session).await,
         Command::LeaderMigration(arguments) => Box::pin(leader_migration::run(arguments, session)).await,
         Command::Pool(arguments) => pool::run(arguments, session).await,

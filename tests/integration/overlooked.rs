@@ -302,7 +302,7 @@ async fn a_health_check_that_never_acts(asked: &Asked<'_>, cluster: &Cluster) ->
             && hint.contains("to 34% or more, or to 1: kubectl edit machinehealthcheck"),
         "{outcome} {message} {hint}"
     );
-    let audit = asked.document(&["audit", "resiliency", NAME]).await?;
+    let audit = asked.document(&["audit", NAME]).await?;
     ensure!(
         audit
             .to_string()

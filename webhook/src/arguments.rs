@@ -260,7 +260,7 @@ pub struct CheckConfigurationArguments {
 
 /// `kcp-webhook probe`.
 ///
-/// `kubectl kcp validate cluster` runs it in a Pod on each Node.
+/// `kubectl kcp validate` runs it in a Pod on each Node.
 #[derive(Clone, Debug, Args)]
 pub struct ProbeArguments {
     /// Text that the report repeats, so that the report of another Pod does not count.

@@ -1,5 +1,5 @@
 //! `kcp-webhook probe`: resolves names and reaches the API server from the Pod in which it runs, and prints a report.
-//! `kubectl kcp validate cluster` runs it in a Pod on each Node.
+//! `kubectl kcp validate` runs it in a Pod on each Node.
 
 use std::{
     collections::BTreeSet,

@@ -11,7 +11,7 @@
 //! - [`addon_update`]: whether the controller can update kube-proxy and `CoreDNS`
 //! - [`join_times`]: how long Machines took to join
 //! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
-//! - [`audit`]: the checks of `kubectl kcp audit resiliency`
+//! - [`audit`]: the checks of `kubectl kcp audit`
 //! - [`drain`]: the pods that block the drain of a Machine's node, and the pods and data that the drain
 //!   deletes
 //! - [`checks`], [`inspection`]: the checks of `kubectl kcp status`, and the verdict on a control plane

@@ -2,9 +2,9 @@
 
 pub mod anchor;
 pub mod audit;
+pub mod bundle;
 pub mod certificates;
 pub mod completion;
-pub mod debug;
 pub mod discovery;
 pub mod etcd;
 pub mod genesis;

@@ -1,4 +1,4 @@
-//! `kubectl kcp audit resiliency` on a workload cluster with a real etcd and API server: the findings of a healthy cluster, and
+//! `kubectl kcp audit` on a workload cluster with a real etcd and API server: the findings of a healthy cluster, and
 //! each fault that the audit knows. `genesis replace` runs on the same cluster. Static Pods are objects without containers here, so a
 //! fault of one is another object. `real_machines::full::resiliency` produces faults of real ones.
 
@@ -94,7 +94,6 @@ impl<'m> Audit<'m> {
         let words = [
             "kcp",
             "audit",
-            "resiliency",
             self.name,
             "-n",
             self.namespace,
@@ -129,15 +128,7 @@ impl<'m> Audit<'m> {
     }
 
     async fn prints_each_format(&self) -> Result<()> {
-        let words = [
-            "kcp",
-            "audit",
-            "resiliency",
-            "cluster/edge",
-            "-n",
-            NAMESPACE,
-            "--timeout=2m",
-        ];
+        let words = ["kcp", "audit", "cluster/edge", "-n", NAMESPACE, "--timeout=2m"];
         let table = self.management.kubectl().run(words).await?;
         ensure!(
             table.code == 1
@@ -154,7 +145,7 @@ impl<'m> Audit<'m> {
             names.code == 1 && names.stdout == "check/component-flags-differ\ncheck/endpoint-external\n",
             "{names}"
         );
-        let missing = ["kcp", "audit", "resiliency", "nowhere", "-n", NAMESPACE];
+        let missing = ["kcp", "audit", "nowhere", "-n", NAMESPACE];
         let missing = self.management.kubectl().run(missing).await?;
         ensure!(missing.code == 2 && missing.stdout.is_empty(), "{missing}");
         Ok(())
@@ -167,7 +158,7 @@ async fn finds_in_a_plain_cluster(kubectl: &Kubectl) -> Result<()> {
         "the audit of a plain cluster finds what it cannot read",
         || async {
             let ended = kubectl
-                .run(["kcp", "audit", "resiliency", "-o", "json", "--timeout=2m"])
+                .run(["kcp", "audit", "-o", "json", "--timeout=2m"])
                 .await?;
             let results = results(&ended.stdout).with_context(|| format!("{ended}"))?;
             is_exactly(&results, PLAIN, &[])?;

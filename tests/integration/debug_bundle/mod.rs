@@ -1,4 +1,4 @@
-//! `kubectl kcp debug bundle` on a control plane with a secret in each place where one can stand: none of them is in the
+//! `kubectl kcp bundle` on a control plane with a secret in each place where one can stand: none of them is in the
 //! archive, which the real tar unpacks. With a permission less, the archive says which part is missing.
 
 mod secrets;
@@ -142,7 +142,6 @@ async fn run(management: &ManagementCluster, archive: &Path, flags: &[&str]) -> 
     let archive = archive.display().to_string();
     let words = [
         "kcp",
-        "debug",
         "bundle",
         NAME,
         "-n",

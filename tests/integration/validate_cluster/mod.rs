@@ -1,4 +1,4 @@
-//! `kubectl kcp validate cluster` on a workload cluster with a real API server. The Pods run the real `kcp-webhook probe` beside
+//! `kubectl kcp validate` on a workload cluster with a real API server. The Pods run the real `kcp-webhook probe` beside
 //! the API server, and the real API server fetches their logs from kwok.
 
 mod kubelet;
@@ -63,10 +63,9 @@ struct Validation<'m> {
 /// The result and the message of each check, by Node and check.
 type Results = BTreeMap<(String, String), (String, String)>;
 
-const COMMAND: [&str; 9] = [
+const COMMAND: [&str; 8] = [
     "kcp",
     "validate",
-    "cluster",
     "-o",
     "json",
     // The API server's name is not known outside the cluster.
@@ -133,7 +132,6 @@ impl Validation<'_> {
         let words = [
             "kcp",
             "validate",
-            "cluster",
             "--image=kcp-webhook:test",
             "--resolve=localhost",
         ];
@@ -148,7 +146,7 @@ impl Validation<'_> {
             "{ended}"
         );
         // There is no Deployment of the webhook in this cluster.
-        let without_image = self.kubelet.kubectl.run(["kcp", "validate", "cluster"]).await?;
+        let without_image = self.kubelet.kubectl.run(["kcp", "validate"]).await?;
         ensure!(
             without_image.code == 2 && without_image.stderr.contains("specify one with --image"),
             "{without_image}"
@@ -166,7 +164,6 @@ impl Validation<'_> {
         let words = [
             "kcp",
             "validate",
-            "cluster",
             "--image=kcp-webhook:test",
             "--resolve=localhost",
             &user,
@@ -252,13 +249,7 @@ impl Validation<'_> {
     }
 
     async fn creates_no_pod_without_permission(&self) -> Result<()> {
-        let words = [
-            "kcp",
-            "validate",
-            "cluster",
-            "--image=kcp-webhook:test",
-            "--as=nobody",
-        ];
+        let words = ["kcp", "validate", "--image=kcp-webhook:test", "--as=nobody"];
         let refused = self.kubelet.kubectl.run(words).await?;
         ensure!(
             refused.code == 2

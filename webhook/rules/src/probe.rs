@@ -1,4 +1,4 @@
-//! The report of `kcp-webhook probe`, which `kubectl kcp validate cluster` runs in a Pod on each Node.
+//! The report of `kcp-webhook probe`, which `kubectl kcp validate` runs in a Pod on each Node.
 
 use serde::{Deserialize, Serialize};
 

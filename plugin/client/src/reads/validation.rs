@@ -1,4 +1,4 @@
-//! Reads the Nodes that `kubectl kcp validate cluster` validates, and the Leases of their kubelets.
+//! Reads the Nodes that `kubectl kcp validate` validates, and the Leases of their kubelets.
 
 use std::{collections::BTreeMap, time::Instant};
 

@@ -1,4 +1,4 @@
-//! The checks of `kubectl kcp audit resiliency`: whether a cluster comes back by itself after all its machines lost power, and
+//! The checks of `kubectl kcp audit`: whether a cluster comes back by itself after all its machines lost power, and
 //! whether it survives the loss of one control plane Node. Each check is a pure function of [`Facts`]. Each topic is one file with
 //! a table of checks, their functions, and passing and failing cases.
 //!

@@ -1,4 +1,4 @@
-//! The JSON of `audit resiliency`: `kubectl-kcp.dev/v1alpha1`.
+//! The JSON of `audit`: `kubectl-kcp.dev/v1alpha1`.
 
 use kcp_control_plane::audit::{Audited, Outcome};
 use serde::Serialize;

@@ -1,12 +1,11 @@
-//! `kubectl kcp audit resiliency`: whether a cluster survives the loss of a Node, and comes back after a power failure.
+//! `kubectl kcp audit`: whether a cluster survives the loss of a Node, and comes back after a power failure.
 
-mod arguments;
 mod document;
 mod screen;
 
 use std::time::{Duration, Instant};
 
-pub use arguments::{AuditArguments, AuditCommand, ResiliencyArguments};
+use clap::Args;
 use kcp_client::{
     Connection, Error,
     reads::{
@@ -18,12 +17,46 @@ use kcp_control_plane::audit::{Assumptions, Audited, Outcome, audit};
 use serde::Serialize;
 
 use crate::{
-    arguments::ControlPlaneName,
-    output::{Report, print},
+    arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_timeout},
+    output::{OutputArguments, Report, print},
     session::Session,
     terminal::table::Layout,
     verdict::Verdict,
 };
+
+/// Check whether a cluster survives the loss of a Node, and comes back by itself after a power failure.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Without CONTROL-PLANE, the command checks the cluster of the current context, such as a cluster that \
+        kubeadm created without Cluster API. It then cannot query etcd, and cannot tell when the certificates in \
+        /etc/kubernetes/pki expire.
+
+Exits with 0 if all checks pass, with 1 if one fails, and with 2 if none fails and one is unknown. The audit finds what is \
+        known to prevent a restart. It does not prove that the cluster restarts.
+
+Examples:
+  kubectl kcp audit edge
+  kubectl kcp audit edge --power-off 2160h
+  kubectl kcp audit -o json"
+)]
+pub struct AuditArguments {
+    /// Control plane whose workload cluster is checked, as NAME, kcp/NAME or cluster/NAME [default: the cluster of the
+    /// current context]
+    #[arg(value_name = "CONTROL-PLANE", value_parser = parse_control_plane_of_cluster)]
+    pub name: Option<ControlPlaneName>,
+
+    /// How long the machines stay off, such as 72h; certificates must be valid for longer
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "720h")]
+    pub power_off: Duration,
+
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArguments,
+
+    /// Time limit for all reads, such as 30s or 2m
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "20s")]
+    pub timeout: Duration,
+}
 
 /// The results of all checks of one cluster.
 pub(super) struct AuditReport {
@@ -39,8 +72,7 @@ pub(super) struct AuditReport {
 ///
 /// # Errors
 /// The control plane cannot be read, or the result cannot be printed.
-pub async fn run(arguments: AuditArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let AuditCommand::Resiliency(arguments) = arguments.command;
+pub async fn run(arguments: &AuditArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;
     let (control_plane, cluster) = Box::pin(read(&connection, arguments.name.as_ref(), end)).await?;

@@ -1,4 +1,4 @@
-//! What `validate cluster` prints: text, and `kubectl-kcp.dev/v1alpha1`.
+//! What `validate` prints: text, and `kubectl-kcp.dev/v1alpha1`.
 
 use kcp_control_plane::{
     audit::Outcome,

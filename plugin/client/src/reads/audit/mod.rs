@@ -1,4 +1,4 @@
-//! Reads what `kubectl kcp audit resiliency` checks, in the workload cluster of a control plane, or in a kubeadm cluster that
+//! Reads what `kubectl kcp audit` checks, in the workload cluster of a control plane, or in a kubeadm cluster that
 //! Cluster API did not create.
 //!
 //! - [`objects`]: extracts what the checks need from objects

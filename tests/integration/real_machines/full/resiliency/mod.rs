@@ -1,4 +1,4 @@
-//! `kubectl kcp audit resiliency` on real machines: what it finds on a healthy cluster, and each fault that it knows. The files and
+//! `kubectl kcp audit` on real machines: what it finds on a healthy cluster, and each fault that it knows. The files and
 //! services of the machines produce the faults, where a machine has a part in them.
 
 mod manifests;

@@ -1,4 +1,10 @@
-//! `kubectl kcp debug bundle`: writes the state of a control plane to an archive without secrets.
+//! `kubectl kcp bundle`: writes the state of a control plane to an archive without secrets.
+//!
+//! - [`collect`]: reads the parts of the archive; [`archive`]: its format; [`report`]: what the command prints
+
+mod archive;
+mod collect;
+mod report;
 
 use std::{
     path::PathBuf,
@@ -10,8 +16,8 @@ use clap::Args;
 
 use crate::{
     arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_timeout},
-    commands::debug::{
-        archive::{self, Entry},
+    commands::bundle::{
+        archive::Entry,
         collect::{Collected, collect},
         report::BundleReport,
     },
@@ -42,9 +48,9 @@ files before you send them.
 Exits with 0 if the archive was written, even if some parts could not be read.
 
 Examples:
-  kubectl kcp debug bundle edge --output-file edge.tar.gz
-  kubectl kcp debug bundle cluster/edge -n fleet --output-file edge.tar.gz --timeout 2m
-  kubectl kcp debug bundle edge --output-file edge.tar.gz -o json"
+  kubectl kcp bundle edge --output-file edge.tar.gz
+  kubectl kcp bundle cluster/edge -n fleet --output-file edge.tar.gz --timeout 2m
+  kubectl kcp bundle edge --output-file edge.tar.gz -o json"
 )]
 pub struct BundleArguments {
     /// Control plane, as NAME, kcp/NAME or cluster/NAME
@@ -64,11 +70,11 @@ pub struct BundleArguments {
     pub timeout: Duration,
 }
 
-/// Runs `debug bundle`.
+/// Runs `bundle`.
 ///
 /// # Errors
 /// The control plane cannot be read, or the archive cannot be written.
-pub(super) async fn run(arguments: &BundleArguments, session: &Session) -> anyhow::Result<Verdict> {
+pub async fn run(arguments: &BundleArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     // Create the file first, so that a folder that cannot be written is an error before anything is read.
     let mut file = NewFile::create(&arguments.output_file)?;

@@ -1,4 +1,4 @@
-//! What `debug bundle` prints, and the index in the archive: `kubectl-kcp.dev/v1alpha1`.
+//! What `bundle` prints, and the index in the archive: `kubectl-kcp.dev/v1alpha1`.
 
 use std::path::Path;
 

@@ -14,7 +14,6 @@ use crate::{
         completion::CompletionArguments,
         discovery::DiscoveryArguments,
         etcd::EtcdArguments,
-        genesis::GenesisArguments,
         kubectl::KubectlArguments,
         leader_migration::LeaderMigrationArguments,
         lint::LintArguments,
@@ -78,8 +77,6 @@ pub enum Command {
     Kubectl(KubectlArguments),
     /// Join hosts to the cluster that the kubeconfig selects, and remove or label its Nodes
     Node(NodeArguments),
-    /// Replace the first Machine of a control plane, after listing what exists only on that Machine
-    Genesis(GenesisArguments),
     /// Show when the certificates of control planes expire, and what renews them
     Certificates(CertificatesArguments),
     /// Check whether a cluster survives the loss of a Node, and comes back by itself after a power failure

@@ -54,7 +54,7 @@ use change::confirmation::NotConfirmed;
 use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
-    anchor, audit, bundle, certificates, completion as completion_command, discovery, etcd, genesis, kubectl,
+    anchor, audit, bundle, certificates, completion as completion_command, discovery, etcd, kubectl,
     leader_migration, lint, machine, man, node, plan, pool, reconcile, rollout, rules, scale, status,
     upgrade, validate, version, webhook, why,
 };
@@ -165,7 +165,6 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Reconcile(arguments) => Box::pin(reconcile::run(arguments, session)).await,
         Command::Kubectl(arguments) => Box::pin(kubectl::run(arguments, session)).await,
         Command::Node(arguments) => Box::pin(node::run(arguments, session)).await,
-        Command::Genesis(arguments) => Box::pin(genesis::run(arguments, session)).await,
         Command::Certificates(arguments) => Box::pin(certificates::run(arguments, session)).await,
         Command::Audit(arguments) => Box::pin(audit::run(&arguments, session)).await,
         Command::Validate(arguments) => Box::pin(validate::run(&arguments, session)).await,

@@ -32,7 +32,7 @@ fn without_a_terminal_nothing_is_deleted_without_yes() {
             &["upgrade", NAME, "--version", "v1.34.2"],
             &["machine", "replace", last],
             &["machine", "remediate", last],
-            &["genesis", "replace", NAME],
+            &["machine", "replace", first],
             &["etcd", "defrag", NAME],
             &["etcd", "move-leader", NAME, "--to", first],
             &["etcd", "move-leader", NAME, "--to", last],
@@ -57,7 +57,7 @@ fn without_a_terminal_nothing_is_deleted_without_yes() {
             &["rollout", "start", NAME, "--dry-run=server"],
             &["machine", "replace", last, "--dry-run=server"],
             &["machine", "remediate", last, "--dry-run=client"],
-            &["genesis", "replace", NAME, "--dry-run=client"],
+            &["machine", "replace", first, "--dry-run=client"],
             &["etcd", "defrag", NAME, "--dry-run"],
         ] {
             let ended = management.kubectl().kcp(NAMESPACE, command).await?;

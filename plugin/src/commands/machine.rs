@@ -1,13 +1,14 @@
 //! `kubectl kcp machine`: replaces or remediates one Machine, or marks it to be deleted first.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use kcp_client::reader::Reader;
+use kcp_client::{reader::Reader, reads::first_machine::read_first_machine};
 use kcp_control_plane::{
     duration::parse_duration,
     verbs::machine::{
+        first,
         prefer_delete::{self, Preference},
         remediate,
         replace::{self, ReplaceOptions},
@@ -27,6 +28,9 @@ use crate::{
     verdict::Verdict,
     wait::Wait,
 };
+
+/// The time limit for reading what exists only on the first Machine.
+const FIRST_MACHINE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Replace or remediate one Machine of a control plane, or mark it to be deleted first.
 #[derive(Debug, Args)]
@@ -57,12 +61,22 @@ pub enum MachineCommand {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(
+    after_help = "If the Machine is the first one, the oldest of the control plane, the command lists what exists only on it. It \
+        refuses if the control plane endpoint is one of its addresses, if volumes have their data on its disk, or if Pods can \
+        run only on its Node.
+
+Examples:
   kubectl kcp machine replace edge-9hng4 --yes --wait
-  kubectl kcp machine replace edge-9hng4 --dry-run client")]
+  kubectl kcp machine replace edge-9hng4 --dry-run client"
+)]
 pub struct ReplaceArguments {
     #[command(flatten)]
     pub target: TargetArguments,
+
+    /// Replace the first Machine although data on its disk is lost, Pods cannot run on another Node, or both is unknown
+    #[arg(long)]
+    pub accept_loss: bool,
 
     /// Delete the Machine even if the controller cannot create a new one now; etcd must still keep its quorum
     #[arg(long)]
@@ -153,14 +167,7 @@ pub async fn run(arguments: MachineArguments, session: &Session) -> anyhow::Resu
     }
 }
 
-/// Replaces one Machine.
-///
-/// # Errors
-/// Same as [`run`].
-pub(crate) async fn replace_machine(
-    arguments: &ReplaceArguments,
-    engine: Engine<'_>,
-) -> anyhow::Result<Verdict> {
+async fn replace_machine(arguments: &ReplaceArguments, engine: Engine<'_>) -> anyhow::Result<Verdict> {
     let name = &arguments.target.name;
     let verb = Verb {
         name,
@@ -173,12 +180,20 @@ pub(crate) async fn replace_machine(
         force: arguments.force,
         without_etcd: arguments.without_etcd,
     };
+    let end = Instant::now() + FIRST_MACHINE_LIMIT;
+    let first = Box::pin(read_first_machine(engine.reader, name, end)).await?;
+    for line in first.iter().flat_map(first::list_holdings) {
+        engine.terminal.note(&line);
+    }
     let changed = engine.change_machine_if_confirmed(
         &verb,
         MachineScope::Replacement,
         arguments.confirm,
         replace::question,
-        |machine, now| replace::decide(machine, options, now),
+        |machine, now| {
+            let decision = replace::decide(machine, options, now);
+            first::guard(decision, first.as_ref(), arguments.accept_loss)
+        },
     );
     let changed = Box::pin(changed).await?;
     let verdict = engine.report(&verb, &changed).await?;

@@ -7,7 +7,6 @@ pub mod certificates;
 pub mod completion;
 pub mod discovery;
 pub mod etcd;
-pub mod genesis;
 pub mod kubectl;
 pub mod leader_migration;
 pub mod lint;

@@ -29,7 +29,6 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("upgrade edge --version v1.35.0", &[]),
     ("upgrade edge --to v1.36.0 --via v1.35.0", &[]),
     ("machine replace m", &[]),
-    ("genesis replace edge", &[]),
     ("machine prefer-delete m", &[]),
     ("machine remediate m", &[]),
     ("reconcile edge", &[]),

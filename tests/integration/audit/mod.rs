@@ -1,9 +1,9 @@
 //! `kubectl kcp audit` on a workload cluster with a real etcd and API server: the findings of a healthy cluster, and
-//! each fault that the audit knows. `genesis replace` runs on the same cluster. Static Pods are objects without containers here, so a
-//! fault of one is another object. `real_machines::full::resiliency` produces faults of real ones.
+//! each fault that the audit knows. `machine replace` of the first Machine runs on the same cluster. Static Pods are objects without
+//! containers here, so a fault of one is another object. `real_machines::full::resiliency` produces faults of real ones.
 
 pub(crate) mod faults;
-mod genesis;
+mod first_machine;
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ fn each_fault_that_the_audit_knows_is_found() {
         let mut machines = cluster.machines().await?;
         machines.sort();
         faults::are_found(&audit, &workload, &machines).await?;
-        genesis::replaces_the_first_machine(management, &cluster, &workload).await?;
+        first_machine::replaces_the_first_machine(management, &cluster, &workload).await?;
         cluster.delete().await
     });
 }

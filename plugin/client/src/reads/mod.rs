@@ -10,7 +10,7 @@
 //! - [`audit`]: reads what the audit of a cluster checks
 //! - [`bundle`]: reads the objects of a debug bundle
 //! - [`validation`]: reads the Nodes that are validated
-//! - [`genesis`]: reads what exists only on the Node of the first Machine
+//! - [`first_machine`]: reads what exists only on the Node of the first Machine
 //! - [`drain`]: reads the objects that decide how nodes are drained
 //! - [`node`]: reads the Nodes of the cluster that the kubeconfig selects; [`node_removal`]: drains and removes them;
 //!   [`node_join`]: reads what a host finds when it joins the control plane
@@ -31,7 +31,7 @@ pub mod etcd;
 pub mod extensions;
 pub mod failed_writes;
 pub mod failure;
-pub mod genesis;
+pub mod first_machine;
 pub mod leader_migration;
 pub mod list;
 pub mod machine;

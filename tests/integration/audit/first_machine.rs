@@ -1,4 +1,4 @@
-//! `kubectl kcp genesis replace`: what exists only on the first Machine is listed and refused, and the first Machine is replaced.
+//! `kubectl kcp machine replace` of the first Machine: what exists only there is listed and refused, and the Machine is replaced.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{from_value, json};
 
-use super::{NAME, NAMESPACE};
+use super::NAMESPACE;
 
 pub(super) async fn replaces_the_first_machine(
     management: &ManagementCluster,
@@ -20,17 +20,29 @@ pub(super) async fn replaces_the_first_machine(
 ) -> Result<()> {
     let first = first_machine(management).await?;
     let listed = format!("the first Machine is {first}, on {first}");
-    let dry = genesis(management, &["--dry-run=client"]).await?;
+    let dry = replace(management, &first, &["--dry-run=client"]).await?;
     ensure!(
         dry.code == 0 && dry.stderr.contains(&listed) && dry.stdout.contains(&first),
         "{dry}"
     );
+    let another = cluster.machines().await?;
+    let another = another.iter().find(|name| **name != first);
+    let other = replace(
+        management,
+        another.context("no other Machine")?,
+        &["--dry-run=client"],
+    );
+    let other = other.await?;
+    ensure!(
+        other.code == 0 && !other.stderr.contains("the first Machine"),
+        "{other}"
+    );
 
     hold_data_and_a_pod(workload, &first).await?;
-    let refused = genesis(management, &["--dry-run=client"]).await?;
+    let refused = replace(management, &first, &["--dry-run=client"]).await?;
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     for line in [
-        "kubeadmcontrolplane/edge the first Machine is not replaced: refused by kubectl kcp".to_owned(),
+        format!("machine/{first} not replaced: refused by kubectl kcp"),
         "the data of PersistentVolume data would or might be lost".to_owned(),
         "Pod default/pinned cannot run on another Node, because of its nodeSelector kubernetes.io/hostname"
             .to_owned(),
@@ -45,7 +57,7 @@ pub(super) async fn replaces_the_first_machine(
             && words(&refused.stderr).contains("hint: move the data and the Pods, or use --accept-loss"),
         "{refused}"
     );
-    let accepted = genesis(management, &["--dry-run=client", "--accept-loss"]).await?;
+    let accepted = replace(management, &first, &["--dry-run=client", "--accept-loss"]).await?;
     ensure!(accepted.code == 0, "{accepted}");
     let pods: Api<Pod> = Api::namespaced(workload.client()?.clone(), "default");
     pods.delete("pinned", &DeleteParams::default().grace_period(0))
@@ -58,7 +70,7 @@ pub(super) async fn replaces_the_first_machine(
         .patch("data", &PatchParams::default(), &unprotected)
         .await?;
 
-    let replaced = genesis(management, &["--yes"]).await?;
+    let replaced = replace(management, &first, &["--yes"]).await?;
     ensure!(replaced.code == 0, "{replaced}");
     wait::until("the first Machine is replaced", || async {
         cluster.is_settled(3).await?;
@@ -71,8 +83,8 @@ pub(super) async fn replaces_the_first_machine(
     .await
 }
 
-async fn genesis(management: &ManagementCluster, more: &[&str]) -> Result<CommandOutput> {
-    let words = ["kcp", "genesis", "replace", NAME, "-n", NAMESPACE];
+async fn replace(management: &ManagementCluster, machine: &str, more: &[&str]) -> Result<CommandOutput> {
+    let words = ["kcp", "machine", "replace", machine, "-n", NAMESPACE];
     management.kubectl().run(words.iter().chain(more)).await
 }
 

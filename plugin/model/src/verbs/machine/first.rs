@@ -1,27 +1,22 @@
-//! The checks of `genesis replace` before it replaces the first Machine of a control plane: what exists only on this Machine,
-//! and what the replacement would therefore break or lose.
+//! What `machine replace` checks if the Machine is the first one of its control plane: what exists only on this Machine, and what
+//! the replacement would therefore break or lose.
 
 use kcp_api::{Machine, Object as _};
 
 use crate::{
-    change::decision::{Refusal, RefusedBy},
+    change::decision::{Decision, Refusal, RefusedBy},
     snapshot::Reading,
 };
 
-/// The number of Machines from which the loss of one keeps etcd's quorum.
-const MIN_REPLICAS: i64 = 3;
-
 /// What the command reads about the first Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Genesis {
-    pub machine: String,
+pub struct FirstMachine {
+    pub name: String,
     /// The Machine's Node. None if the Machine has none.
     pub node: Option<String>,
-    /// The number of Machines that the control plane should have, and the number that it has.
-    pub desired: i64,
-    pub machines: usize,
     /// The host of the control plane endpoint. None if it is unknown.
     pub endpoint: Option<String>,
+    /// Not yet read if the Machine has no Node.
     pub holdings: Reading<Holdings>,
 }
 
@@ -64,11 +59,11 @@ pub fn first_machine(machines: &[Machine]) -> Option<&Machine> {
 }
 
 /// What exists only on the first Machine, one line for each.
-pub fn list_holdings(genesis: &Genesis) -> Vec<String> {
-    let node = genesis.node.as_deref().unwrap_or("no Node");
-    let mut lines = vec![format!("the first Machine is {}, on {node}", genesis.machine)];
-    if let Reading::Read(holdings) = &genesis.holdings {
-        if let Some(address) = endpoint_on(genesis, holdings) {
+pub fn list_holdings(first: &FirstMachine) -> Vec<String> {
+    let node = first.node.as_deref().unwrap_or("no Node");
+    let mut lines = vec![format!("the first Machine is {}, on {node}", first.name)];
+    if let Reading::Read(holdings) = &first.holdings {
+        if let Some(address) = endpoint_on(first, holdings) {
             lines.push(format!("its address {address} is the control plane endpoint"));
         }
         lines.extend(holdings.volumes.iter().map(|volume| {
@@ -93,26 +88,22 @@ pub fn list_holdings(genesis: &Genesis) -> Vec<String> {
     lines
 }
 
-/// Why the first Machine must not be replaced. None if it may. `accepts_loss` says that the user accepts the loss of local data
-/// and of Pods that cannot run elsewhere.
-pub fn refuse(genesis: &Genesis, accepts_loss: bool) -> Option<Refusal> {
+/// Refuses a replacement that would break or lose what exists only on the first Machine. `accepts_loss` says that the user accepts
+/// the loss of local data and of Pods that cannot run elsewhere, and of what is unknown.
+pub fn guard(decision: Decision, first: Option<&FirstMachine>, accepts_loss: bool) -> Decision {
+    match (&decision, first.and_then(|first| refuse(first, accepts_loss))) {
+        (Decision::Write(_), Some(refusal)) => Decision::Refused(refusal),
+        _ => decision,
+    }
+}
+
+fn refuse(first: &FirstMachine, accepts_loss: bool) -> Option<Refusal> {
     let mut why = Vec::new();
     let mut remedies = Vec::new();
-    if genesis.desired < MIN_REPLICAS || genesis.machines < 3 {
-        why.push(format!(
-            "the control plane has {} of {} Machines, but etcd survives the replacement of its first member only with three",
-            genesis.machines, genesis.desired
-        ));
-        remedies.push(
-            "scale the control plane to three Machines first: kubectl kcp scale NAME --replicas 3".to_owned(),
-        );
-    }
-    if genesis.node.is_none() {
-        why.push("the first Machine has no Node, so it is unknown what exists only there".to_owned());
-    }
-    match &genesis.holdings {
+    let mut losses = Vec::new();
+    match &first.holdings {
         Reading::Read(holdings) => {
-            if let Some(address) = endpoint_on(genesis, holdings) {
+            if let Some(address) = endpoint_on(first, holdings) {
                 why.push(format!(
                     "the control plane endpoint is {address}, an address of this Machine: without it, clients and kubelets \
                      reach no API server"
@@ -124,35 +115,33 @@ pub fn refuse(genesis: &Genesis, accepts_loss: bool) -> Option<Refusal> {
                     "the ConfigMap kubeadm-config does not exist, so the replacement cannot join".to_owned(),
                 );
             }
-            if !accepts_loss {
-                let lost = holdings.volumes.len() + holdings.pods.len();
-                why.extend(holdings.volumes.iter().map(|volume| {
-                    format!(
-                        "the data of PersistentVolume {} would or might be lost",
-                        volume.name
-                    )
-                }));
-                why.extend(holdings.pods.iter().map(|pod| {
-                    format!(
-                        "Pod {} cannot run on another Node, because of its {}",
-                        pod.name, pod.by
-                    )
-                }));
-                if lost > 0 {
-                    remedies.push("move the data and the Pods, or use --accept-loss".to_owned());
-                }
-            }
+            losses.extend(holdings.volumes.iter().map(|volume| {
+                format!(
+                    "the data of PersistentVolume {} would or might be lost",
+                    volume.name
+                )
+            }));
+            losses.extend(holdings.pods.iter().map(|pod| {
+                format!(
+                    "Pod {} cannot run on another Node, because of its {}",
+                    pod.name, pod.by
+                )
+            }));
         }
         Reading::Failed(failure) | Reading::OutOfReach(failure) => {
-            why.push(format!(
-                "it is unknown what exists only on this Machine: {}",
+            losses.push(format!(
+                "it is unknown what exists only on the first Machine: {}",
                 failure.text()
             ));
             remedies.extend(failure.hint.clone());
         }
         Reading::Excluded { .. } | Reading::NotYet => {
-            why.push("the control plane is not initialized yet".to_owned());
+            losses.push("the first Machine has no Node, so it is unknown what exists only there".to_owned());
         }
+    }
+    if !accepts_loss && !losses.is_empty() {
+        why.extend(losses);
+        remedies.push("move the data and the Pods, or use --accept-loss".to_owned());
     }
     (!why.is_empty()).then(|| Refusal {
         remedies,
@@ -161,8 +150,8 @@ pub fn refuse(genesis: &Genesis, accepts_loss: bool) -> Option<Refusal> {
 }
 
 /// The endpoint, if it is an address of the Machine's Node. A loopback address is another server on each Node.
-fn endpoint_on<'g>(genesis: &'g Genesis, holdings: &Holdings) -> Option<&'g str> {
-    let endpoint = genesis.endpoint.as_deref()?;
+fn endpoint_on<'f>(first: &'f FirstMachine, holdings: &Holdings) -> Option<&'f str> {
+    let endpoint = first.endpoint.as_deref()?;
     let is_loopback = endpoint
         .parse::<std::net::IpAddr>()
         .is_ok_and(|address| address.is_loopback());
@@ -174,34 +163,35 @@ mod tests {
     use kcp_api::metadata::Time;
 
     use super::*;
-    use crate::testing::{
-        objects::{machine, minutes_ago},
-        snapshot::failure,
+    use crate::{
+        testing::{
+            objects::{machine, minutes_ago, now},
+            snapshot::failure,
+        },
+        verbs::machine::replace::{ReplaceOptions, decide},
     };
 
-    fn genesis(change: impl FnOnce(&mut Genesis, &mut Holdings)) -> Genesis {
+    fn first(change: impl FnOnce(&mut FirstMachine, &mut Holdings)) -> FirstMachine {
         let mut holdings = Holdings {
             addresses: vec!["10.0.0.1".to_owned(), "n1".to_owned()],
             has_kubeadm_config: true,
             ..Holdings::default()
         };
-        let mut genesis = Genesis {
-            machine: "m1".to_owned(),
+        let mut first = FirstMachine {
+            name: "m1".to_owned(),
             node: Some("n1".to_owned()),
-            desired: 3,
-            machines: 3,
             endpoint: Some("10.0.0.9".to_owned()),
             holdings: Reading::NotYet,
         };
-        change(&mut genesis, &mut holdings);
-        if genesis.holdings == Reading::NotYet {
-            genesis.holdings = Reading::Read(holdings);
+        change(&mut first, &mut holdings);
+        if first.holdings == Reading::NotYet && first.node.is_some() {
+            first.holdings = Reading::Read(holdings);
         }
-        genesis
+        first
     }
 
-    fn reasons(genesis: &Genesis, accepts_loss: bool) -> Vec<String> {
-        refuse(genesis, accepts_loss).map_or_else(Vec::new, |refusal| refusal.why)
+    fn reasons(first: &FirstMachine, accepts_loss: bool) -> Vec<String> {
+        refuse(first, accepts_loss).map_or_else(Vec::new, |refusal| refusal.why)
     }
 
     #[test]
@@ -229,29 +219,17 @@ mod tests {
             name: "shop/web".to_owned(),
             by: "nodeSelector kubernetes.io/hostname".to_owned(),
         };
-        for (name, genesis, accepted, expected) in [
-            ("nothing", genesis(|_, _| {}), false, vec![]),
-            (
-                "one Machine",
-                genesis(|of, _| (of.desired, of.machines) = (1, 1)),
-                true,
-                vec!["the control plane has 1 of 1 Machines"],
-            ),
-            (
-                "a Machine is missing",
-                genesis(|of, _| of.machines = 2),
-                true,
-                vec!["the control plane has 2 of 3 Machines"],
-            ),
+        for (name, machine, accepted, expected) in [
+            ("nothing", first(|_, _| {}), false, vec![]),
             (
                 "the endpoint",
-                genesis(|of, _| of.endpoint = Some("10.0.0.1".to_owned())),
+                first(|of, _| of.endpoint = Some("10.0.0.1".to_owned())),
                 true,
                 vec!["the control plane endpoint is 10.0.0.1"],
             ),
             (
                 "a loopback endpoint",
-                genesis(|of, holdings| {
+                first(|of, holdings| {
                     of.endpoint = Some("127.0.0.1".to_owned());
                     holdings.addresses.push("127.0.0.1".to_owned());
                 }),
@@ -260,13 +238,13 @@ mod tests {
             ),
             (
                 "no kubeadm-config",
-                genesis(|_, holdings| holdings.has_kubeadm_config = false),
+                first(|_, holdings| holdings.has_kubeadm_config = false),
                 true,
                 vec!["the ConfigMap kubeadm-config does not exist"],
             ),
             (
                 "data and a Pod",
-                genesis(|_, holdings| {
+                first(|_, holdings| {
                     holdings.volumes = vec![volume(true)];
                     holdings.pods = vec![pod.clone()];
                 }),
@@ -278,24 +256,30 @@ mod tests {
             ),
             (
                 "an accepted loss",
-                genesis(|_, holdings| holdings.volumes = vec![volume(false)]),
+                first(|_, holdings| holdings.volumes = vec![volume(false)]),
                 true,
                 vec![],
             ),
             (
                 "unread",
-                genesis(|of, _| of.holdings = Reading::Failed(failure("PersistentVolume", "forbidden"))),
+                first(|of, _| of.holdings = Reading::Failed(failure("PersistentVolume", "forbidden"))),
+                false,
+                vec!["it is unknown what exists only on the first Machine: forbidden"],
+            ),
+            (
+                "unread, and accepted",
+                first(|of, _| of.holdings = Reading::Failed(failure("PersistentVolume", "forbidden"))),
                 true,
-                vec!["it is unknown what exists only on this Machine: forbidden"],
+                vec![],
             ),
             (
                 "no Node",
-                genesis(|of, _| of.node = None),
-                true,
+                first(|of, _| of.node = None),
+                false,
                 vec!["the first Machine has no Node"],
             ),
         ] {
-            let found = reasons(&genesis, accepted);
+            let found = reasons(&machine, accepted);
             assert_eq!(found.len(), expected.len(), "{name}: {found:?}");
             assert!(
                 found
@@ -308,8 +292,20 @@ mod tests {
     }
 
     #[test]
+    fn only_a_replacement_that_nothing_else_refuses_is_guarded() {
+        let risky = first(|of, _| of.endpoint = Some("10.0.0.1".to_owned()));
+        let other = || Decision::Refused(Refusal::new(RefusedBy::Command, vec!["other".to_owned()]));
+        assert_eq!(guard(other(), Some(&risky), false), other());
+        let machine = crate::testing::machine::snapshot("m1");
+        let write = || decide(&machine, ReplaceOptions::default(), now());
+        assert_eq!(guard(write(), None, false), write());
+        assert_eq!(guard(write(), Some(&first(|_, _| {})), false), write());
+        assert!(matches!(guard(write(), Some(&risky), true), Decision::Refused(_)));
+    }
+
+    #[test]
     fn the_list_contains_everything_that_exists_only_there() {
-        let genesis = genesis(|of, holdings| {
+        let first = first(|of, holdings| {
             of.endpoint = Some("10.0.0.1".to_owned());
             holdings.volumes = vec![LocalVolume {
                 name: "pv".to_owned(),
@@ -322,7 +318,7 @@ mod tests {
             }];
         });
         assert_eq!(
-            list_holdings(&genesis),
+            list_holdings(&first),
             [
                 "the first Machine is m1, on n1",
                 "its address 10.0.0.1 is the control plane endpoint",

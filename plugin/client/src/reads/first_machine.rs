@@ -5,16 +5,18 @@ use std::time::Instant;
 use k8s_openapi::api::core::v1::{
     self, ConfigMap, NodeSelectorTerm, PersistentVolume, Pod, PodSpec, VolumeNodeAffinity,
 };
-use kcp_api::{KubeadmControlPlane, Object as _};
+use kcp_api::{Machine, Object as _};
 use kcp_control_plane::{
     snapshot::{Failure, Reading},
-    verbs::genesis::{Holdings, LocalVolume, PinnedPod},
+    verbs::machine::first::{FirstMachine, Holdings, LocalVolume, PinnedPod, first_machine},
 };
 use kube::api::ListParams;
 
 use crate::{
-    Connection,
+    Error,
+    reader::Reader,
     reads::{
+        self,
         secret::Secrets,
         workload::{KUBE_SYSTEM, WorkloadCluster},
     },
@@ -23,29 +25,56 @@ use crate::{
 /// The label with which Kubernetes marks each Node with its host name.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Reads what exists only on this Node of the control plane's workload cluster, until `end` at the latest.
-pub async fn read_holdings(
-    management: &Connection,
-    control_plane: &KubeadmControlPlane,
-    node: &str,
+/// Reads what exists only on the Machine, until `end` at the latest. None if it is not the first Machine of a control plane that is
+/// initialized.
+///
+/// # Errors
+/// The Machine or its control plane cannot be read.
+pub async fn read_first_machine(
+    reader: &Reader<'_>,
+    name: &str,
     end: Instant,
-) -> Reading<Holdings> {
-    let cluster = control_plane
-        .cluster()
-        .filter(|_| control_plane.status.initialized);
-    let Some(cluster) = cluster else {
-        return Reading::NotYet;
+) -> Result<Option<FirstMachine>, Error> {
+    let namespace = &reader.connection.namespace;
+    let limit = reads::limit_per_control_plane(end.saturating_duration_since(Instant::now()));
+    let machine = reader.connection.get(&reader.machine_resource, namespace, name);
+    let machine: Machine = match machine.await {
+        // The command says so later, with a hint.
+        Err(Error::NotFound { .. }) => return Ok(None),
+        machine => machine?,
+    };
+    let Some(control_plane) = machine.control_plane() else {
+        return Ok(None);
+    };
+    let observed = reads::read_from_management(reader, namespace, control_plane, limit).await?;
+    let control_plane = &observed.control_plane;
+    let first = first_machine(&observed.machines).filter(|first| first.name() == name);
+    let (Some(machine), Some(cluster), true) =
+        (first, control_plane.cluster(), control_plane.status.initialized)
+    else {
+        return Ok(None);
     };
     let secrets = Secrets {
-        management,
-        namespace: control_plane.namespace(),
+        management: reader.connection,
+        namespace,
         cluster,
         end,
     };
-    match Box::pin(read(&secrets, node)).await {
-        Ok(holdings) => Reading::Read(holdings),
-        Err(failure) => Reading::Failed(failure),
-    }
+    let holdings = match machine.node() {
+        Some(node) => match Box::pin(read(&secrets, node)).await {
+            Ok(holdings) => Reading::Read(holdings),
+            Err(failure) => Reading::Failed(failure),
+        },
+        None => Reading::NotYet,
+    };
+    let cluster = observed.cluster.value();
+    let endpoint = cluster.and_then(|cluster| cluster.spec.control_plane_endpoint.as_ref());
+    Ok(Some(FirstMachine {
+        name: name.to_owned(),
+        node: machine.node().map(str::to_owned),
+        endpoint: endpoint.map(|endpoint| endpoint.host.clone()),
+        holdings,
+    }))
 }
 
 async fn read(secrets: &Secrets<'_>, node: &str) -> Result<Holdings, Failure> {

@@ -7,13 +7,12 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::{
     arguments::Global,
     commands::{
-        anchor::AnchorArguments,
         audit::AuditArguments,
         bundle::BundleArguments,
         certificates::CertificatesArguments,
         completion::CompletionArguments,
-        discovery::DiscoveryArguments,
         etcd::EtcdArguments,
+        generate::GenerateArguments,
         kubectl::KubectlArguments,
         leader_migration::LeaderMigrationArguments,
         lint::LintArguments,
@@ -97,10 +96,8 @@ pub enum Command {
     Rules(RulesArguments),
     /// Show whether the API server calls kcp-webhook, and disable or enable the webhook
     Webhook(WebhookArguments),
-    /// Run kcp-webhook as a static Pod beside the API servers of new Machines
-    Anchor(AnchorArguments),
-    /// Let kubelets find the API servers without a load balancer
-    Discovery(DiscoveryArguments),
+    /// Print fields for manifests: kcp-webhook as a static Pod, or a proxy instead of a load balancer
+    Generate(GenerateArguments),
     /// Print a completion script, or install the completion of `kubectl kcp`
     Completion(CompletionArguments),
     /// Create manual pages
@@ -267,8 +264,8 @@ mod tests {
         "rules explain",
         "rules export",
         "webhook status",
-        "anchor files",
-        "discovery files",
+        "generate anchor",
+        "generate api-proxy",
         "completion",
         "man",
         "options",

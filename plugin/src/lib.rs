@@ -54,9 +54,9 @@ use change::confirmation::NotConfirmed;
 use cluster::reads::{etcd::MemberError, machine::NoSuchMachine};
 use command::{Arguments, Command};
 use commands::{
-    anchor, audit, bundle, certificates, completion as completion_command, discovery, etcd, kubectl,
-    leader_migration, lint, machine, man, node, plan, pool, reconcile, rollout, rules, scale, status,
-    upgrade, validate, version, webhook, why,
+    audit, bundle, certificates, completion as completion_command, etcd, generate, kubectl, leader_migration,
+    lint, machine, man, node, plan, pool, reconcile, rollout, rules, scale, status, upgrade, validate,
+    version, webhook, why,
 };
 use session::Session;
 use terminal::Terminal;
@@ -175,8 +175,7 @@ async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict
         Command::Lint(arguments) => lint::run(arguments, session).await,
         Command::Rules(arguments) => rules::run(&arguments, session),
         Command::Webhook(arguments) => Box::pin(webhook::run(arguments, session)).await,
-        Command::Anchor(arguments) => Box::pin(anchor::run(arguments, session)).await,
-        Command::Discovery(arguments) => Box::pin(discovery::run(arguments, session)).await,
+        Command::Generate(arguments) => Box::pin(generate::run(arguments, session)).await,
         Command::Completion(arguments) => completion_command::run(&arguments, command::command(), session),
         Command::Man(arguments) => man::run(&arguments, command::program()),
         Command::Version(arguments) => version::run(arguments, session).await,

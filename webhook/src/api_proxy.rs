@@ -51,7 +51,7 @@ enum PassError {
         error: io::Error,
     },
     #[error(
-        "{} has no line that marks the API servers, so it stays as it is; write the file again with: kubectl kcp discovery files",
+        "{} has no line that marks the API servers, so it stays as it is; write the file again with: kubectl kcp generate api-proxy",
         .0.display()
     )]
     Foreign(PathBuf),

@@ -238,7 +238,7 @@ pub struct AnchorArguments {
 
 /// `kcp-webhook api-proxy`.
 ///
-/// Runs in a DaemonSet on the nodes with the files that `kubectl kcp discovery files` prints. HAProxy loads a new list of API
+/// Runs in a DaemonSet on the nodes with the files that `kubectl kcp generate api-proxy` prints. HAProxy loads a new list of API
 /// servers without closing connections.
 #[derive(Clone, Debug, Args)]
 pub struct ApiProxyArguments {

@@ -1,12 +1,11 @@
 //! The commands of `kubectl kcp`, one module each.
 
-pub mod anchor;
 pub mod audit;
 pub mod bundle;
 pub mod certificates;
 pub mod completion;
-pub mod discovery;
 pub mod etcd;
+pub mod generate;
 pub mod kubectl;
 pub mod leader_migration;
 pub mod lint;

@@ -1,5 +1,5 @@
 //! The static Pod of kcp-webhook beside an API server, and the files on its host. `kcp-webhook anchor` writes them, and
-//! `kubectl kcp anchor files` prints them for the `files` of a `KubeadmControlPlane`.
+//! `kubectl kcp generate anchor` prints them for the `files` of a `KubeadmControlPlane`.
 //!
 //! The kubelet runs a static Pod from a file, so that after a power failure the webhook serves before the API server does. A
 //! static Pod can use neither Secrets nor a service account (Kubernetes documentation, "Create static Pods"), so everything

@@ -1,5 +1,5 @@
 //! The local proxy in front of all API servers: HAProxy as a static Pod, at an address that never leaves its node. The kubelet of
-//! the node uses the proxy, so that it needs no load balancer. `kubectl kcp discovery files` and `kubectl kcp node join-script`
+//! the node uses the proxy, so that it needs no load balancer. `kubectl kcp generate api-proxy` and `kubectl kcp node join-script`
 //! place it on a host, and `kcp-webhook api-proxy` rewrites its list of API servers when they change.
 //!
 //! Promenade, document 004, "Resiliency", asks for a local discovery of API servers on each node, and names HAProxy for it.

@@ -26,7 +26,7 @@ pub const CHECKS: &[AuditCheck] = &[
             cluster needs no load balancer outside",
         remedy: "serve the endpoint from the Nodes, such as with kube-vip or HAProxy as static Pods; or accept that the cluster \
             comes back only after the load balancer or DNS server does; or let kubelets use a proxy on their own Node: kubectl kcp \
-            discovery files",
+            generate api-proxy",
         function: check_endpoint_external,
     },
     AuditCheck {

@@ -1,4 +1,4 @@
-//! The fields that `kubectl kcp anchor files` and `kubectl kcp discovery files` print, in a control plane of Cluster API: each new
+//! The fields that `kubectl kcp generate anchor` and `kubectl kcp generate api-proxy` print, in a control plane of Cluster API: each new
 //! machine runs kcp-webhook and the proxy as static Pods. On machines that have joined already, somebody does what these fields say.
 
 use std::collections::BTreeSet;
@@ -43,7 +43,10 @@ pub(super) async fn reach_new_machines(
     let endpoint = endpoint(site);
     let discovery = discovery_files(&endpoint);
     let printed = [
-        management.kubectl().succeed(["kcp", "anchor", "files"]).await?,
+        management
+            .kubectl()
+            .succeed(["kcp", "generate", "anchor"])
+            .await?,
         workload.succeed(discovery).await?,
     ];
     for printed in printed {
@@ -84,8 +87,8 @@ fn endpoint(site: &Site) -> String {
 const fn discovery_files(endpoint: &str) -> [&str; 7] {
     [
         "kcp",
-        "discovery",
-        "files",
+        "generate",
+        "api-proxy",
         "--proxy-image",
         HAPROXY,
         "--api-server",

@@ -8,7 +8,7 @@ use kcp_rules::syntax::{key_fault, label_value_fault};
 
 use crate::{
     arguments::{parse_node, parse_timeout},
-    commands::{discovery::ProxyArguments, node::etcd_files::EtcdFiles},
+    commands::{generate::ProxyArguments, node::etcd_files::EtcdFiles},
     output::{OutputFormat, OutputFormats},
 };
 

@@ -1,10 +1,10 @@
-//! `kubectl kcp anchor files`: prints the part of a `KubeadmControlPlane` with which a new Machine runs kcp-webhook as a static
+//! `kubectl kcp generate anchor`: prints the part of a `KubeadmControlPlane` with which a new Machine runs kcp-webhook as a static
 //! Pod from its first boot on.
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use clap::{Args, Subcommand};
+use clap::Args;
 use kcp_client::reads::{
     self,
     anchor::{InstalledAnchor, read_anchor},
@@ -16,20 +16,6 @@ use kcp_rules::{
 
 use crate::{arguments::parse_timeout, session::Session, verdict::Verdict};
 
-/// Run kcp-webhook as a static Pod beside the API servers of new Machines.
-#[derive(Debug, Args)]
-#[command(subcommand_value_name = "files")]
-pub struct AnchorArguments {
-    #[command(subcommand)]
-    pub command: AnchorCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum AnchorCommand {
-    /// Print the files of a control plane with which new Machines run kcp-webhook from their first boot on
-    Files(FilesArguments),
-}
-
 #[derive(Debug, Args)]
 #[command(
     after_help = "The command reads the DaemonSet kcp-webhook-anchor, and prints what the anchor writes to each node: the manifest of \
@@ -38,10 +24,10 @@ pub enum AnchorCommand {
         would replace them.
 
 Examples:
-  kubectl kcp anchor files
-  kubectl kcp anchor files --secret edge-webhook-tls"
+  kubectl kcp generate anchor
+  kubectl kcp generate anchor --secret edge-webhook-tls"
 )]
-pub struct FilesArguments {
+pub struct AnchorArguments {
     /// Namespace of the DaemonSet
     #[arg(long, value_name = "NAME", default_value = NAMESPACE)]
     pub anchor_namespace: String,
@@ -55,17 +41,12 @@ pub struct FilesArguments {
     pub timeout: Duration,
 }
 
-/// Runs `anchor`.
-///
-/// # Errors
-/// The DaemonSet cannot be read, or the result cannot be printed.
-pub async fn run(arguments: AnchorArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let AnchorCommand::Files(arguments) = arguments.command;
+pub(super) async fn run(arguments: &AnchorArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;
     let limit = reads::list_limit(end.saturating_duration_since(Instant::now()));
     let installed = read_anchor(&connection, &arguments.anchor_namespace, limit).await?;
-    let printed = files(&installed, &arguments);
+    let printed = files(&installed, arguments);
     session
         .terminal
         .print(&printed)
@@ -73,8 +54,8 @@ pub async fn run(arguments: AnchorArguments, session: &Session) -> anyhow::Resul
     Ok(Verdict::Met)
 }
 
-fn files(installed: &InstalledAnchor, arguments: &FilesArguments) -> String {
-    let FilesArguments {
+fn files(installed: &InstalledAnchor, arguments: &AnchorArguments) -> String {
+    let AnchorArguments {
         anchor_namespace,
         secret,
         ..
@@ -98,7 +79,7 @@ mod tests {
             arguments: vec!["anchor".to_owned(), "--port=12443".to_owned()],
             configuration: None,
         };
-        let arguments = FilesArguments {
+        let arguments = AnchorArguments {
             anchor_namespace: "kcp-webhook-system".to_owned(),
             secret: "edge-webhook-tls".to_owned(),
             timeout: Duration::from_secs(1),

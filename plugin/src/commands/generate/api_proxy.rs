@@ -1,4 +1,4 @@
-//! `kubectl kcp discovery files`: prints the fields with which a new Machine runs a proxy in front of all API servers, which its
+//! `kubectl kcp generate api-proxy`: prints the fields with which a new Machine runs a proxy in front of all API servers, which its
 //! kubelet uses instead of a load balancer.
 
 use std::{
@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 use kcp_client::reads::{self, api_servers::read_api_servers};
 use kcp_rules::{
     anchor::text,
@@ -22,20 +22,6 @@ use crate::{
     verdict::Verdict,
 };
 
-/// Let kubelets find the API servers without a load balancer.
-#[derive(Debug, Args)]
-#[command(subcommand_value_name = "files")]
-pub struct DiscoveryArguments {
-    #[command(subcommand)]
-    pub command: DiscoveryCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum DiscoveryCommand {
-    /// Print the fields with which new Machines run HAProxy in front of all API servers
-    Files(FilesArguments),
-}
-
 #[derive(Debug, Args)]
 #[command(
     after_help = "The kubelet of each new Machine then connects to HAProxy on its own node, which connects to an API server \
@@ -44,10 +30,10 @@ pub enum DiscoveryCommand {
         load balancer in the list by the API servers. Add the lists to those of your manifest; a patch would replace them.
 
 Examples:
-  kubectl kcp discovery files --api-server 10.0.0.10:6443
-  kubectl kcp discovery files --kind KubeadmConfigTemplate --kubeconfig edge.kubeconfig"
+  kubectl kcp generate api-proxy --api-server 10.0.0.10:6443
+  kubectl kcp generate api-proxy --kind KubeadmConfigTemplate --kubeconfig edge.kubeconfig"
 )]
-pub struct FilesArguments {
+pub struct ApiProxyArguments {
     /// Kind of the object for which the fields are printed
     #[arg(long, value_name = "KIND", value_enum, default_value_t = OwnerKind::KubeadmControlPlane)]
     pub kind: OwnerKind,
@@ -112,12 +98,7 @@ impl ProxyArguments {
     }
 }
 
-/// Runs `discovery`.
-///
-/// # Errors
-/// The API servers cannot be read, or the result cannot be printed.
-pub async fn run(arguments: DiscoveryArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let DiscoveryCommand::Files(arguments) = arguments.command;
+pub(super) async fn run(arguments: &ApiProxyArguments, session: &Session) -> anyhow::Result<Verdict> {
     arguments.proxy.check()?;
     let servers = if arguments.api_servers.is_empty() {
         let end = Instant::now() + arguments.timeout;
@@ -129,12 +110,12 @@ pub async fn run(arguments: DiscoveryArguments, session: &Session) -> anyhow::Re
     };
     session
         .terminal
-        .print(&files(&servers, &arguments))
+        .print(&files(&servers, arguments))
         .context("cannot write to stdout")?;
     Ok(Verdict::Met)
 }
 
-fn files(servers: &BTreeSet<SocketAddr>, arguments: &FilesArguments) -> String {
+fn files(servers: &BTreeSet<SocketAddr>, arguments: &ApiProxyArguments) -> String {
     let config = arguments.proxy.proxy().kubeadm_config(servers);
     let (kind, fields) = match arguments.kind {
         OwnerKind::KubeadmControlPlane => (
@@ -162,13 +143,16 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::command::{Arguments, Command};
+    use crate::{
+        command::{Arguments, Command},
+        commands::generate::{GenerateArguments, GenerateCommand},
+    };
 
     fn printed(arguments: &[&str]) -> String {
-        let words = ["kubectl-kcp", "discovery", "files"].iter().chain(arguments);
+        let words = ["kubectl-kcp", "generate", "api-proxy"].iter().chain(arguments);
         let parsed = Arguments::try_parse_from(words).unwrap();
-        let Command::Discovery(DiscoveryArguments {
-            command: DiscoveryCommand::Files(arguments),
+        let Command::Generate(GenerateArguments {
+            command: GenerateCommand::ApiProxy(arguments),
         }) = parsed.command
         else {
             panic!("another command");

@@ -1,0 +1,37 @@
+//! `kubectl kcp generate`: prints fields for the manifest of a control plane or of workers.
+
+mod anchor;
+mod api_proxy;
+
+pub use anchor::AnchorArguments;
+pub use api_proxy::{ApiProxyArguments, ProxyArguments};
+use clap::{Args, Subcommand};
+
+use crate::{session::Session, verdict::Verdict};
+
+/// Print fields for the manifest of a control plane or of workers.
+#[derive(Debug, Args)]
+#[command(subcommand_value_name = "anchor|api-proxy")]
+pub struct GenerateArguments {
+    #[command(subcommand)]
+    pub command: GenerateCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum GenerateCommand {
+    /// Print the files of a control plane with which new Machines run kcp-webhook from their first boot on
+    Anchor(AnchorArguments),
+    /// Print the fields with which new Machines run HAProxy in front of all API servers
+    ApiProxy(ApiProxyArguments),
+}
+
+/// Runs `generate`.
+///
+/// # Errors
+/// The cluster cannot be read, or the result cannot be printed.
+pub async fn run(arguments: GenerateArguments, session: &Session) -> anyhow::Result<Verdict> {
+    match arguments.command {
+        GenerateCommand::Anchor(arguments) => anchor::run(&arguments, session).await,
+        GenerateCommand::ApiProxy(arguments) => api_proxy::run(&arguments, session).await,
+    }
+}

@@ -229,8 +229,8 @@ fn an_ended_lease_is_taken_over_at_the_second_look() {
         hosts.leases("paris").await;
         let ended = [("deadline", "2026-01-01T00:00:00Z")];
         hosts.rewrite_record("host-0", &ended).await;
-        let shown = hosts.pool("list", &["-o", "json"]).await;
-        assert_eq!(document(&shown)["items"][0]["state"], "expired", "{shown}");
+        let shown = hosts.pool("status", &["-o", "json"]).await;
+        assert_eq!(document(&shown)["entries"][0]["state"], "expired", "{shown}");
         let first = hosts.lease("rome", &[]).await;
         assert_eq!(first.code, 1, "{first}");
         assert_eq!(hosts.record_of("host-0").await.unwrap()["state"], "gone");

@@ -63,8 +63,7 @@ fn status_reports_the_holder_of_each_entry() {
         assert_eq!(pools.iter().filter(is_own).collect::<Vec<_>>(), [&document]);
 
         let named = hosts.run(&["status", "-o", "name"]).await;
-        let name = "clusterpool.hive.openshift.io/hosts\n";
-        assert_eq!((named.code, named.stdout.as_str()), (0, name));
+        assert_eq!((named.code, named.stdout.as_str()), (0, ""), "nothing is free");
     });
 }
 
@@ -81,8 +80,14 @@ fn status_with_a_problem_exits_with_1() {
         assert_eq!((code, &document["problems"]), (1, &missing));
         let list = hosts.run(&["status"]).await;
         let expected = "NAME    SIZE   CLUSTERS   ENTRIES   FREE   PROBLEMS\n\
-                        hosts   1      0          2         1      missing\n";
+                        hosts   1      0          2         1      missing\n\n\
+                        POOL    ENTRY    STATE\n\
+                        hosts   host-0   free\n\
+                        hosts   host-1   missing\n";
         assert_eq!((list.code, list.stdout.as_str()), (1, expected));
+        let free = hosts.run(&["status", "-o", "name"]).await;
+        let name = "clusterdeploymentcustomization.hive.openshift.io/host-0\n";
+        assert_eq!((free.code, free.stdout.as_str()), (1, name));
     });
 }
 

@@ -272,7 +272,7 @@ mod tests {
             ),
             (
                 "pool cordon host-a --rea",
-                &["--reason\tReason to show in pool status and pool list", ":4"],
+                &["--reason\tReason to show in pool status", ":4"],
             ),
         ] {
             assert_eq!(complete(line), expected, "{line:?}");

@@ -58,7 +58,6 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ),
     ("pool renew p --cluster-deployment a", &[]),
     ("pool release p --cluster-deployment a", &[]),
-    ("pool list", &[]),
     ("pool repair", &[]),
     ("pool status", &[]),
     ("pool plan -f f", &[]),

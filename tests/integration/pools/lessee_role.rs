@@ -27,7 +27,7 @@ const LEASE: &str = "lease hosts --cluster-deployment USER --no-cluster";
 const RENEW: &str = "renew hosts --cluster-deployment USER";
 const RELEASE: &str = "release hosts --cluster-deployment USER";
 const EXEC: &str = "exec hosts -- true";
-const LIST: &str = "list hosts";
+const LIST: &str = "status hosts -o name";
 const STATUS: &str = "status hosts";
 const LEASE_CLAIM: &str = "lease hosts --cluster-deployment USER --claim --hive=yes";
 const RENEW_CLAIM: &str = RENEW;

@@ -18,7 +18,7 @@ impl Step {
 
     /// Whether the command only reads, so that it can run again until its output is the expected one.
     pub(super) fn only_reads(&self) -> bool {
-        ["status", "why", "audit", "plan", "pool list", "pool repair"]
+        ["status", "why", "audit", "plan", "pool status", "pool repair"]
             .iter()
             .any(|verb| self.command.starts_with(&format!("kubectl kcp {verb}")))
     }

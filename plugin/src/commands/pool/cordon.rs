@@ -25,7 +25,7 @@ pub struct CordonArguments {
     #[command(flatten)]
     pub change: CordonChange,
 
-    /// Reason to show in pool status and pool list
+    /// Reason to show in pool status
     #[arg(long, value_name = "TEXT", value_parser = parse_reason)]
     pub reason: String,
 }

@@ -6,7 +6,6 @@
 mod cordon;
 mod exec;
 mod lease;
-mod list;
 mod plan;
 mod release;
 mod renew;
@@ -35,7 +34,6 @@ use cordon::{CordonArguments, UncordonArguments};
 pub use exec::EXIT_OWN_FAILURE;
 use exec::ExecArguments;
 use lease::LeaseArguments;
-use list::ListArguments;
 use plan::PoolPlanArguments;
 use release::ReleaseArguments;
 use renew::RenewArguments;
@@ -68,8 +66,6 @@ pub enum PoolCommand {
     /// customization, or if you are not allowed to list cluster deployments, because the command then cannot
     /// check this. The command does not change the leases of other clusters.
     Release(ReleaseArguments),
-    /// List the entries of pools: free, held, expired, cordoned
-    List(ListArguments),
     /// Exclude a customization from new leases; Hive ignores the exclusion
     Cordon(CordonArguments),
     /// Allow new leases of a cordoned customization
@@ -116,7 +112,6 @@ pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<
         PoolCommand::Exec(arguments) => Box::pin(exec::run(arguments, session)).await,
         PoolCommand::Release(arguments) => Box::pin(release::run(arguments, session)).await,
         PoolCommand::Renew(arguments) => Box::pin(renew::run(arguments, session)).await,
-        PoolCommand::List(arguments) => Box::pin(list::run(arguments, session)).await,
         PoolCommand::Cordon(arguments) => {
             Box::pin(cordon::run(arguments.change, Some(arguments.reason), session)).await
         }

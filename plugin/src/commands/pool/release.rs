@@ -109,7 +109,7 @@ pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyho
     print(&result, &arguments.output, &session.terminal)?;
     if let Some(pool) = result.pool_without_lease() {
         session.terminal.hint(&format!(
-            "list the holders with: kubectl kcp pool list {} -n {}",
+            "list the holders with: kubectl kcp pool status {} -n {}",
             pool.name, pool.namespace
         ));
     }

@@ -8,16 +8,12 @@ use std::{collections::BTreeSet, fmt::Display};
 use anyhow::bail;
 use clap::Args;
 use jiff::Timestamp;
-use kcp_pool::{
-    status::{ClusterUse, EntryUse, PoolSelection, PoolState, pool_states},
-    store::CLUSTER_POOL,
-};
+use kcp_pool::status::{ClusterUse, EntryUse, EntryUseState, PoolSelection, PoolState, pool_states};
 use serde::Serialize;
 
 use crate::{
     arguments::parse_cluster_pool,
-    commands::pool::HiveArgument,
-    document::resource_name,
+    commands::pool::{HiveArgument, resource_name},
     output::{OutputArguments, Report, print},
     session::Session,
     terminal::{Size, table::Layout},
@@ -28,7 +24,9 @@ use document::{PoolStatus, PoolStatusList};
 
 /// Arguments of `pool status`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(after_help = "-o name prints the free entries that are not cordoned.
+
+Examples:
   kubectl kcp pool status hosts
   kubectl kcp pool status -A -l team=edge")]
 pub struct PoolStatusArguments {
@@ -144,7 +142,7 @@ impl Report for PoolStatusReport<'_> {
     fn table(&self, layout: Layout) -> String {
         match self.only() {
             Some(only) => printer::render_pool(only, self.now, layout),
-            None => printer::render_pools(self.pools, self.namespace, layout),
+            None => printer::render_pools(self.pools, self.namespace, self.now, layout),
         }
     }
 
@@ -156,8 +154,11 @@ impl Report for PoolStatusReport<'_> {
     }
 
     fn names(&self) -> Vec<String> {
-        let names = self.pools.iter().map(|pool| &pool.name);
-        names.map(|name| resource_name(&CLUSTER_POOL, name)).collect()
+        let entries = self.pools.iter().flat_map(|pool| &pool.entries);
+        let free =
+            entries.filter(|entry| entry.state == EntryUseState::Free && entry.cordon_reason.is_none());
+        free.map(|entry| resource_name(&entry.name.as_str().into()))
+            .collect()
     }
 }
 
@@ -290,7 +291,7 @@ mod tests {
     };
 
     use super::{PoolStatusReport, changes, verdict};
-    use crate::testing::assert_every_format;
+    use crate::{output::Report as _, testing::assert_every_format};
 
     #[test]
     fn every_format_is_printed() {
@@ -303,6 +304,31 @@ mod tests {
                 now: NOW.parse().unwrap(),
             });
         }
+    }
+
+    #[test]
+    fn the_names_are_those_of_entries_that_can_be_leased() {
+        let mut objects = busy();
+        objects.entries.truncate(2);
+        objects.clusters.clear();
+        for (host, name) in objects.entries.iter_mut().zip(["host-1", "host-2"]) {
+            *host = entry("True", None);
+            host["metadata"]["name"] = name.into();
+        }
+        let mut pools = [state(&objects, &[])];
+        let report = |pools: &[kcp_pool::status::PoolState]| {
+            let report = PoolStatusReport {
+                pools,
+                is_one: true,
+                namespace: None,
+                now: NOW.parse().unwrap(),
+            };
+            report.names()
+        };
+        let name = |entry: &str| format!("clusterdeploymentcustomization.hive.openshift.io/{entry}");
+        assert_eq!(report(&pools), [name("host-1"), name("host-2")]);
+        pools[0].entries[0].cordon_reason = Some("fan".to_owned());
+        assert_eq!(report(&pools), [name("host-2")]);
     }
 
     #[test]

@@ -18,12 +18,16 @@ use crate::{
 };
 
 const ENTRY_COLUMNS: &[Column] = &[
+    Column::new("NAMESPACE"),
+    Column::new("POOL"),
     Column::new("ENTRY"),
     Column::new("STATE"),
     Column::new("HOLDER"),
     Column::new("FOR").expendable(3),
     Column::new("AGE").expendable(1),
     Column::new("ENDS").expendable(2),
+    Column::new("LEASE ID").expendable(5),
+    Column::new("USER").expendable(4),
     Column::new("LAST RESULT"),
 ];
 
@@ -67,13 +71,7 @@ const PROBLEM_COLUMNS: &[Column] = &[
 /// The screen for one pool.
 pub(crate) fn render_pool(pool: &PoolState, now: Timestamp, layout: Layout) -> String {
     let mut parts = vec![summary(pool, now)];
-    if !pool.entries.is_empty() {
-        let mut table = Table::with_columns(ENTRY_COLUMNS.iter().copied());
-        for entry in &pool.entries {
-            table.add_row(entry_row(entry, &pool.name, now));
-        }
-        parts.push(table.render(layout));
-    }
+    parts.extend(entries(std::slice::from_ref(pool), |_| ["", ""], now, layout));
     if !pool.clusters.is_empty() {
         let mut table = Table::with_columns(CLUSTER_COLUMNS.iter().copied());
         for cluster in &pool.clusters {
@@ -116,14 +114,26 @@ pub(crate) fn render_pool(pool: &PoolState, now: Timestamp, layout: Layout) -> S
     parts.join("\n")
 }
 
-/// The table of several pools, one line each. `namespace` is `None` for all namespaces.
-pub(crate) fn render_pools(pools: &[PoolState], namespace: Option<&str>, layout: Layout) -> String {
+/// The tables of several pools and of their entries, one line each. `namespace` is `None` for all namespaces.
+pub(crate) fn render_pools<'p>(
+    pools: &'p [PoolState],
+    namespace: Option<&str>,
+    now: Timestamp,
+    layout: Layout,
+) -> String {
     if pools.is_empty() {
         return match namespace {
             Some(namespace) => format!("No cluster pools found in {} namespace.\n", escape(namespace)),
             None => "No cluster pools found.\n".to_owned(),
         };
     }
+    let namespace_of = |pool: &'p PoolState| {
+        if namespace.is_none() {
+            pool.namespace.as_str()
+        } else {
+            ""
+        }
+    };
     let mut table = Table::with_columns(POOL_COLUMNS.iter().copied());
     for pool in pools {
         let problems = pool.problems();
@@ -138,11 +148,7 @@ pub(crate) fn render_pools(pools: &[PoolState], namespace: Option<&str>, layout:
             }
         };
         table.add_row([
-            Cell::from(if namespace.is_none() {
-                pool.namespace.as_str()
-            } else {
-                ""
-            }),
+            Cell::from(namespace_of(pool)),
             Cell::from(&pool.name),
             Cell::from(pool.capacity.size.to_string()),
             Cell::from(limit(pool.capacity.max_size)),
@@ -154,7 +160,32 @@ pub(crate) fn render_pools(pools: &[PoolState], namespace: Option<&str>, layout:
             Cell::styled(kinds.join(", "), BAD).extend_to_line_end(),
         ]);
     }
-    table.render(layout)
+    let place = |pool: &'p PoolState| [namespace_of(pool), pool.name.as_str()];
+    let entries = entries(pools, place, now, layout);
+    [table.render(layout)]
+        .into_iter()
+        .chain(entries)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// The table of the pools' entries, if there are any. `place` returns the namespace and the name of a pool, or empty texts.
+fn entries<'p>(
+    pools: &'p [PoolState],
+    place: impl Fn(&'p PoolState) -> [&'p str; 2],
+    now: Timestamp,
+    layout: Layout,
+) -> Option<String> {
+    let mut table = Table::with_columns(ENTRY_COLUMNS.iter().copied());
+    let mut is_empty = true;
+    for pool in pools {
+        for entry in &pool.entries {
+            is_empty = false;
+            let place = place(pool).map(Cell::from).into_iter();
+            table.add_row(place.chain(entry_row(entry, &pool.name, now)));
+        }
+    }
+    (!is_empty).then(|| table.render(layout))
 }
 
 fn summary(pool: &PoolState, now: Timestamp) -> String {
@@ -265,8 +296,8 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
         .leased_for_pool
         .as_deref()
         .filter(|leased_for_pool| *leased_for_pool != pool);
-    let ends = entry.lease.as_ref();
-    let ends = ends.map_or(String::new(), |lease| end(lease.deadline, now));
+    let lease = entry.lease.as_ref();
+    let ends = lease.map_or(String::new(), |lease| end(lease.deadline, now));
     let last = entry.last_use.as_ref();
     let is_good = last.is_some_and(|last| last.status == "True");
     vec![
@@ -280,6 +311,8 @@ fn entry_row(entry: &EntryUse, pool: &str, now: Timestamp) -> Vec<Cell> {
                 .map_or(String::new(), |since| age(Some(since), now)),
         ),
         Cell::from(ends),
+        Cell::from(lease.map_or("", |lease| lease.id.as_str())),
+        Cell::from(lease.and_then(|lease| lease.user.as_deref()).unwrap_or_default()),
         Cell::styled(
             last.map_or("", |last| last.reason.as_str()),
             if is_good { GOOD } else { WARN },
@@ -356,12 +389,13 @@ mod tests {
                 insta::assert_snapshot!(name, plain(&render_pool(&state, NOW.parse().unwrap(), layout)));
             });
         }
+        let now = NOW.parse().unwrap();
         let all: Vec<_> = states().into_iter().map(|(_, state)| state).collect();
         let lists = [
-            render_pools(&all, Some("d"), layout),
-            render_pools(&all, None, layout),
-            render_pools(&[], Some("d"), layout),
-            render_pools(&[], None, layout),
+            render_pools(&all, Some("d"), now, layout),
+            render_pools(&all, None, now, layout),
+            render_pools(&[], Some("d"), now, layout),
+            render_pools(&[], None, now, layout),
         ];
         insta::with_settings!({snapshot_path => "../snapshots"}, {
             insta::assert_snapshot!("lists", plain(&lists.join("\n")));

@@ -60,7 +60,7 @@ pub enum Command {
     Status(StatusArguments),
     /// Show why nothing happens on a control plane: who acts next, since when, and what to do
     Why(WhyArguments),
-    /// Show what the controller will do to a control plane, and what blocks the first step
+    /// Show what the controller will do to a control plane, and what blocks the first step; or what a change does to a pool
     Plan(PlanArguments),
     /// Change the number of Machines of a control plane
     Scale(ScaleArguments),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     /// The commands that change nothing in a cluster.
-    const READERS: [&str; 23] = [
+    const READERS: [&str; 22] = [
         "status",
         "why",
         "plan",
@@ -258,7 +258,6 @@ mod tests {
         "leader-migration status",
         "leader-migration generate",
         "pool status",
-        "pool plan",
         "lint",
         "rules explain",
         "rules export",

@@ -161,7 +161,7 @@ async fn a_manifest_is_planned(management: &ManagementCluster, cluster: &Cluster
         });
         std::fs::write(&file, serde_json::to_vec(&manifest)?)?;
         let planned = wait::until("the operator may read", || async {
-            let planned = kcp(management, &["plan", NAME, "-f", &path]).await?;
+            let planned = kcp(management, &["plan", "-f", &path]).await?;
             ensure!(planned.code == 0 && planned.stderr.is_empty(), "{planned}");
             Ok(planned)
         })

@@ -1,4 +1,4 @@
-//! `kubectl kcp pool plan` on the real API server: the effect of a change to a pool. It writes nothing.
+//! `kubectl kcp plan -f` of a ClusterPool on the real API server: the effect of a change to a pool. It writes nothing.
 
 #![expect(
     clippy::panic,
@@ -31,7 +31,8 @@ impl Hosts {
 
     async fn plan(&self, pools: &[&Value], arguments: &[&str]) -> CommandOutput {
         let file = self.file(pools).display().to_string();
-        self.run(&[&["plan", "-f", &file], arguments].concat()).await
+        let plan = ["kcp", "plan", "-n", self.namespace, "-f", &file];
+        self.kubectl.run(plan.iter().chain(arguments)).await.unwrap()
     }
 
     /// The exit code and the document, which matches its schema.

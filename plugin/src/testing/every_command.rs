@@ -60,7 +60,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("pool release p --cluster-deployment a", &[]),
     ("pool repair", &[]),
     ("pool status", &[]),
-    ("pool plan -f f", &[]),
+    ("plan -f f", &[]),
     ("lint -f f", &["text", "github", "sarif"]),
     ("rules", &["text"]),
     ("rules explain --all", &[]),

@@ -21,11 +21,16 @@ const LIST_FLAGS: [&str; 3] = ["all_namespaces", "selector", "contexts"];
     after_help = "Without NAME, the command prints one line for each control plane. It then reads only the management \
                   cluster, not etcd.
 
+With --filename and without NAME, the kind of the object in the file decides: a KubeadmControlPlane, or a ClusterPool, \
+                  which the file replaces as a whole, as with `kubectl replace`. For a pool, the command shows which \
+                  clusters become stale or are deleted, and exits with 1 if there are any.
+
 Examples:
   kubectl kcp plan
   kubectl kcp plan edge
   kubectl kcp plan edge --replicas 5
-  kubectl kcp plan edge -f control-plane.yaml
+  kubectl kcp plan -f control-plane.yaml
+  kubectl kcp plan -f pool.yaml
   kubectl kcp plan -A --contexts east,west"
 )]
 pub struct PlanArguments {
@@ -62,7 +67,7 @@ pub struct PlanArguments {
     pub restart: bool,
 
     /// Plan the change that kubectl apply of this manifest would make; - means stdin
-    #[arg(short, long = "filename", value_name = "FILE", requires = "name",
+    #[arg(short, long = "filename", value_name = "FILE",
           conflicts_with_all = ["replicas", "version", "restart", "all_namespaces", "selector", "contexts"])]
     pub file: Option<PathBuf>,
 
@@ -116,7 +121,8 @@ mod tests {
             ("--contexts a --version v1.35.0", false),
             ("-A -f control-plane.yaml", false),
             ("-A --configuration admission.yaml", false),
-            ("-f control-plane.yaml", false),
+            ("-f control-plane.yaml", true),
+            ("edge -f control-plane.yaml", true),
         ] {
             assert_eq!(parse(words).is_ok(), is_accepted, "{words}");
         }

@@ -3,17 +3,23 @@
 //! As in kubectl's three-way merge patch for custom resources (`k8s.io/kubectl`, `pkg/cmd/apply`), fields of the
 //! manifest are set, and fields of the last applied manifest that the new one lacks are removed. Other fields stay.
 
-use kcp_api::{Reference, kind::KUBEADM_CONTROL_PLANE, names::annotation};
+use kcp_api::{
+    Reference,
+    kind::{CLUSTER_POOL, KUBEADM_CONTROL_PLANE, Kind},
+    names::annotation,
+};
 use serde_json::{Map, Value, json};
 use thiserror::Error as ThisError;
 
-use crate::commands::lint::document::{LocatedValue, SyntaxError, parse};
+use crate::commands::lint::document::{LocatedValue, parse};
 use kcp_control_plane::plan::options::with_leading_v;
 
 const APPLIABLE_METADATA: [&str; 2] = ["labels", "annotations"];
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
+    /// The name of the file in messages.
+    file: String,
     pub object: Value,
     /// The API version of the control plane in the manifest, without the group.
     pub api_version: String,
@@ -39,6 +45,11 @@ pub enum ManifestError {
         name: String,
         found: Option<String>,
     },
+    #[error(
+        "{file} must contain exactly one KubeadmControlPlane or ClusterPool with a name; to choose a control plane, name it \
+         before -f"
+    )]
+    Ambiguous { file: String },
     #[error("{file} contains KubeadmControlPlane {name} {count} times")]
     Repeated {
         file: String,
@@ -57,48 +68,93 @@ pub enum ManifestError {
     },
 }
 
-impl Manifest {
-    /// Finds the manifest of the control plane with this name in a file.
-    ///
+/// The objects of a file.
+#[derive(Debug)]
+pub(super) struct ManifestFile {
+    /// The name of the file in messages.
+    pub(super) file: String,
+    pub(super) objects: Vec<Value>,
+}
+
+impl ManifestFile {
     /// # Errors
-    /// The file cannot be parsed, or does not contain the control plane exactly once.
-    pub fn read(file: &str, content: &[u8], name: &str) -> Result<Self, ManifestError> {
+    /// The file cannot be parsed.
+    pub(super) fn parse(file: String, content: &[u8]) -> Result<Self, ManifestError> {
         let mut objects = Vec::new();
         for document in parse(content) {
-            let document = document.map_err(|error: SyntaxError| ManifestError::Syntax {
-                file: file.to_owned(),
-                line: error.line,
-                cause: error.to_string(),
-            })?;
-            objects.extend(objects_of(&document));
+            match document {
+                Ok(document) => objects.extend(objects_of(&document)),
+                Err(error) => {
+                    return Err(ManifestError::Syntax {
+                        file,
+                        line: error.line,
+                        cause: error.to_string(),
+                    });
+                }
+            }
         }
-        let (mut own, others): (Vec<Value>, Vec<Value>) = objects
-            .into_iter()
-            .partition(|object| is_control_plane(object, name));
-        let count = own.len();
-        match (own.pop(), count) {
-            (Some(object), 1) => Ok(Self {
+        Ok(Self { file, objects })
+    }
+
+    /// The namespace and the name of the only control plane in the file. None if the file contains a ClusterPool instead.
+    ///
+    /// # Errors
+    /// The file does not contain exactly one control plane, and no pool.
+    pub(super) fn control_plane(&self) -> Result<Option<(&str, &str)>, ManifestError> {
+        let own: Vec<&Value> = self.of_kind(&KUBEADM_CONTROL_PLANE).collect();
+        match (own.as_slice(), self.of_kind(&CLUSTER_POOL).next()) {
+            ([own], None) if !text(own, "/metadata/name").is_empty() => Ok(Some((
+                text(own, "/metadata/namespace"),
+                text(own, "/metadata/name"),
+            ))),
+            ([], Some(_)) => Ok(None),
+            _ => Err(ManifestError::Ambiguous {
+                file: self.file.clone(),
+            }),
+        }
+    }
+
+    fn of_kind(&self, kind: &Kind) -> impl Iterator<Item = &Value> {
+        self.objects.iter().filter(|object| is_of_kind(object, kind))
+    }
+
+    /// The manifest of the control plane with this name.
+    ///
+    /// # Errors
+    /// The file does not contain the control plane exactly once.
+    pub(super) fn manifest(self, name: &str) -> Result<Manifest, ManifestError> {
+        let Self { file, objects } = self;
+        let is_own = |object: &Value| {
+            is_of_kind(object, &KUBEADM_CONTROL_PLANE) && text(object, "/metadata/name") == name
+        };
+        let (mut own, others): (Vec<Value>, Vec<Value>) = objects.into_iter().partition(is_own);
+        let name = name.to_owned();
+        match (own.pop(), own.len()) {
+            (Some(object), 0) => Ok(Manifest {
                 api_version: text(&object, "/apiVersion")
                     .rsplit('/')
                     .next()
                     .unwrap_or_default()
                     .to_owned(),
+                file,
                 object,
                 others,
             }),
             (None, _) => Err(ManifestError::Absent {
-                file: file.to_owned(),
-                name: name.to_owned(),
+                file,
+                name,
                 found: (!others.is_empty()).then(|| names(&others)),
             }),
-            (Some(_), count) => Err(ManifestError::Repeated {
-                file: file.to_owned(),
-                name: name.to_owned(),
-                count,
+            (Some(_), more) => Err(ManifestError::Repeated {
+                file,
+                name,
+                count: more + 1,
             }),
         }
     }
+}
 
+impl Manifest {
     /// Warnings about what the plan ignores or assumes, one line each.
     pub fn warnings(&self, patch: &Value, template: &Reference) -> Vec<String> {
         let others = self.others.iter().filter(|object| !is_template(object, template));
@@ -125,7 +181,7 @@ impl Manifest {
     ///
     /// # Errors
     /// The manifest describes an object other than the current one.
-    pub fn patch(&self, file: &str, current: &Value) -> Result<Value, ManifestError> {
+    pub fn patch(&self, current: &Value) -> Result<Value, ManifestError> {
         for (field, pointer) in [
             ("metadata.namespace", "/metadata/namespace"),
             ("metadata.uid", "/metadata/uid"),
@@ -133,7 +189,7 @@ impl Manifest {
             let (given, actual) = (text(&self.object, pointer), text(current, pointer));
             if !given.is_empty() && given != actual {
                 return Err(ManifestError::Other {
-                    file: file.to_owned(),
+                    file: self.file.clone(),
                     field,
                     given: given.to_owned(),
                     actual: actual.to_owned(),
@@ -166,11 +222,9 @@ fn objects_of(document: &LocatedValue) -> Vec<Value> {
     }
 }
 
-fn is_control_plane(object: &Value, name: &str) -> bool {
+fn is_of_kind(object: &Value, kind: &Kind) -> bool {
     let group = text(object, "/apiVersion").split('/').next().unwrap_or_default();
-    group == KUBEADM_CONTROL_PLANE.group
-        && text(object, "/kind") == KUBEADM_CONTROL_PLANE.kind
-        && text(object, "/metadata/name") == name
+    group == kind.group && text(object, "/kind") == kind.kind
 }
 
 fn is_template(object: &Value, template: &Reference) -> bool {
@@ -226,12 +280,12 @@ fn remove_missing(patch: &mut Value, last: &Value) {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Manifest, ManifestError, Reference};
+    use super::{Manifest, ManifestError, ManifestFile, Reference};
 
     const FILE: &str = "new.yaml";
 
     fn read(content: &str) -> Result<Manifest, ManifestError> {
-        Manifest::read(FILE, content.as_bytes(), "edge")
+        ManifestFile::parse(FILE.to_owned(), content.as_bytes())?.manifest("edge")
     }
 
     fn manifest(rest: &str) -> Manifest {
@@ -288,6 +342,32 @@ items:
     }
 
     #[test]
+    fn without_a_name_the_kind_decides() {
+        let control_plane = "{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: \
+                             {name: edge, namespace: d}}";
+        let pool = "{apiVersion: hive.openshift.io/v1, kind: ClusterPool, metadata: {name: hosts}}";
+        let nameless = control_plane.replace("name: edge, ", "");
+        let ambiguous = Err(
+            "new.yaml must contain exactly one KubeadmControlPlane or ClusterPool with a name; to choose a control plane, \
+             name it before -f"
+                .to_owned(),
+        );
+        for (objects, expected) in [
+            (&[control_plane, "{kind: Secret}"][..], Ok(Some(("d", "edge")))),
+            (&[pool, pool], Ok(None)),
+            (&[pool, control_plane], ambiguous.clone()),
+            (&[control_plane, control_plane], ambiguous.clone()),
+            (&["{kind: Secret}"], ambiguous.clone()),
+            (&[&nameless], ambiguous.clone()),
+        ] {
+            let content = objects.join("\n---\n");
+            let file = ManifestFile::parse(FILE.to_owned(), content.as_bytes()).expect("YAML");
+            let found = file.control_plane().map_err(|error| error.to_string());
+            assert_eq!(found, expected, "{content}");
+        }
+    }
+
+    #[test]
     fn rejects_files_without_exactly_one_such_control_plane() {
         let control_plane = "{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane, metadata: \
                              {name: NAME}}\n";
@@ -312,8 +392,12 @@ items:
             let error = read(content).expect_err(content).to_string();
             assert_eq!(error, expected, "{content}");
         }
-        let error = read("a: [\n").expect_err("no YAML").to_string();
-        assert!(error.starts_with("new.yaml:"), "{error}");
+        let secret = "kind: Secret\nstringData:\n  password: sesame\nbad: [\n";
+        let error = read(secret).expect_err("no YAML").to_string();
+        assert!(
+            error.starts_with("new.yaml:") && !error.contains("sesame"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -331,10 +415,10 @@ items:
                 "rollout": {"after": null, "strategy": {"type": "RollingUpdate"}},
             },
         });
-        assert_eq!(manifest.patch(FILE, &current).expect("of it"), expected);
+        assert_eq!(manifest.patch(&current).expect("of it"), expected);
         // Fields that no client has applied stay.
         assert_eq!(
-            manifest.patch(FILE, &json!({"metadata": {}})).expect("of it"),
+            manifest.patch(&json!({"metadata": {}})).expect("of it"),
             json!({"metadata": {}, "spec": manifest_spec()})
         );
     }
@@ -349,7 +433,7 @@ items:
         let last = json!({"spec": {"replicas": 3}}).to_string();
         let current =
             json!({"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": last}}});
-        let patch = manifest.patch(FILE, &current).expect("of it");
+        let patch = manifest.patch(&current).expect("of it");
         assert_eq!(
             manifest.warnings(&patch, &Reference::default()),
             [
@@ -365,7 +449,7 @@ items:
         let other = |metadata: &str| {
             let mut manifest = manifest("");
             manifest.object["metadata"] = serde_json::from_str(metadata).expect("JSON");
-            manifest.patch(FILE, &current).map_err(|error| error.to_string())
+            manifest.patch(&current).map_err(|error| error.to_string())
         };
         assert!(other(r#"{"name": "edge", "namespace": "d", "uid": "u1"}"#).is_ok());
         assert_eq!(

@@ -5,7 +5,7 @@
 //! an extension decides which Machines it can update.
 //!
 //! - [`list`]: the next step of several control planes
-//! - [`manifest`]: the change in a file
+//! - [`manifest`]: the change in a file; [`pool`]: the effect of a change to a cluster pool
 //! - [`template`]: the changes in a new infrastructure template
 
 pub mod document;
@@ -14,6 +14,7 @@ pub mod screen;
 
 mod arguments;
 mod list;
+mod pool;
 mod template;
 
 use std::path::Path;
@@ -26,7 +27,8 @@ use kcp_control_plane::{
     plan::{Plan, options::review_desired},
     review::ReviewContext,
 };
-use manifest::Manifest;
+use kcp_pool::plan::manifest::parse_pool;
+use manifest::ManifestFile;
 use serde::Serialize;
 
 use crate::{
@@ -54,38 +56,46 @@ use kcp_client::{
 /// # Errors
 /// A read fails, or the result cannot be printed.
 pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let Some(name) = &arguments.name else {
-        return Box::pin(list::run(&arguments, session)).await;
+    let file = arguments.file.as_deref();
+    let file =
+        file.map(|path| Ok::<_, anyhow::Error>(ManifestFile::parse(display_file(path), &file::read(path)?)?));
+    let file = file.transpose()?;
+    let named = match (&arguments.name, &file) {
+        (Some(_), _) => None,
+        (None, None) => return Box::pin(list::run(&arguments, session)).await,
+        (None, Some(file)) => {
+            let Some((namespace, name)) = file.control_plane()? else {
+                let pool = parse_pool(&file.objects, &file.file)?;
+                return Box::pin(pool::run(&pool, &arguments.output, session)).await;
+            };
+            Some((namespace.to_owned(), name.to_owned()))
+        }
     };
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration.map(configuration::read).transpose()?;
-    let file = arguments
-        .file
-        .as_ref()
-        .map(|file| Ok::<_, anyhow::Error>((file, file::read(file)?)));
-    let file = file.transpose()?;
-    let connection = session.connect().await?;
+    let mut connection = session.connect().await?;
+    if let Some((namespace, _)) = named.as_ref().filter(|(namespace, _)| !namespace.is_empty()) {
+        namespace.clone_into(&mut connection.namespace);
+    }
     let mut reader = Reader::discover(&connection).await?;
-    let name = &name.read(&reader, ReadLimit::per_read(LIMIT)).await?;
-    let manifest = match &file {
-        Some((file, text)) => Some(Manifest::read(&display_file(file), text, name)?),
-        None => None,
+    let name = match (&arguments.name, named) {
+        (Some(name), _) => name.read(&reader, ReadLimit::per_read(LIMIT)).await?,
+        (None, named) => named.map(|(_, name)| name).unwrap_or_default(),
     };
+    let manifest = file.map(|file| file.manifest(&name)).transpose()?;
     // Read the control plane in the manifest's API version, so that both can be compared.
     if let Some(manifest) = &manifest {
         reader = reader.in_version(&manifest.api_version)?;
     }
     // The steps depend on every part of what is read, so no part may be missing.
-    let read = read_everything_or_fail(&reader, &connection.namespace, name, LIMIT);
+    let read = read_everything_or_fail(&reader, &connection.namespace, &name, LIMIT);
     let mut snapshot = Box::pin(read).await?;
     let view = snapshot.view();
     let now = connection.now();
     let mut warnings = snapshot.warnings();
-    let patch = match (&manifest, &arguments.file) {
-        (Some(manifest), Some(file)) => {
-            manifest.patch(&display_file(file), &serde_json::from_str(&snapshot.json)?)?
-        }
-        _ => arguments
+    let patch = match &manifest {
+        Some(manifest) => manifest.patch(&serde_json::from_str(&snapshot.json)?)?,
+        None => arguments
             .plan_options()
             .patch(&reader.control_plane_resource.api_version, now),
     };

@@ -6,7 +6,6 @@
 mod cordon;
 mod exec;
 mod lease;
-mod plan;
 mod release;
 mod renew;
 mod repair;
@@ -34,7 +33,6 @@ use cordon::{CordonArguments, UncordonArguments};
 pub use exec::EXIT_OWN_FAILURE;
 use exec::ExecArguments;
 use lease::LeaseArguments;
-use plan::PoolPlanArguments;
 use release::ReleaseArguments;
 use renew::RenewArguments;
 use repair::RepairArguments;
@@ -81,11 +79,6 @@ pub enum PoolCommand {
     /// Exits with 1 if an entry is missing, broken, shared or leaked, if the inventory has fewer entries than the pool's
     /// size, or if Hive cannot create clusters.
     Status(PoolStatusArguments),
-    /// Show which clusters a change to a pool would make stale or delete, without changing the pool
-    ///
-    /// The file replaces the whole pool, as with `kubectl replace`. Exits with 1 if a cluster would become stale or
-    /// be deleted.
-    Plan(PoolPlanArguments),
     /// Run a command while holding a lease or a claim
     ///
     /// While your command runs, `pool exec` renews the lease or claim. When your command ends, `pool exec` releases the lease,
@@ -107,7 +100,6 @@ pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<
     match arguments.command {
         PoolCommand::Repair(arguments) => Box::pin(repair::run(arguments, session)).await,
         PoolCommand::Status(arguments) => Box::pin(status::run(arguments, session)).await,
-        PoolCommand::Plan(arguments) => Box::pin(plan::run(arguments, session)).await,
         PoolCommand::Lease(arguments) => Box::pin(lease::run(arguments, session)).await,
         PoolCommand::Exec(arguments) => Box::pin(exec::run(arguments, session)).await,
         PoolCommand::Release(arguments) => Box::pin(release::run(arguments, session)).await,

@@ -1,13 +1,10 @@
-//! Runs `kubectl kcp pool plan`.
+//! The effect of a change to a cluster pool.
 
-use std::path::PathBuf;
-
-use clap::Args;
-use kcp_api::metadata::Object as _;
+use kcp_api::{ClusterPool, metadata::Object as _};
 use kcp_pool::{
     hive::HiveMode,
     plan as model,
-    plan::{EntryChange, StaleReason, manifest, plan},
+    plan::{EntryChange, StaleReason, plan},
     store::{CLUSTER_POOL, Store},
 };
 use serde::Serialize;
@@ -15,7 +12,6 @@ use serde::Serialize;
 use crate::{
     commands::pool::PoolDocumentName,
     document::{API_VERSION, resource_name},
-    file,
     output::{OutputArguments, Report, print},
     session::Session,
     terminal::{
@@ -26,28 +22,15 @@ use crate::{
     verdict::Verdict,
 };
 
-/// Arguments of `pool plan`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  kubectl kcp pool plan -f pool.yaml
-  kubectl kcp pool plan -f pool.yaml -o json")]
-pub struct PoolPlanArguments {
-    /// File with the desired cluster pool; - means stdin
-    #[arg(short, long, value_name = "FILE")]
-    pub filename: PathBuf,
-
-    /// The output format.
-    #[command(flatten)]
-    pub output: OutputArguments,
-}
-
-/// Runs `pool plan`.
+/// Plans a change to a pool.
 ///
 /// # Errors
-/// The file or the cluster cannot be read, or the result cannot be written.
-pub(crate) async fn run(arguments: PoolPlanArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let filename = &arguments.filename;
-    let pool = manifest::parse_pool(&file::read(filename)?, &filename.display().to_string())?;
+/// The cluster cannot be read, or the result cannot be written.
+pub(super) async fn run(
+    pool: &ClusterPool,
+    output: &OutputArguments,
+    session: &Session,
+) -> anyhow::Result<Verdict> {
     let mut connection = session.connect().await?;
     if !pool.namespace().is_empty() {
         pool.namespace().clone_into(&mut connection.namespace);
@@ -55,8 +38,8 @@ pub(crate) async fn run(arguments: PoolPlanArguments, session: &Session) -> anyh
     let snapshot = Store::new(&connection, "kubectl-kcp")
         .snapshot(HiveMode::Auto, None)
         .await?;
-    let plan = plan(&snapshot, &pool);
-    print(&plan, &arguments.output, &session.terminal)?;
+    let plan = plan(&snapshot, pool);
+    print(&plan, output, &session.terminal)?;
     Ok(if plan.is_destructive() {
         Verdict::Negative
     } else {

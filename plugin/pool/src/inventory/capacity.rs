@@ -4,6 +4,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use kcp_api::{ClusterDeployment, ClusterPool, hive::conditions::DesiredCondition, metadata::Object as _};
@@ -11,20 +12,26 @@ use kcp_api::{ClusterDeployment, ClusterPool, hive::conditions::DesiredCondition
 use crate::objects::entry::{APPLY_SUCCEEDED, BROKEN_BY_SYNTAX, Entry, EntryStatus as _};
 
 /// A pool's limits, and how many clusters count against each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
 pub struct Capacity {
     /// The desired number of unclaimed clusters, `spec.size`.
     pub size: usize,
-    /// The maximum number of clusters; `None` means no limit. A negative limit allows no cluster, as in Hive.
+    /// The maximum number of clusters; absent if there is no limit. A negative limit allows no cluster, as in Hive.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_size: Option<usize>,
-    /// The maximum number of clusters that may be created or deleted at the same time; `None` means no limit.
+    /// The maximum number of clusters that may be created or deleted at the same time; absent if there is no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_concurrent: Option<usize>,
-    /// The number of customizations in the inventory; `None` if the pool has no inventory.
+    /// The number of entries in the inventory; absent if the pool has no inventory.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub inventory: Option<usize>,
     pub clusters: usize,
     /// The number of unclaimed clusters that are not being deleted.
     pub unclaimed: usize,
     /// The number of unclaimed clusters that are installed and not being deleted.
+    #[serde(skip)]
     pub ready: usize,
     pub installing: usize,
     pub deleting: usize,

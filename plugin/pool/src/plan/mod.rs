@@ -6,6 +6,7 @@ use std::fmt;
 
 use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object as _};
 use kcp_rules::pool_version::have_same_hash;
+use serde::Serialize;
 
 use crate::{
     inventory::{
@@ -37,25 +38,31 @@ pub struct PoolPlan {
 }
 
 /// The version of the pool's spec before and after the change.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 pub struct VersionChange {
-    /// The version before the change; `None` if it is unknown, or if the change creates the pool.
+    /// The version before the change; null if it is unknown, or if the change creates the pool.
     pub before: Option<String>,
-    /// The version after the change; `None` if it is unknown.
+    /// The version after the change; null if it is unknown.
     pub after: Option<String>,
     /// Whether the versions differ. This is known even if the versions themselves are unknown.
+    #[serde(rename = "changes")]
     pub is_changed: bool,
 }
 
 /// An unclaimed cluster that the change makes stale.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 pub struct StaleCluster {
     pub namespace: String,
     pub name: String,
+    #[serde(rename = "reason")]
     pub why: StaleReason,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
 pub enum StaleReason {
     Version,
     DroppedFromInventory,

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object};
 use kcp_client::{Connection, Error};
 use kcp_rules::syntax::parse_go_duration;
+use serde::Serialize;
 
 use crate::{
     hive::{HiveConclusion, HiveMode},
@@ -101,12 +102,14 @@ pub enum EntryUseState {
 }
 
 /// How the last use of an entry ended, from its condition `ApplySucceeded`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 pub struct LastUse {
     /// The status of the condition: `True`, `False` or `Unknown`.
     pub status: String,
     pub reason: String,
     pub message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
 }
 
@@ -137,7 +140,8 @@ pub enum ClusterUseState {
     Deleting,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 pub struct Problem {
     /// The kind of the problem: missing, broken, shared, leaked, left, short, stuck or failed.
     pub kind: &'static str,

@@ -4,7 +4,7 @@ use kcp_api::{ClusterPool, metadata::Object as _};
 use kcp_pool::{
     hive::HiveMode,
     plan as model,
-    plan::{EntryChange, StaleReason, plan},
+    plan::{EntryChange, StaleCluster, StaleReason, VersionChange, plan},
     store::{CLUSTER_POOL, Store},
 };
 use serde::Serialize;
@@ -65,7 +65,7 @@ impl Report for model::PoolPlan {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct PoolPlan {
+pub(crate) struct PoolPlan<'p> {
     #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
     api_version: &'static str,
     #[cfg_attr(test, schemars(extend("const" = "PoolPlan")))]
@@ -75,33 +75,14 @@ pub(crate) struct PoolPlan {
     new: bool,
     /// Whether Hive manages the pool, and therefore replaces and deletes clusters. Also true if this is unknown.
     run_by_hive: bool,
-    version: VersionDocument,
+    version: &'p VersionChange,
     /// The unclaimed clusters that the change makes stale.
-    stale: Vec<StaleDocument>,
+    stale: &'p [StaleCluster],
     /// How many unclaimed clusters Hive deletes because `size` becomes smaller.
     excess: usize,
     entries: Vec<EntryDocument>,
     /// The problems that the pool has after the change, one sentence each.
-    problems: Vec<String>,
-}
-
-/// The pool's version before and after the change; null if it is unknown, as for some platforms.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct VersionDocument {
-    before: Option<String>,
-    after: Option<String>,
-    /// Whether the two versions differ. This is known even if the versions themselves are unknown.
-    changes: bool,
-}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct StaleDocument {
-    namespace: String,
-    name: String,
-    /// Why the change makes the cluster stale. One of: version, dropped-from-inventory.
-    reason: &'static str,
+    problems: &'p [String],
 }
 
 #[derive(Debug, Serialize)]
@@ -117,8 +98,8 @@ struct EntryDocument {
     message: String,
 }
 
-impl PoolPlan {
-    pub(crate) fn new(plan: &model::PoolPlan) -> Self {
+impl<'p> PoolPlan<'p> {
+    pub(crate) fn new(plan: &'p model::PoolPlan) -> Self {
         Self {
             api_version: API_VERSION,
             kind: "PoolPlan",
@@ -128,26 +109,11 @@ impl PoolPlan {
             },
             new: plan.is_new,
             run_by_hive: plan.is_managed_by_hive,
-            version: VersionDocument {
-                before: plan.version.before.clone(),
-                after: plan.version.after.clone(),
-                changes: plan.version.is_changed,
-            },
-            stale: plan
-                .stale_clusters
-                .iter()
-                .map(|cluster| StaleDocument {
-                    namespace: cluster.namespace.clone(),
-                    name: cluster.name.clone(),
-                    reason: match cluster.why {
-                        StaleReason::Version => "version",
-                        StaleReason::DroppedFromInventory => "dropped-from-inventory",
-                    },
-                })
-                .collect(),
+            version: &plan.version,
+            stale: &plan.stale_clusters,
             excess: plan.excess,
             entries: plan.entries.iter().map(EntryDocument::new).collect(),
-            problems: plan.problems.clone(),
+            problems: &plan.problems,
         }
     }
 }
@@ -252,7 +218,7 @@ mod tests {
 
     #[test]
     fn documents() {
-        let schema = serde_json::to_value(of::<PoolPlan>()).unwrap();
+        let schema = serde_json::to_value(of::<PoolPlan<'_>>()).unwrap();
         for (name, plan) in plans() {
             let document = serde_json::to_value(PoolPlan::new(&plan)).unwrap();
             assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{name}");
@@ -266,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_schema_is_checked_in() {
-        checked_in::<PoolPlan>("poolplan.json");
+        checked_in::<PoolPlan<'_>>("poolplan.json");
     }
 
     #[test]

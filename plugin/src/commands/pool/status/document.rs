@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use kcp_pool::{
-    inventory::staleness::Staleness,
-    status::{ClaimUse, ClusterUse, EntryUse, PoolState, Problem},
+    inventory::{capacity::Capacity, staleness::Staleness},
+    status::{ClaimUse, ClusterUse, EntryUse, LastUse, PoolState, Problem},
 };
 use serde::Serialize;
 
@@ -46,7 +46,7 @@ pub(crate) struct PoolStatus {
     claims: Vec<ClaimDocument>,
     /// The ClusterClaims that wait for a cluster, oldest first.
     waiting: Vec<WaitingDocument>,
-    problems: Vec<ProblemDocument>,
+    problems: Vec<Problem>,
     /// One sentence for each kind of object that could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unseen: Vec<String>,
@@ -55,21 +55,9 @@ pub(crate) struct PoolStatus {
 /// A pool's limits, and how many clusters count against each.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
 struct CapacityDocument {
-    /// The desired number of unclaimed clusters.
-    size: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_size: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_concurrent: Option<usize>,
-    /// The number of entries in the inventory; absent if the pool has no inventory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    inventory: Option<usize>,
-    clusters: usize,
-    unclaimed: usize,
-    installing: usize,
-    deleting: usize,
+    #[serde(flatten)]
+    capacity: Capacity,
     stale: usize,
 }
 
@@ -107,25 +95,13 @@ struct EntryDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     cordoned: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_result: Option<LastResultDocument>,
+    last_result: Option<LastUse>,
     /// The other pools that also list the entry.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shared_with: Vec<String>,
     /// The cause of the entry's problem, as `pool repair` names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     leak: Option<&'static str>,
-}
-
-/// The result of the entry's last use, from its condition `ApplySucceeded`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct LastResultDocument {
-    status: String,
-    reason: String,
-    message: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
-    at: Option<Timestamp>,
 }
 
 #[derive(Debug, Serialize)]
@@ -185,15 +161,6 @@ struct WaitingDocument {
     since: Option<Timestamp>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ProblemDocument {
-    /// One of: missing, broken, shared, leaked, left, short, stuck, failed.
-    kind: &'static str,
-    object: String,
-    message: String,
-}
-
 impl PoolStatusList {
     pub(crate) fn new(pools: &[PoolState]) -> Self {
         Self {
@@ -206,7 +173,6 @@ impl PoolStatusList {
 
 impl PoolStatus {
     pub(crate) fn new(pool: &PoolState) -> Self {
-        let capacity = &pool.capacity;
         Self {
             api_version: API_VERSION,
             kind: "PoolStatus",
@@ -219,21 +185,14 @@ impl PoolStatus {
             deleting: pool.is_deleting,
             version: pool.version.clone(),
             capacity: CapacityDocument {
-                size: capacity.size,
-                max_size: capacity.max_size,
-                max_concurrent: capacity.max_concurrent,
-                inventory: capacity.inventory,
-                clusters: capacity.clusters,
-                unclaimed: capacity.unclaimed,
-                installing: capacity.installing,
-                deleting: capacity.deleting,
+                capacity: pool.capacity,
                 stale: pool.count_stale_clusters(),
             },
             entries: pool.entries.iter().map(EntryDocument::new).collect(),
             clusters: pool.clusters.iter().map(ClusterDocument::new).collect(),
             claims: pool.claims.iter().filter_map(ClaimDocument::new).collect(),
             waiting: pool.waiting_claims().map(WaitingDocument::new).collect(),
-            problems: pool.problems().into_iter().map(ProblemDocument::from).collect(),
+            problems: pool.problems(),
             unseen: pool.unread_kinds.clone(),
         }
     }
@@ -252,12 +211,7 @@ impl EntryDocument {
             lease_id: entry.lease.as_ref().map(|lease| lease.id.clone()),
             user: entry.lease.as_ref().and_then(|lease| lease.user.clone()),
             cordoned: entry.cordon_reason.clone(),
-            last_result: entry.last_use.as_ref().map(|last| LastResultDocument {
-                status: last.status.clone(),
-                reason: last.reason.clone(),
-                message: last.message.clone(),
-                at: last.at,
-            }),
+            last_result: entry.last_use.clone(),
             shared_with: entry.shared_with.clone(),
             leak: entry.finding.as_ref().map(|leak| leak.cause.as_str()),
         }
@@ -305,16 +259,6 @@ impl WaitingDocument {
         Self {
             claim: claim.name.clone(),
             since: claim.created,
-        }
-    }
-}
-
-impl From<Problem> for ProblemDocument {
-    fn from(problem: Problem) -> Self {
-        Self {
-            kind: problem.kind,
-            object: problem.object,
-            message: problem.message,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::bundle::replacement::{REDACTED, replace_text};
+use crate::bundle::{REDACTED, replace_text};
 
 /// Names of files, addresses, numbers and settings: what kubeadm writes, and what else decides how components work together.
 const HARMLESS: &[&str] = &[

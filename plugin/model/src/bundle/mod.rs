@@ -4,7 +4,6 @@
 //! - [`fields`]: these fields, for each kind
 //! - [`flags`]: the flags of control plane components whose values are no secrets
 //! - [`secret_text`]: finds tokens and keys in messages
-//! - [`replacement`]: replaces text
 //! - [`selection`]: the webhook configurations and Events that concern a control plane
 //! - [`part`]: the files of a bundle, and their maximum sizes
 
@@ -12,13 +11,29 @@ mod fields;
 mod flags;
 pub mod part;
 pub mod redaction;
-mod replacement;
 mod secret_text;
 pub mod selection;
 
 pub use part::{Part, Unread};
 pub use redaction::Redacted;
-pub use replacement::REDACTED;
+use serde_json::Value;
+
+/// What a bundle contains instead of text that may be secret.
+pub const REDACTED: &str = "<redacted>";
+
+/// Replaces all text in a value. An empty text stays, because it says that a field is not set.
+fn replace_text(value: Value) -> Value {
+    match value {
+        Value::String(text) if text.is_empty() => Value::String(text),
+        Value::String(_) => Value::from(REDACTED),
+        Value::Array(items) => Value::Array(items.into_iter().map(replace_text).collect()),
+        Value::Object(fields) => {
+            let fields = fields.into_iter().map(|(key, value)| (key, replace_text(value)));
+            Value::Object(fields.collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value,
+    }
+}
 
 #[cfg(test)]
 mod tests;

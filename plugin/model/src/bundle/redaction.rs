@@ -5,9 +5,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::bundle::{
+    REDACTED,
     fields::{self, EVERYTHING, Treatment},
-    flags,
-    replacement::{REDACTED, replace_text},
+    flags, replace_text,
     secret_text::without_secrets,
 };
 

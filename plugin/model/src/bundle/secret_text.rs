@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::bundle::replacement::REDACTED;
+use crate::bundle::REDACTED;
 
 /// The lengths of the two parts of a bootstrap token, `ID.SECRET`.
 const TOKEN_PARTS: [usize; 2] = [6, 16];

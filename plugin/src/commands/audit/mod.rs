@@ -1,6 +1,5 @@
 //! `kubectl kcp audit`: whether a cluster survives the loss of a Node, and comes back after a power failure.
 
-mod document;
 mod screen;
 
 use std::time::{Duration, Instant};
@@ -18,6 +17,7 @@ use serde::Serialize;
 
 use crate::{
     arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_timeout},
+    document::{API_VERSION, ObjectName},
     output::{OutputArguments, Report, print},
     session::Session,
     terminal::table::Layout,
@@ -108,6 +108,45 @@ async fn read(
     Ok((Some((namespace.clone(), name)), cluster))
 }
 
+/// The result of an audit.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "ResiliencyAudit"))]
+#[serde(rename_all = "camelCase")]
+struct AuditDocument<'r> {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "ResiliencyAudit")))]
+    kind: &'static str,
+    /// The control plane. Absent for the cluster of the current context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<ObjectName>,
+    /// The URL of the API server. Empty if the cluster could not be read.
+    server: &'r str,
+    /// FAIL if a check fails, otherwise UNKNOWN if one is unknown.
+    outcome: Outcome,
+    /// How long the machines stay off, in seconds.
+    power_off_seconds: u64,
+    checks: &'r [Audited],
+}
+
+impl<'r> AuditDocument<'r> {
+    fn new(report: &'r AuditReport) -> Self {
+        let metadata = report.control_plane.as_ref().map(|(namespace, name)| ObjectName {
+            name: name.clone(),
+            namespace: namespace.clone(),
+        });
+        Self {
+            api_version: API_VERSION,
+            kind: "ResiliencyAudit",
+            metadata,
+            server: &report.server,
+            outcome: report.outcome(),
+            power_off_seconds: report.power_off.as_secs(),
+            checks: &report.checks,
+        }
+    }
+}
+
 impl AuditReport {
     fn count(&self, outcome: Outcome) -> usize {
         self.checks
@@ -137,7 +176,7 @@ impl Report for AuditReport {
     }
 
     fn document(&self) -> impl Serialize {
-        document::AuditDocument::new(self)
+        AuditDocument::new(self)
     }
 
     /// The checks that do not pass.

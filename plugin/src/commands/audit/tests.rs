@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use kcp_control_plane::audit::{Audited, Outcome};
 
-use super::{AuditReport, document::AuditDocument};
+use super::{AuditDocument, AuditReport};
 use crate::{
     output::Report as _,
     terminal::{plain, table::Layout},
@@ -100,10 +100,11 @@ fn a_failure_outweighs_an_unknown_result() {
 fn the_document_matches_its_schema() {
     let report = report();
     schema::conforms(&AuditDocument::new(&report));
-    schema::conforms(&AuditDocument::new(&AuditReport {
+    let plain = AuditReport {
         control_plane: None,
         ..super::tests::report()
-    }));
+    };
+    schema::conforms(&AuditDocument::new(&plain));
     schema::checked_in::<AuditDocument<'_>>("resiliencyaudit.json");
     assert_every_format(&report);
 }

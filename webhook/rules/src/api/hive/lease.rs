@@ -254,7 +254,7 @@ mod tests {
         }
     }
 
-    /// The same changes as in the plugin's test `rejects_what_it_would_not_write`: what `pool list` calls unreadable is
+    /// The same changes as in the plugin's test `rejects_what_it_would_not_write`: what `pool status` calls unreadable is
     /// also unreadable here.
     #[test]
     fn a_record_with_any_damaged_field_is_unreadable() {

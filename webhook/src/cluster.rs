@@ -103,7 +103,12 @@ impl ClusterReader {
 
     /// Whether there is an API server to read from.
     pub(crate) fn has_access(&self) -> bool {
-        self.server.has_access()
+        self.access_error().is_none()
+    }
+
+    /// Why there is no API server to read from; `None` if there is one.
+    pub(crate) fn access_error(&self) -> Option<&ReadError> {
+        self.server.client.as_ref().err()
     }
 
     /// Starts the reads of one review.

@@ -22,6 +22,8 @@ pub(crate) struct Decision {
     pub(crate) audit_causes: Vec<Cause>,
     /// Warnings that do not come from a rule, such as warnings about objects that could not be read.
     pub(crate) other_warnings: Vec<String>,
+    /// The ids of the rules that were skipped, because objects could not be read.
+    pub(crate) skipped_rules: Vec<&'static str>,
     /// The patch of the object; empty unless the mutating webhook allows the write.
     pub(crate) patch: Vec<PatchOperation>,
 }
@@ -170,6 +172,7 @@ impl Decision {
             },
             warning_causes: warned.map(Cause::from).collect(),
             audit_causes: by(Action::Audit),
+            skipped_rules: judgement.skipped.iter().map(|rule| rule.id).collect(),
             other_warnings: judgement.ignored_overrides,
             ..Self::default()
         }

@@ -7,7 +7,7 @@ mod requests;
 use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
-use kcp_rules::{Action, topics};
+use kcp_rules::{Action, Scope, topics};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -37,6 +37,11 @@ struct DecisionLabels {
 struct RuleLabels {
     rule: &'static str,
     decision: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SkippedLabels {
+    rule: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -100,6 +105,7 @@ pub(crate) struct Metrics {
     requests: Requests,
     decisions: Family<DecisionLabels, Counter>,
     rules: Family<RuleLabels, Counter>,
+    skipped_rules: Family<SkippedLabels, Counter>,
     live_reads: Family<ReadLabels, Counter>,
     caches_synced: Family<CacheLabels, Gauge>,
     cached_objects: Family<CacheLabels, Gauge>,
@@ -128,6 +134,7 @@ impl Metrics {
             requests: Requests::new(),
             decisions: Family::default(),
             rules: Family::default(),
+            skipped_rules: Family::default(),
             live_reads: Family::default(),
             caches_synced: Family::default(),
             cached_objects: Family::default(),
@@ -167,6 +174,12 @@ impl Metrics {
             "When a person disabled the webhook configuration, in seconds since 1970",
             self.disabled_since.clone(),
         );
+        registry.register(
+            "kcp_webhook_unregistered_version",
+            "1 for each version of KubeadmControlPlanes that the API server serves but the webhook configurations do \
+             not list",
+            self.unregistered_versions.clone(),
+        );
     }
 
     /// Registers the other metrics. The encoder adds `_total` to the names of counters.
@@ -183,12 +196,6 @@ impl Metrics {
             "kcp_webhook_build_info",
             "Always 1; the label version is the version of kcp-webhook",
             build_info,
-        );
-        registry.register(
-            "kcp_webhook_unregistered_version",
-            "1 for each version of KubeadmControlPlanes that the API server serves but the webhook configurations do \
-             not list",
-            self.unregistered_versions.clone(),
         );
         registry.register(
             "certwatcher_read_certificate",
@@ -229,6 +236,11 @@ impl Metrics {
             "kcp_webhook_rule_findings",
             "Findings by rule and action",
             self.rules.clone(),
+        );
+        registry.register(
+            "kcp_webhook_rules_skipped",
+            "Reviews in which a rule was skipped, because objects could not be read",
+            self.skipped_rules.clone(),
         );
         registry.register(
             "kcp_webhook_live_reads",
@@ -311,6 +323,9 @@ impl Metrics {
                 decision: decision_of(rule.action),
             }));
         }
+        for rule in topics::rules().filter(|rule| rule.scope == Scope::Cluster) {
+            drop(self.skipped_rules.get_or_create(&SkippedLabels { rule: rule.id }));
+        }
         drop(self.rules.get_or_create(&RuleLabels {
             rule: UNDECODABLE,
             decision: decision_of(Action::Deny),
@@ -335,6 +350,9 @@ impl Metrics {
                 decision: label,
             })
             .inc();
+        for &rule in &decision.skipped_rules {
+            self.skipped_rules.get_or_create(&SkippedLabels { rule }).inc();
+        }
         for (cause, action) in decision.causes() {
             self.rules
                 .get_or_create(&RuleLabels {

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kcp_rules::{
-    Action, Change, Configuration, Context, Finding, Scope,
+    Action, Change, Configuration, Context,
     api::{DecodeError, KubeadmControlPlane, decode},
     judge,
     view::View,
@@ -50,12 +50,12 @@ impl Review {
             ..Context::UNKNOWN
         });
         let result = judge(&change, configuration.unwrap_or(&default));
-        let sees_all = !view.missing().any();
         let mut review = Self::default();
         for finding in &result.findings {
+            let is_known = !result.unread.iter().any(|rule| rule.id == finding.rule.id);
             let line = format!("{}: {}", finding.fault.field, finding.message());
             match finding.action {
-                Action::Deny if sees_all || !needs_other_objects(finding) => review.denials.push(line),
+                Action::Deny if is_known => review.denials.push(line),
                 Action::Warn => review.warnings.push(line),
                 // The rule needs objects that were not read. The webhook can read them, and decides.
                 Action::Deny | Action::Audit | Action::Off => {}
@@ -64,10 +64,6 @@ impl Review {
         review.warnings.extend(result.ignored_overrides);
         review
     }
-}
-
-fn needs_other_objects(finding: &Finding) -> bool {
-    finding.rule.scope == Scope::Cluster
 }
 
 /// Reviews a write of `replicas` to the scale subresource. `old` is the control plane's JSON.

@@ -126,7 +126,7 @@ async fn without_its_role(management: &ManagementCluster) -> Result<()> {
     let server = Server::start(management, &api).await?;
     server.has_caches(&FORBIDDEN).await?;
     let scale = of_scale("edge", &version);
-    let unread = "allowed; could not read the customizations in the namespace: forbidden; skipped the rules \
+    let unread = "denied by inventory-shared; could not read the customizations in the namespace: forbidden; skipped the rules \
                   that need this information; could not read the other ClusterPools: forbidden; skipped the rules that need this information";
     let refused = "503: cannot check the scale of KubeadmControlPlane \"edge\": ...; bind kcp-webhook's \
                    ClusterRole to its service account, or set spec.replicas on the object itself";
@@ -166,7 +166,7 @@ async fn without_its_api_server(management: &ManagementCluster) -> Result<()> {
         format!("{kind} not synced: error")
     });
     server.has_caches(&down.each_ref().map(String::as_str)).await?;
-    let unread = "allowed; could not read the customizations in the namespace: error; skipped the rules \
+    let unread = "denied by inventory-shared; could not read the customizations in the namespace: error; skipped the rules \
                   that need this information; could not read the other ClusterPools: error; skipped the rules that need this information";
     // The review has the resourceVersion of the cached control plane, so no read is needed.
     expect(&server, &known, [OBJECT, TRANSITION, unread, SCALE]).await?;

@@ -9,7 +9,7 @@ use crate::{
     action::Action,
     exemption::{Exemption, Selector},
     feature_gates::FeatureGates,
-    rule::Rule,
+    rule::{OnUnread, Rule},
     trusted_users::TrustedUsers,
 };
 
@@ -49,6 +49,9 @@ pub struct Configuration {
     /// The actions for the findings of rules, by rule id.
     #[serde(default)]
     pub rules: BTreeMap<String, Action>,
+    /// What happens to a write if a rule cannot read the objects that it needs, by rule id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub on_unread: BTreeMap<String, OnUnread>,
     /// Cluster API's feature gates in this cluster.
     #[serde(default)]
     pub feature_gates: FeatureGates,
@@ -108,13 +111,14 @@ impl Configuration {
         }
     }
 
-    /// Every rule id in the configuration: those with an action, and those in exemptions.
+    /// Every rule id in the configuration.
     pub fn rule_ids(&self) -> impl Iterator<Item = &String> {
         let exempted = self
             .exemptions
             .iter()
             .filter_map(|exemption| exemption.rules.as_ref());
-        self.rules.keys().chain(exempted.flatten())
+        let settings = self.rules.keys().chain(self.on_unread.keys());
+        settings.chain(exempted.flatten())
     }
 
     /// Removes rule ids that no rule has, and returns them. An exemption that lists only removed ids then
@@ -122,6 +126,7 @@ impl Configuration {
     pub fn remove_unknown_rules(&mut self, is_rule: impl Fn(&str) -> bool) -> BTreeSet<String> {
         let unknown = self.rule_ids().filter(|id| !is_rule(id)).cloned().collect();
         self.rules.retain(|id, _| is_rule(id));
+        self.on_unread.retain(|id, _| is_rule(id));
         for exemption in &mut self.exemptions {
             if let Some(rules) = &mut exemption.rules {
                 rules.retain(|id| is_rule(id));
@@ -142,5 +147,11 @@ impl Configuration {
     /// The action for the findings of a rule.
     pub fn action(&self, rule: &Rule) -> Action {
         self.rules.get(rule.id).copied().unwrap_or(rule.action)
+    }
+
+    /// Whether a rule that cannot read the objects that it needs denies the write.
+    pub fn denies_unread(&self, rule: &Rule) -> bool {
+        let configured = self.on_unread.get(rule.id).copied();
+        configured.or_else(|| rule.on_unread()) == Some(OnUnread::Deny)
     }
 }

@@ -107,7 +107,10 @@ impl CollectedFault {
 
 /// Collects the faults that one rule finds.
 #[derive(Debug, Default)]
-pub struct Faults(Vec<CollectedFault>);
+pub struct Faults {
+    found: Vec<CollectedFault>,
+    unread: Option<Action>,
+}
 
 impl Faults {
     /// Adds a fault with the action of the rule.
@@ -115,9 +118,29 @@ impl Faults {
         self.push_at_most(Action::Deny, fault);
     }
 
+    /// Records that the verdict depends on an object that is unknown.
+    pub fn unread(&mut self) {
+        self.unread_at_most(Action::Deny);
+    }
+
+    /// Records that an unknown object may have a fault whose action is at most `action`.
+    pub fn unread_at_most(&mut self, action: Action) {
+        self.unread = self.unread.max(Some(action));
+    }
+
+    /// The severest action of a fault that an unknown object may have; `None` if the verdict depends on no unknown object.
+    pub const fn unread_action(&self) -> Option<Action> {
+        self.unread
+    }
+
+    /// Whether the rule has found no fault.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
     /// Adds a fault whose action is at most `action`, even if the action of the rule is more severe.
     pub fn push_at_most(&mut self, action: Action, fault: Fault) {
-        self.0.push(CollectedFault {
+        self.found.push(CollectedFault {
             fault,
             max_action: action,
             redacted_hash: 0,
@@ -129,7 +152,7 @@ impl Faults {
     pub fn push_redacted(&mut self, redacted: impl Hash, fault: Fault) {
         let mut hasher = DefaultHasher::new();
         redacted.hash(&mut hasher);
-        self.0.push(CollectedFault {
+        self.found.push(CollectedFault {
             fault,
             max_action: Action::Deny,
             redacted_hash: hasher.finish(),
@@ -138,6 +161,6 @@ impl Faults {
 
     /// The faults in the order in which the rule reported them.
     pub fn into_vec(self) -> Vec<CollectedFault> {
-        self.0
+        self.found
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     change::{Change, Operation},
     configuration::Configuration,
     context::Context,
-    fault::{CollectedFault, Faults},
+    fault::{CauseReason, CollectedFault, Fault, Faults},
     finding::{DowngradeReason, Finding},
     overrides,
     rule::{Check, Rule, Scope},
@@ -24,6 +24,10 @@ use crate::{
 pub struct Judgement {
     /// The findings in the order of the rules, without those of rules that are off.
     pub findings: Vec<Finding>,
+    /// The rules whose findings depend on objects that are unknown.
+    pub unread: Vec<&'static Rule>,
+    /// The rules that found nothing because objects could not be read, and that let the change pass.
+    pub skipped: Vec<&'static Rule>,
     /// Why entries of the override annotation have no effect, one sentence for each.
     pub ignored_overrides: Vec<String>,
 }
@@ -192,6 +196,17 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
             }
             let mut faults = Faults::default();
             check(rule, &mut faults);
+            if let Some(severest) = faults.unread_action() {
+                judgement.unread.push(rule);
+                let failures = change.context.view.map_or(&[][..], |view| &view.failures);
+                if faults.is_empty() && !failures.is_empty() {
+                    if severest.min(action) == Action::Deny && configuration.denies_unread(rule) {
+                        faults.push(unread_fault(failures));
+                    } else {
+                        judgement.skipped.push(rule);
+                    }
+                }
+            }
             let faults = faults.into_vec();
             if !faults.is_empty() {
                 let existing = faults_before(rule, change);
@@ -204,6 +219,17 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
     });
     apply_overrides(change, &mut judgement);
     judgement
+}
+
+/// The denial of a change that a rule could not check.
+fn unread_fault(failures: &[String]) -> Fault {
+    Fault {
+        field: "spec".into(),
+        reason: CauseReason::Forbidden,
+        value: None,
+        detail: format!("could not check this rule: {}", failures.join("; ")).into(),
+        remedy: "try again, or override the rule if you know that the change meets it".into(),
+    }
 }
 
 /// The problems that a rule of [`Scope::Object`] finds in the old object; none for other rules.

@@ -70,5 +70,5 @@ pub use fault::{CauseReason, Fault, Faults};
 pub use feature_gates::FeatureGates;
 pub use finding::{DowngradeReason, Finding};
 pub use judge::{HasRules, Judgement, judge};
-pub use rule::{Rule, Scope};
+pub use rule::{OnUnread, Rule, Scope};
 pub use trusted_users::TrustedUsers;

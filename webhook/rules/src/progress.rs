@@ -5,8 +5,10 @@ use jiff::{SignedDuration, Timestamp};
 use semver::Version;
 
 use crate::{
+    action::Action,
     api::{KubeadmControlPlane, control_plane::KubeadmControlPlaneStatus},
     change::Change,
+    fault::Faults,
     syntax::parse_version,
     view::{Cluster, Machine},
 };
@@ -27,10 +29,19 @@ pub(crate) fn request_objects(change: &Change<'_, KubeadmControlPlane<'_>>) {
     }
 }
 
-/// Whether the control plane or its Cluster is paused, so that the controller does nothing.
-pub(crate) fn is_paused(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
+/// The severest action for a write. While the control plane or its Cluster is paused, the controller does nothing, and it
+/// is a warning, because manual recovery has priority (2019 proposal, Scale Down).
+pub(crate) fn severity(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) -> Action {
     let cluster = change.context.view.and_then(|view| view.cluster.get());
-    change.new.metadata.has_annotation(PAUSED) || matches!(cluster, Some(Some(Cluster { paused: true, .. })))
+    if change.new.metadata.has_annotation(PAUSED)
+        || matches!(cluster, Some(Some(Cluster { paused: true, .. })))
+    {
+        return Action::Warn;
+    }
+    if cluster.is_none() {
+        faults.unread();
+    }
+    Action::Deny
 }
 
 /// The Machines of the control plane; `None` if they are unknown. Cluster API finds Machines by the name of the Cluster,
@@ -46,11 +57,19 @@ pub(crate) fn machines<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Opti
 
 /// Whether the control plane has no Machine yet. In this state the observed generation does not count: Cluster API does
 /// not observe a control plane without a Cluster, and its first reconciles may fail.
-pub(crate) fn is_before_first_machine(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
-    let machines = change.context.view.and_then(|view| view.machines.get());
-    change.old.is_some_and(|old| {
-        is_stored(old) && reported_machines(old) == 0 && machines.is_none_or(Vec::is_empty)
-    })
+pub(crate) fn is_before_first_machine(
+    change: &Change<'_, KubeadmControlPlane<'_>>,
+    faults: &mut Faults,
+) -> bool {
+    let reports_none = |old| is_stored(old) && reported_machines(old) == 0;
+    if !change.old.is_some_and(reports_none) {
+        return false;
+    }
+    let machines = machines(change);
+    if machines.is_none() {
+        faults.unread();
+    }
+    machines.is_none_or(<[Machine]>::is_empty)
 }
 
 /// Whether an API server has stored the object. A manifest has no generation.
@@ -91,8 +110,11 @@ pub(crate) enum Stage {
 }
 
 /// The last change of the spec, if `status.observedGeneration` does not include it; otherwise `None`.
-pub(crate) fn unobserved_change(change: &Change<'_, KubeadmControlPlane<'_>>) -> Option<UnobservedChange> {
-    let old = change.old.filter(|_| !is_before_first_machine(change))?;
+pub(crate) fn unobserved_change(
+    change: &Change<'_, KubeadmControlPlane<'_>>,
+    faults: &mut Faults,
+) -> Option<UnobservedChange> {
+    let old = change.old.filter(|_| !is_before_first_machine(change, faults))?;
     let generation = old.metadata.generation?;
     let status = old.status.as_ref();
     let observed = status.and_then(|status| status.observed_generation);
@@ -160,11 +182,6 @@ fn is_same_release(one: &str, other: &str) -> bool {
         (Ok(one), Ok(other)) => release(one) == release(other),
         _ => one == other,
     }
-}
-
-/// The first Machine that the control plane has not adopted yet.
-pub(crate) fn machine_to_adopt<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<&'c Machine> {
-    machines(change)?.iter().find(|machine| !machine.has_controller)
 }
 
 /// The rollout time, if this write sets it to now or the past and so starts a rollout. `None` if no Machine is older

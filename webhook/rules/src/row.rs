@@ -13,7 +13,8 @@ use crate::{
     change::Change,
     context::Context,
     finding::Finding,
-    judge::{HasRules, judge},
+    judge::{HasRules, Judgement, judge},
+    view::View,
 };
 
 /// A case applied to one of its base objects.
@@ -73,41 +74,48 @@ impl Row<'_> {
     /// # Errors
     /// A patch is not JSON, or the patched object does not match the types of its kind.
     pub fn judge(&self) -> Result<Vec<Finding>, CaseError> {
+        Ok(self.judge_in(&(self.case.view)())?.findings)
+    }
+
+    /// The judgement of all rules that read this view instead of the case's own.
+    ///
+    /// # Errors
+    /// Same as [`Self::judge`].
+    pub fn judge_in(&self, view: &View) -> Result<Judgement, CaseError> {
         let new = self.new_object()?.to_string();
         let old = self.old()?.map(|old| old.to_string());
-        macro_rules! findings_as {
+        macro_rules! judge_as {
             ($kind:ident) => {{
                 let new: $kind<'_> = decode(&new)?;
                 let old: Option<$kind<'_>> = old.as_deref().map(decode).transpose()?;
-                self.findings(&new, old.as_ref())
+                self.judgement(&new, old.as_ref(), view)
             }};
         }
         Ok(match self.base {
-            Base::ControlPlane(_) => findings_as!(KubeadmControlPlane),
-            Base::Template(_) => findings_as!(KubeadmControlPlaneTemplate),
-            Base::Cluster => findings_as!(Cluster),
-            Base::ClusterPool => findings_as!(ClusterPool),
-            Base::Customization => findings_as!(ClusterDeploymentCustomization),
-            Base::ClusterDeployment => findings_as!(ClusterDeployment),
+            Base::ControlPlane(_) => judge_as!(KubeadmControlPlane),
+            Base::Template(_) => judge_as!(KubeadmControlPlaneTemplate),
+            Base::Cluster => judge_as!(Cluster),
+            Base::ClusterPool => judge_as!(ClusterPool),
+            Base::Customization => judge_as!(ClusterDeploymentCustomization),
+            Base::ClusterDeployment => judge_as!(ClusterDeployment),
         })
     }
 
-    fn findings<T: HasRules>(&self, new: &T, old: Option<&T>) -> Vec<Finding> {
+    fn judgement<T: HasRules>(&self, new: &T, old: Option<&T>, view: &View) -> Judgement {
         let change = match (self.case.write, old) {
             (Write::Update(..), Some(old)) => Change::update(old, new),
             (Write::Scale(..), Some(old)) => Change::scale(old, new),
             (Write::Delete(_), Some(old)) => Change::delete(old),
             (Write::Create(_), _) | (_, None) => Change::create(new),
         };
-        let view = (self.case.view)();
         let context = Context {
             writer: self.case.writer,
             field_manager: self.case.field_manager,
             now: NOW.parse().ok(),
-            view: Some(&view),
+            view: Some(view),
             ..Context::UNKNOWN
         };
-        judge(&change.with_context(context), &self.case.configuration()).findings
+        judge(&change.with_context(context), &self.case.configuration())
     }
 
     /// The response of an API server to the write.

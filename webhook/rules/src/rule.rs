@@ -1,6 +1,6 @@
 //! The definition of a rule.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     action::Action,
@@ -24,6 +24,17 @@ pub enum Scope {
     Transition,
     /// The rule also reads other objects of the cluster.
     Cluster,
+}
+
+/// What happens to a write if a rule cannot read the objects that it needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum OnUnread {
+    /// The rule denies the write, if its action is to deny.
+    Deny,
+    /// The rule is skipped, with a warning.
+    Warn,
 }
 
 /// The function of a rule, by the kind that it checks.
@@ -83,6 +94,20 @@ pub struct Rule {
     pub check: Check,
     /// The CEL version of the rule, which the API server evaluates without the webhook.
     pub cel: Cel,
+}
+
+impl Rule {
+    /// What happens by default if the rule cannot read the objects that it needs; `None` if it reads none. A rule denies only
+    /// where users can override it. A customization can always be deleted, so that an outage does not stop Hive.
+    pub fn on_unread(&self) -> Option<OnUnread> {
+        let is_deletion_of_another =
+            self.operations == ON_DELETE && !matches!(self.check, Check::ControlPlane(_));
+        (self.scope == Scope::Cluster).then_some(if self.overridable && !is_deletion_of_another {
+            OnUnread::Deny
+        } else {
+            OnUnread::Warn
+        })
+    }
 }
 
 /// The operations of rules about the new object.

@@ -23,7 +23,9 @@ fn schema() -> Value {
     let mut schema = serde_json::to_value(schema).unwrap();
     // An editor completes them. Other ids are allowed: the server ignores what it does not know.
     let ids: Vec<&str> = topics::rules().map(|rule| rule.id).collect();
-    schema["properties"]["rules"]["propertyNames"] = json!({"examples": ids});
+    for by_rule in ["rules", "onUnread"] {
+        schema["properties"][by_rule]["propertyNames"] = json!({"examples": ids});
+    }
     schema["properties"]["apiVersion"]["const"] = json!(kcp_rules::configuration::API_VERSION);
     schema["properties"]["kind"]["const"] = json!(kcp_rules::configuration::KIND);
     schema

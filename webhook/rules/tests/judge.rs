@@ -14,6 +14,7 @@ use kcp_rules::{
     case::{Base, NOW, V1BETA2},
     configuration::ConfigurationError,
     judge, topics,
+    view::View,
 };
 use serde_json::{Value, json};
 
@@ -73,6 +74,62 @@ fn configuration_sets_the_action() {
             &configuration(json!({ "replicas-even": action })),
         );
         assert_eq!(actions(&judgement), expected, "{action}");
+    }
+}
+
+#[test]
+fn configuration_sets_what_happens_if_a_rule_cannot_read() {
+    let one = control_plane(|_| {});
+    let one: KubeadmControlPlane = decode(&one).unwrap();
+    let failed = || View {
+        failures: vec!["could not read the namespace: timeout".to_owned()],
+        ..View::default()
+    };
+    let rule = "control-plane-in-use";
+    for (action, on_unread, view, denied, skipped) in [
+        ("deny", None, failed(), true, &[][..]),
+        ("deny", Some("deny"), failed(), true, &[]),
+        ("deny", Some("warn"), failed(), false, &[rule][..]),
+        ("warn", None, failed(), false, &[rule]),
+        // Nothing was read yet, or `lint` cannot read it.
+        ("deny", Some("deny"), View::default(), false, &[]),
+        // One known object permits the deletion.
+        (
+            "deny",
+            None,
+            View {
+                worker_machines: Vec::new().into(),
+                ..failed()
+            },
+            false,
+            &[],
+        ),
+    ] {
+        let context = Context {
+            view: Some(&view),
+            ..Context::UNKNOWN
+        };
+        let mut configuration = configuration(json!({ rule: action }));
+        let on_unread = on_unread.map(|set| (rule.to_owned(), serde_json::from_value(json!(set)).unwrap()));
+        configuration.on_unread = on_unread.into_iter().collect();
+        let judgement = judge(&Change::delete(&one).with_context(context), &configuration);
+        assert_eq!(
+            judgement.is_denied(),
+            denied,
+            "{action} {:?}",
+            configuration.on_unread
+        );
+        assert_eq!(
+            judgement.skipped.iter().map(|rule| rule.id).collect::<Vec<_>>(),
+            skipped
+        );
+        if denied {
+            assert_eq!(
+                judgement.findings[0].message().to_string(),
+                "Forbidden: could not check this rule: could not read the namespace: timeout; try again, or override the rule \
+                 if you know that the change meets it (control-plane-in-use)"
+            );
+        }
     }
 }
 

@@ -19,8 +19,9 @@ use std::{
 use kcp_rules::{
     case::{Base, Case, V1BETA1},
     row::Row,
-    rule::Check,
+    rule::{Check, OnUnread, Scope},
     topics::{TOPICS, rules},
+    view::View,
 };
 
 fn rows() -> impl Iterator<Item = (&'static str, Row<'static>)> {
@@ -41,6 +42,63 @@ fn every_case_finds_exactly_what_it_lists() {
         let Row { case, base } = row;
         assert_eq!(found, case.findings, "{topic}: {} of {base:?}", case.name);
     }
+}
+
+/// A rule that cannot read what it needs denies what it would deny, if users can override it, and is otherwise skipped.
+#[test]
+fn a_rule_never_passes_silently_what_it_could_not_read() {
+    // If the Machines are unknown, version-lowered-unverified denies instead.
+    const LEFT_TO_ANOTHER: [&str; 2] = ["version-lowered", "version-reverted"];
+    for (topic, row) in rows() {
+        let timeout = View {
+            failures: vec!["could not read the Machines: timeout".to_owned()],
+            ..View::default()
+        };
+        let unread = row.judge_in(&timeout).unwrap();
+        for finding in row.judge().unwrap() {
+            let rule = finding.rule;
+            if rule.scope != Scope::Cluster || LEFT_TO_ANOTHER.contains(&rule.id) {
+                continue;
+            }
+            let actions = unread.findings.iter().filter(|unread| unread.rule.id == rule.id);
+            let skipped = unread.skipped.iter().any(|skipped| skipped.id == rule.id);
+            let action = actions.map(|finding| finding.action).max();
+            assert!(
+                skipped || action.is_some(),
+                "{topic}: {}: {}",
+                row.case.name,
+                rule.id
+            );
+            if rule.on_unread() == Some(OnUnread::Deny) {
+                assert!(
+                    action >= Some(finding.action),
+                    "{topic}: {}: {}",
+                    row.case.name,
+                    rule.id
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn rules_that_deny_what_they_could_not_read() {
+    let by_default = rules().filter(|rule| rule.on_unread() == Some(OnUnread::Deny));
+    assert_eq!(
+        by_default.map(|rule| rule.id).collect::<Vec<_>>(),
+        [
+            "version-lowered",
+            "version-lowered-unverified",
+            "replicas-with-upgrade",
+            "replicas-during-rollout",
+            "replicas-while-adopting",
+            "joining-machine-outdated",
+            "control-plane-in-use",
+            "leader-migration-changed-during-rollout",
+            "inventory-shared",
+            "customization-held-by-another",
+        ]
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use kcp_rules::{
 use serde_json::json;
 
 use crate::{
-    cluster::{ClusterReader, LiveReads, Source, Subject},
+    cluster::{ClusterReader, LiveReads, ReadError, Source, Subject},
     configuration::CurrentConfiguration,
     decision::Decision,
     review::Request,
@@ -95,15 +95,28 @@ impl Evaluator {
         let empty = View::default();
         let without_reads = evaluate(&empty);
         let missing = empty.missing();
-        if !missing.any() || !self.cluster.has_access() {
+        if !missing.any() {
             return without_reads.into();
+        }
+        let unreadable = |error: &ReadError| {
+            let view = View {
+                failures: vec![format!("could not read other objects: {}", error.label())],
+                ..View::default()
+            };
+            Evaluation::new(evaluate(&view), view.failures)
+        };
+        match self.cluster.access_error() {
+            None => {}
+            // The server runs without access on purpose. At its start, it logs which rules it cannot apply.
+            Some(ReadError::NoAccess) => return without_reads.into(),
+            Some(error) => return unreadable(error),
         }
         // Use the stored object if there is one, because a client can omit owners and labels from the new object.
         let metadata = change.old.unwrap_or(change.new).metadata();
         let subject = Subject::new(&request.namespace, &request.name, metadata.cluster_name())
             .and_then(|subject| subject.with_customization(change.new.customization()));
         let Some(subject) = subject else {
-            return without_reads.into();
+            return unreadable(&ReadError::BadName);
         };
         let source = match change.operation {
             Operation::Delete => Source::LiveReads,
@@ -116,10 +129,7 @@ impl Evaluator {
             filled = self.cluster.read_view(reads, missing, &subject, source).await;
             judgement = evaluate(&filled.view);
         }
-        Evaluation {
-            judgement,
-            unread: filled.read_warnings,
-        }
+        Evaluation::new(judgement, filled.view.failures)
     }
 
     /// Evaluates the rules that need no other object.
@@ -251,6 +261,20 @@ impl From<Judgement> for Evaluation {
 }
 
 impl Evaluation {
+    /// If rules were skipped, warns of the `failures` because of which they were.
+    fn new(judgement: Judgement, failures: Vec<String>) -> Self {
+        let shown = if judgement.skipped.is_empty() {
+            Vec::new()
+        } else {
+            failures
+        };
+        let warn = |failure| format!("{failure}; skipped the rules that need this information");
+        Self {
+            judgement,
+            unread: shown.into_iter().map(warn).collect(),
+        }
+    }
+
     pub(super) fn decision(
         self,
         group: &'static str,

@@ -4,10 +4,11 @@ use serde::Deserialize;
 use tokio::time;
 
 use super::{
-    live_reads::{LiveReads, Projection},
+    live_reads::{ApiServer, LiveReads, Projection},
     read_error::ReadError,
     versions::CONTROL_PLANES,
 };
+use crate::limits::LIVE_READ_TIMEOUT;
 
 /// The API versions that this program can decode, newest first.
 const SUPPORTED: [&str; 2] = ["v1beta2", "v1beta1"];
@@ -17,16 +18,30 @@ pub(crate) const REGISTERED: [&str; 2] = ["v1beta1", "v1beta2"];
 
 impl LiveReads<'_> {
     /// The version in which to read a group: the newest served version that this program supports, or else the API
-    /// server's preferred version.
+    /// server's preferred version. While this version is read again, the last one is used.
     pub(super) async fn discover_version(&self, group: &'static str) -> Result<String, ReadError> {
+        self.version_of(group, true).await
+    }
+
+    /// Same as [`Self::discover_version`], but waits until the version is read again. Reviews do not wait for a watch.
+    pub(super) async fn discover_current_version(&self, group: &'static str) -> Result<String, ReadError> {
+        self.version_of(group, false).await
+    }
+
+    async fn version_of(&self, group: &'static str, may_be_stale: bool) -> Result<String, ReadError> {
         let Some(remembered) = self.server.versions.remembered(group) else {
             return self.discover(group).await;
         };
         let mut remembered = time::timeout_at(self.deadline, remembered.lock())
             .await
             .map_err(|_| ReadError::TooSlow)?;
-        if let Some(version) = remembered.get() {
-            return Ok(version.to_owned());
+        match remembered.get() {
+            Some((version, false)) => return Ok(version.to_owned()),
+            Some((version, true)) if may_be_stale => {
+                tokio::spawn(refresh(self.server.clone(), group));
+                return Ok(version.to_owned());
+            }
+            Some(_) | None => {}
         }
         let version = self.discover(group).await?;
         remembered.set(&version);
@@ -88,6 +103,14 @@ impl LiveReads<'_> {
             );
         }
         self.server.metrics.set_unregistered_versions(&unregistered);
+    }
+}
+
+/// Reads the version of a group again, while reviews use the remembered one. If the read fails, they still use it.
+async fn refresh(server: ApiServer, group: &'static str) {
+    let read = server.reads_within(LIVE_READ_TIMEOUT).discover(group).await;
+    if let (Ok(version), Some(remembered)) = (read, server.versions.remembered(group)) {
+        remembered.lock().await.set(&version);
     }
 }
 

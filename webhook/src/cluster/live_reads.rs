@@ -52,10 +52,6 @@ impl ApiServer {
         }
     }
 
-    pub(super) const fn has_access(&self) -> bool {
-        self.client.is_ok()
-    }
-
     pub(super) fn reads_within(&self, limit: Duration) -> LiveReads<'_> {
         self.reads_for(ReadLimits {
             peer: Peer::SELF,

@@ -14,8 +14,12 @@ pub(super) const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
 
 pub(super) const HIVE: &str = "hive.openshift.io";
 
-/// How long the webhook remembers a version, and so the longest time until it notices an upgrade of Cluster API.
-const REMEMBERED: Duration = Duration::from_secs(30);
+/// How often the webhook reads a version again.
+const FRESH: Duration = Duration::from_secs(30);
+
+/// How long the webhook uses a version while it cannot read it again, and so the longest time until it notices an upgrade of
+/// Cluster API.
+const REMEMBERED: Duration = Duration::from_secs(300);
 
 /// The API version in which to read each group.
 pub(super) struct Versions {
@@ -27,7 +31,13 @@ pub(super) struct Versions {
 /// The API version in which to read one group. It is locked while it is discovered, so that concurrent reads share one
 /// request to the API server.
 #[derive(Default)]
-pub(super) struct Remembered(Option<(String, Instant)>);
+pub(super) struct Remembered(Option<(String, ReadTimes)>);
+
+#[derive(Clone, Copy)]
+struct ReadTimes {
+    ended: Instant,
+    last_started: Instant,
+}
 
 impl Default for Versions {
     fn default() -> Self {
@@ -85,12 +95,22 @@ impl Versions {
 }
 
 impl Remembered {
-    pub(super) fn get(&self) -> Option<&str> {
-        let (version, since) = self.0.as_ref()?;
-        (since.elapsed() < REMEMBERED).then_some(version)
+    /// The version, and whether the caller must read it again. Only one caller at a time must do so.
+    pub(super) fn get(&mut self) -> Option<(&str, bool)> {
+        let (version, times) = self.0.as_mut()?;
+        let is_stale = times.last_started.elapsed() >= FRESH;
+        if is_stale {
+            times.last_started = Instant::now();
+        }
+        (times.ended.elapsed() < REMEMBERED).then_some((version, is_stale))
     }
 
     pub(super) fn set(&mut self, version: &str) {
-        self.0 = Some((version.to_owned(), Instant::now()));
+        let now = Instant::now();
+        let times = ReadTimes {
+            ended: now,
+            last_started: now,
+        };
+        self.0 = Some((version.to_owned(), times));
     }
 }

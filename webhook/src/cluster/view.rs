@@ -45,8 +45,6 @@ pub(crate) struct FilledView {
     pub(crate) view: View,
     /// Whether any part comes from a cache.
     pub(crate) has_cached_parts: bool,
-    /// One warning for each part that could not be read.
-    pub(crate) read_warnings: Vec<String>,
 }
 
 /// Collects results while the parts of a view are read at the same time.
@@ -176,9 +174,9 @@ impl LiveReads<'_> {
                 cluster_deployments: deployments,
                 customization,
                 migrations,
+                failures: unread,
             },
             has_cached_parts: progress.from_caches.into_inner(),
-            read_warnings: unread,
         }
     }
 
@@ -217,7 +215,9 @@ impl LiveReads<'_> {
     }
 
     async fn cluster(&self, subject: &Subject) -> Result<Option<view::Cluster>, ReadError> {
-        let name = subject.cluster()?;
+        let Some(name) = &subject.cluster else {
+            return Ok(None);
+        };
         let clusters = self.path(CLUSTER_API, &subject.namespace, "clusters").await?;
         let path = format!("{clusters}/{name}");
         let cluster = optional(self.read_object::<ClusterObject>(&path, Projection::Whole).await)?;
@@ -227,7 +227,9 @@ impl LiveReads<'_> {
     /// The names of worker Machines and `MachinePool`s of the Cluster. If the API server does not serve `MachinePool`s,
     /// there are none.
     async fn worker_machines(&self, subject: &Subject) -> Result<Vec<String>, ReadError> {
-        let cluster = subject.cluster()?;
+        let Some(cluster) = &subject.cluster else {
+            return Ok(Vec::new());
+        };
         let [machines, pools] = [
             self.path(CLUSTER_API, &subject.namespace, "machines").await?,
             self.path(CLUSTER_API, &subject.namespace, "machinepools").await?,
@@ -325,9 +327,7 @@ impl LiveReads<'_> {
                 tracing::warn!(%error, name, "cannot read objects that rules need");
                 let reason = error.label();
                 let mut unread = progress.unread.lock().unwrap_or_else(PoisonError::into_inner);
-                unread.push(format!(
-                    "could not read {name}: {reason}; skipped the rules that need this information"
-                ));
+                unread.push(format!("could not read {name}: {reason}"));
                 Part::default()
             }
         }

@@ -155,7 +155,8 @@ impl<T: Cached> Watch<T> {
 
     async fn version(&self) -> Result<String, Stopped> {
         let reads = self.server.reads_within(REQUEST_TIMEOUT);
-        reads.discover_version(self.kind.group).await.map_err(stop_reason)
+        let version = reads.discover_current_version(self.kind.group).await;
+        version.map_err(stop_reason)
     }
 
     /// Fills the cache with a new list, and returns the resource version to watch from.

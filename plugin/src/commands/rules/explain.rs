@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeSet, fmt::Write as _, mem::discriminant, slice};
 
 use kcp_rules::{
-    Action, Finding, Rule, Scope,
+    Action, Finding, OnUnread, Rule, Scope,
     case::{Base, Case, Write},
     configuration::KIND,
     overrides,
@@ -188,6 +188,9 @@ impl Explanation {
         fact("checks", &format!("{} on {on}", rule.check.kinds().join(", ")));
         fact("considers", scope_text(rule.scope));
         fact("effect", effect_of(rule.action));
+        if let Some(on_unread) = rule.on_unread() {
+            fact("unreadable", unread_text(on_unread));
+        }
         fact("source", rule.source);
         fact("override", &override_of(rule));
         fact("policy", &policy_of(rule));
@@ -218,6 +221,13 @@ const fn scope_text(scope: Scope) -> &'static str {
         Scope::Object => "the new object; problems that existed before the change are only warnings",
         Scope::Transition => "the change from the old to the new object",
         Scope::Cluster => "the new object and other objects in the cluster",
+    }
+}
+
+const fn unread_text(on_unread: OnUnread) -> &'static str {
+    match on_unread {
+        OnUnread::Deny => "refuses the write if the webhook cannot read the other objects",
+        OnUnread::Warn => "is skipped, with a warning, if the webhook cannot read the other objects",
     }
 }
 

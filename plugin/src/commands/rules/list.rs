@@ -1,6 +1,6 @@
 //! Lists all admission rules.
 
-use kcp_rules::{Action, Rule, Scope, cel::NoCel, topics::rules};
+use kcp_rules::{Action, OnUnread, Rule, Scope, cel::NoCel, topics::rules};
 use serde::Serialize;
 
 use crate::{
@@ -68,6 +68,9 @@ pub(super) struct RuleItem {
     scope: Scope,
     /// Whether an annotation can override the rule for one object.
     overridable: bool,
+    /// What happens to a write if the rule cannot read the objects that it needs; absent if it needs none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_unread: Option<OnUnread>,
     /// Whether an API server can enforce the rule without the webhook, by a policy in CEL.
     cel: bool,
     /// Why an API server cannot enforce the rule without the webhook; absent if it can.
@@ -98,6 +101,7 @@ impl RuleItem {
             action: rule.action,
             scope: rule.scope,
             overridable: rule.overridable,
+            on_unread: rule.on_unread(),
             cel: rule.cel.no_cel().is_none(),
             without_cel: rule.cel.no_cel().map(NoCel::as_str),
             summary: rule.summary,

@@ -55,7 +55,7 @@ fn references_unknown_control_plane(change: &Change<'_, Cluster<'_>>, faults: &m
         return;
     };
     let Some(existing) = change.context.view.and_then(|view| view.control_planes.get()) else {
-        return;
+        return faults.unread();
     };
     if existing.iter().any(|existing| existing == &**name) {
         return;
@@ -74,8 +74,10 @@ fn references_unknown_control_plane(change: &Change<'_, Cluster<'_>>, faults: &m
 }
 
 fn cluster_references_other(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let cluster = change.context.view.and_then(|view| view.cluster.get());
-    let (Some(Some(cluster)), Some(name)) = (cluster, change.new.metadata.name.as_deref()) else {
+    let Some(cluster) = change.context.view.and_then(|view| view.cluster.get()) else {
+        return faults.unread();
+    };
+    let (Some(cluster), Some(name)) = (cluster, change.new.metadata.name.as_deref()) else {
         return;
     };
     let Some(other) = cluster.control_plane.as_deref().filter(|other| *other != name) else {

@@ -65,8 +65,13 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
     let Some((pool, customization)) = added_customization(change) else {
         return;
     };
-    let Some(view) = change.context.view else { return };
+    let Some(view) = change.context.view else {
+        return faults.unread();
+    };
     let (clusters, used) = (view.cluster_deployments.get(), view.customization.get());
+    if clusters.is_none() || used.is_none() {
+        faults.unread();
+    }
     let metadata = &change.new.metadata;
     let is_itself = |cluster: &view::ClusterDeployment| {
         Some(cluster.name.as_str()) == metadata.name.as_deref()
@@ -127,9 +132,10 @@ fn not_made_by_hive(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Fau
     if annotations.is_some_and(|annotations| annotations.get(POOL_VERSION).is_some()) {
         return;
     }
-    let Some(used) = view.customization.get().and_then(Option::as_ref) else {
-        return;
+    let Some(used) = view.customization.get() else {
+        return faults.unread();
     };
+    let Some(used) = used else { return };
     let is_leased =
         matches!(lease(change, used), Some(Lease::Recorded(record)) if is_own(change.new, &record));
     let finalizer = format!("hive.openshift.io/{}", pool.pool_name);

@@ -91,11 +91,18 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
     else {
         return;
     };
-    // Unknown data never blocks a deletion, so that an outage does not block deletions.
-    let Some(view) = change.context.view else { return };
+    let Some(view) = change.context.view else {
+        return faults.unread();
+    };
     let (terminating, clusters) = (view.namespace_terminating.get(), view.cluster_deployments.get());
-    if terminating != Some(&false) {
+    if terminating == Some(&true) {
         return;
+    }
+    if terminating.is_none() {
+        return faults.unread();
+    }
+    if clusters.is_none() {
+        faults.unread();
     }
     let mut users = clusters
         .into_iter()

@@ -40,21 +40,17 @@ fn deleted_with_workers(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &m
     if control_plane.metadata.is_deleting() || control_plane.metadata.has_annotation(DELETE_FOR_MOVE) {
         return;
     }
-    // Unknown data never blocks a deletion, so that an outage does not block deletions.
-    let Some(view) = change.context.view else { return };
+    let Some(view) = change.context.view else {
+        return faults.unread();
+    };
     let (cluster, workers) = (view.cluster.get(), view.worker_machines.get());
-    let terminating = view.namespace_terminating.get();
-    let (
-        Some(Some(Cluster {
-            name,
-            is_deleting: false,
-            ..
-        })),
-        Some(workers),
-        Some(false),
-    ) = (cluster, workers, terminating)
-    else {
+    let terminating = view.namespace_terminating.get().copied();
+    let without_cluster = cluster.map(|cluster| cluster.as_ref().is_none_or(|cluster| cluster.is_deleting));
+    if [without_cluster, workers.map(Vec::is_empty), terminating].contains(&Some(true)) {
         return;
+    }
+    let (Some(Some(Cluster { name, .. })), Some(workers), Some(_)) = (cluster, workers, terminating) else {
+        return faults.unread();
     };
     if let Some(worker) = workers.first() {
         faults.push(Fault {

@@ -211,7 +211,7 @@ fn entry_name_unknown(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults)
         return;
     }
     let Some(existing) = change.context.view.and_then(|view| view.customizations.get()) else {
-        return;
+        return faults.unread();
     };
     let existing: HashSet<_> = existing.iter().map(String::as_str).collect();
     for (index, entry) in added.filter(|(_, entry)| !existing.contains(entry.name.as_str())) {
@@ -231,7 +231,7 @@ fn entry_shared(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
         return;
     }
     let Some(others) = change.context.view.and_then(|view| view.pools.get()) else {
-        return;
+        return faults.unread();
     };
     let name = change.new.metadata.name.as_deref();
     let mut listed = HashMap::new();

@@ -44,17 +44,17 @@ fn joining_machine_outdated(change: &Change<'_, KubeadmControlPlane<'_>>, faults
         return;
     };
     progress::request_objects(change);
-    let Some(machine) = progress::machines(change).and_then(joining_second_member) else {
+    let Some(machines) = progress::machines(change) else {
+        let action = progress::severity(change, faults);
+        return faults.unread_at_most(action);
+    };
+    let Some(machine) = joining_second_member(machines) else {
         return;
     };
     if returns_to_version_of(machine, change, old) {
         return;
     }
-    let action = if progress::is_paused(change) {
-        Action::Warn
-    } else {
-        Action::Deny
-    };
+    let action = progress::severity(change, faults);
     let joining = &machine.name;
     let metadata = &change.new.metadata;
     let control_plane = format!(

@@ -161,7 +161,7 @@ fn changed_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: 
         return;
     };
     let Some(running) = change.context.view.and_then(|view| view.migrations.get()) else {
-        return;
+        return faults.unread();
     };
     let what = match running.iter().find_map(|before| difference(before, &after)) {
         Some(Difference::LeaderName) => "with another leaderName",

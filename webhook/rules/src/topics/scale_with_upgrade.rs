@@ -87,14 +87,15 @@ fn scales_with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mu
         return;
     };
     progress::request_objects(change);
-    if progress::is_before_first_machine(change) {
+    if progress::is_before_first_machine(change, faults) {
         return;
     }
     let Some(what) = starts_rollout(change, old) else {
         return;
     };
+    let action = severity(change, faults);
     faults.push_at_most(
-        severity(change),
+        action,
         Fault {
             field: FIELD.into(),
             reason: CauseReason::Forbidden,
@@ -148,13 +149,14 @@ fn scales_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
             changes_members(&why, from),
             wait_for_rollout(&place),
         )
-    } else if let Some(unobserved) = progress::unobserved_change(change) {
+    } else if let Some(unobserved) = progress::unobserved_change(change, faults) {
         unobserved_fault(unobserved, from, &place)
     } else {
         return;
     };
+    let action = severity(change, faults).min(action);
     faults.push_at_most(
-        severity(change).min(action),
+        action,
         Fault {
             field: FIELD.into(),
             reason: CauseReason::Forbidden,
@@ -217,11 +219,16 @@ fn scales_while_adopting(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
         return;
     };
     progress::request_objects(change);
-    let Some(machine) = progress::machine_to_adopt(change) else {
+    let Some(machines) = progress::machines(change) else {
+        let action = severity(change, faults);
+        return faults.unread_at_most(action);
+    };
+    let Some(machine) = machines.iter().find(|machine| !machine.has_controller) else {
         return;
     };
+    let action = severity(change, faults);
     faults.push_at_most(
-        severity(change),
+        action,
         Fault {
             field: FIELD.into(),
             reason: CauseReason::Forbidden,
@@ -250,15 +257,12 @@ fn replica_change<'c, 'a>(
     (from != to).then_some((old, from, to))
 }
 
-/// The severest action for a change of replicas. While the control plane is paused, it is a warning, because manual
-/// recovery has priority (2019 proposal, Scale Down).
-fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
+/// The severest action for a change of replicas.
+fn severity(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) -> Action {
     if is_topology_controller(change) {
         Action::Audit
-    } else if progress::is_paused(change) {
-        Action::Warn
     } else {
-        Action::Deny
+        progress::severity(change, faults)
     }
 }
 
@@ -389,6 +393,8 @@ const RECENT: &str = r#"{"metadata":{"generation":3,"managedFields":[
     "status":{"observedGeneration":2,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
 /// A control plane that no controller has processed, or whose reconciles all failed.
 const NEVER_OBSERVED: &str = r#"{"metadata":{"generation":1},"spec":{"replicas":3,"version":"v1.34.2"}}"#;
+const NEVER_OBSERVED_WITH_CLUSTER: &str = r#"{"metadata":{"generation":1,
+    "labels":{"cluster.x-k8s.io/cluster-name":"example"}},"spec":{"replicas":3,"version":"v1.34.2"}}"#;
 const PAUSED_ROLLING: &str = r#"{"metadata":{"generation":4,"annotations":{"cluster.x-k8s.io/paused":""}},
     "spec":{"replicas":3},"status":{"observedGeneration":4,"replicas":4,"upToDateReplicas":1}}"#;
 const ROLLING_V1BETA1: &str = r#"{"metadata":{"generation":4},"spec":{"replicas":3,"version":"v1.34.2"},
@@ -644,7 +650,7 @@ const CASES: &[Case] = &[
     .with_view(no_machines),
     Case::update(
         "rejects_scale_with_version_after_the_first_machine",
-        NEVER_OBSERVED,
+        NEVER_OBSERVED_WITH_CLUSTER,
         FIVE_UPGRADED,
         &[(WITH, FIELD), (DURING, FIELD)],
     )

@@ -234,7 +234,7 @@ fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
     let Some(version_change) = version_change(change).filter(VersionChange::raises_minor) else {
         return;
     };
-    if let Some(behind) = machine_behind(change, &version_change.from) {
+    if let Some(behind) = machine_behind(change, &version_change.from, faults) {
         faults.push(version_change.fault(
             format!(
                 "the upgrade to {} is still rolling out: {behind}",
@@ -252,7 +252,11 @@ fn changes_too_early(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
 
 /// Describes a Machine below the minor version of `version`; `None` if there is none. Reads the status, and then the
 /// Machines, because the status can be outdated.
-fn machine_behind(change: &Change<'_, KubeadmControlPlane<'_>>, version: &Version) -> Option<String> {
+fn machine_behind(
+    change: &Change<'_, KubeadmControlPlane<'_>>,
+    version: &Version,
+    faults: &mut Faults,
+) -> Option<String> {
     let is_below =
         |version_found: &str| parse_version(version_found).is_ok_and(|found| minor(&found) < minor(version));
     let status = change.old.and_then(|old| old.status.as_ref());
@@ -260,7 +264,10 @@ fn machine_behind(change: &Change<'_, KubeadmControlPlane<'_>>, version: &Versio
     if let Some(lowest) = lowest.filter(|lowest| is_below(lowest)) {
         return Some(format!("a Machine is at {lowest}"));
     }
-    let machines = change.context.view?.machines.get()?;
+    let Some(machines) = change.context.view.and_then(|view| view.machines.get()) else {
+        faults.unread();
+        return None;
+    };
     machines.iter().find_map(|machine| {
         let found = machine.version.as_deref().filter(|found| is_below(found))?;
         Some(format!("Machine {} is at {found}", machine.name))
@@ -268,7 +275,7 @@ fn machine_behind(change: &Change<'_, KubeadmControlPlane<'_>>, version: &Versio
 }
 
 /// The Machines with a minor version above the target of an update; `None` if the Machines are unknown. Also requests
-/// the parts that [`severity`] reads.
+/// the parts that [`progress::severity`] reads.
 fn machines_above<'c>(
     change: &Change<'c, KubeadmControlPlane<'_>>,
     to: &Version,
@@ -289,6 +296,7 @@ fn version_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     let Some(version_change) = version_change(change).filter(VersionChange::lowers_minor) else {
         return;
     };
+    // If the Machines are unknown, the next rule denies the write.
     let Some(machines) = machines_above(change, &version_change.to) else {
         return;
     };
@@ -301,7 +309,8 @@ fn version_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
             ),
             format!("keep {version}, or restore a backup into a new Cluster"),
         );
-        faults.push_at_most(severity(change), fault);
+        let action = progress::severity(change, faults);
+        faults.push_at_most(action, fault);
     }
 }
 
@@ -317,17 +326,9 @@ fn lowered_unverified(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut
             ),
             "try again, or override this rule if no Machine has joined at the higher version",
         );
-        faults.push_at_most(severity(change), fault);
-    }
-}
-
-/// The severest action for a downgrade. While the control plane is paused, it is a warning, because manual recovery has
-/// priority.
-fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
-    if progress::is_paused(change) {
-        Action::Warn
-    } else {
-        Action::Deny
+        faults.unread();
+        let action = progress::severity(change, faults);
+        faults.push_at_most(action, fault);
     }
 }
 

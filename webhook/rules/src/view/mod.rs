@@ -81,6 +81,8 @@ pub struct View {
     pub customization: Part<Option<Customization>>,
     /// The leader migrations that Machines of the control plane run, according to their `KubeadmConfig`s.
     pub migrations: Part<Vec<Migration>>,
+    /// Why parts could not be read, one clause for each.
+    pub failures: Vec<String>,
 }
 
 /// The parts of a [`View`] that rules requested and that are unknown.

@@ -205,7 +205,7 @@ async fn all_reads_of_one_review_end_within_one_second() {
     assert_eq!(before.elapsed().as_millis(), 1000);
     assert_eq!(
         response["auditAnnotations"],
-        json!({"denied-by": "replicas-during-rollout"})
+        json!({"denied-by": "replicas-during-rollout,replicas-while-adopting"})
     );
     assert_eq!(
         *requested.lock().unwrap(),

@@ -210,12 +210,7 @@ async fn a_deletion_uses_live_reads() {
     let mut review = review_of_control_plane("DELETE", &Value::Null, &rolling());
     review["request"]["object"] = Value::Null;
     let (decision, requested) = decide(&[rolling(), cluster(false)], &[], &review).await;
-    assert_eq!(
-        decision,
-        "allowed; could not read the Cluster: error; skipped the rules that need this information; could \
-         not read the namespace: error; skipped the rules that need this information; could not read the \
-         worker Machines of the Cluster: error; skipped the rules that need this information"
-    );
+    assert_eq!(decision, "control-plane-in-use");
     // "default" is the namespace.
     assert_eq!(requested, ["clusters", "default", "machinepools", "machines"]);
 }
@@ -239,6 +234,8 @@ async fn warns_of_objects_that_cannot_be_read() {
             "could not read the other ClusterPools: forbidden; skipped the rules that need this information"
         ]
     );
+    assert_eq!(decision.skipped_rules, ["inventory-name-unknown"]);
+    assert!(matches!(decision.verdict, Verdict::Invalid(_)));
 }
 
 #[tokio::test]

@@ -1,5 +1,8 @@
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -58,7 +61,7 @@ fn count(requested: &Mutex<Vec<String>>, path: &str) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn concurrent_reads_discover_a_version_once_per_interval() {
+async fn a_version_is_used_while_it_is_read_again_once_per_interval() {
     let (cluster, requested) = served("v1beta1");
     let version = async || {
         cluster
@@ -73,8 +76,47 @@ async fn concurrent_reads_discover_a_version_once_per_interval() {
     version().await;
     assert_eq!(count(&requested, "/apis/cluster.x-k8s.io"), 1);
     advance(Duration::from_millis(1)).await;
+    let at_once = tokio::join!(version(), version(), version());
+    assert_eq!(at_once, ("v1beta1".into(), "v1beta1".into(), "v1beta1".into()));
+    assert_eq!(count(&requested, "/apis/cluster.x-k8s.io"), 1);
+    while count(&requested, "/apis/cluster.x-k8s.io") < 2 {
+        yield_now().await;
+    }
     version().await;
     assert_eq!(count(&requested, "/apis/cluster.x-k8s.io"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_does_not_answer_does_not_delay_reads_for_five_minutes() {
+    let is_down = Arc::new(AtomicBool::new(false));
+    let down = is_down.clone();
+    let client = api_server(move |_| {
+        let is_down = down.load(Relaxed);
+        async move {
+            if is_down {
+                std::future::pending::<()>().await;
+            }
+            (
+                200,
+                json!({"versions": [{"version": "v1beta2"}], "preferredVersion": {"version": "v1beta2"}}),
+            )
+        }
+    });
+    let cluster = ClusterReader::new(Some(client), Arc::new(Metrics::new()));
+    let version = async || {
+        let started = time::Instant::now();
+        let version = cluster
+            .start_reads(crate::cluster::ReadLimits::default())
+            .discover_version(CLUSTER_API)
+            .await;
+        (version.ok(), started.elapsed())
+    };
+    assert_eq!(version().await.0.as_deref(), Some("v1beta2"));
+    is_down.store(true, Relaxed);
+    advance(Duration::from_secs(299)).await;
+    assert_eq!(version().await, (Some("v1beta2".to_owned()), Duration::ZERO));
+    advance(Duration::from_secs(1)).await;
+    assert_eq!(version().await.0, None);
 }
 
 #[tokio::test(start_paused = true)]

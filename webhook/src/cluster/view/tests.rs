@@ -207,10 +207,11 @@ async fn reads_every_part_of_a_view() {
 }
 
 #[tokio::test]
-async fn parts_of_an_unknown_cluster_stay_unknown() {
+async fn a_control_plane_without_a_cluster_has_no_workers_but_unknown_machines() {
     let view = read(None).await;
     assert_eq!(view.machines.get(), None);
-    assert_eq!(view.cluster.get(), None);
-    assert_eq!(view.worker_machines.get(), None);
+    assert_eq!(view.cluster.get(), Some(&None));
+    assert_eq!(view.worker_machines.get(), Some(&Vec::new()));
+    assert_eq!(view.failures, Vec::<String>::new());
     assert_eq!(view.namespace_terminating.get(), Some(&false));
 }

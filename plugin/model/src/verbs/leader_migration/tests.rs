@@ -275,6 +275,13 @@ fn rollback_is_possible_until_a_machine_with_the_new_version_has_joined() {
         shown(&decide(Verb::Rollback, &created, &observed)),
         "writes: rolled back to v1.35.4 with leader migration"
     );
+    // The member of the second Machine may already vote.
+    created.observed.machines.truncate(2);
+    assert!(
+        shown(&decide(Verb::Rollback, &created, &observed)).starts_with(
+            "refused: spec.version: Forbidden: Machine m1 has no Node yet, but may already vote"
+        )
+    );
 
     let mut foreign = enabled();
     foreign.observed.control_plane.metadata.annotations = None;

@@ -184,7 +184,7 @@ async fn adopted_and_faulty(management: &ManagementCluster) -> Result<()> {
     fs::write(&file, &exported.stdout).context("writing the export")?;
     let file = file.display().to_string();
     let lint = kubectl.run(["kcp", "lint", "-f", &file]).await?;
-    let why = "only a warning, because the object has an owner";
+    let why = "only a warning, because the object is a copy";
     ensure!(lint.code == 0 && lint.stdout.matches(why).count() == 2, "{lint}");
     Ok(())
 }

@@ -24,6 +24,8 @@ pub(crate) struct Decision {
     pub(crate) other_warnings: Vec<String>,
     /// The ids of the rules that were skipped, because objects could not be read.
     pub(crate) skipped_rules: Vec<&'static str>,
+    /// Whether a user writes as Cluster API's topology controller, but is not one of the trusted users.
+    pub(crate) is_controller_untrusted: bool,
     /// The patch of the object; empty unless the mutating webhook allows the write.
     pub(crate) patch: Vec<PatchOperation>,
 }
@@ -173,6 +175,7 @@ impl Decision {
             warning_causes: warned.map(Cause::from).collect(),
             audit_causes: by(Action::Audit),
             skipped_rules: judgement.skipped.iter().map(|rule| rule.id).collect(),
+            is_controller_untrusted: judgement.is_controller_untrusted,
             other_warnings: judgement.ignored_overrides,
             ..Self::default()
         }

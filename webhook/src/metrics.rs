@@ -106,6 +106,7 @@ pub(crate) struct Metrics {
     decisions: Family<DecisionLabels, Counter>,
     rules: Family<RuleLabels, Counter>,
     skipped_rules: Family<SkippedLabels, Counter>,
+    untrusted_controller_writes: Counter,
     live_reads: Family<ReadLabels, Counter>,
     caches_synced: Family<CacheLabels, Gauge>,
     cached_objects: Family<CacheLabels, Gauge>,
@@ -135,6 +136,7 @@ impl Metrics {
             decisions: Family::default(),
             rules: Family::default(),
             skipped_rules: Family::default(),
+            untrusted_controller_writes: Counter::default(),
             live_reads: Family::default(),
             caches_synced: Family::default(),
             cached_objects: Family::default(),
@@ -241,6 +243,11 @@ impl Metrics {
             "kcp_webhook_rules_skipped",
             "Reviews in which a rule was skipped, because objects could not be read",
             self.skipped_rules.clone(),
+        );
+        registry.register(
+            "kcp_webhook_untrusted_controller_writes",
+            "Reviews of writes by a topology controller that trustedUsers does not list",
+            self.untrusted_controller_writes.clone(),
         );
         registry.register(
             "kcp_webhook_live_reads",
@@ -350,6 +357,8 @@ impl Metrics {
                 decision: label,
             })
             .inc();
+        self.untrusted_controller_writes
+            .inc_by(decision.is_controller_untrusted.into());
         for &rule in &decision.skipped_rules {
             self.skipped_rules.get_or_create(&SkippedLabels { rule }).inc();
         }

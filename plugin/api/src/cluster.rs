@@ -155,6 +155,7 @@ impl From<&Cluster> for view::Cluster {
     fn from(cluster: &Cluster) -> Self {
         Self {
             name: cluster.name().to_owned(),
+            uid: cluster.metadata.uid.clone(),
             paused: cluster.spec.paused,
             is_deleting: cluster.is_deleting(),
             control_plane: cluster.control_plane().map(str::to_owned),
@@ -326,11 +327,12 @@ mod tests {
     #[test]
     fn rules_see_whose_it_is_and_whether_it_is_paused_or_deleted() {
         let read = cluster(&json!({
-            "metadata": {"name": "c1", "deletionTimestamp": "2026-08-21T10:00:00Z"},
+            "metadata": {"name": "c1", "uid": "u1", "deletionTimestamp": "2026-08-21T10:00:00Z"},
             "spec": {"paused": true, "controlPlaneRef": {"kind": "KubeadmControlPlane", "name": "c1-cp"}},
         }));
         let seen = view::Cluster {
             name: "c1".to_owned(),
+            uid: Some("u1".to_owned()),
             paused: true,
             is_deleting: true,
             control_plane: Some("c1-cp".to_owned()),

@@ -4,6 +4,9 @@ use jiff::Timestamp;
 
 use crate::{feature_gates::FeatureGates, trusted_users::TrustedUsers, view::View};
 
+/// The field manager of Cluster API's topology controller, which writes a whole control plane at once.
+pub(crate) const TOPOLOGY_MANAGER: &str = "capi-topology";
+
 /// The context of a change. Every part may be unknown: `lint` does not know the writer, and a webhook without API
 /// access does not know other objects.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +38,17 @@ impl Context<'_> {
     pub(crate) fn is_written_by_hive(&self) -> bool {
         self.trusted_users
             .is_some_and(|users| self.is_one_of(&users.hive))
+    }
+
+    /// Whether the webhook evaluates the change, and can read other objects. `lint` and the mutating webhook only predict
+    /// its decision.
+    pub(crate) fn is_decision(&self) -> bool {
+        self.writer.is_some() && self.view.is_some()
+    }
+
+    /// Whether the writer claims to be Cluster API's topology controller, but is not one of the trusted users.
+    pub(crate) fn is_untrusted_topology_controller(&self) -> bool {
+        self.field_manager == Some(TOPOLOGY_MANAGER) && !self.is_written_by_cluster_api()
     }
 
     fn is_one_of(&self, users: &[String]) -> bool {

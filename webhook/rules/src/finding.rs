@@ -25,8 +25,8 @@ impl DowngradeReason {
         match self {
             Self::Unchanged => "the old object has the same problem",
             Self::Copied => {
-                "the object has an owner, as the objects have that clusterctl move or a restore creates; the webhook \
-                 denies a new object without an owner"
+                "the object is a copy: clusterctl move creates it with a paused Cluster as its owner, or Hive's user creates \
+                 it; the webhook denies other new objects"
             }
             Self::Overridden { .. } => "an annotation on the object overrides the rule",
             Self::WarnOnly => "the configuration selects the namespace in warnOnly",

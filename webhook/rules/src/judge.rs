@@ -28,6 +28,8 @@ pub struct Judgement {
     pub unread: Vec<&'static Rule>,
     /// The rules that found nothing because objects could not be read, and that let the change pass.
     pub skipped: Vec<&'static Rule>,
+    /// Whether a user writes as Cluster API's topology controller, but is not one of the trusted users.
+    pub is_controller_untrusted: bool,
     /// Why entries of the override annotation have no effect, one sentence for each.
     pub ignored_overrides: Vec<String>,
 }
@@ -187,7 +189,10 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
         ..change.context
     };
     let change = &Change { context, ..*change };
-    let mut judgement = Judgement::default();
+    let mut judgement = Judgement {
+        is_controller_untrusted: context.is_untrusted_topology_controller(),
+        ..Judgement::default()
+    };
     T::with_checker(change, |check| {
         for rule in T::rules(change.operation) {
             let action = configuration.action(rule);
@@ -292,7 +297,7 @@ fn soften_copy<T: HasRules>(mut finding: Finding, change: &Change<'_, T>) -> Fin
     if finding.rule.scope == Scope::Object
         && finding.action == Action::Deny
         && change.operation == Operation::Create
-        && is_copy(change.new.metadata(), &change.context)
+        && is_copy(change)
     {
         finding.action = Action::Warn;
         finding.downgrade_reason = Some(DowngradeReason::Copied);
@@ -300,14 +305,23 @@ fn soften_copy<T: HasRules>(mut finding: Finding, change: &Change<'_, T>) -> Fin
     finding
 }
 
-/// Whether a new object is a copy of an existing one. Hive copies a customization into the namespace of its
-/// cluster. `clusterctl move` and restores create objects with the owner that Cluster API set. Cluster API's
-/// topology controller also creates objects with an owner, but they are not copies. Neither are stored objects, all of
-/// which have an owner once Cluster API has adopted them.
-fn is_copy(metadata: &Metadata<'_>, context: &Context<'_>) -> bool {
-    let owned =
-        metadata.is_owned_by_cluster_api("Cluster") || metadata.is_owned_by_cluster_api("ClusterClass");
-    !context.is_stored && (context.is_written_by_hive() || owned && !context.is_written_by_cluster_api())
+/// Whether a new object is a copy of an existing one. Hive copies a customization into the namespace of its cluster.
+/// `clusterctl move` first creates the Cluster, which it has paused, and then the objects that this Cluster owns. Stored
+/// objects are no copies, although all of them have an owner once Cluster API has adopted them.
+fn is_copy<T: HasRules>(change: &Change<'_, T>) -> bool {
+    let context = &change.context;
+    if context.is_stored || context.is_written_by_hive() {
+        return !context.is_stored;
+    }
+    let Some(owner) = change.new.metadata().cluster_owner() else {
+        return false;
+    };
+    match context.view.and_then(|view| view.cluster.get()) {
+        Some(Some(cluster)) => cluster.paused && cluster.uid.as_deref() == owner.uid.as_deref(),
+        Some(None) => false,
+        // Whoever only predicts the decision may not know the Cluster.
+        None => !context.is_decision(),
+    }
 }
 
 fn apply_overrides<T: HasRules>(change: &Change<'_, T>, judgement: &mut Judgement) {

@@ -14,7 +14,7 @@ use kcp_rules::{
     case::{Base, NOW, V1BETA2},
     configuration::ConfigurationError,
     judge, topics,
-    view::View,
+    view::{Cluster, View},
 };
 use serde_json::{Value, json};
 
@@ -172,6 +172,126 @@ fn an_existing_fault_with_a_new_value_is_denied() {
     let old = control_plane(|object| object["spec"]["replicas"] = json!(4));
     let new = control_plane(|object| object["spec"]["replicas"] = json!(6));
     assert_eq!(actions(&update(&old, &new)), [("replicas-even", Action::Deny)]);
+}
+
+/// `clusterctl move` creates the Cluster first, which it has paused.
+#[test]
+fn only_an_object_of_a_paused_cluster_is_a_copy() {
+    let object = |kind: &str, uid: &str| {
+        let owner =
+            json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "name": "example", "uid": uid});
+        control_plane(|object| {
+            object["spec"]["replicas"] = json!(4);
+            object["metadata"]["ownerReferences"] = json!([owner]);
+        })
+    };
+    let cluster = |uid: &str, paused| View {
+        cluster: Some(Cluster {
+            name: "example".to_owned(),
+            uid: Some(uid.to_owned()),
+            paused,
+            ..Cluster::default()
+        })
+        .into(),
+        ..View::default()
+    };
+    let absent = || View {
+        cluster: None.into(),
+        ..View::default()
+    };
+    for (name, kind, writer, view, action) in [
+        (
+            "moved",
+            "Cluster",
+            Some("jane"),
+            Some(cluster("u", true)),
+            Action::Warn,
+        ),
+        (
+            "not paused",
+            "Cluster",
+            Some("jane"),
+            Some(cluster("u", false)),
+            Action::Deny,
+        ),
+        (
+            "another uid",
+            "Cluster",
+            Some("jane"),
+            Some(cluster("v", true)),
+            Action::Deny,
+        ),
+        (
+            "no Cluster",
+            "Cluster",
+            Some("jane"),
+            Some(absent()),
+            Action::Deny,
+        ),
+        (
+            "unread",
+            "Cluster",
+            Some("jane"),
+            Some(View::default()),
+            Action::Deny,
+        ),
+        (
+            "a class",
+            "ClusterClass",
+            Some("jane"),
+            Some(cluster("u", true)),
+            Action::Deny,
+        ),
+        ("mutating webhook", "Cluster", Some("jane"), None, Action::Warn),
+        ("lint", "Cluster", None, Some(View::default()), Action::Warn),
+        (
+            "lint of another",
+            "Cluster",
+            None,
+            Some(cluster("v", true)),
+            Action::Deny,
+        ),
+    ] {
+        let object = object(kind, "u");
+        let object: KubeadmControlPlane = decode(&object).unwrap();
+        let context = Context {
+            writer,
+            view: view.as_ref(),
+            ..Context::UNKNOWN
+        };
+        let judgement = judge(
+            &Change::create(&object).with_context(context),
+            &Configuration::default(),
+        );
+        assert_eq!(actions(&judgement), [("replicas-even", action)], "{name}");
+    }
+}
+
+/// If `trustedUsers` does not name the user of the topology controller, its writes are denied.
+#[test]
+fn a_topology_controller_that_is_not_trusted_is_reported() {
+    let object = control_plane(|_| {});
+    let object: KubeadmControlPlane = decode(&object).unwrap();
+    for (writer, field_manager, untrusted) in [
+        (
+            "system:serviceaccount:capi-system:capi-manager",
+            "capi-topology",
+            false,
+        ),
+        ("system:serviceaccount:fork:manager", "capi-topology", true),
+        ("jane", "kubectl", false),
+    ] {
+        let context = Context {
+            writer: Some(writer),
+            field_manager: Some(field_manager),
+            ..Context::UNKNOWN
+        };
+        let judgement = judge(
+            &Change::create(&object).with_context(context),
+            &Configuration::default(),
+        );
+        assert_eq!(judgement.is_controller_untrusted, untrusted, "{writer}");
+    }
 }
 
 /// A redacted value can change while the message stays the same.

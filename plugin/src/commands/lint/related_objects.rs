@@ -390,6 +390,7 @@ mod tests {
         let related_objects = related_objects([cluster("other", false), cluster("edge", true)]);
         let expected = view::Cluster {
             name: "edge".to_owned(),
+            uid: None,
             paused: true,
             ..view::Cluster::default()
         };

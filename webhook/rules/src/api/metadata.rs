@@ -101,21 +101,21 @@ pub struct OwnerReference<'a> {
     pub api_version: Option<Text<'a>>,
     pub kind: Option<Text<'a>>,
     pub name: Option<Text<'a>>,
+    pub uid: Option<Text<'a>>,
 }
 
 impl OwnerReference<'_> {
-    /// Whether the owner is an object of this kind in Cluster API's core group. Other groups can have a kind
-    /// with the same name.
-    fn is_of_cluster_api(&self, kind: &str) -> bool {
+    /// Whether the owner is a `Cluster` in Cluster API's core group. Other groups can have a kind with the same name.
+    fn is_cluster(&self) -> bool {
         let group = self
             .api_version
             .as_deref()
             .and_then(|version| version.split_once('/'));
-        self.kind.as_deref() == Some(kind) && group.is_some_and(|(group, _)| group == CLUSTER_API)
+        self.kind.as_deref() == Some("Cluster") && group.is_some_and(|(group, _)| group == CLUSTER_API)
     }
 }
 
-/// The group of `Cluster` and `ClusterClass`.
+/// The group of `Cluster`.
 const CLUSTER_API: &str = "cluster.x-k8s.io";
 
 /// The label with the name of the object's Cluster.
@@ -124,16 +124,15 @@ const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
 impl Metadata<'_> {
     /// The name of the object's Cluster, from the owner reference or else from the label; `None` if it has neither.
     pub fn cluster_name(&self) -> Option<&str> {
-        let owners = self.owner_references.iter().flatten();
-        let mut clusters = owners.filter(|owner| owner.is_of_cluster_api("Cluster"));
         let labelled = || self.labels.as_ref()?.get(CLUSTER_NAME).map(|name| &**name);
-        clusters.find_map(|owner| owner.name.as_deref()).or_else(labelled)
+        let owner = self.cluster_owner().and_then(|owner| owner.name.as_deref());
+        owner.or_else(labelled)
     }
 
-    /// Whether an owner of the object has this kind in Cluster API's core group.
-    pub fn is_owned_by_cluster_api(&self, kind: &str) -> bool {
+    /// The Cluster that owns the object; `None` if no Cluster owns it.
+    pub fn cluster_owner(&self) -> Option<&OwnerReference<'_>> {
         let mut owners = self.owner_references.iter().flatten();
-        owners.any(|owner| owner.is_of_cluster_api(kind))
+        owners.find(|owner| owner.is_cluster() && owner.name.is_some())
     }
 
     /// Whether the API server has recorded that a field manager applied a field of `spec`.

@@ -10,7 +10,6 @@ use crate::{
     progress::NOW_TOLERANCE,
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
-    trusted_users,
     view::{Machine, View},
 };
 
@@ -268,21 +267,6 @@ const CASES: &[Case] = &[
         r#"{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
         &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
     ).only_in_version(V1BETA2),
-    Case::create(
-        "warns_of_max_surge_percentage_in_moved_object",
-        r#"{"metadata":{"ownerReferences":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","name":"example","uid":"u"}]},
-            "spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
-        &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
-    )
-    .only_in_version(V1BETA2),
-    Case::create(
-        "rejects_max_surge_percentage_of_the_topology_controller",
-        r#"{"metadata":{"ownerReferences":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","name":"example","uid":"u"}]},
-            "spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":"50%"}}}}}"#,
-        &[("max-surge-unsupported", V1BETA2_MAX_SURGE)],
-    )
-    .with_writer(trusted_users::CLUSTER_API)
-    .only_in_version(V1BETA2),
     Case::create(
         "rejects_max_surge_percentage_with_an_owner_of_another_group",
         r#"{"metadata":{"ownerReferences":[{"apiVersion":"evil.example.com/v1","kind":"Cluster","name":"example","uid":"u"}]},

@@ -6,6 +6,7 @@ use crate::{
     case::{Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
+    context::TOPOLOGY_MANAGER,
     fault::{CauseReason, Fault, Faults},
     progress::{self, Stage, UnobservedChange},
     rule::{Check, ON_UPDATE, Rule, Scope},
@@ -67,9 +68,6 @@ const RULES: &[Rule] = &[
 ];
 
 const FIELD: &str = "spec.replicas";
-
-/// The field manager of Cluster API's topology controller, which writes a whole control plane at once.
-const TOPOLOGY_MANAGER: &str = "capi-topology";
 
 /// The fields of `kubeadmConfigSpec` whose change does not replace Machines. Cluster API writes them into the workload
 /// cluster, or only new Machines use them (Cluster API, `matchesKubeadmConfig`).

@@ -158,6 +158,8 @@ pub struct Machine {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cluster {
     pub name: String,
+    /// The uid of the Cluster; `None` in a manifest.
+    pub uid: Option<String>,
     pub paused: bool,
     pub is_deleting: bool,
     /// The name in `spec.controlPlaneRef`; `None` unless it refers to a `KubeadmControlPlane`.

@@ -29,6 +29,7 @@ pub struct Object<S = IgnoredAny, T = IgnoredAny> {
 pub struct ObjectMetadata {
     /// The name of the object; empty in a manifest with `generateName`.
     pub name: String,
+    uid: Option<String>,
     /// The namespace of the object; `None` in a manifest without a namespace.
     pub namespace: Option<String>,
     creation_timestamp: Option<Timestamp>,
@@ -190,6 +191,7 @@ impl From<ClusterObject> for Cluster {
             .map_or((None, None), |spec| (spec.paused, spec.control_plane_ref));
         Self {
             name: cluster.metadata.name,
+            uid: cluster.metadata.uid,
             paused: paused == Some(true),
             is_deleting: deleting,
             control_plane: reference

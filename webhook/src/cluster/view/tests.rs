@@ -171,6 +171,7 @@ async fn reads_every_part_of_a_view() {
     assert_eq!(view.machines.get(), Some(&vec![machine]));
     let cluster = view::Cluster {
         name: "edge".to_owned(),
+        uid: None,
         paused: true,
         is_deleting: false,
         control_plane: Some("cp".to_owned()),

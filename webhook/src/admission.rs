@@ -22,7 +22,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use self::evaluator::Evaluator;
-pub(crate) use self::evaluator::Overrides;
 use crate::{
     cluster::ClusterReader,
     configuration::CurrentConfiguration,
@@ -71,13 +70,9 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    pub(crate) fn new(
-        cluster: ClusterReader,
-        configuration: Arc<CurrentConfiguration>,
-        overrides: Overrides,
-    ) -> Self {
+    pub(crate) fn new(cluster: ClusterReader, configuration: Arc<CurrentConfiguration>) -> Self {
         Self {
-            evaluator: Evaluator::new(cluster, configuration, overrides),
+            evaluator: Evaluator::new(cluster, configuration),
         }
     }
 

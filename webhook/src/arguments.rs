@@ -97,17 +97,6 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 
-    /// Let an annotation override a rule only if the user is allowed the verb `override` on the object. The server
-    /// then needs the permission to create subjectaccessreviews. Without this flag, everyone who is allowed to write
-    /// an object can override its rules.
-    #[arg(long)]
-    pub authorize_overrides: bool,
-
-    /// Record each denial as an Event on the object, except for dry runs, and the same denial at most once in ten minutes. The
-    /// server then needs the permission to create events, and the webhook configurations `sideEffects: NoneOnDryRun`.
-    #[arg(long)]
-    pub denial_events: bool,
-
     /// How long to keep serving after SIGTERM while /readyz fails, so that clients switch to another replica.
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub shutdown_delay: Duration,
@@ -143,10 +132,6 @@ pub struct ManageArguments {
     // Pods later: usually within a second, on a busy node within a few.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub registration_delay: Duration,
-
-    /// Register the webhooks with `sideEffects: NoneOnDryRun`, which `kcp-webhook serve --denial-events` needs.
-    #[arg(long)]
-    pub denial_events: bool,
 
     /// Let each API server call the static Pod on its own node, as soon as `kcp-webhook anchor` runs one on the node of every API
     /// server. The serving certificate is then valid for 127.0.0.1, too. Until then, and when the DaemonSet of the anchors
@@ -224,7 +209,7 @@ pub struct AnchorArguments {
     #[arg(long, value_name = "PORT", default_value_t = anchor::API_SERVER_PORT, value_parser = clap::value_parser!(u16).range(1..))]
     pub api_server_port: u16,
 
-    /// One more argument of `kcp-webhook serve` in the static Pod, such as --serve-argument=--denial-events. Repeatable.
+    /// One more argument of `kcp-webhook serve` in the static Pod, such as --serve-argument=--log-format=json. Repeatable.
     #[arg(long = "serve-argument", value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub serve_arguments: Vec<String>,
 

@@ -12,6 +12,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use crate::{
     cluster::ClusterReader,
+    configuration::CurrentConfiguration,
     decision::{Decision, Invalid, Verdict},
     limits::MAX_NAME_CHARS,
     metrics::{EventResult, Metrics},
@@ -35,6 +36,7 @@ const MAX_NOTE_CHARS: usize = 250;
 /// Records denials in the background.
 pub(crate) struct DenialEvents {
     waiting: mpsc::Sender<Denial>,
+    configuration: Arc<CurrentConfiguration>,
     metrics: Arc<Metrics>,
 }
 
@@ -57,15 +59,26 @@ struct Key {
 }
 
 impl DenialEvents {
-    pub(crate) fn start(cluster: ClusterReader, metrics: Arc<Metrics>, tasks: &mut Tasks) -> Self {
+    pub(crate) fn start(
+        cluster: ClusterReader,
+        configuration: Arc<CurrentConfiguration>,
+        metrics: Arc<Metrics>,
+        tasks: &mut Tasks,
+    ) -> Self {
         let (waiting, denials) = mpsc::channel(MAX_WAITING);
         tasks.spawn("denial events", record_all(cluster, denials, metrics.clone()));
-        Self { waiting, metrics }
+        Self {
+            waiting,
+            configuration,
+            metrics,
+        }
     }
 
-    /// Records a decision if it is the denial of a write, and not of a dry run. Never waits.
+    /// Records a decision if the configuration says so, and if it is the denial of a write, and not of a dry run. Never
+    /// waits.
     pub(crate) fn record(&self, request: &Request<'_>, decision: &Decision) {
-        if let Verdict::Invalid(invalid) = &decision.verdict
+        if self.configuration.get().denial_events
+            && let Verdict::Invalid(invalid) = &decision.verdict
             && let Some(denial) = denial(request, invalid)
             && self.waiting.try_send(denial).is_err()
         {

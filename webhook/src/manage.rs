@@ -45,7 +45,6 @@ pub fn run(arguments: &ManageArguments) -> Result<ExitCode, ReconcilerError> {
         let manager = Manager::new(
             Objects::new(client, &arguments.namespace),
             Settings {
-                denial_events: arguments.denial_events,
                 trust_delay: arguments.ca_trust_delay,
                 registration_delay: arguments.registration_delay,
                 interval: arguments.reconciler.interval,

@@ -79,7 +79,7 @@ struct EventLabels {
     result: &'static str,
 }
 
-/// What happened to a denial that `--denial-events` should record.
+/// What happened to a denial that should become an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventResult {
     Recorded,

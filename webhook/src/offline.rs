@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::{
     Limits,
-    admission::{Admission, Overrides},
+    admission::Admission,
     cluster::ClusterReader,
     configuration::CurrentConfiguration,
     hook::Hook,
@@ -31,11 +31,7 @@ impl Default for Offline {
     fn default() -> Self {
         let metrics = Arc::new(Metrics::new());
         let configuration = CurrentConfiguration::without_file(metrics.clone());
-        let admission = Admission::new(
-            ClusterReader::new(None, metrics.clone()),
-            Arc::new(configuration),
-            Overrides::ByWriters,
-        );
+        let admission = Admission::new(ClusterReader::new(None, metrics.clone()), Arc::new(configuration));
         // The phase never changes, because its sender is dropped.
         let (_, phase) = watch::channel(Phase::Serving);
         Self {

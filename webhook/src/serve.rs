@@ -14,7 +14,7 @@ use tokio::{net::TcpListener, runtime, sync::watch, time};
 use tracing::{error, info, warn};
 
 use crate::{
-    admission::{Admission, Overrides},
+    admission::Admission,
     arguments::ServeArguments,
     cluster::{AccessError, ClusterReader},
     configuration::{CurrentConfiguration, RELOAD_INTERVAL},
@@ -114,7 +114,6 @@ struct ServerParts {
     acceptor: Arc<tls::Acceptor>,
     /// Whether the webhook reads other objects only for clients with a verified certificate.
     needs_certificates: bool,
-    overrides: Overrides,
     cluster: ClusterReader,
     configuration: Arc<CurrentConfiguration>,
     denial_events: Option<Arc<DenialEvents>>,
@@ -170,8 +169,11 @@ impl Server {
             tasks.repeat("configuration reload", RELOAD_INTERVAL, reload);
         }
         cluster.watch(&mut tasks);
-        let denial_events = (arguments.denial_events && cluster.has_access())
-            .then(|| Arc::new(DenialEvents::start(cluster.clone(), metrics.clone(), &mut tasks)));
+        let denial_events = cluster.has_access().then(|| {
+            let configuration = configuration.clone();
+            let events = DenialEvents::start(cluster.clone(), configuration, metrics.clone(), &mut tasks);
+            Arc::new(events)
+        });
         Ok(Self {
             secure,
             health,
@@ -179,11 +181,6 @@ impl Server {
             parts: ServerParts {
                 acceptor,
                 needs_certificates: client_ca.is_some(),
-                overrides: if arguments.authorize_overrides {
-                    Overrides::ByAuthorized
-                } else {
-                    Overrides::ByWriters
-                },
                 cluster,
                 configuration,
                 denial_events,
@@ -287,10 +284,10 @@ impl ServerParts {
     }
 
     fn admissions(&self) -> Admissions {
-        let admission = Admission::new(self.cluster.clone(), self.configuration.clone(), self.overrides);
+        let admission = Admission::new(self.cluster.clone(), self.configuration.clone());
         if self.needs_certificates {
             let cluster = ClusterReader::for_unverified(self.metrics.clone());
-            let for_unverified = Admission::new(cluster, self.configuration.clone(), self.overrides);
+            let for_unverified = Admission::new(cluster, self.configuration.clone());
             Admissions::with_unverified(admission, for_unverified)
         } else {
             Admissions::for_all(admission)

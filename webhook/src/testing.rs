@@ -25,7 +25,7 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::{
-    admission::{Admission, Overrides},
+    admission::Admission,
     cluster::ClusterReader,
     configuration::CurrentConfiguration,
     connection_slots::ConnectionSlots,
@@ -62,7 +62,6 @@ pub(crate) fn admission(client: Option<Client>, metrics: &Arc<Metrics>) -> Admis
     Admission::new(
         ClusterReader::new(client, metrics.clone()),
         Arc::new(configuration),
-        Overrides::ByWriters,
     )
 }
 

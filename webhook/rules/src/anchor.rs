@@ -367,7 +367,7 @@ mod tests {
             image: "registry.example.com/kcp-webhook:0.1.0".to_owned(),
             port: PORT,
             health_port: HEALTH_PORT,
-            arguments: vec!["--denial-events".to_owned()],
+            arguments: vec!["--log-format=json".to_owned()],
         }
     }
 
@@ -381,7 +381,7 @@ mod tests {
         let arguments = [
             "anchor",
             "--port=1",
-            "--serve-argument=--denial-events",
+            "--serve-argument=--log-format=json",
             "--api-server-port=3",
         ]
         .map(str::to_owned);
@@ -391,7 +391,7 @@ mod tests {
                 image: "i".to_owned(),
                 port: 1,
                 health_port: HEALTH_PORT,
-                arguments: vec!["--denial-events".to_owned()],
+                arguments: vec!["--log-format=json".to_owned()],
             },
             api_server_port: 3,
             has_admission_manifests: false,

@@ -58,6 +58,14 @@ pub struct Configuration {
     /// The users that the controllers of Cluster API and Hive authenticate as.
     #[serde(default)]
     pub trusted_users: TrustedUsers,
+    /// Whether an override of a rule needs the verb `override` on the object. The server then needs the permission to create
+    /// subjectaccessreviews.
+    #[serde(default)]
+    pub authorize_overrides: bool,
+    /// Whether the server records each denial as an Event on the object, except for dry runs, and the same denial at most once
+    /// in ten minutes. The server then needs the permission to create events.
+    #[serde(default)]
+    pub denial_events: bool,
     /// Writes whose findings are only recorded in the audit log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exemptions: Vec<Exemption>,

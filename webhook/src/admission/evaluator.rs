@@ -22,28 +22,13 @@ use crate::{
 pub(super) struct Evaluator {
     pub(super) cluster: ClusterReader,
     configuration: Arc<CurrentConfiguration>,
-    overrides: Overrides,
-}
-
-/// Who may override a rule with an annotation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overrides {
-    /// Every user who is allowed to write the object.
-    ByWriters,
-    /// Users who are allowed the verb `override` on the object, according to the API server.
-    ByAuthorized,
 }
 
 impl Evaluator {
-    pub(super) const fn new(
-        cluster: ClusterReader,
-        configuration: Arc<CurrentConfiguration>,
-        overrides: Overrides,
-    ) -> Self {
+    pub(super) const fn new(cluster: ClusterReader, configuration: Arc<CurrentConfiguration>) -> Self {
         Self {
             cluster,
             configuration,
-            overrides,
         }
     }
 
@@ -69,7 +54,7 @@ impl Evaluator {
             .await;
         evaluation.unread.extend(unread);
         let unread = self
-            .remove_unauthorized_overrides(request, &mut evaluation.judgement, reads)
+            .remove_unauthorized_overrides(request, &mut evaluation.judgement, reads, &configuration)
             .await;
         evaluation.unread.extend(unread);
         evaluation
@@ -206,12 +191,13 @@ impl Evaluator {
         request: &Request<'_>,
         judgement: &mut Judgement,
         reads: &LiveReads<'_>,
+        configuration: &Configuration,
     ) -> Option<String> {
         let is_overridden = |finding: &Finding| {
             finding.action == Action::Warn
                 && matches!(finding.downgrade_reason, Some(DowngradeReason::Overridden { .. }))
         };
-        if self.overrides == Overrides::ByWriters || !judgement.findings.iter().any(is_overridden) {
+        if !configuration.authorize_overrides || !judgement.findings.iter().any(is_overridden) {
             return None;
         }
         let mut spec = request.user_info.as_subject();

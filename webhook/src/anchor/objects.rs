@@ -221,7 +221,7 @@ mod tests {
             (mirror("image", None, "True"), true),
             (mirror("image", None, "False"), false),
             (mirror("before", None, "True"), false),
-            (mirror("image", Some("--denial-events"), "True"), false),
+            (mirror("image", Some("--log-format=json"), "True"), false),
             (Pod::default(), false),
         ] {
             assert_eq!(runs(&mirror, &static_pod), expected, "{mirror:?}");

@@ -64,7 +64,6 @@ enum Next {
 
 /// How the manager was started.
 pub(crate) struct Settings {
-    pub(crate) denial_events: bool,
     pub(crate) trust_delay: Duration,
     pub(crate) registration_delay: Duration,
     pub(crate) interval: Duration,
@@ -193,7 +192,6 @@ impl Manager {
             namespace: objects.namespace().to_owned(),
             port: service.port.into(),
             static_pod_port,
-            denial_events: self.settings.denial_events,
         };
         let desired = |hook: Hook| {
             hook.desired(&place, &bundle, owner.as_ref())

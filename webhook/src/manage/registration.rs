@@ -26,8 +26,6 @@ pub(crate) struct Place {
     pub(crate) port: i32,
     /// The port on 127.0.0.1 of the static Pods, if the API servers call these instead of the Service.
     pub(crate) static_pod_port: Option<u16>,
-    /// Whether the server records denials as Events, which is a side effect.
-    pub(crate) denial_events: bool,
 }
 
 /// The `ClusterRole` that owns the configurations, so that Kubernetes deletes them together with it.
@@ -59,11 +57,6 @@ impl Hook {
                     service.insert("namespace".to_owned(), json!(place.namespace));
                     service.insert("port".to_owned(), json!(place.port));
                 }
-            }
-            if place.denial_events
-                && let Some(entry) = entry.as_object_mut()
-            {
-                entry.insert("sideEffects".to_owned(), json!("NoneOnDryRun"));
             }
             let selected = entry.pointer_mut("/namespaceSelector/matchExpressions/0/values");
             for namespace in selected.and_then(Value::as_array_mut).into_iter().flatten() {

@@ -34,8 +34,6 @@ fn arguments(folder: &Path) -> ServeArguments {
         tls_reload_interval: Duration::from_secs(10),
         kubeconfig: None,
         configuration: None,
-        authorize_overrides: false,
-        denial_events: false,
         shutdown_delay: Duration::ZERO,
         drain_timeout: DEADLINE,
         log: LogArguments {

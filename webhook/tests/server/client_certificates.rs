@@ -91,9 +91,12 @@ async fn only_a_client_with_a_certificate_gets_reads() {
 async fn only_denials_of_a_client_with_a_certificate_become_events() {
     let (issuer, folder) = (authority(), tempfile::tempdir().unwrap());
     let kubeconfig = kubeconfig(slow_api_server(Duration::ZERO).await, folder.path());
+    let configuration = folder.path().join("configuration.yaml");
+    let events = "apiVersion: kubectl-kcp.dev/v1alpha1\nkind: AdmissionConfiguration\ndenialEvents: true\n";
+    std::fs::write(&configuration, events).unwrap();
     let server = server_with(&issuer, |arguments| {
         arguments.kubeconfig = Some(kubeconfig);
-        arguments.denial_events = true;
+        arguments.configuration = Some(configuration);
     })
     .await;
     for (identity, name) in [

@@ -68,8 +68,6 @@ pub(crate) fn arguments(certificates: &Certificates) -> ServeArguments {
         tls_reload_interval: Duration::from_millis(5),
         kubeconfig: None,
         configuration: None,
-        authorize_overrides: false,
-        denial_events: false,
         shutdown_delay: Duration::ZERO,
         drain_timeout: DEADLINE,
         log: LogArguments {

@@ -111,7 +111,7 @@ fn every_entry_has_the_common_settings() {
         assert_eq!(content["clientConfig"], json!({ "service": service }), "{name}");
         assert_eq!(content["admissionReviewVersions"], json!(["v1"]), "{name}");
         assert_eq!(content["matchPolicy"], "Equivalent", "{name}");
-        assert_eq!(content["sideEffects"], "None", "{name}");
+        assert_eq!(content["sideEffects"], "NoneOnDryRun", "{name}");
         let others = json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn",
             "values": ["kube-system", "kcp-webhook-system"]}]});
         assert_eq!(content["namespaceSelector"], others, "{name}");

@@ -21,15 +21,10 @@ fn owner(uid: &str) -> Owner {
 }
 
 fn desired(hook: Hook, bundle: &str) -> Value {
-    desired_with(hook, bundle, false)
-}
-
-fn desired_with(hook: Hook, bundle: &str, denial_events: bool) -> Value {
     let place = Place {
         namespace: "edge-admission".to_owned(),
         port: 8443,
         static_pod_port: None,
-        denial_events,
     };
     hook.desired(&place, bundle, Some(&owner("u1"))).unwrap()
 }
@@ -39,7 +34,6 @@ fn desired_for_static_pods(hook: Hook, bundle: &str) -> Value {
         namespace: "edge-admission".to_owned(),
         port: 8443,
         static_pod_port: Some(11443),
-        denial_events: false,
     };
     hook.desired(&place, bundle, Some(&owner("u1"))).unwrap()
 }
@@ -129,24 +123,6 @@ fn a_configuration_is_compared_with_what_it_should_be() {
         let mut injected = live.clone();
         injected["metadata"]["annotations"] = json!({INJECTED: "n/c"});
         assert_eq!(compare(Some(&injected), &wanted, now()), Registration::Injected);
-    }
-}
-
-#[test]
-fn events_about_denials_are_a_side_effect_except_for_a_dry_run() {
-    for hook in Hook::ALL {
-        let without = stored(desired(hook, &ca()));
-        let wanted = desired_with(hook, &ca(), true);
-        assert_eq!(
-            compare(Some(&without), &wanted, now()),
-            Registration::Outdated { trusts_any: true }
-        );
-        for (denial_events, expected) in [(false, "None"), (true, "NoneOnDryRun")] {
-            let merged = merge(&without, &desired_with(hook, &ca(), denial_events), now());
-            for entry in merged["webhooks"].as_array().unwrap() {
-                assert_eq!(entry["sideEffects"], expected, "{entry}");
-            }
-        }
     }
 }
 

@@ -6,10 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    admission::{Admission, Overrides},
-    cluster::ClusterReader,
-    configuration::CurrentConfiguration,
-    testing::api_server,
+    admission::Admission, cluster::ClusterReader, configuration::CurrentConfiguration, testing::api_server,
 };
 
 /// A router with a configuration file, in a cluster with one namespace, or with none that can be read.
@@ -32,7 +29,6 @@ fn router_with_file(rest: &str, labels: Option<Value>) -> Router {
         Admissions::for_all(Admission::new(
             ClusterReader::new(Some(client), metrics.clone()),
             Arc::new(configuration),
-            Overrides::ByWriters,
         )),
         metrics,
         Limits::default(),

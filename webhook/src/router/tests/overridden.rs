@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    admission::{Admission, Overrides},
+    admission::Admission,
     cluster::ClusterReader,
     configuration::CurrentConfiguration,
     testing::{Captured, api_server},
@@ -83,10 +83,14 @@ fn authorizing(allowed: Option<bool>) -> Router {
         };
         std::future::ready(answer)
     });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("configuration.yaml");
+    let file =
+        "apiVersion: kubectl-kcp.dev/v1alpha1\nkind: AdmissionConfiguration\nauthorizeOverrides: true\n";
+    std::fs::write(&path, file).unwrap();
     let admission = Admission::new(
         ClusterReader::new(Some(client), metrics.clone()),
-        Arc::new(CurrentConfiguration::without_file(metrics.clone())),
-        Overrides::ByAuthorized,
+        Arc::new(CurrentConfiguration::load(Some(&path), metrics.clone())),
     );
     Router::new(
         Admissions::for_all(admission),

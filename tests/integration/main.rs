@@ -5,6 +5,7 @@
 
 mod acknowledged_writes;
 mod audit;
+mod boundary;
 mod changes;
 mod checks;
 mod cluster_rules;

@@ -46,7 +46,7 @@ pub(crate) fn cluster(name: &str, replicas: u32, version: &str) -> Vec<Value> {
     ]
 }
 
-/// A control plane as if its Cluster had adopted it. Our webhook takes a new object with an owner for a copy.
+/// A control plane as if its Cluster had adopted it.
 pub(crate) fn adopted(mut control_plane: Value) -> Value {
     let name = control_plane.pointer("/metadata/name").cloned();
     if let Some(metadata) = control_plane.get_mut("metadata").and_then(Value::as_object_mut) {

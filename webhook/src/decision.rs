@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use jiff::Timestamp;
 use kcp_rules::{
     Action, DowngradeReason, Finding, Judgement,
     api::DecodeError,
@@ -58,8 +57,8 @@ pub(crate) struct Cause {
     pub(crate) reason: &'static str,
     pub(crate) field: Cow<'static, str>,
     pub(crate) message: String,
-    /// When the override ends; `None` if no annotation on the object overrides the denial.
-    pub(crate) overridden_until: Option<Timestamp>,
+    /// Why the denial is overridden; `None` if it is not.
+    pub(crate) overridden: Option<DowngradeReason>,
 }
 
 /// Why the webhook cannot review a write.
@@ -172,7 +171,12 @@ impl Decision {
                     causes,
                 })
             },
-            warning_causes: warned.map(Cause::from).collect(),
+            warning_causes: warned
+                .map(|finding| Cause {
+                    overridden: finding.overridden_by(judgement.is_authorized),
+                    ..Cause::from(finding)
+                })
+                .collect(),
             audit_causes: by(Action::Audit),
             skipped_rules: judgement.skipped.iter().map(|rule| rule.id).collect(),
             is_controller_untrusted: judgement.is_controller_untrusted,
@@ -201,7 +205,7 @@ impl Decision {
                         error.fault
                     ),
                     field: error.field.into(),
-                    overridden_until: None,
+                    overridden: None,
                 }],
             }),
             ..Self::default()
@@ -213,11 +217,11 @@ impl Decision {
         matches!(self.verdict, Verdict::Invalid(_)).then_some(self)
     }
 
-    /// The rules that an annotation overrides, each with the end of the override.
-    pub(crate) fn overridden_rules(&self) -> impl Iterator<Item = (&'static str, Timestamp)> {
+    /// The rules that are overridden, each with the reason.
+    pub(crate) fn overridden_rules(&self) -> impl Iterator<Item = (&'static str, DowngradeReason)> {
         self.warning_causes
             .iter()
-            .filter_map(|cause| Some((cause.rule, cause.overridden_until?)))
+            .filter_map(|cause| Some((cause.rule, cause.overridden?)))
     }
 
     /// All problems that rules found, each with the action that its rule took.
@@ -240,10 +244,7 @@ impl From<&Finding> for Cause {
             reason: finding.fault.reason.as_str(),
             field: finding.fault.field.clone(),
             message: finding.message().to_string(),
-            overridden_until: match finding.downgrade_reason {
-                Some(DowngradeReason::Overridden { until }) => Some(until),
-                _ => None,
-            },
+            overridden: None,
         }
     }
 }

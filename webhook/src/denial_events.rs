@@ -216,7 +216,7 @@ mod tests {
                 reason: "FieldValueInvalid",
                 field: "spec.replicas".into(),
                 message: "Invalid value: 4: set 3 or 5 (replicas-even)".to_owned(),
-                overridden_until: None,
+                overridden: None,
             }],
         }
     }

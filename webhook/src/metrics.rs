@@ -366,7 +366,7 @@ impl Metrics {
             self.rules
                 .get_or_create(&RuleLabels {
                     rule: cause.rule,
-                    decision: if cause.overridden_until.is_some() {
+                    decision: if cause.overridden.is_some() {
                         OVERRIDDEN
                     } else {
                         decision_of(action)

@@ -11,6 +11,7 @@ use hyper::{
     body::{Body, Bytes, Incoming},
     header::{self, HeaderMap, HeaderValue},
 };
+use kcp_rules::DowngradeReason;
 use tokio::{sync::watch, time::Instant};
 use tracing::{debug, error, info, warn};
 
@@ -424,7 +425,10 @@ fn log(hook: Hook, request: &review::Request<'_>, decision: &Decision) {
         Verdict::Allowed if decision.overridden_rules().next().is_some() => {
             let overridden = decision.overridden_rules().take(MAX_CAUSES);
             let rules: BTreeSet<String> = overridden
-                .map(|(rule, until)| format!("{rule} until {until}"))
+                .map(|(rule, reason)| match reason {
+                    DowngradeReason::Overridden { until } => format!("{rule} until {until}"),
+                    reason => format!("{rule}: {}", reason.why()),
+                })
                 .collect();
             info!(
                 webhook,

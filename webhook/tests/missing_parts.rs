@@ -32,7 +32,8 @@ fn only(missing: MissingParts, all: View) -> View {
         customizations,
         cluster_deployments,
         customization,
-        migrations
+        migrations,
+        may_override
     )
 }
 
@@ -53,7 +54,8 @@ fn missing_later(before: MissingParts, now: MissingParts) -> Vec<&'static str> {
         customizations,
         cluster_deployments,
         customization,
-        migrations
+        migrations,
+        may_override
     );
     parts
         .into_iter()

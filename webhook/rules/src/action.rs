@@ -1,5 +1,6 @@
 //! The consequence of a finding.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// What happens when a rule finds a problem, from the mildest action to the severest.
@@ -15,4 +16,44 @@ pub enum Action {
     Warn,
     /// The write is denied.
     Deny,
+}
+
+/// Why a finding is only a warning although the action of its rule is to deny.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DowngradeReason {
+    /// The old object already had the same problem.
+    Unchanged,
+    /// The object is a copy of an existing one.
+    Copied,
+    /// The control plane or its Cluster is paused.
+    Paused,
+    /// `clusterctl move` is about to delete the object.
+    Moved,
+    /// An annotation on the object overrides the rule.
+    Overridden { until: Timestamp },
+    /// The configuration selects the namespace in `warnOnly`.
+    WarnOnly,
+}
+
+impl DowngradeReason {
+    /// Whether the user who makes the write may need a permission for it. For an override, the user who sets the
+    /// annotation needs the permission instead.
+    pub(crate) const fn needs_permission(self) -> bool {
+        matches!(self, Self::Paused | Self::Moved | Self::Copied)
+    }
+
+    /// Why the finding is only a warning, as a clause without a period.
+    pub const fn why(self) -> &'static str {
+        match self {
+            Self::Unchanged => "the old object has the same problem",
+            Self::Copied => {
+                "the object is a copy, as clusterctl move or Hive makes one; the webhook denies the object if its Cluster does \
+                 not exist or is not paused"
+            }
+            Self::Paused => "the control plane or its Cluster is paused",
+            Self::Moved => "clusterctl move has copied the object, and is about to delete it",
+            Self::Overridden { .. } => "an annotation on the object overrides the rule",
+            Self::WarnOnly => "the configuration selects the namespace in warnOnly",
+        }
+    }
 }

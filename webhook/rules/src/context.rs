@@ -23,6 +23,8 @@ pub struct Context<'c> {
     pub feature_gates: FeatureGates,
     /// The users whose writes rules exempt. [`crate::judge`] sets them from the configuration.
     pub trusted_users: Option<&'c TrustedUsers>,
+    /// Whether overrides need a permission. [`crate::judge`] sets it from the configuration.
+    pub authorizes_overrides: bool,
     /// Whether a cluster already stores the object, so that nobody writes it now.
     pub is_stored: bool,
 }
@@ -67,6 +69,7 @@ impl Context<'_> {
             machine_taints: false,
         },
         trusted_users: None,
+        authorizes_overrides: false,
         is_stored: false,
     };
 }

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    action::Action,
+    action::{Action, DowngradeReason},
     api::Text,
-    finding::{DowngradeReason, Finding},
+    finding::Finding,
 };
 
 /// An entry of a configuration file. It applies to a write that meets all of its conditions: the user or one of the user's

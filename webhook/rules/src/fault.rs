@@ -5,7 +5,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher as _},
 };
 
-use crate::action::Action;
+use crate::action::{Action, DowngradeReason};
 
 /// The type of a problem, as in Kubernetes' field errors (k8s.io/apimachinery, `pkg/util/validation/field/errors.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -89,6 +89,8 @@ pub struct CollectedFault {
     pub fault: Fault,
     /// The severest action that this problem can have, even if the action of the rule is more severe.
     pub max_action: Action,
+    /// Why the action is only to warn although the rule would deny; `None` otherwise.
+    pub(crate) downgrade_reason: Option<DowngradeReason>,
     /// The hash of the values that the problem depends on and that may be secret; 0 if there are none.
     redacted_hash: u64,
 }
@@ -143,6 +145,17 @@ impl Faults {
         self.found.push(CollectedFault {
             fault,
             max_action: action,
+            downgrade_reason: None,
+            redacted_hash: 0,
+        });
+    }
+
+    /// Adds a fault that is only a warning, for a reason that may need a permission.
+    pub(crate) fn push_downgraded(&mut self, reason: DowngradeReason, action: Action, fault: Fault) {
+        self.found.push(CollectedFault {
+            fault,
+            max_action: action,
+            downgrade_reason: Some(reason),
             redacted_hash: 0,
         });
     }
@@ -155,6 +168,7 @@ impl Faults {
         self.found.push(CollectedFault {
             fault,
             max_action: Action::Deny,
+            downgrade_reason: None,
             redacted_hash: hasher.finish(),
         });
     }

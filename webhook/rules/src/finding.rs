@@ -2,37 +2,11 @@
 
 use std::fmt;
 
-use jiff::Timestamp;
-
-use crate::{action::Action, fault::Fault, rule::Rule};
-
-/// Why a finding is only a warning although the action of its rule is to deny.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DowngradeReason {
-    /// The old object already had the same problem.
-    Unchanged,
-    /// The object is a copy of an existing one.
-    Copied,
-    /// An annotation on the object overrides the rule.
-    Overridden { until: Timestamp },
-    /// The configuration selects the namespace in `warnOnly`.
-    WarnOnly,
-}
-
-impl DowngradeReason {
-    /// Why the finding is only a warning, as a clause without a period.
-    pub const fn why(self) -> &'static str {
-        match self {
-            Self::Unchanged => "the old object has the same problem",
-            Self::Copied => {
-                "the object is a copy: clusterctl move creates it with a paused Cluster as its owner, or Hive's user creates \
-                 it; the webhook denies other new objects"
-            }
-            Self::Overridden { .. } => "an annotation on the object overrides the rule",
-            Self::WarnOnly => "the configuration selects the namespace in warnOnly",
-        }
-    }
-}
+use crate::{
+    action::{Action, DowngradeReason},
+    fault::Fault,
+    rule::Rule,
+};
 
 /// A problem, the rule that found it, and what happens to the write.
 #[derive(Clone, Debug)]
@@ -46,6 +20,14 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Why the denial is overridden; `None` if it is not. A pause, a move and a copy count if they need a permission.
+    pub fn overridden_by(&self, is_authorized: bool) -> Option<DowngradeReason> {
+        self.downgrade_reason.filter(|reason| match reason {
+            DowngradeReason::Overridden { .. } => true,
+            reason => is_authorized && reason.needs_permission(),
+        })
+    }
+
     /// The message for users: error type, value, what is wrong, what to do, and the rule id.
     pub fn message(&self) -> Message<'_> {
         Message(self)

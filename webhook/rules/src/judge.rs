@@ -4,7 +4,7 @@
 use std::{collections::HashMap, sync::LazyLock};
 
 use crate::{
-    action::Action,
+    action::{Action, DowngradeReason},
     api::{
         Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
         KubeadmControlPlaneTemplate, Metadata,
@@ -13,7 +13,7 @@ use crate::{
     configuration::Configuration,
     context::Context,
     fault::{CauseReason, CollectedFault, Fault, Faults},
-    finding::{DowngradeReason, Finding},
+    finding::Finding,
     overrides,
     rule::{Check, Rule, Scope},
     topics,
@@ -28,6 +28,8 @@ pub struct Judgement {
     pub unread: Vec<&'static Rule>,
     /// The rules that found nothing because objects could not be read, and that let the change pass.
     pub skipped: Vec<&'static Rule>,
+    /// Whether the decision depends on what needs the permission to override: a pause, a move or a copy.
+    pub is_authorized: bool,
     /// Whether a user writes as Cluster API's topology controller, but is not one of the trusted users.
     pub is_controller_untrusted: bool,
     /// Why entries of the override annotation have no effect, one sentence for each.
@@ -186,6 +188,7 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
     let context = Context {
         feature_gates: configuration.feature_gates,
         trusted_users: Some(&configuration.trusted_users),
+        authorizes_overrides: configuration.authorize_overrides,
         ..change.context
     };
     let change = &Change { context, ..*change };
@@ -223,6 +226,7 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
         }
     });
     apply_overrides(change, &mut judgement);
+    authorize(change, configuration, &mut judgement);
     judgement
 }
 
@@ -267,11 +271,17 @@ fn ratchet(
             .flatten()
             .filter(|count| **count > 0);
         let (fault, action) = (found.fault, action.min(found.max_action));
+        let downgrade_reason = found.downgrade_reason.filter(|_| action == Action::Deny);
+        let action = if downgrade_reason.is_some() {
+            Action::Warn
+        } else {
+            action
+        };
         match (before, action) {
             (None, _) => Some(Finding {
                 rule,
                 action,
-                downgrade_reason: None,
+                downgrade_reason,
                 fault,
             }),
             (Some(count), Action::Deny) => {
@@ -322,6 +332,68 @@ fn is_copy<T: HasRules>(change: &Change<'_, T>) -> bool {
         // Whoever only predicts the decision may not know the Cluster.
         None => !context.is_decision(),
     }
+}
+
+/// If overrides need a permission, denies what a user without it would override, and the fields that override rules for later
+/// writes. Controllers that the configuration trusts need no permission.
+fn authorize<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration, judgement: &mut Judgement) {
+    let context = &change.context;
+    let is_trusted = context.is_written_by_cluster_api() || context.is_written_by_hive();
+    let Some(view) = context.view.filter(|_| context.is_decision()) else {
+        return;
+    };
+    if !configuration.authorize_overrides || is_trusted {
+        return;
+    }
+    let is_write = change.operation != Operation::Delete && change.subresource.is_none();
+    let old = change.old.map(HasRules::metadata);
+    let fields = is_write.then(|| overrides::relaxed_fields(change.new.metadata(), old));
+    let fields = fields.unwrap_or_default();
+    let needs_permission = |finding: &Finding| {
+        finding.action == Action::Warn
+            && finding
+                .downgrade_reason
+                .is_some_and(DowngradeReason::needs_permission)
+    };
+    let is_relaxed = judgement.findings.iter().any(needs_permission);
+    // Objects that are still unknown may relax the denials: the Cluster may be paused.
+    let may_depend = !judgement.unread.is_empty() || judgement.is_denied();
+    if !is_relaxed && fields.is_empty() && !may_depend {
+        return;
+    }
+    judgement.is_authorized = view.may_override.get() == Some(&true);
+    if judgement.is_authorized {
+        return;
+    }
+    for finding in judgement
+        .findings
+        .iter_mut()
+        .filter(|finding| needs_permission(finding))
+    {
+        finding.action = Action::Deny;
+        finding.downgrade_reason = None;
+    }
+    let why = match view.may_override.get() {
+        Some(_) => "the user needs permission for the verb \"override\" on this object".to_owned(),
+        None => "kcp-webhook could not check whether the user may override rules".to_owned(),
+    };
+    if is_relaxed {
+        let ignored = format!("the pause, the move or the copy has no effect: {why}");
+        judgement.ignored_overrides.push(ignored);
+    }
+    let denials = fields.into_iter().map(|field| Finding {
+        rule: &overrides::NOT_ALLOWED,
+        action: Action::Deny,
+        downgrade_reason: None,
+        fault: Fault {
+            field: field.into(),
+            reason: CauseReason::Forbidden,
+            value: None,
+            detail: format!("this field relaxes rules for the object: {why}").into(),
+            remedy: "leave the field as it is, or ask a user with this permission".into(),
+        },
+    });
+    judgement.findings.extend(denials);
 }
 
 fn apply_overrides<T: HasRules>(change: &Change<'_, T>, judgement: &mut Judgement) {

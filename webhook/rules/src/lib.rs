@@ -62,13 +62,13 @@ pub mod topics;
 pub mod trusted_users;
 pub mod view;
 
-pub use action::Action;
+pub use action::{Action, DowngradeReason};
 pub use change::{Change, Operation, Subresource};
 pub use configuration::Configuration;
 pub use context::Context;
 pub use fault::{CauseReason, Fault, Faults};
 pub use feature_gates::FeatureGates;
-pub use finding::{DowngradeReason, Finding};
+pub use finding::Finding;
 pub use judge::{HasRules, Judgement, judge};
 pub use rule::{OnUnread, Rule, Scope};
 pub use trusted_users::TrustedUsers;

@@ -3,10 +3,60 @@
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
 
-use crate::{fault::quote, rule::Rule, topics};
+use crate::{
+    action::Action,
+    api::{
+        Metadata,
+        metadata::{DELETE_FOR_MOVE, PAUSED},
+    },
+    cel::{Cel, NoCel},
+    fault::quote,
+    rule::{Check, ON_WRITE, Rule, Scope},
+    topics,
+};
 
 /// The annotation that overrides rules. Its value is a comma-separated list of `<rule id>=<RFC 3339 expiry time>`.
 pub const ANNOTATION: &str = "kubectl-kcp.dev/override-rules";
+
+/// The denial of a write that relaxes rules for its object, if the user needs a permission for this. No configuration turns it
+/// off, because it has no effect without `authorizeOverrides`.
+pub static NOT_ALLOWED: Rule = Rule {
+    id: "override-not-allowed",
+    summary: "only users with the verb override may relax rules for an object",
+    why: "An override, a pause, a move or the removal from the Cluster would let a change pass that a rule denies.",
+    operations: ON_WRITE,
+    action: Action::Deny,
+    scope: Scope::Transition,
+    overridable: false,
+    source: "the field authorizeOverrides of the configuration",
+    check: Check::ControlPlane(|_, _| {}),
+    cel: Cel::None(NoCel::OtherObjects),
+};
+
+/// The fields with which an update or a creation relaxes rules for its object. A pause and a move count once the object is
+/// stored.
+pub(crate) fn relaxed_fields(new: &Metadata<'_>, old: Option<&Metadata<'_>>) -> Vec<String> {
+    let annotations = [
+        (ANNOTATION, true),
+        (PAUSED, old.is_some()),
+        (DELETE_FOR_MOVE, old.is_some()),
+    ];
+    let is_set = |key: &str| {
+        let value = new.annotation(key);
+        value.is_some() && value != old.and_then(|old| old.annotation(key))
+    };
+    let set = annotations
+        .into_iter()
+        .filter(|&(key, counts)| counts && is_set(key));
+    let mut fields: Vec<_> = set
+        .map(|(key, _)| format!("metadata.annotations[{key}]"))
+        .collect();
+    let cluster = old.and_then(Metadata::cluster_name);
+    if cluster.is_some() && cluster != new.cluster_name() {
+        fields.push("metadata.ownerReferences".to_owned());
+    }
+    fields
+}
 
 /// The maximum time until an override expires. It is limited so that a forgotten override ends.
 pub const MAX_DURATION: SignedDuration = SignedDuration::from_hours(24);

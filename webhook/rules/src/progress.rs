@@ -5,16 +5,13 @@ use jiff::{SignedDuration, Timestamp};
 use semver::Version;
 
 use crate::{
-    action::Action,
-    api::{KubeadmControlPlane, control_plane::KubeadmControlPlaneStatus},
+    action::{Action, DowngradeReason},
+    api::{KubeadmControlPlane, control_plane::KubeadmControlPlaneStatus, metadata::PAUSED},
     change::Change,
-    fault::Faults,
+    fault::{Fault, Faults},
     syntax::parse_version,
     view::{Cluster, Machine},
 };
-
-/// The annotation that pauses an object. Cluster API checks only its presence.
-const PAUSED: &str = "cluster.x-k8s.io/paused";
 
 /// A time counts as now if it differs from the current time by at most this duration. Clocks differ, and it
 /// takes a moment to apply a manifest.
@@ -29,19 +26,51 @@ pub(crate) fn request_objects(change: &Change<'_, KubeadmControlPlane<'_>>) {
     }
 }
 
-/// The severest action for a write. While the control plane or its Cluster is paused, the controller does nothing, and it
-/// is a warning, because manual recovery has priority (2019 proposal, Scale Down).
-pub(crate) fn severity(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) -> Action {
+/// Whether the control plane or its Cluster is paused, so that the controller does nothing. Manual recovery then has
+/// priority (2019 proposal, Scale Down). If overrides need a permission, the control plane must be paused before the write.
+fn is_paused(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
+    let own = if change.context.authorizes_overrides {
+        change.old
+    } else {
+        Some(change.new)
+    };
     let cluster = change.context.view.and_then(|view| view.cluster.get());
-    if change.new.metadata.has_annotation(PAUSED)
+    own.is_some_and(|own| own.metadata.has_annotation(PAUSED))
         || matches!(cluster, Some(Some(Cluster { paused: true, .. })))
-    {
-        return Action::Warn;
+}
+
+/// Adds a fault whose action is at most `action`. While the control plane is paused, it is a warning.
+pub(crate) fn push_unless_paused(
+    change: &Change<'_, KubeadmControlPlane<'_>>,
+    faults: &mut Faults,
+    action: Action,
+    fault: Fault,
+) {
+    if is_paused(change) {
+        return faults.push_downgraded(DowngradeReason::Paused, action, fault);
     }
-    if cluster.is_none() {
+    if change
+        .context
+        .view
+        .is_none_or(|view| view.cluster.get().is_none())
+    {
         faults.unread();
     }
-    Action::Deny
+    faults.push_at_most(action, fault);
+}
+
+/// Records that a rule could not check the Machines. Only while the control plane is paused, the write may pass.
+pub(crate) fn unread_unless_paused(
+    change: &Change<'_, KubeadmControlPlane<'_>>,
+    faults: &mut Faults,
+    action: Action,
+) {
+    let may_pass = is_paused(change) && !change.context.authorizes_overrides;
+    faults.unread_at_most(if may_pass {
+        action.min(Action::Warn)
+    } else {
+        action
+    });
 }
 
 /// The Machines of the control plane; `None` if they are unknown. Cluster API finds Machines by the name of the Cluster,

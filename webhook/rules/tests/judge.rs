@@ -267,6 +267,229 @@ fn only_an_object_of_a_paused_cluster_is_a_copy() {
     }
 }
 
+fn authorizing() -> Configuration {
+    Configuration {
+        authorize_overrides: true,
+        ..configuration(json!({}))
+    }
+}
+
+fn scaling_during_rollout(edit: impl FnOnce(&mut Value, &mut Value)) -> (String, String) {
+    let mut old = Base::ControlPlane(V1BETA2).object();
+    old["metadata"]["generation"] = json!(2);
+    old["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "example"});
+    old["status"] = json!({"observedGeneration": 2, "version": "v1.20.0", "replicas": 3});
+    let mut new = old.clone();
+    new["spec"]["replicas"] = json!(5);
+    edit(&mut old, &mut new);
+    (old.to_string(), new.to_string())
+}
+
+/// With `authorizeOverrides`, only a user with the verb can make a change that a pause would let pass, and the pause must come
+/// first.
+#[test]
+fn a_pause_needs_the_permission_to_override() {
+    let pause = json!({"cluster.x-k8s.io/paused": ""});
+    let before = scaling_during_rollout(|old, new| {
+        for object in [old, new] {
+            object["metadata"]["annotations"] = pause.clone();
+        }
+    });
+    let together = scaling_during_rollout(|_, new| new["metadata"]["annotations"] = pause.clone());
+    let rule = "replicas-during-rollout";
+    let refused = ("override-not-allowed", Action::Deny);
+    for (name, (old, new), configuration, may_override, expected) in [
+        (
+            "without the setting",
+            &together,
+            Configuration::default(),
+            None,
+            vec![(rule, Action::Warn)],
+        ),
+        (
+            "pause first",
+            &before,
+            authorizing(),
+            Some(true),
+            vec![(rule, Action::Warn)],
+        ),
+        (
+            "pause first",
+            &before,
+            authorizing(),
+            Some(false),
+            vec![(rule, Action::Deny)],
+        ),
+        (
+            "pause first, unread",
+            &before,
+            authorizing(),
+            None,
+            vec![(rule, Action::Deny)],
+        ),
+        (
+            "in the same write",
+            &together,
+            authorizing(),
+            Some(true),
+            vec![(rule, Action::Deny)],
+        ),
+        (
+            "in the same write",
+            &together,
+            authorizing(),
+            Some(false),
+            vec![(rule, Action::Deny), refused],
+        ),
+    ] {
+        let (old, new): (KubeadmControlPlane, KubeadmControlPlane) =
+            (decode(old).unwrap(), decode(new).unwrap());
+        let view = View {
+            cluster: None.into(),
+            machines: Vec::new().into(),
+            may_override: may_override.map_or_else(Default::default, Into::into),
+            ..View::default()
+        };
+        let context = Context {
+            writer: Some("jane"),
+            view: Some(&view),
+            ..Context::UNKNOWN
+        };
+        let judgement = judge(&Change::update(&old, &new).with_context(context), &configuration);
+        assert_eq!(actions(&judgement), expected, "{name} {may_override:?}");
+        let overridden = judgement
+            .findings
+            .iter()
+            .any(|finding| finding.overridden_by(judgement.is_authorized).is_some());
+        assert_eq!(
+            overridden,
+            may_override == Some(true) && expected == [(rule, Action::Warn)],
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_deletion_for_a_move_needs_the_permission_to_override() {
+    let moved = control_plane(|object| {
+        object["metadata"]["annotations"] = json!({"clusterctl.cluster.x-k8s.io/delete-for-move": ""});
+    });
+    let moved: KubeadmControlPlane = decode(&moved).unwrap();
+    for (configuration, may_override, expected) in [
+        (Configuration::default(), None, vec![]),
+        (
+            authorizing(),
+            Some(true),
+            vec![("control-plane-in-use", Action::Warn)],
+        ),
+        (
+            authorizing(),
+            Some(false),
+            vec![("control-plane-in-use", Action::Deny)],
+        ),
+    ] {
+        let view = View {
+            cluster: Some(Cluster::default()).into(),
+            worker_machines: vec!["worker".to_owned()].into(),
+            namespace_terminating: false.into(),
+            may_override: may_override.map_or_else(Default::default, Into::into),
+            ..View::default()
+        };
+        let context = Context {
+            writer: Some("jane"),
+            view: Some(&view),
+            ..Context::UNKNOWN
+        };
+        let judgement = judge(&Change::delete(&moved).with_context(context), &configuration);
+        assert_eq!(actions(&judgement), expected, "{may_override:?}");
+    }
+}
+
+/// These writes change only metadata. The user who sets an override needs the permission, not the one who uses it.
+#[test]
+fn fields_that_relax_rules_need_the_permission_to_override() {
+    const OVERRIDE: &str = "metadata.annotations[kubectl-kcp.dev/override-rules]";
+    let with = |metadata: Value| {
+        control_plane(|object| {
+            object["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "example"});
+            for (field, value) in metadata.as_object().unwrap() {
+                object["metadata"][field] = value.clone();
+            }
+        })
+    };
+    let annotated = |key: &str, value: &str| with(json!({"annotations": {key: value}}));
+    let set = |value: &str| annotated("kubectl-kcp.dev/override-rules", value);
+    let owner = |name: &str| {
+        let owner =
+            json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": name, "uid": "u"});
+        with(json!({"ownerReferences": [owner]}))
+    };
+    let plain = with(json!({}));
+    for (name, old, new, writer, field) in [
+        ("set", &plain, &set("a"), "jane", Some(OVERRIDE)),
+        ("changed", &set("a"), &set("b"), "jane", Some(OVERRIDE)),
+        ("unchanged", &set("a"), &set("a"), "jane", None),
+        ("removed", &set("a"), &plain, "jane", None),
+        (
+            "paused",
+            &plain,
+            &annotated("cluster.x-k8s.io/paused", ""),
+            "jane",
+            Some("metadata.annotations[cluster.x-k8s.io/paused]"),
+        ),
+        (
+            "resumed",
+            &annotated("cluster.x-k8s.io/paused", ""),
+            &plain,
+            "jane",
+            None,
+        ),
+        (
+            "no Cluster",
+            &plain,
+            &with(json!({"labels": null})),
+            "jane",
+            Some("metadata.ownerReferences"),
+        ),
+        ("adopted", &plain, &owner("example"), "jane", None),
+        (
+            "another owner",
+            &plain,
+            &owner("other"),
+            "jane",
+            Some("metadata.ownerReferences"),
+        ),
+        (
+            "by Cluster API",
+            &plain,
+            &owner("other"),
+            "system:serviceaccount:capi-system:capi-manager",
+            None,
+        ),
+    ] {
+        let (old, new): (KubeadmControlPlane, KubeadmControlPlane) =
+            (decode(old).unwrap(), decode(new).unwrap());
+        for (may_override, denied) in [(true, None), (false, field)] {
+            let view = View {
+                may_override: may_override.into(),
+                ..View::default()
+            };
+            let context = Context {
+                writer: Some(writer),
+                view: Some(&view),
+                ..Context::UNKNOWN
+            };
+            let judgement = judge(&Change::update(&old, &new).with_context(context), &authorizing());
+            let fields = judgement.denials().map(|finding| finding.fault.field.as_ref());
+            assert_eq!(
+                fields.collect::<Vec<_>>(),
+                Vec::from_iter(denied),
+                "{name} {may_override}"
+            );
+        }
+    }
+}
+
 /// If `trustedUsers` does not name the user of the topology controller, its writes are denied.
 #[test]
 fn a_topology_controller_that_is_not_trusted_is_reported() {

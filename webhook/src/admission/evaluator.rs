@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kcp_rules::{
-    Action, Change, Configuration, Context, DowngradeReason, Finding, HasRules, Judgement, Operation, Scope,
+    Action, Change, Configuration, Context, Finding, HasRules, Judgement, Operation, Scope,
     exemption::{self, Requester},
     judge,
     view::View,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     cluster::{ClusterReader, LiveReads, ReadError, Source, Subject},
@@ -51,10 +51,6 @@ impl Evaluator {
         let mut evaluation = self.judge_change(request, change, reads, &configuration).await;
         let unread = self
             .apply_exemptions(request, &mut evaluation.judgement, reads, &configuration)
-            .await;
-        evaluation.unread.extend(unread);
-        let unread = self
-            .remove_unauthorized_overrides(request, &mut evaluation.judgement, reads, &configuration)
             .await;
         evaluation.unread.extend(unread);
         evaluation
@@ -100,9 +96,12 @@ impl Evaluator {
         let metadata = change.old.unwrap_or(change.new).metadata();
         let subject = Subject::new(&request.namespace, &request.name, metadata.cluster_name())
             .and_then(|subject| subject.with_customization(change.new.customization()));
-        let Some(subject) = subject else {
+        let Some(mut subject) = subject else {
             return unreadable(&ReadError::BadName);
         };
+        if missing.may_override {
+            subject.override_access = override_access(request);
+        }
         let source = match change.operation {
             Operation::Delete => Source::LiveReads,
             Operation::Create | Operation::Update => Source::Caches,
@@ -184,49 +183,6 @@ impl Evaluator {
             error.label()
         ))
     }
-
-    /// If the user is not allowed to override rules, removes the overrides from the findings, and returns a warning.
-    async fn remove_unauthorized_overrides(
-        &self,
-        request: &Request<'_>,
-        judgement: &mut Judgement,
-        reads: &LiveReads<'_>,
-        configuration: &Configuration,
-    ) -> Option<String> {
-        let is_overridden = |finding: &Finding| {
-            finding.action == Action::Warn
-                && matches!(finding.downgrade_reason, Some(DowngradeReason::Overridden { .. }))
-        };
-        if !configuration.authorize_overrides || !judgement.findings.iter().any(is_overridden) {
-            return None;
-        }
-        let mut spec = request.user_info.as_subject();
-        let resource = &request.resource;
-        if let Some(spec) = spec.as_object_mut() {
-            let attributes = json!({
-                "verb": "override", "group": &*resource.group, "resource": &*resource.plural,
-                "namespace": &*request.namespace, "name": &*request.name
-            });
-            spec.insert("resourceAttributes".to_owned(), attributes);
-        }
-        let why = match Box::pin(reads.check_access(&spec)).await {
-            Ok(true) => return None,
-            Ok(false) => "the user needs permission for the verb \"override\" on this object".to_owned(),
-            Err(error) => format!(
-                "could not check whether the user is allowed to override rules: {}",
-                error.label()
-            ),
-        };
-        for finding in judgement
-            .findings
-            .iter_mut()
-            .filter(|finding| is_overridden(finding))
-        {
-            finding.action = Action::Deny;
-            finding.downgrade_reason = None;
-        }
-        Some(format!("the override has no effect: {why}"))
-    }
 }
 
 /// The findings for a change, and the objects that could not be read for it.
@@ -271,6 +227,20 @@ impl Evaluation {
         decision.other_warnings.extend(self.unread);
         decision
     }
+}
+
+/// The `spec` of a `SubjectAccessReview` that asks whether the user may override rules for the object.
+fn override_access(request: &Request<'_>) -> Value {
+    let mut spec = request.user_info.as_subject();
+    let resource = &request.resource;
+    if let Some(spec) = spec.as_object_mut() {
+        let attributes = json!({
+            "verb": "override", "group": &*resource.group, "resource": &*resource.plural,
+            "namespace": &*request.namespace, "name": &*request.name
+        });
+        spec.insert("resourceAttributes".to_owned(), attributes);
+    }
+    spec
 }
 
 fn needs_live_reads(judgement: &Judgement) -> bool {

@@ -1,5 +1,7 @@
 //! The names of the object under review, safe to use in paths and selectors.
 
+use serde_json::Value;
+
 use super::read_error::ReadError;
 use crate::limits::MAX_NAME_CHARS;
 
@@ -12,6 +14,8 @@ pub(crate) struct Subject {
     pub(super) cluster: Option<String>,
     /// The namespace and name of the customization to which a `ClusterDeployment` refers.
     pub(super) customization: Option<(String, String)>,
+    /// The `spec` of the `SubjectAccessReview` that says whether the user may override rules for the object.
+    pub(crate) override_access: Value,
 }
 
 impl Subject {
@@ -28,6 +32,7 @@ impl Subject {
             name: name.to_owned(),
             cluster: cluster.map(str::to_owned),
             customization: None,
+            override_access: Value::Null,
         })
     }
 

@@ -68,6 +68,8 @@ impl LiveReads<'_> {
         let Subject { namespace, name, .. } = subject;
         let caches = (source == Source::Caches).then_some(all_caches);
         let progress = Progress::default();
+        // No rule needs the answer, so a failure is none of theirs.
+        let access = Progress::default();
         let in_cluster = subject.cluster.as_deref();
         let cluster = caches.and_then(|caches| caches.clusters.get(namespace, in_cluster?));
         let control_planes = caches.and_then(|caches| caches.control_planes.names(namespace));
@@ -84,6 +86,7 @@ impl LiveReads<'_> {
             deployments,
             customization,
             migrations,
+            may_override,
         ) = tokio::join!(
             self.part(
                 missing.machines,
@@ -155,6 +158,13 @@ impl LiveReads<'_> {
                 or_none(self.migrations(subject)),
                 &progress
             ),
+            self.part(
+                missing.may_override,
+                None,
+                "whether the user may override rules",
+                self.check_access(&subject.override_access),
+                &access
+            ),
         );
         let mut unread = progress
             .unread
@@ -174,6 +184,7 @@ impl LiveReads<'_> {
                 cluster_deployments: deployments,
                 customization,
                 migrations,
+                may_override,
                 failures: unread,
             },
             has_cached_parts: progress.from_caches.into_inner(),

@@ -10,7 +10,7 @@ fn cause(message: &str) -> Cause {
         reason: "FieldValueInvalid",
         field: "spec.field".into(),
         message: format!("{message} (field-fault)"),
-        overridden_until: None,
+        overridden: None,
     }
 }
 

@@ -227,6 +227,7 @@ mod tests {
         cluster_deployments: true,
         customization: true,
         migrations: false,
+        may_override: false,
     };
 
     const REVIEWED: ReviewedObject<'_> = ReviewedObject {

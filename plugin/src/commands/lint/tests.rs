@@ -524,20 +524,27 @@ fn github_annotations_of_objects_in_a_cluster() {
     insta::assert_snapshot!(objects_in_a_cluster().to_github_annotations());
 }
 
-/// Only a new object with an owner is a copy.
+/// Only a new object that a Cluster owns may be a copy.
 #[test]
 fn stored_objects_are_no_copies() {
     let mut template = Base::Template(V1BETA2).object();
     template["spec"]["template"]["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["dns"] =
         json!({"imageTag": "v1 2"});
-    for (subject, object, owner, rule) in [
+    for (subject, object, owner, rule, exported_as) in [
         (
             Subject::ControlPlane,
             control_plane(4),
             "Cluster",
             "replicas-even",
+            Verdict::Met,
         ),
-        (Subject::Template, template, "ClusterClass", "image-tag-invalid"),
+        (
+            Subject::Template,
+            template,
+            "ClusterClass",
+            "image-tag-invalid",
+            Verdict::Negative,
+        ),
     ] {
         let stored = cluster_objects([(subject, owned_by(owner, object.clone()))]);
         assert_eq!(
@@ -547,7 +554,7 @@ fn stored_objects_are_no_copies() {
         let exported = lint_update(None, &owned_by(owner, object));
         assert_eq!(
             (exported.verdict(), found(&exported)[0].0.as_str()),
-            (Verdict::Met, rule)
+            (exported_as, rule)
         );
     }
 }
@@ -566,8 +573,8 @@ fn text_of_an_exported_object() {
 fn every_format_says_why_a_denial_became_a_warning() {
     let exported = exported_control_plane();
     schema::conforms(&exported);
-    let reason = "the object has an owner, as the objects have that clusterctl move or a restore creates; the webhook \
-        denies a new object without an owner";
+    let reason = "the object is a copy, as clusterctl move or Hive makes one; the webhook denies the object if its Cluster \
+        does not exist or is not paused";
     let json: Value = serde_json::from_str(&printer::json(&exported).unwrap()).unwrap();
     assert_eq!(json["findings"][0]["downgradeReason"], reason);
     assert_eq!(json["findings"][0]["action"], "warn");

@@ -12,14 +12,20 @@ const NOT_BEING_DELETED: MatchCondition = (
 );
 const SPEC_CHANGES: MatchCondition = (
     "spec-changes",
-    "request.operation == 'CREATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec",
+    "request.operation == 'CREATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec \
+     || ['kubectl-kcp.dev/override-rules', 'cluster.x-k8s.io/paused', 'clusterctl.cluster.x-k8s.io/delete-for-move'].exists(key, \
+     object.metadata.?annotations[?key] != oldObject.metadata.?annotations[?key]) \
+     || object.metadata.?labels[?'cluster.x-k8s.io/cluster-name'] != oldObject.metadata.?labels[?'cluster.x-k8s.io/cluster-name'] \
+     || object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences",
 );
 const POOL_REFERENCE_CHANGES: MatchCondition = (
     "pool-reference-changes",
     "has(object.spec) && (request.operation == 'CREATE' || !has(oldObject.spec) \
      ? has(object.spec.clusterPoolRef) \
      : has(object.spec.clusterPoolRef) != has(oldObject.spec.clusterPoolRef) \
-     || has(object.spec.clusterPoolRef) && object.spec.clusterPoolRef != oldObject.spec.clusterPoolRef)",
+     || has(object.spec.clusterPoolRef) && object.spec.clusterPoolRef != oldObject.spec.clusterPoolRef \
+     || object.metadata.?annotations[?'kubectl-kcp.dev/override-rules'] \
+     != oldObject.metadata.?annotations[?'kubectl-kcp.dev/override-rules'])",
 );
 /// A match condition that excludes v1beta1, which has its own policies.
 const NOT_V1BETA1: MatchCondition = ("not-v1beta1", "request.requestResource.version != 'v1beta1'");

@@ -115,6 +115,12 @@ impl OwnerReference<'_> {
     }
 }
 
+/// The annotation that pauses an object. Cluster API checks only its presence.
+pub const PAUSED: &str = "cluster.x-k8s.io/paused";
+
+/// `clusterctl move` sets this annotation on objects that it has copied to another cluster and is about to delete.
+pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
+
 /// The group of `Cluster`.
 const CLUSTER_API: &str = "cluster.x-k8s.io";
 
@@ -154,11 +160,14 @@ impl Metadata<'_> {
         }
     }
 
+    /// The value of an annotation; `None` if the object does not have it.
+    pub fn annotation(&self, name: &str) -> Option<&str> {
+        self.annotations.as_ref()?.get(name).map(|value| &**value)
+    }
+
     /// Whether the object has the annotation, with any value. Cluster API checks only the presence.
     pub fn has_annotation(&self, name: &str) -> bool {
-        self.annotations
-            .as_ref()
-            .is_some_and(|annotations| annotations.contains_key(name))
+        self.annotation(name).is_some()
     }
 
     /// Whether the object is being deleted.

@@ -1,8 +1,8 @@
 //! Deletion of a control plane that worker Machines still need.
 
 use crate::{
-    action::Action,
-    api::KubeadmControlPlane,
+    action::{Action, DowngradeReason},
+    api::{KubeadmControlPlane, metadata::DELETE_FOR_MOVE},
     case::Case,
     cel::{Cel, NoCel},
     change::Change,
@@ -32,12 +32,10 @@ const RULES: &[Rule] = &[Rule {
     cel: Cel::None(NoCel::OtherObjects),
 }];
 
-/// `clusterctl move` sets this annotation on objects that it has copied to another cluster and is about to delete.
-const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
-
 fn deleted_with_workers(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let control_plane = change.new;
-    if control_plane.metadata.is_deleting() || control_plane.metadata.has_annotation(DELETE_FOR_MOVE) {
+    let is_moved = control_plane.metadata.has_annotation(DELETE_FOR_MOVE);
+    if control_plane.metadata.is_deleting() || is_moved && !change.context.authorizes_overrides {
         return;
     }
     let Some(view) = change.context.view else {
@@ -53,7 +51,7 @@ fn deleted_with_workers(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &m
         return faults.unread();
     };
     if let Some(worker) = workers.first() {
-        faults.push(Fault {
+        let fault = Fault {
             field: "spec".into(),
             reason: CauseReason::Forbidden,
             value: None,
@@ -67,7 +65,12 @@ fn deleted_with_workers(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &m
                 control_plane.metadata.namespace_flag()
             )
             .into(),
-        });
+        };
+        if is_moved {
+            faults.push_downgraded(DowngradeReason::Moved, Action::Deny, fault);
+        } else {
+            faults.push(fault);
+        }
     }
 }
 

@@ -45,8 +45,7 @@ fn joining_machine_outdated(change: &Change<'_, KubeadmControlPlane<'_>>, faults
     };
     progress::request_objects(change);
     let Some(machines) = progress::machines(change) else {
-        let action = progress::severity(change, faults);
-        return faults.unread_at_most(action);
+        return progress::unread_unless_paused(change, faults, Action::Deny);
     };
     let Some(machine) = joining_second_member(machines) else {
         return;
@@ -54,7 +53,6 @@ fn joining_machine_outdated(change: &Change<'_, KubeadmControlPlane<'_>>, faults
     if returns_to_version_of(machine, change, old) {
         return;
     }
-    let action = progress::severity(change, faults);
     let joining = &machine.name;
     let metadata = &change.new.metadata;
     let control_plane = format!(
@@ -62,8 +60,10 @@ fn joining_machine_outdated(change: &Change<'_, KubeadmControlPlane<'_>>, faults
         metadata.name.as_deref().unwrap_or("NAME"),
         metadata.namespace_flag()
     );
-    faults.push_at_most(
-        action,
+    progress::push_unless_paused(
+        change,
+        faults,
+        Action::Deny,
         Fault {
             field: path(change.new, what).into(),
             reason: CauseReason::Forbidden,

@@ -91,9 +91,10 @@ fn scales_with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mu
     let Some(what) = starts_rollout(change, old) else {
         return;
     };
-    let action = severity(change, faults);
-    faults.push_at_most(
-        action,
+    progress::push_unless_paused(
+        change,
+        faults,
+        severity(change),
         Fault {
             field: FIELD.into(),
             reason: CauseReason::Forbidden,
@@ -152,9 +153,10 @@ fn scales_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
     } else {
         return;
     };
-    let action = severity(change, faults).min(action);
-    faults.push_at_most(
-        action,
+    progress::push_unless_paused(
+        change,
+        faults,
+        severity(change).min(action),
         Fault {
             field: FIELD.into(),
             reason: CauseReason::Forbidden,
@@ -218,15 +220,15 @@ fn scales_while_adopting(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
     };
     progress::request_objects(change);
     let Some(machines) = progress::machines(change) else {
-        let action = severity(change, faults);
-        return faults.unread_at_most(action);
+        return progress::unread_unless_paused(change, faults, severity(change));
     };
     let Some(machine) = machines.iter().find(|machine| !machine.has_controller) else {
         return;
     };
-    let action = severity(change, faults);
-    faults.push_at_most(
-        action,
+    progress::push_unless_paused(
+        change,
+        faults,
+        severity(change),
         Fault {
             field: FIELD.into(),
             reason: CauseReason::Forbidden,
@@ -256,11 +258,11 @@ fn replica_change<'c, 'a>(
 }
 
 /// The severest action for a change of replicas.
-fn severity(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) -> Action {
+fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
     if is_topology_controller(change) {
         Action::Audit
     } else {
-        progress::severity(change, faults)
+        Action::Deny
     }
 }
 

@@ -275,7 +275,7 @@ fn machine_behind(
 }
 
 /// The Machines with a minor version above the target of an update; `None` if the Machines are unknown. Also requests
-/// the parts that [`progress::severity`] reads.
+/// the parts that [`progress::push_unless_paused`] reads.
 fn machines_above<'c>(
     change: &Change<'c, KubeadmControlPlane<'_>>,
     to: &Version,
@@ -309,8 +309,7 @@ fn version_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
             ),
             format!("keep {version}, or restore a backup into a new Cluster"),
         );
-        let action = progress::severity(change, faults);
-        faults.push_at_most(action, fault);
+        progress::push_unless_paused(change, faults, Action::Deny, fault);
     }
 }
 
@@ -327,8 +326,7 @@ fn lowered_unverified(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut
             "try again, or override this rule if no Machine has joined at the higher version",
         );
         faults.unread();
-        let action = progress::severity(change, faults);
-        faults.push_at_most(action, fault);
+        progress::push_unless_paused(change, faults, Action::Deny, fault);
     }
 }
 

@@ -81,6 +81,8 @@ pub struct View {
     pub customization: Part<Option<Customization>>,
     /// The leader migrations that Machines of the control plane run, according to their `KubeadmConfig`s.
     pub migrations: Part<Vec<Migration>>,
+    /// Whether the user may override rules for the object.
+    pub may_override: Part<bool>,
     /// Why parts could not be read, one clause for each.
     pub failures: Vec<String>,
 }
@@ -102,6 +104,7 @@ pub struct MissingParts {
     pub cluster_deployments: bool,
     pub customization: bool,
     pub migrations: bool,
+    pub may_override: bool,
 }
 
 impl MissingParts {
@@ -125,6 +128,7 @@ impl View {
             cluster_deployments: self.cluster_deployments.is_missing(),
             customization: self.customization.is_missing(),
             migrations: self.migrations.is_missing(),
+            may_override: self.may_override.is_missing(),
         }
     }
 }

@@ -145,6 +145,7 @@ const EVERYTHING: MissingParts = MissingParts {
     cluster_deployments: true,
     customization: true,
     migrations: true,
+    may_override: false,
 };
 
 async fn read(cluster: Option<&str>) -> View {
@@ -171,7 +172,7 @@ async fn reads_every_part_of_a_view() {
     assert_eq!(view.machines.get(), Some(&vec![machine]));
     let cluster = view::Cluster {
         name: "edge".to_owned(),
-        uid: None,
+        uid: Some("1".to_owned()),
         paused: true,
         is_deleting: false,
         control_plane: Some("cp".to_owned()),

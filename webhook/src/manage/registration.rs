@@ -15,9 +15,6 @@ use crate::hook::Hook;
 /// The annotation with which cert-manager's injector is told to write the caBundle of a configuration.
 const INJECTED: &str = "cert-manager.io/inject-ca-from";
 
-/// The namespace in the shipped manifests.
-const SHIPPED_NAMESPACE: &str = "kcp-webhook-system";
-
 /// What the configurations refer to, and what differs between installations.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
@@ -56,12 +53,6 @@ impl Hook {
                 } else if let Some(service) = client.get_mut("service").and_then(Value::as_object_mut) {
                     service.insert("namespace".to_owned(), json!(place.namespace));
                     service.insert("port".to_owned(), json!(place.port));
-                }
-            }
-            let selected = entry.pointer_mut("/namespaceSelector/matchExpressions/0/values");
-            for namespace in selected.and_then(Value::as_array_mut).into_iter().flatten() {
-                if namespace == SHIPPED_NAMESPACE {
-                    *namespace = json!(place.namespace);
                 }
             }
         }

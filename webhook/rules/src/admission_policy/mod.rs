@@ -18,7 +18,6 @@ use crate::{
     change::Operation,
     configuration::Configuration,
     overrides,
-    registration::NAMESPACE,
     rule::{Check, Rule, Scope},
     topics,
     trusted_users::TrustedUsers,
@@ -32,7 +31,7 @@ pub const DOMAIN: &str = "kubectl-kcp.dev";
 pub const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
 /// The namespaces to which no rule applies.
-pub const EXEMPT_NAMESPACES: &[&str] = &["kube-system", NAMESPACE];
+pub const EXEMPT_NAMESPACES: &[&str] = &["kube-system"];
 
 /// All policies, each followed by its binding. Rules that are off are omitted.
 pub fn objects(configuration: &Configuration) -> Vec<Value> {

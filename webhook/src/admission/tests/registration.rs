@@ -113,7 +113,7 @@ fn every_entry_has_the_common_settings() {
         assert_eq!(content["matchPolicy"], "Equivalent", "{name}");
         assert_eq!(content["sideEffects"], "NoneOnDryRun", "{name}");
         let others = json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "NotIn",
-            "values": ["kube-system", "kcp-webhook-system"]}]});
+            "values": ["kube-system"]}]});
         assert_eq!(content["namespaceSelector"], others, "{name}");
         assert_eq!(rule["scope"], "Namespaced", "{name}");
         let (group, versions) = match rule["apiGroups"].as_array().unwrap().as_slice() {

@@ -68,7 +68,7 @@ fn the_shipped_configurations_are_for_the_service_in_its_namespace() {
                 (&json!("edge-admission"), &json!(8443))
             );
             let excluded = &entry["namespaceSelector"]["matchExpressions"][0]["values"];
-            assert_eq!(*excluded, json!(["kube-system", "edge-admission"]), "{entry}");
+            assert_eq!(*excluded, json!(["kube-system"]), "{entry}");
         }
     }
 }

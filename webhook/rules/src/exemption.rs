@@ -87,7 +87,33 @@ pub struct Requester<'r> {
     pub namespace_labels: Option<&'r BTreeMap<String, String>>,
 }
 
+impl Requirement {
+    /// The requirement that exactly the other namespaces meet.
+    pub(crate) fn negated(&self) -> Self {
+        let operator = match self.operator {
+            Operator::In => Operator::NotIn,
+            Operator::NotIn => Operator::In,
+            Operator::Exists => Operator::DoesNotExist,
+            Operator::DoesNotExist => Operator::Exists,
+        };
+        Self {
+            operator,
+            ..self.clone()
+        }
+    }
+}
+
 impl Selector {
+    /// All requirements on labels.
+    pub(crate) fn requirements(&self) -> impl Iterator<Item = Requirement> {
+        let labels = self.match_labels.iter().map(|(key, value)| Requirement {
+            key: key.clone(),
+            operator: Operator::In,
+            values: [value.clone()].into(),
+        });
+        labels.chain(self.match_expressions.iter().cloned())
+    }
+
     /// Whether labels match. Unknown labels do not match.
     fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         let Some(labels) = labels else { return false };
@@ -127,7 +153,7 @@ impl Exemption {
             && selector.is_none_or(|selector| selector.matches(requester.namespace_labels))
     }
 
-    fn covers(&self, rule: &str) -> bool {
+    pub(crate) fn covers(&self, rule: &str) -> bool {
         self.rules.as_ref().is_none_or(|rules| rules.contains(rule))
     }
 }

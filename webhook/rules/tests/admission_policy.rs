@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use kcp_rules::{
     Action, Configuration, Operation, Scope,
-    admission_policy::{EXEMPT_NAMESPACES, objects},
+    admission_policy::{EXEMPT_NAMESPACES, left_out, objects},
     api::control_plane::Shape,
     rule::Check,
     topics::rules,
@@ -95,6 +95,104 @@ fn expressions_read_the_variables_of_their_scope() {
             Scope::Cluster => unreachable!("{} reads other objects", rule.id),
         }
     }
+}
+
+/// What CEL can express of a configuration is in the policies, and the rest is named.
+#[test]
+fn the_policies_follow_the_configuration() {
+    let configuration: Configuration = serde_json::from_value(json!({
+        "apiVersion": "kubectl-kcp.dev/v1alpha1", "kind": "AdmissionConfiguration", "rules": {},
+        "authorizeOverrides": true, "denialEvents": true,
+        "warnOnly": {"matchLabels": {"env": "dev"}, "matchExpressions": [{"key": "old", "operator": "Exists"}]},
+        "exemptions": [{"users": ["velero"], "groups": ["ops"], "rules": ["replicas-even"],
+            "namespaceSelector": {"matchExpressions": [{"key": "env", "operator": "NotIn", "values": ["prod"]}]},
+            "until": "2099-12-31T00:00:00Z"}],
+    }))
+    .unwrap();
+    let objects = objects(&configuration);
+    let deny = "deny.v1beta2.kubeadmcontrolplanes.kubectl-kcp.dev";
+    let policy = objects
+        .iter()
+        .find(|object| object["metadata"]["name"] == deny)
+        .unwrap();
+    let variable = |name: &str| {
+        let variables = policy["spec"]["variables"].as_array().unwrap();
+        let found = variables
+            .iter()
+            .find(|variable| variable["name"] == name)
+            .unwrap();
+        found["expression"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        variable("exemption0"),
+        r#"(request.userInfo.username in ["velero"] || request.userInfo.groups.exists(group, group in ["ops"])) && "#.to_owned()
+            + r#"!(namespaceObject.metadata.?labels[?"env"].hasValue() && "#
+            + r#"namespaceObject.metadata.?labels[?"env"].value() in ["prod"])"#
+    );
+    let allowed = "authorizer.group('controlplane.cluster.x-k8s.io').resource('kubeadmcontrolplanes')\
+                   .namespace(request.namespace).name(request.name).check('override').allowed()";
+    assert!(variable("overridden").starts_with(&format!("{allowed} ? object.")));
+    assert!(variable("copied").ends_with(&format!("|| {allowed})")));
+    for validation in policy["spec"]["validations"].as_array().unwrap() {
+        let is_exempted = validation["message"]
+            .as_str()
+            .unwrap()
+            .ends_with("(replicas-even)");
+        let expression = validation["expression"].as_str().unwrap();
+        assert_eq!(
+            expression.contains("variables.exemption0"),
+            is_exempted,
+            "{expression}"
+        );
+    }
+
+    let bindings = objects
+        .iter()
+        .filter(|object| object["spec"]["policyName"] == deny);
+    let bindings: Vec<_> = bindings
+        .map(|binding| {
+            let selected =
+                binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"].as_array();
+            (
+                binding["metadata"]["name"].as_str().unwrap(),
+                &binding["spec"]["validationActions"][0],
+                json!(selected.unwrap()[1..]),
+            )
+        })
+        .collect();
+    let requirement = |operator: &str, key: &str, values: &[&str]| match values {
+        [] => json!({"key": key, "operator": operator}),
+        values => json!({"key": key, "operator": operator, "values": values}),
+    };
+    let (denies, warns) = (json!("Deny"), json!("Warn"));
+    assert_eq!(
+        bindings,
+        [
+            (deny, &denies, json!([requirement("NotIn", "env", &["dev"])])),
+            (
+                &*format!("1.{deny}"),
+                &denies,
+                json!([requirement("DoesNotExist", "old", &[])])
+            ),
+            (
+                &*format!("warn-only.{deny}"),
+                &warns,
+                json!([
+                    requirement("In", "env", &["dev"]),
+                    requirement("Exists", "old", &[])
+                ])
+            ),
+        ]
+    );
+    assert_eq!(
+        left_out(&configuration)[2..],
+        [
+            "the user who makes a write needs the verb override, not the user who set the annotation; a policy does not review \
+             who sets it",
+            "exemptions[0] ends at 2099-12-31T00:00:00Z: export the policies again then",
+            "a denial is not recorded as an Event",
+        ]
+    );
 }
 
 #[test]

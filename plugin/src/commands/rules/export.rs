@@ -5,9 +5,14 @@ use std::fmt::Write as _;
 use kcp_rules::{Action, Configuration, admission_policy, cel::NoCel, topics::rules};
 
 /// The exported rules as `ValidatingAdmissionPolicies` and bindings in YAML. A comment at the top lists the rules that are
-/// not exported.
+/// not exported, and what the policies leave out.
 pub(super) fn admission_policies(configuration: &Configuration) -> Result<String, serde_saphyr::ser::Error> {
     let mut text = omitted_rules(configuration);
+    text.push_str("# What the policies leave out:\n");
+    for sentence in admission_policy::left_out(configuration) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "# - {sentence}");
+    }
     for object in admission_policy::objects(configuration) {
         text.push_str("---\n");
         text.push_str(&serde_saphyr::to_string(&object)?);

@@ -12,6 +12,7 @@ mod list;
 mod page;
 
 use anyhow::bail;
+use jiff::Timestamp;
 use kcp_rules::topics::{rules, similar_rule_ids};
 
 pub use arguments::RulesArguments;
@@ -51,10 +52,12 @@ fn explanations(arguments: &ExplainArguments) -> anyhow::Result<Explanations> {
 
 fn export_text(arguments: &ExportArguments) -> anyhow::Result<String> {
     let configuration = arguments.configuration.as_deref();
-    let configuration = configuration
+    let mut configuration = configuration
         .map(configuration::read)
         .transpose()?
         .unwrap_or_default();
+    let now = Timestamp::now();
+    configuration.exemptions.retain(|exemption| exemption.until > now);
     match arguments.format {
         ExportFormat::Vap => Ok(export::admission_policies(&configuration)?),
     }

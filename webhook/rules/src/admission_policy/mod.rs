@@ -2,8 +2,8 @@
 //! evaluates these policies itself, even if the webhook is unreachable.
 //!
 //! Each policy covers one resource, one shape of its fields and one action. It exempts the same requests as the webhook
-//! configuration, with the same expressions. Existing problems and copied objects cause neither denials nor warnings. A
-//! policy has no clock, so it accepts expired overrides.
+//! configuration, with the same expressions. Existing problems and copied objects cause neither denials nor warnings.
+//! [`left_out`] says what the policies lack: they have no clock, and read no other objects.
 
 mod target;
 
@@ -17,6 +17,7 @@ use crate::{
     cel::Cel,
     change::Operation,
     configuration::Configuration,
+    exemption::{Exemption, Operator, Requirement, Selector},
     overrides,
     rule::{Check, Rule, Scope},
     topics,
@@ -48,7 +49,11 @@ pub fn objects(configuration: &Configuration) -> Vec<Value> {
             if let Some(validation_action) = validation_action(action) {
                 let name = target.name(action);
                 objects.push(target.policy(&name, &rules, configuration));
-                objects.push(binding(&name, validation_action));
+                objects.extend(bindings(
+                    &name,
+                    validation_action,
+                    configuration.warn_only.as_ref(),
+                ));
             }
         }
     }
@@ -64,19 +69,73 @@ const fn validation_action(action: Action) -> Option<&'static str> {
     }
 }
 
-fn binding(name: &str, validation_action: &str) -> Value {
+/// What the policies of a configuration leave out, one sentence for each.
+pub fn left_out(configuration: &Configuration) -> Vec<String> {
+    let mut left_out = vec![
+        "an override stays active after its end, because a policy has no clock".to_owned(),
+        "a new object whose owner is a Cluster counts as a copy, because a policy does not read the Cluster"
+            .to_owned(),
+    ];
+    if configuration.authorize_overrides {
+        left_out.push(
+            "the user who makes a write needs the verb override, not the user who set the annotation; a policy does not review \
+             who sets it"
+                .to_owned(),
+        );
+    }
+    let exemptions = configuration.exemptions.iter().enumerate();
+    left_out.extend(exemptions.map(|(index, exemption)| {
+        format!(
+            "exemptions[{index}] ends at {}: export the policies again then",
+            exemption.until
+        )
+    }));
+    if configuration.denial_events {
+        left_out.push("a denial is not recorded as an Event".to_owned());
+    }
+    left_out
+}
+
+/// The bindings of a policy. In the namespaces that `warnOnly` selects, denials are warnings. A namespace is not selected if
+/// it misses one of the requirements, so each of them has a binding.
+fn bindings(name: &str, validation_action: &str, warn_only: Option<&Selector>) -> Vec<Value> {
+    let Some(selector) = warn_only.filter(|_| validation_action == "Deny") else {
+        return vec![binding(name, name, validation_action, Vec::new())];
+    };
+    let selected: Vec<_> = selector.requirements().collect();
+    let misses = selected.iter().enumerate().map(|(index, requirement)| {
+        let binding_name = if index == 0 {
+            name.to_owned()
+        } else {
+            format!("{index}.{name}")
+        };
+        binding(
+            &binding_name,
+            name,
+            validation_action,
+            vec![requirement.negated()],
+        )
+    });
+    let mut bindings: Vec<_> = misses.collect();
+    bindings.push(binding(&format!("warn-only.{name}"), name, "Warn", selected));
+    bindings
+}
+
+fn binding(name: &str, policy: &str, validation_action: &str, also: Vec<Requirement>) -> Value {
+    let mut requirements = vec![Requirement {
+        key: "kubernetes.io/metadata.name".to_owned(),
+        operator: Operator::NotIn,
+        values: EXEMPT_NAMESPACES.iter().map(|&name| name.to_owned()).collect(),
+    }];
+    requirements.extend(also);
     json!({
         "apiVersion": API_VERSION,
         "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": {"name": name},
         "spec": {
-            "policyName": name,
+            "policyName": policy,
             "validationActions": [validation_action],
-            "matchResources": {"namespaceSelector": {"matchExpressions": [{
-                "key": "kubernetes.io/metadata.name",
-                "operator": "NotIn",
-                "values": EXEMPT_NAMESPACES,
-            }]}},
+            "matchResources": {"namespaceSelector": {"matchExpressions": requirements}},
         },
     })
 }
@@ -114,10 +173,7 @@ impl PolicyTarget {
             let faults = new_faults(rule, &faults);
             Some(json!({"name": cel_identifier(rule), "expression": faults}))
         }));
-        let validations: Vec<_> = rules
-            .iter()
-            .map(|rule| validation(rule, configuration.action(rule)))
-            .collect();
+        let validations: Vec<_> = rules.iter().map(|rule| validation(rule, configuration)).collect();
         json!({
             "apiVersion": API_VERSION,
             "kind": "ValidatingAdmissionPolicy",
@@ -141,6 +197,16 @@ impl PolicyTarget {
         })
     }
 
+    /// A CEL condition that is true if the user has the verb `override` on the object.
+    fn override_allowed(&self) -> String {
+        let resource = self.resource.split('/').next().unwrap_or_default();
+        format!(
+            "authorizer.group('{}').resource('{resource}').namespace(request.namespace).name(request.name)\
+             .check('override').allowed()",
+            self.group
+        )
+    }
+
     fn common_variables(&self, configuration: &Configuration) -> Vec<Value> {
         let gates = configuration.feature_gates;
         let gates = format!(
@@ -151,17 +217,29 @@ impl PolicyTarget {
             Shape::V1Beta1 => "'v1beta1'",
             Shape::V1Beta2 => "'v1beta2'",
         };
-        let overridden = format!(
+        let mut overridden = format!(
             "object.metadata.?annotations[?'{}'].orValue('').split(',').map(entry, entry.split('=')[0].trim())",
             overrides::ANNOTATION
         );
+        let mut copied = copy_expression(&configuration.trusted_users);
+        if configuration.authorize_overrides {
+            let allowed = self.override_allowed();
+            overridden = format!("{allowed} ? {overridden} : []");
+            copied = format!(
+                "({copied}) && (request.userInfo.username in {} || {allowed})",
+                cel_list(&configuration.trusted_users.hive)
+            );
+        }
         let mut variables = vec![
             json!({"name": "objects", "expression": self.object_inputs}),
             json!({"name": "shape", "expression": shape}),
             json!({"name": "featureGates", "expression": gates}),
             json!({"name": "overridden", "expression": overridden}),
-            json!({"name": "copied", "expression": copy_expression(&configuration.trusted_users)}),
+            json!({"name": "copied", "expression": copied}),
         ];
+        variables.extend(configuration.exemptions.iter().enumerate().map(|(index, exemption)| {
+            json!({"name": exemption_variable(index), "expression": exemption_expression(exemption)})
+        }));
         if let Some((path, specs)) = self.spec_inputs {
             variables.push(json!({"name": "path", "expression": format!("'{path}'")}));
             variables.push(json!({"name": "specs", "expression": specs}));
@@ -221,7 +299,7 @@ fn cel_identifier(rule: &Rule) -> String {
 fn copy_expression(users: &TrustedUsers) -> String {
     format!(
         "request.operation == 'CREATE' && (request.userInfo.username in {} \
-         || object.metadata.?ownerReferences.orValue([]).exists(owner, owner.kind in ['Cluster', 'ClusterClass'] \
+         || object.metadata.?ownerReferences.orValue([]).exists(owner, owner.kind == 'Cluster' \
          && owner.apiVersion.startsWith('cluster.x-k8s.io/')) \
          && !(request.userInfo.username in {}))",
         cel_list(&users.hive),
@@ -234,7 +312,47 @@ fn cel_list(texts: &[String]) -> Value {
     texts.iter().map(|text| json!(text)).collect()
 }
 
-fn validation(rule: &Rule, action: Action) -> Value {
+fn exemption_variable(index: usize) -> String {
+    format!("exemption{index}")
+}
+
+/// A CEL condition that is true for the writes that an exemption exempts before its end.
+fn exemption_expression(exemption: &Exemption) -> String {
+    let mut conditions = Vec::new();
+    if !exemption.users.is_empty() || !exemption.groups.is_empty() {
+        conditions.push(format!(
+            "(request.userInfo.username in {} || request.userInfo.groups.exists(group, group in {}))",
+            json!(exemption.users),
+            json!(exemption.groups)
+        ));
+    }
+    let selector = exemption.namespace_selector.as_ref();
+    let requirements = selector.into_iter().flat_map(Selector::requirements);
+    conditions.extend(requirements.map(|requirement| requirement_expression(&requirement)));
+    if conditions.is_empty() {
+        "true".to_owned()
+    } else {
+        conditions.join(" && ")
+    }
+}
+
+/// A CEL condition that is true if the labels of the namespace meet a requirement.
+fn requirement_expression(requirement: &Requirement) -> String {
+    let label = format!("namespaceObject.metadata.?labels[?{}]", json!(requirement.key));
+    let is_listed = format!(
+        "({label}.hasValue() && {label}.value() in {})",
+        json!(requirement.values)
+    );
+    match requirement.operator {
+        Operator::In => is_listed,
+        Operator::NotIn => format!("!{is_listed}"),
+        Operator::Exists => format!("{label}.hasValue()"),
+        Operator::DoesNotExist => format!("!{label}.hasValue()"),
+    }
+}
+
+fn validation(rule: &Rule, configuration: &Configuration) -> Value {
+    let action = configuration.action(rule);
     let (id, variable) = (rule.id, cel_identifier(rule));
     let mut passes = vec![format!("variables.{variable}.size() == 0")];
     if rule.scope == Scope::Object && action == Action::Deny {
@@ -242,6 +360,11 @@ fn validation(rule: &Rule, action: Action) -> Value {
     }
     if rule.overridable {
         passes.push(format!("'{id}' in variables.overridden"));
+    }
+    if action > Action::Audit {
+        let exemptions = configuration.exemptions.iter().enumerate();
+        let exempting = exemptions.filter(|(_, exemption)| exemption.covers(rule.id));
+        passes.extend(exempting.map(|(index, _)| format!("variables.{}", exemption_variable(index))));
     }
     json!({
         "expression": passes.join(" || "),

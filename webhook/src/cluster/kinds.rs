@@ -242,8 +242,9 @@ struct PrunedControlPlane<'o> {
     status: Option<PrunedStatus<'o>>,
 }
 
-/// The fields of [`kcp_rules::api::Metadata`]. Of `managedFields`, which are long, only the times are left: rules read the
-/// other fields only for writes of the topology controller, which does not write Scales.
+/// The fields of [`kcp_rules::api::Metadata`]. Of `managedFields`, which are long, only the times are left, and whether a
+/// client owns fields of the spec: rules read the other fields only for writes of the topology controller, which does not
+/// write Scales.
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PrunedMetadata<'o> {
@@ -274,7 +275,20 @@ struct PrunedManagedFieldsEntry<'o> {
     time: Option<&'o RawValue>,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     subresource: Option<&'o RawValue>,
+    #[serde(rename = "fieldsV1")]
+    fields: PrunedFields,
 }
+
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+struct PrunedFields {
+    #[serde(rename = "f:spec", skip_serializing_if = "Option::is_none")]
+    spec: Option<NoFields>,
+}
+
+/// The fields of the spec are skipped.
+#[derive(Deserialize, Serialize)]
+struct NoFields {}
 
 /// The fields of [`kcp_rules::api::KubeadmControlPlaneStatus`].
 #[derive(Default, Deserialize, Serialize)]

@@ -45,20 +45,38 @@ impl PartialEq for ManagedFields<'_> {
     }
 }
 
-impl ManagedFields<'_> {
-    /// When a client last wrote anything but the status. Entries of the subresource `scale` have no time.
+/// An entry of `managedFields`.
+#[derive(Deserialize)]
+struct Entry<'a> {
+    #[serde(borrow, default)]
+    manager: Option<Text<'a>>,
+    #[serde(default)]
+    operation: Option<Text<'a>>,
+    #[serde(default)]
+    time: Option<Text<'a>>,
+    #[serde(default)]
+    subresource: Option<Text<'a>>,
+    #[serde(rename = "fieldsV1", default)]
+    fields: Fields<'a>,
+}
+
+#[derive(Default, Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow, rename = "f:spec", default)]
+    spec: Option<BTreeMap<Text<'a>, &'a RawValue>>,
+}
+
+impl<'a> ManagedFields<'a> {
+    fn entries(&self) -> Vec<Entry<'a>> {
+        serde_json::from_str(self.0.get()).unwrap_or_default()
+    }
+
+    /// When a client that owns a field of the spec last wrote the object. Entries of the subresource `scale` have no time.
     fn last_write_of_spec(&self) -> Option<Timestamp> {
-        #[derive(Deserialize)]
-        struct Entry<'a> {
-            #[serde(borrow, default)]
-            time: Option<Text<'a>>,
-            #[serde(default)]
-            subresource: Option<Text<'a>>,
-        }
-        let entries: Vec<Entry<'_>> = serde_json::from_str(self.0.get()).unwrap_or_default();
+        let entries = self.entries();
         let of_spec = entries
             .iter()
-            .filter(|entry| entry.subresource.as_deref() != Some("status"));
+            .filter(|entry| entry.subresource.as_deref() != Some("status") && entry.fields.spec.is_some());
         of_spec
             .filter_map(|entry| entry.time.as_ref()?.parse().ok())
             .max()
@@ -66,28 +84,14 @@ impl ManagedFields<'_> {
 
     /// Whether a field manager has applied a field of `spec`.
     fn has_applied(&self, manager: &str, field: &str) -> bool {
-        #[derive(Deserialize)]
-        struct Entry<'a> {
-            #[serde(borrow, default)]
-            manager: Option<Text<'a>>,
-            #[serde(default)]
-            operation: Option<Text<'a>>,
-            #[serde(rename = "fieldsV1", default)]
-            fields: Option<Fields<'a>>,
-        }
-        #[derive(Deserialize)]
-        struct Fields<'a> {
-            #[serde(borrow, rename = "f:spec", default)]
-            spec: BTreeMap<Text<'a>, &'a RawValue>,
-        }
-        let entries: Vec<Entry<'_>> = serde_json::from_str(self.0.get()).unwrap_or_default();
-        entries.iter().any(|entry| {
+        self.entries().iter().any(|entry| {
             entry.manager.as_deref() == Some(manager)
                 && entry.operation.as_deref() == Some("Apply")
                 && entry
                     .fields
+                    .spec
                     .as_ref()
-                    .is_some_and(|fields| fields.spec.contains_key(field))
+                    .is_some_and(|spec| spec.contains_key(field))
         })
     }
 }
@@ -147,7 +151,7 @@ impl Metadata<'_> {
             .is_some_and(|managed| managed.has_applied(manager, field))
     }
 
-    /// When a client last wrote anything but the status; `None` if the API server has not recorded it.
+    /// When a client that owns a field of the spec last wrote the object; `None` if the API server has not recorded it.
     pub fn last_write_of_spec(&self) -> Option<Timestamp> {
         self.managed_fields?.last_write_of_spec()
     }

@@ -382,6 +382,8 @@ const COMPARED_OUTDATED: &str = r#"{"metadata":{"generation":3},"spec":{"replica
 const IGNORED: &str = r#"{"metadata":{"generation":3,"managedFields":[
     {"manager":"kubectl","operation":"Update","apiVersion":"controlplane.cluster.x-k8s.io/v1beta2",
      "time":"2026-06-01T11:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:version":{}}}},
+    {"manager":"annotator","operation":"Update","apiVersion":"controlplane.cluster.x-k8s.io/v1beta2",
+     "time":"2026-06-01T11:58:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:annotations":{"f:a":{}}}}},
     {"manager":"manager","operation":"Update","apiVersion":"controlplane.cluster.x-k8s.io/v1beta2",
      "time":"2026-06-01T11:59:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:status":{}},"subresource":"status"}]},
     "spec":{"replicas":3,"version":"v1.34.2"},

@@ -12,7 +12,10 @@ fn stored(mut object: Value) -> Value {
     let metadata = &mut object["metadata"];
     metadata["resourceVersion"] = json!("7");
     metadata["uid"] = json!("0f1e2d3c");
-    metadata["managedFields"] = json!([{"manager": "x".repeat(9000), "time": "2026-06-01T11:30:00Z"}]);
+    metadata["managedFields"] = json!([
+        {"manager": "x".repeat(9000), "time": "2026-06-01T11:30:00Z", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+        {"manager": "annotator", "time": "2026-06-01T11:40:00Z", "fieldsV1": {"f:metadata": {}}},
+    ]);
     metadata["annotations"][LAST_APPLIED] = json!("y".repeat(9000));
     let mut condition = json!({"message": "z".repeat(9000), "lastTransitionTime": "2026-05-01T00:00:00Z"});
     condition["type"] = json!("Available");
@@ -45,7 +48,8 @@ fn a_cached_control_plane_has_every_field_that_rules_read() {
             let cached = CachedControlPlane::decode(&text).unwrap();
             let mut read = decode::<KubeadmControlPlane<'_>>(&cached.text).unwrap();
             let written = whole.metadata.last_write_of_spec();
-            assert!(written.is_some() && read.metadata.last_write_of_spec() == written);
+            assert_eq!(written, "2026-06-01T11:30:00Z".parse().ok());
+            assert_eq!(read.metadata.last_write_of_spec(), written);
             whole.metadata.managed_fields = None;
             read.metadata.managed_fields = None;
             assert_eq!(read, whole, "{text}");

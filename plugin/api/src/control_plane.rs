@@ -135,7 +135,8 @@ impl KubeadmControlPlane {
 
     /// When a client last wrote the spec, if the controller has not processed it yet. None if the status is up to
     /// date, or if the time is unknown:
-    /// - The API server writes no time into the entry of the subresource `scale` in `managedFields`.
+    /// - The API server writes no time into the entry of the subresource `scale` in `managedFields`. The entry remains after
+    ///   the controller has processed it, so it only counts while the number of Machines differs from `spec.replicas`.
     /// - The entry of a client that owns no field of the spec says when it wrote an annotation or a label.
     /// - A change that only removes fields leaves no time, so a status that was written later may say nothing about it.
     pub fn unprocessed_since(&self) -> Option<Timestamp> {
@@ -144,7 +145,10 @@ impl KubeadmControlPlane {
             let times = entries().filter(|entry| has_kind(entry));
             times.filter_map(|entry| Some(entry.time.as_ref()?.0)).max()
         };
-        if self.is_observed() || entries().any(|entry| !is_of_status(entry) && entry.time.is_none()) {
+        let may_be_scaled = self.status.replicas != self.desired_replicas();
+        let has_no_time =
+            |entry: &ManagedFieldsEntry| metadata::owns_spec(entry) && entry.time.is_none() && may_be_scaled;
+        if self.is_observed() || entries().any(has_no_time) {
             return None;
         }
         let written = latest(|entry| !is_of_status(entry) && metadata::owns_spec(entry))?;

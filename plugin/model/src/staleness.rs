@@ -298,7 +298,7 @@ mod tests {
         testing::{
             objects::{
                 change_spec, change_status, compare_without_record, condition, healthy, minutes_ago,
-                new_machine, now, pause, set, use_external_etcd,
+                new_machine, now, pause, scale_without_a_time, set, use_external_etcd,
             },
             plan::cluster,
         },
@@ -583,13 +583,35 @@ mod tests {
                 &[],
             ),
             (
-                "the_change_was_written_through_the_scale_subresource",
+                "the_status_was_written_after_the_spec",
                 |s| {
                     s.control_plane.metadata.generation = Some(8);
                     change_spec(&mut s.control_plane.metadata, minutes_ago(5));
                     change_status(&mut s.control_plane.metadata, minutes_ago(4));
                 },
                 &[],
+            ),
+            (
+                "the_change_was_written_through_the_scale_subresource",
+                |s| {
+                    s.control_plane.metadata.generation = Some(8);
+                    change_spec(&mut s.control_plane.metadata, minutes_ago(4));
+                    scale_without_a_time(&mut s.control_plane);
+                },
+                &[],
+            ),
+            (
+                "a_change_after_a_scale_that_is_processed",
+                |s| {
+                    s.control_plane.metadata.generation = Some(8);
+                    change_spec(&mut s.control_plane.metadata, minutes_ago(4));
+                    scale_without_a_time(&mut s.control_plane);
+                    s.control_plane.status.replicas = s.control_plane.desired_replicas();
+                },
+                &[
+                    "for 4m: Cluster API's kubeadm control plane controller has not processed generation 8 of the spec; the \
+                     last processed generation is 7",
+                ],
             ),
             (
                 "the_command_saw_the_change_a_moment_ago",

@@ -201,25 +201,36 @@ fn the_time_of_an_unprocessed_change_is_known_if_its_write_has_a_time() {
             "fieldsV1": {"f:spec": {"f:replicas": {}}}})
     };
     let ten = Some("2026-08-21T10:00:00Z");
-    for (unprocessed, entries, expected) in [
-        (true, vec![], None),
-        (true, vec![status(9)], None),
-        (true, vec![spec(8), status(9), spec(10)], ten),
-        (true, vec![spec(10), status(10)], ten),
-        (true, vec![spec(10), status(11)], None),
-        (true, vec![spec(8), status(9), annotation(10)], None),
-        (true, vec![status(9), spec(10), annotation(11)], ten),
-        (true, vec![status(9), spec(10), scale()], None),
-        (true, vec![spec(8), status(9), annotation(10), scale()], None),
-        (false, vec![status(9), spec(10)], None),
+    for (unprocessed, scaled, entries, expected) in [
+        (true, false, vec![], None),
+        (true, false, vec![status(9)], None),
+        (true, false, vec![spec(8), status(9), spec(10)], ten),
+        (true, false, vec![spec(10), status(10)], ten),
+        (true, false, vec![spec(10), status(11)], None),
+        (true, false, vec![spec(8), status(9), annotation(10)], None),
+        (true, false, vec![status(9), spec(10), annotation(11)], ten),
+        (true, true, vec![status(9), spec(10), scale()], None),
+        (true, false, vec![status(9), spec(10), scale()], ten),
+        (
+            true,
+            true,
+            vec![spec(8), status(9), annotation(10), scale()],
+            None,
+        ),
+        (false, false, vec![status(9), spec(10)], None),
     ] {
         let mut object = v1beta2();
         object["metadata"]["generation"] = 7.into();
         object["status"]["observedGeneration"] = (7 - i64::from(unprocessed)).into();
         object["metadata"]["managedFields"] = json!(entries);
-        let read = control_plane(&object);
+        let mut read = control_plane(&object);
+        read.status.replicas = read.desired_replicas() - i64::from(scaled);
         let expected = expected.and_then(|time| time.parse().ok());
-        assert_eq!(read.unprocessed_since(), expected, "{unprocessed} {entries:?}");
+        assert_eq!(
+            read.unprocessed_since(),
+            expected,
+            "{unprocessed} {scaled} {entries:?}"
+        );
     }
 }
 

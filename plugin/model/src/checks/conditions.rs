@@ -15,6 +15,7 @@ use crate::{
         machine_grace::{are_machines_changing, has_changed_within},
         rollout::CONTROLLER_OBSTACLES,
     },
+    duration::format_duration,
     plan::{
         blockers::{failed_probe, processing_blockers, unreachable_workload},
         messages::join_names,
@@ -166,11 +167,13 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
     {
         return Ok(Vec::new());
     }
-    let lasts = observed
-        .unprocessed_since()
-        .map_or_else(String::new, |since| format!(" for {}", format_age(since, now)));
+    let since = observed.unprocessed_since();
+    let lasts = since.map_or_else(
+        || "an unknown time, because no object records when the spec changed".to_owned(),
+        |since| format_age(since, now),
+    );
     let message = format!(
-        "{CONTROL_PLANE_CONTROLLER} has not processed generation {} of the spec{lasts}; the last processed generation is {}",
+        "{CONTROL_PLANE_CONTROLLER} has not processed generation {} of the spec for {lasts}; the last processed generation is {}",
         control_plane.generation(),
         control_plane.status.observed_generation.unwrap_or_default(),
     );
@@ -178,10 +181,16 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
     let finding = match processing_blockers(observed).first() {
         Some(blocker) => Finding::unknown(object, format!("{message}; {}", blocker.message()))
             .with_optional_hint(blocker.hint(control_plane.namespace(), control_plane.name())),
-        None => Finding::unknown(object, format!("{message}{}", controller_suffix(observed, now)))
-            .with_hint(CONTROLLER_HINT),
+        None => Finding::unknown(object, format!("{message}{}", controller_suffix(observed, now))).with_hint(
+            if since.is_some() {
+                CONTROLLER_HINT.to_owned()
+            } else {
+                let limit = format_duration(OBSERVATION_LIMIT);
+                format!("if the controller has still not processed it in {limit}, {CONTROLLER_HINT}")
+            },
+        ),
     };
-    Ok(vec![finding.with_since(observed.unprocessed_since())])
+    Ok(vec![finding.with_since(since)])
 }
 
 /// Whether the controller has compared the Machines with the spec, and no reason is known why it could not process the spec.
@@ -390,7 +399,8 @@ pub(super) mod test_cases {
         snapshot::{ControllerLease, EtcdMembers, Reading},
         testing::{
             objects::{
-                annotate, change_spec, compare_without_record, condition, minutes_ago, use_external_etcd,
+                annotate, change_spec, compare_without_record, condition, minutes_ago, scale_without_a_time,
+                use_external_etcd,
             },
             snapshot::{failure, in_days},
         },
@@ -419,6 +429,12 @@ pub(super) mod test_cases {
         }),
         ("status-outdated", "older_spec", |o| {
             o.control_plane().metadata.generation = Some(8);
+        }),
+        ("status-outdated", "scaled_at_an_unknown_time", |o| {
+            o.control_plane().metadata.generation = Some(8);
+            change_spec(&mut o.control_plane().metadata, minutes_ago(4));
+            scale_without_a_time(o.control_plane());
+            o.controller_lease = Reading::Read(Some(lease(0)));
         }),
         ("status-outdated", "of_a_stopped_controller", |o| {
             o.control_plane().metadata.generation = Some(8);

@@ -125,6 +125,21 @@ pub fn change_spec(metadata: &mut ObjectMeta, time: Timestamp) {
     }]);
 }
 
+/// Records a change through the subresource `scale`. The API server writes no time into its entry.
+pub fn scale_without_a_time(control_plane: &mut KubeadmControlPlane) {
+    control_plane.spec.replicas = Some(control_plane.desired_replicas() + 2);
+    let entry = ManagedFieldsEntry {
+        subresource: Some("scale".to_owned()),
+        fields_v1: Some(FieldsV1(json!({"f:spec": {}}))),
+        ..ManagedFieldsEntry::default()
+    };
+    control_plane
+        .metadata
+        .managed_fields
+        .get_or_insert_default()
+        .push(entry);
+}
+
 /// Adds a generation of the spec with which the controller has compared the Machines, but which it has not recorded.
 pub fn compare_without_record(control_plane: &mut KubeadmControlPlane) {
     let generation = control_plane.metadata.generation.map(|generation| generation + 1);

@@ -37,7 +37,7 @@ pub enum State {
     /// No program solves the problem, or the program that should solve it makes no progress. So a person must
     /// act.
     PersonNeeded,
-    /// Something that the answer depends on could not be read.
+    /// Something that the answer depends on could not be read, or no object records it.
     Unknown,
 }
 
@@ -362,6 +362,10 @@ impl Context<'_> {
         match cause.outcome {
             CheckOutcome::Pass | CheckOutcome::Skipped | CheckOutcome::Warn => State::NothingToDo,
             CheckOutcome::Unknown if check.makes_why_unknown => State::Unknown,
+            // Whether the actor takes longer than usual depends on a time that no object records.
+            CheckOutcome::Unknown if may_proceed && check.usual_time.is_some() && timed.is_none() => {
+                State::Unknown
+            }
             CheckOutcome::Info | CheckOutcome::Unknown if may_proceed => State::Working,
             // A step that is a failure in `status`, such as the deletion of the control plane, has a usual time.
             CheckOutcome::Fail if may_proceed && check.responsible.is_step() && timed.is_some() => {

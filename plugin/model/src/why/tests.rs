@@ -14,7 +14,7 @@ use crate::{
     inspection::inspect,
     snapshot::{FailedWrite, Reading, Snapshot},
     testing::{
-        objects::{annotate, change_spec, condition, minutes_ago, now, set},
+        objects::{annotate, change_spec, condition, minutes_ago, now, scale_without_a_time, set},
         snapshot::observed,
     },
 };
@@ -200,6 +200,14 @@ fn a_controller_that_is_late_needs_a_person() {
             |o| write_is_unprocessed(o, 4),
             "PersonNeeded, Cluster API's kubeadm control plane controller: controller-stopped of KubeadmControlPlane/c1-cp, \
              since 11:56",
+        ),
+        (
+            "nobody knows whether it is late",
+            |o| {
+                write_is_unprocessed(o, 4);
+                scale_without_a_time(o.control_plane());
+            },
+            "Unknown: status-outdated of KubeadmControlPlane/c1-cp",
         ),
     ]);
 }

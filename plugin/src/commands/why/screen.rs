@@ -138,7 +138,7 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
             )
         }
         _ => {
-            format!("The answer is unknown, because something that it depends on could not be read: {cause}")
+            format!("The answer is unknown, because something that it depends on is unknown: {cause}")
         }
     }
 }

@@ -326,7 +326,7 @@ pub fn only_api_server_responds(observed: &Snapshot) -> bool {
     survey.is_some_and(|survey| survey.api_server_lacks_etcd && !Membership::new(survey).is_known())
 }
 
-fn has_lost_quorum(observed: &Snapshot, now: Timestamp) -> bool {
+pub(super) fn has_lost_quorum(observed: &Snapshot, now: Timestamp) -> bool {
     count_votes(observed, now).is_ok_and(|count| count.is_lost) || only_api_server_responds(observed)
 }
 

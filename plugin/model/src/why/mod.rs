@@ -78,6 +78,9 @@ const WHOLE_CHANGES: [&str; 2] = ["machines-outdated", "replicas-differ"];
 /// The check that reports the deletion of the control plane.
 const DELETION: &str = "deleting";
 
+/// The check that reports conditions of Machines that are outdated, and so do not show when a problem began.
+const OUTDATED_CONDITIONS: &str = "machine-conditions-outdated";
+
 /// The Machine conditions that show when a problem began, if the check that reports the problem finds no
 /// time.
 const DATING_CONDITIONS: [&str; 3] = ["EtcdMemberHealthy", "EtcdPodHealthy", "Ready"];
@@ -206,7 +209,11 @@ impl Context<'_> {
             outcome: finding.outcome,
             objects: finding.objects.clone(),
             message: finding.message.clone(),
-            since: finding.since.or_else(|| self.since_condition(finding)),
+            since: finding.since.or_else(|| {
+                (check.id != OUTDATED_CONDITIONS)
+                    .then(|| self.since_condition(finding))
+                    .flatten()
+            }),
             usual_time: check.usual_time,
             hint: finding.hint.clone(),
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use kcp_api::{Machine, Object as _, names::label};
+use kcp_api::{Machine, Object as _};
 
 use crate::{
     checks::{
@@ -12,23 +12,18 @@ use crate::{
         finding::{
             CheckOutcome, CheckResult, Finding, NoResult, fall_back_to, machine_object, node_object, require,
         },
-        machine_grace::{Phase, are_machines_changing, machine_of_node, phase_of_node, require_machines},
+        left_behind::is_left_behind,
+        machine_grace::{Phase, machine_of_node, machines_without_node, phase_of_node, require_machines},
         rollout::compare_machines,
     },
     plan::rollout_reason::{Reason, Verdict},
     snapshot::{
         Snapshot,
-        workload::{Component, Node, StaticPod},
+        workload::{Component, StaticPod},
     },
 };
 
 pub const CHECKS: &[Check] = &[
-    Check::new(
-        "nodes-left-behind",
-        "A control plane Node is not ready, and the Machine that Cluster API recorded on it is gone.",
-        check_nodes_left_behind,
-        Responsible::Fault(Actor::Person),
-    ),
     Check::new(
         "api-servers-mismatch",
         "A Machine has no API server pod, or an API server pod has no Machine.",
@@ -72,57 +67,8 @@ const fn machine_condition(component: Component) -> (&'static str, &'static str)
     }
 }
 
-/// The control plane Nodes that are left from a deleted Machine, and the names of these Machines. Cluster API gives up the
-/// deletion of a Node after `nodeDeletionTimeoutSeconds`, by default 10, which it counts from the deletion of the Machine, so
-/// that the time may be over before it begins (kubernetes-sigs/cluster-api#14024).
-fn left_behind(observed: &Snapshot) -> impl Iterator<Item = (&Node, &str)> {
-    let nodes = observed
-        .workload
-        .value()
-        .and_then(|workload| workload.nodes.value());
-    let nodes = nodes.into_iter().flatten();
-    let stopped = nodes.filter(|node| node.has_control_plane_label && node.ready != Some(true));
-    stopped.filter_map(|node| {
-        let machine = unlisted_machine(observed, &node.name)?;
-        machine_of_node(observed, &node.name)
-            .is_none()
-            .then_some((node, machine))
-    })
-}
-
-/// Whether a node is left from a deleted Machine.
-pub fn is_left_behind(observed: &Snapshot, node: &str) -> bool {
-    left_behind(observed).any(|(left, _)| left.name == node)
-}
-
-fn left_behind_message(machine: &str) -> String {
-    format!("is not ready and has no Machine: it is left from Machine {machine}")
-}
-
-pub fn check_nodes_left_behind(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    let workload = require(&observed.workload, WORKLOAD)?;
-    require(&workload.nodes, "nodes")?;
-    require_machines(observed)?;
-    // A Machine that was deleted a moment ago may still be in one of the two lists.
-    let outcome = if are_machines_changing(observed, now) {
-        CheckOutcome::Info
-    } else {
-        CheckOutcome::Warn
-    };
-    let namespace = observed.control_plane.namespace();
-    let findings = left_behind(observed).map(|(node, machine)| {
-        Finding::new(outcome, node_object(&node.name), left_behind_message(machine))
-            .with_since(node.ready_since)
-            .with_hint(format!(
-                "if the Machine is gone (kubectl get machine {machine} -n {namespace} --ignore-not-found), delete the Node: {}",
-                observed.kubectl_in_workload(&format!("delete node {}", node.name))
-            ))
-    });
-    Ok(findings.collect())
-}
-
-/// The static pods on nodes that exist. Pods of a removed node remain until they are garbage collected, and those of a node
-/// that is left from a deleted Machine as long as the node.
+/// The static pods on nodes that exist. Pods of a removed node remain until they are garbage collected, and those of a Node
+/// without a Machine as long as the Node.
 fn pods(observed: &Snapshot) -> Result<Vec<&StaticPod>, NoResult> {
     let workload = require(&observed.workload, WORKLOAD)?;
     let pods = require(&workload.static_pods, "static pods")?;
@@ -179,33 +125,6 @@ pub fn is_etcd_pod_ready(observed: &Snapshot, node: &str) -> bool {
     of_node.any(|pod| pod.ready)
 }
 
-/// The Machine that Cluster API has recorded in an annotation of the node, if the Cluster has no control
-/// plane Machine of this name. The Machine has been deleted or has lost a label.
-pub fn unlisted_machine<'o>(observed: &'o Snapshot, node: &str) -> Option<&'o str> {
-    let nodes = observed.workload.value()?.nodes.value()?;
-    let recorded = nodes.iter().find(|of| of.name == node)?.machine.as_deref()?;
-    let mut listed = observed.machines.iter().chain(&observed.machines_of_other_owners);
-    (!listed.any(|machine| machine.name() == recorded)).then_some(recorded)
-}
-
-pub fn unlisted_message(machine: &str) -> String {
-    format!(
-        "belongs to Machine {machine} according to an annotation of the node, but the Cluster has no control \
-         plane Machine of this name"
-    )
-}
-
-pub fn unlisted_hint(observed: &Snapshot, machine: &str) -> String {
-    format!(
-        "if the Machine exists, restore its labels {} and {}={}; to see its labels: kubectl get machine \
-         {machine} -n {} --show-labels",
-        label::CONTROL_PLANE,
-        label::CLUSTER_NAME,
-        observed.control_plane.cluster().unwrap_or_default(),
-        observed.control_plane.namespace()
-    )
-}
-
 pub fn kubectl_describe_hint(of: &Machine) -> String {
     format!(
         "see: kubectl describe machine {} -n {}",
@@ -222,7 +141,6 @@ pub fn check_api_servers_mismatch(observed: &Snapshot, now: Timestamp) -> CheckR
         .filter(|pod| pod.component == Component::ApiServer)
         .map(|pod| pod.node.as_str())
         .collect();
-    let are_machines_changing = are_machines_changing(observed, now);
     let without_pod = observed.machines.iter().filter_map(|of| {
         let on = of
             .status
@@ -238,23 +156,16 @@ pub fn check_api_servers_mismatch(observed: &Snapshot, now: Timestamp) -> CheckR
             }
         }
     });
+    // The check `nodes-left-behind` reports the other nodes.
     let without_machine = with_pod
         .iter()
-        .filter(|on| machine_of_node(observed, on).is_none())
+        .filter(|on| {
+            machine_of_node(observed, on).is_none() && machines_without_node(observed).next().is_some()
+        })
         .map(|on| {
-            if are_machines_changing {
-                return Finding::info(
-                    node_object(on),
-                    "has an API server pod, but no Machine references the node yet",
-                );
-            }
-            if let Some(machine) = unlisted_machine(observed, on) {
-                return Finding::fail(node_object(on), unlisted_message(machine))
-                    .with_hint(unlisted_hint(observed, machine));
-            }
-            Finding::fail(
+            Finding::info(
                 node_object(on),
-                "has an API server pod, but no Machine: Cluster API does not manage the node",
+                "has an API server pod, but no Machine references the node yet",
             )
         });
     Ok(without_pod.chain(without_machine).collect())
@@ -459,7 +370,7 @@ pub(super) mod test_cases {
         checks::tests::{Case, joins_unnamed, leave_out, starts},
         snapshot::{
             Reading, Snapshot,
-            workload::{Component, CrashLoop, Node, StaticPod},
+            workload::{Component, CrashLoop, Node},
         },
         testing::{
             objects::{condition, minutes_ago, set},
@@ -471,44 +382,6 @@ pub(super) mod test_cases {
         let pod = observed.pod(component, 2);
         pod.ready = false;
         pod.message = Some("CrashLoopBackOff: back-off 5m0s".to_owned());
-    }
-
-    /// The node of a Machine `m0` that was replaced.
-    fn leave_node(observed: &mut Snapshot, ready: Option<bool>) {
-        let node = observed.nodes()[0].clone();
-        observed.nodes().push(Node {
-            name: "node-m0".to_owned(),
-            machine: Some("m0".to_owned()),
-            ready,
-            ready_since: Some(minutes_ago(50)),
-            is_unreachable: ready.is_none(),
-            ..node
-        });
-    }
-
-    /// Every control plane node is asked for a member.
-    fn ask_for_a_member(observed: &mut Snapshot) {
-        let mut queried = observed.survey().queried[0].clone();
-        queried.name = "node-m0".to_owned();
-        queried.machine = None;
-        queried.response = Err(failure("etcd member node-m0", "no pod etcd-node-m0"));
-        observed.survey().queried.push(queried);
-    }
-
-    fn leave_pods(observed: &mut Snapshot) {
-        let left = observed
-            .pods()
-            .iter()
-            .filter(|pod| pod.node == "node-m1")
-            .cloned();
-        let left: Vec<_> = left
-            .map(|pod| StaticPod {
-                node: "node-m0".to_owned(),
-                ready: false,
-                ..pod
-            })
-            .collect();
-        observed.pods().extend(left);
     }
 
     /// The API server of the third Machine, which has just joined, ends again and again.
@@ -581,38 +454,9 @@ pub(super) mod test_cases {
             crashes(o, 1);
             o.pod(Component::Etcd, 3).ready = false;
         }),
-        ("nodes-left-behind", "without_its_pods", |o| leave_node(o, None)),
-        ("nodes-left-behind", "with_its_pods", |o| {
-            leave_node(o, None);
-            leave_pods(o);
-            ask_for_a_member(o);
-        }),
-        ("nodes-left-behind", "while_a_machine_joins", |o| {
-            starts(o);
-            leave_node(o, Some(false));
-        }),
-        ("nodes-left-behind", "its_kubelet_runs", |o| {
-            leave_node(o, Some(true));
-            leave_pods(o);
-        }),
-        ("nodes-left-behind", "of_a_machine_of_another_owner", |o| {
-            leave_node(o, None);
-            o.machines_of_other_owners
-                .push(crate::testing::objects::machine("m0"));
-        }),
         ("api-servers-mismatch", "machine_without_pod", |o| {
             o.pods()
                 .retain(|pod| pod.component != Component::ApiServer || pod.node != "node-m2");
-        }),
-        ("api-servers-mismatch", "pod_without_machine", |o| {
-            let mut pod = o.pods()[0].clone();
-            pod.node = "node-m9".to_owned();
-            o.pods().push(pod);
-            let node = o.nodes()[0].clone();
-            o.nodes().push(Node {
-                name: "node-m9".to_owned(),
-                ..node
-            });
         }),
         ("api-servers-mismatch", "pod_that_its_node_has_left", |o| {
             let mut pod = o.pods()[0].clone();

@@ -12,6 +12,7 @@ use crate::{
         controller::controller_suffix,
         etcd_quorum::votes,
         finding::{CheckOutcome, CheckResult, Finding, NoResult},
+        left_behind::is_any_left_behind,
         machine_grace::{are_machines_changing, has_changed_within},
         rollout::CONTROLLER_OBSTACLES,
     },
@@ -297,7 +298,8 @@ pub fn check_etcd_cluster_unhealthy(observed: &Snapshot, now: Timestamp) -> Chec
         return Err(NoResult::skipped("etcd is external"));
     }
     // Other checks report the unhealthy members.
-    let is_explained = votes(observed).is_some_and(|votes| votes.unhealthy > 0)
+    let is_explained = is_any_left_behind(observed)
+        || votes(observed).is_some_and(|votes| votes.unhealthy > 0)
         || !machines_without_etcd(observed).is_empty();
     summary_findings(observed, "EtcdClusterHealthy", is_explained, now)
 }
@@ -307,7 +309,8 @@ pub fn check_components_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckR
         .workload
         .value()
         .and_then(|workload| workload.static_pods.value());
-    let is_explained = pods.is_some_and(|pods| pods.iter().any(|pod| !pod.ready));
+    let is_explained =
+        is_any_left_behind(observed) || pods.is_some_and(|pods| pods.iter().any(|pod| !pod.ready));
     let findings = summary_findings(observed, "ControlPlaneComponentsHealthy", is_explained, now)?;
     // The pods are newer than the condition, which the controller updates only when it reconciles.
     let is_outdated = pods.is_some_and(|pods| has_pods_of_each_machine(observed, pods));

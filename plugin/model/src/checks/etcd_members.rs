@@ -8,8 +8,9 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        components::{kubectl_describe_hint, unlisted_hint, unlisted_machine, unlisted_message},
+        components::kubectl_describe_hint,
         finding::{CheckResult, Finding, machine_object, require},
+        left_behind::{unlisted_hint, unlisted_machine, unlisted_message},
         machine_grace::{
             Phase, are_machines_changing, machine_of_node, machines_without_node, require_machines,
         },
@@ -32,7 +33,7 @@ pub const CHECKS: &[Check] = &[
         check_etcd_members_mismatch,
         Responsible::Fault(Actor::Person),
     )
-    .effect_of(&[&["etcd-clusters-differ"]])
+    .effect_of(&[&["nodes-left-behind", "etcd-clusters-differ"]])
     .preflight(),
     Check::new(
         "etcd-alarms",

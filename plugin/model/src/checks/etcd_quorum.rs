@@ -11,6 +11,7 @@ use crate::{
         components,
         etcd_refusals::{RefusedDeletion, refused_deletion},
         finding::{CheckOutcome, CheckResult, Finding, NoResult, fall_back_to, machine_object, require},
+        left_behind::is_left_behind,
         machine_grace::{Phase, machine_of_node, phase_of_node, require_machines},
         machines::replacement_hint,
         membership::{ETCD, Membership, member_finding, phase_of_queried, stacked_survey, voters},
@@ -48,6 +49,7 @@ pub const CHECKS: &[Check] = &[
         Responsible::Fault(Actor::Person),
     )
     .effect_of(&[&[
+        "nodes-left-behind",
         "etcd-certificates-expiring",
         "etcd-members-mismatch",
         "etcd-clusters-differ",
@@ -97,7 +99,7 @@ pub fn check_etcd_members_unresponsive(observed: &Snapshot, now: Timestamp) -> C
         let is_listed = membership
             .listed()
             .any(|listed| listed.member.name == queried.name && !listed.member.is_learner);
-        if is_no_member(&membership, &queried.name) && components::is_left_behind(observed, &queried.name) {
+        if is_no_member(&membership, &queried.name) && is_left_behind(observed, &queried.name) {
             return None;
         }
         let are_machines_changing = match phase_of_queried(survey, queried, observed, now) {

@@ -6,6 +6,7 @@
 //! - [`rollout`]: pending changes and their progress
 //! - [`machines`], [`remediation`]: Machines, their nodes and their health checks
 //! - [`deadlock`]: deletions of Machines that block each other
+//! - [`left_behind`]: Nodes without a Machine
 //! - [`joining`]: Machines whose etcd member votes before they have a node
 //! - [`etcd_refusals`], [`etcd_quorum`], [`etcd_agreement`], [`etcd_members`], [`etcd_storage`]: etcd; [`membership`] combines the responses of
 //!   its members
@@ -42,6 +43,7 @@ pub mod etcd_storage;
 pub mod finding;
 pub mod joining;
 pub mod kubeadm;
+pub mod left_behind;
 pub mod lifecycle;
 pub mod machine_grace;
 pub mod machines;
@@ -207,6 +209,7 @@ pub const TOPICS: &[&[Check]] = &[
     drains::CHECKS,
     joining::CHECKS,
     machines::CHECKS,
+    left_behind::CHECKS,
     etcd_refusals::CHECKS,
     etcd_quorum::CHECKS,
     etcd_agreement::CHECKS,

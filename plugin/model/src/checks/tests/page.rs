@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The title of each topic, in the order of [`TOPICS`].
-const TITLES: [&str; 19] = [
+const TITLES: [&str; 20] = [
     "Whether each source could be read",
     "Conditions of the control plane",
     "Pauses, deletion, failures and owners",
@@ -24,6 +24,7 @@ const TITLES: [&str; 19] = [
     "Evictions from nodes",
     "Members that vote before their Machine has a node",
     "Machines and their nodes",
+    "Nodes without a Machine",
     "Changes of members that etcd refuses",
     "Quorum of etcd",
     "Whether the members of etcd agree",

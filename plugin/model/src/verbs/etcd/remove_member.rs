@@ -16,8 +16,8 @@ use kcp_api::{Machine, Object as _};
 use crate::{
     change::{decision::Refusal, replaceable::replacement_blockers},
     checks::{
-        components::{unlisted_hint, unlisted_machine, unlisted_message},
         etcd_refusals::refused_deletion,
+        left_behind::{unlisted_hint, unlisted_machine, unlisted_message},
         machine_grace::are_machines_read,
     },
     quorum::Votes,

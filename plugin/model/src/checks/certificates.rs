@@ -43,8 +43,7 @@ pub const CHECKS: &[Check] = &[
          renewed in time.",
         check_secret_certificates_expiring,
         Responsible::Fault(Actor::Person),
-    )
-    .effect_of(&[&["workload-unreachable"]]),
+    ),
     Check::new(
         "machine-certificates-expiring",
         "The certificates of a Machine expire soon, or have expired.",
@@ -224,14 +223,23 @@ fn finding_of_secret(observed: &Snapshot, certificate: &Certificate, now: Timest
     Some(
         finding(&message)
             .with_since(Some(due))
-            .with_hint(if observed.is_paused() {
-                "the controller renews the certificate as soon as it reconciles the control plane again"
-            } else if observed.has_endpoint() {
-                CONTROLLER_HINT
-            } else {
-                "the controller renews the certificate once spec.controlPlaneEndpoint of the Cluster is set"
-            }),
+            .with_hint(overdue_hint(observed)),
     )
+}
+
+/// How to get a certificate that the controller should have renewed.
+fn overdue_hint(observed: &Snapshot) -> String {
+    if observed.is_paused() {
+        "the controller renews the certificate as soon as it reconciles the control plane again".to_owned()
+    } else if observed.has_endpoint() {
+        format!(
+            "let the controller renew the certificate: {}; if this has no effect, {CONTROLLER_HINT}",
+            observed.reconcile_command()
+        )
+    } else {
+        "the controller renews the certificate once spec.controlPlaneEndpoint of the Cluster is set"
+            .to_owned()
+    }
 }
 
 pub fn check_secrets_missing(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -296,7 +304,7 @@ pub(super) mod test_cases {
     use kcp_api::{machine::Bootstrap, metadata::Time};
 
     use crate::{
-        checks::tests::Case,
+        checks::tests::{Case, unread},
         snapshot::{
             EtcdMembers, Reading, Snapshot,
             certificates::{Purpose, Renewer, Validity},
@@ -366,6 +374,25 @@ pub(super) mod test_cases {
             "kubeconfig_that_the_controller_left",
             |o| {
                 expires(o, Purpose::AdminKubeconfig, 150);
+            },
+        ),
+        (
+            "secret-certificates-expiring",
+            "kubeconfig_expired_and_the_cluster_is_not_read",
+            |o| {
+                expires(o, Purpose::AdminKubeconfig, -2);
+                unread(o);
+            },
+        ),
+        (
+            "secret-certificates-expiring",
+            "kubeconfig_of_a_person_expired",
+            |o| {
+                expires(o, Purpose::AdminKubeconfig, -2);
+                let kubeconfig = o.certificate(Purpose::AdminKubeconfig);
+                kubeconfig.renewer = Renewer::Person;
+                kubeconfig.renewal = "you: no controller owns the Secret".to_owned();
+                unread(o);
             },
         ),
         ("secret-certificates-expiring", "kubeconfig_of_a_person", |o| {

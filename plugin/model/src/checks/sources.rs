@@ -27,7 +27,11 @@ pub const CHECKS: &[Check] = &[
         check_workload_unreachable,
         Responsible::Fault(Actor::Person),
     )
-    .effect_of(&[&["secrets-missing", "endpoint-certificate-expiring"]]),
+    .effect_of(&[&[
+        "secrets-missing",
+        "secret-certificates-expiring",
+        "endpoint-certificate-expiring",
+    ]]),
     Check::new(
         "etcd-unreachable",
         "No member of etcd could be queried, for example because Secret `<cluster>-etcd` is not usable.",

@@ -44,10 +44,10 @@ pub fn check_write_refused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     Ok(finding.into_iter().collect())
 }
 
-/// Admission, if it refused the write. Otherwise the controller, which retries the write.
+/// Admission, if it refuses the write for good. Otherwise the controller, which retries the write.
 fn who_refuses(observed: &Snapshot, _: &Finding, now: Timestamp) -> Actor {
     let write = RefusedWrite::find(observed, now);
-    if write.is_some_and(|write| write.is_refused_by_admission()) {
+    if write.is_some_and(|write| write.is_refused_by_admission() && write.needs_person(now)) {
         Actor::Admission
     } else {
         Actor::ControlPlaneController
@@ -94,6 +94,18 @@ pub(super) mod test_cases {
                  \"https://m.example.com:443/\": connection refused",
             );
         }),
+        (
+            "write-refused",
+            "by_a_webhook_that_has_not_responded_for_a_moment",
+            |o| {
+                let error = "failed calling webhook \"m.example.com\": connection refused";
+                fails(o, true, error);
+                let Reading::Read(writes) = &mut o.failed_writes else {
+                    panic!("they were read");
+                };
+                writes[0].first_reported = minutes_ago(2);
+            },
+        ),
         ("write-refused", "by_a_policy", |o| {
             fails(
                 o,

@@ -88,7 +88,6 @@ impl<'o> RefusedWrite<'o> {
         })
     }
 
-    /// Whether admission refuses the write. Otherwise, the controller may succeed by itself.
     pub const fn is_refused_by_admission(&self) -> bool {
         self.refusal.is_some()
     }
@@ -100,9 +99,9 @@ impl<'o> RefusedWrite<'o> {
         )
     }
 
-    /// Whether only a person can make the write succeed.
+    /// Whether only a person can make the write succeed. A webhook that does not respond may be restarting.
     pub fn needs_person(&self, now: Timestamp) -> bool {
-        self.is_refused_by_admission() || age(self.since, now) > OBSERVATION_LIMIT
+        self.is_denied() || age(self.since, now) > OBSERVATION_LIMIT
     }
 
     pub fn message(&self) -> String {
@@ -160,11 +159,9 @@ impl<'o> RefusedWrite<'o> {
         }
     }
 
-    /// The blocker of the change, if only a person can make the write succeed. A webhook that does not respond may be
-    /// restarting.
+    /// The blocker of the change, if only a person can make the write succeed.
     pub fn blocker(observed: &'o Snapshot, now: Timestamp) -> Option<StuckBlocker> {
-        let is_lasting = |write: &Self| age(write.since, now) > OBSERVATION_LIMIT;
-        let write = Self::find(observed, now).filter(|write| write.is_denied() || is_lasting(write))?;
+        let write = Self::find(observed, now).filter(|write| write.needs_person(now))?;
         Some(StuckBlocker {
             blocker: Blocker::WriteRefused {
                 message: write.message(),

@@ -220,11 +220,17 @@ fn host_hint(observed: &Snapshot, node: &str) -> String {
     )
 }
 
-/// How a hint names the host of a Machine.
+/// How a hint names the host of a Machine, such as `Machine m2 (node node-m2, 10.0.0.2)`.
 fn host(machine: &Machine) -> String {
-    match &machine.status.host_address {
-        Some(address) => format!("Machine {} ({address})", machine.name()),
-        None => format!("Machine {}", machine.name()),
+    let node = machine.node().map(|node| format!("node {node}"));
+    let place: Vec<String> = node
+        .into_iter()
+        .chain(machine.status.host_address.clone())
+        .collect();
+    if place.is_empty() {
+        format!("Machine {}", machine.name())
+    } else {
+        format!("Machine {} ({})", machine.name(), place.join(", "))
     }
 }
 

@@ -69,7 +69,7 @@ async fn expired_kubeconfig(management: &ManagementCluster) -> Result<()> {
     access.inflict(AccessFault::ClientExpired).await?;
     let stated = [
         "rejected the credentials: the client certificate in the kubeconfig expired ",
-        "kubectl delete secret edge-kubeconfig -n expired-kubeconfig",
+        "kubectl kcp reconcile edge -n expired-kubeconfig",
     ];
     took(
         "expired kubeconfig",
@@ -86,21 +86,8 @@ async fn expired_kubeconfig(management: &ManagementCluster) -> Result<()> {
             "{refused}"
         );
     }
-    // The remedy: the controller creates the Secret again at its next reconciliation, which any write triggers.
-    let kubectl = management.kubectl();
-    kubectl
-        .succeed(["delete", "secret", "edge-kubeconfig", "-n", namespace])
-        .await?;
-    kubectl
-        .succeed([
-            "annotate",
-            "kubeadmcontrolplane",
-            NAME,
-            "reconciled=now",
-            "-n",
-            namespace,
-        ])
-        .await?;
+    let reconcile = ["kcp", "reconcile", NAME, "-n", namespace];
+    management.kubectl().succeed(reconcile).await?;
     let healthy = ["Nothing is wrong and nothing is planned: 1 of 1"];
     took(
         "health after the remedy",

@@ -28,10 +28,9 @@ pub(super) async fn are_explained(asked: &Questions<'_>) -> Result<()> {
         ),
         (
             AccessFault::ClientExpired,
-            kubeconfig(
-                "the API server at https://127.0.0.1:N rejected the credentials: the client certificate in the kubeconfig expired \
-                 N ago, at N",
-            ),
+            "Secret/edge-kubeconfig: the certificate (admin kubeconfig) expired N ago; it should have been renewed on 2020-07-02, \
+             but the Cluster is paused (secret-certificates-expiring)"
+                .to_owned(),
         ),
         (
             AccessFault::KubeconfigMissing,

@@ -104,9 +104,9 @@ fn renewal_hint(observed: &Snapshot) -> String {
 
 pub fn check_machine_certificates_expiring(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
-    let findings = observed.machines.iter().filter_map(|of| {
-        let (outcome, message) = outcome_of_expiry(observed, of.status.certificates_expiry_date?, now)?;
-        Some(Finding::new(outcome, machine_object(of.name()), message).with_hint(renewal_hint(observed)))
+    let findings = observed.machines.iter().filter_map(|machine| {
+        let (outcome, message) = outcome_of_expiry(observed, machine.status.certificates_expiry_date?, now)?;
+        Some(Finding::new(outcome, machine_object(machine.name()), message).with_hint(renewal_hint(observed)))
     });
     Ok(findings.collect())
 }

@@ -81,7 +81,7 @@ fn pods(observed: &Snapshot) -> Result<Vec<&StaticPod>, NoResult> {
 }
 
 /// Returns the findings about one condition of all Machines that are neither starting nor being deleted.
-pub fn condition_findings(observed: &Snapshot, kind: &str, about: &str, now: Timestamp) -> Vec<Finding> {
+pub fn condition_findings(observed: &Snapshot, kind: &str, component: &str, now: Timestamp) -> Vec<Finding> {
     let external = observed.has_external_etcd();
     if external && kind.starts_with("Etcd") {
         return Vec::new();
@@ -89,16 +89,16 @@ pub fn condition_findings(observed: &Snapshot, kind: &str, about: &str, now: Tim
     let settled = observed
         .machines
         .iter()
-        .filter(|of| of.has_node() && Phase::from_machine(of, now) == Phase::Settled);
+        .filter(|machine| machine.has_node() && Phase::from_machine(machine, now) == Phase::Settled);
     settled
-        .filter_map(|of| {
-            let condition = of.condition(kind).filter(|condition| !condition.is_true())?;
+        .filter_map(|machine| {
+            let condition = machine.condition(kind).filter(|condition| !condition.is_true())?;
             let doubt = if condition.is_false() { "" } else { "unknown: " };
-            let message = format!("{about}: {doubt}{}", condition.message_or_reason());
+            let message = format!("{component}: {doubt}{}", condition.message_or_reason());
             Some(
-                Finding::fail(machine_object(of.name()), message)
+                Finding::fail(machine_object(machine.name()), message)
                     .with_transition_time(condition)
-                    .with_hint(kubectl_describe_hint(of)),
+                    .with_hint(kubectl_describe_hint(machine)),
             )
         })
         .collect()
@@ -125,11 +125,11 @@ pub fn is_etcd_pod_ready(observed: &Snapshot, node: &str) -> bool {
     of_node.any(|pod| pod.ready)
 }
 
-pub fn kubectl_describe_hint(of: &Machine) -> String {
+pub fn kubectl_describe_hint(machine: &Machine) -> String {
     format!(
         "see: kubectl describe machine {} -n {}",
-        of.name(),
-        of.namespace()
+        machine.name(),
+        machine.namespace()
     )
 }
 
@@ -141,30 +141,34 @@ pub fn check_api_servers_mismatch(observed: &Snapshot, now: Timestamp) -> CheckR
         .filter(|pod| pod.component == Component::ApiServer)
         .map(|pod| pod.node.as_str())
         .collect();
-    let without_pod = observed.machines.iter().filter_map(|of| {
-        let on = of
+    let without_pod = observed.machines.iter().filter_map(|machine| {
+        let node = machine
             .status
             .node_name
             .as_deref()
             .filter(|node| !with_pod.contains(node))?;
-        let message = format!("node {on} has no API server pod");
-        match Phase::from_machine(of, now) {
+        let message = format!("node {node} has no API server pod");
+        match Phase::from_machine(machine, now) {
             Phase::Deleting => None,
-            Phase::Starting => Some(Finding::info(machine_object(of.name()), format!("{message} yet"))),
-            Phase::Settled => {
-                Some(Finding::fail(machine_object(of.name()), message).with_hint(kubectl_describe_hint(of)))
-            }
+            Phase::Starting => Some(Finding::info(
+                machine_object(machine.name()),
+                format!("{message} yet"),
+            )),
+            Phase::Settled => Some(
+                Finding::fail(machine_object(machine.name()), message)
+                    .with_hint(kubectl_describe_hint(machine)),
+            ),
         }
     });
     // The check `nodes-left-behind` reports the other nodes.
     let without_machine = with_pod
         .iter()
-        .filter(|on| {
-            machine_of_node(observed, on).is_none() && machines_without_node(observed).next().is_some()
+        .filter(|node| {
+            machine_of_node(observed, node).is_none() && machines_without_node(observed).next().is_some()
         })
-        .map(|on| {
+        .map(|node| {
             Finding::info(
-                node_object(on),
+                node_object(node),
                 "has an API server pod, but no Machine references the node yet",
             )
         });
@@ -191,10 +195,10 @@ pub fn check_pods_ready(
     hint: impl Fn(&Snapshot, Component, &str) -> String,
     now: Timestamp,
 ) -> CheckResult {
-    let (kind, about) = machine_condition(component);
+    let (kind, title) = machine_condition(component);
     let pods = match pods(observed) {
         Ok(pods) => pods,
-        Err(no_result) => return fall_back_to(no_result, condition_findings(observed, kind, about, now)),
+        Err(no_result) => return fall_back_to(no_result, condition_findings(observed, kind, title, now)),
     };
     let of_component = || pods.iter().filter(|pod| pod.component == component);
     let not_ready = of_component()
@@ -208,7 +212,7 @@ pub fn check_pods_ready(
                 .message
                 .as_ref()
                 .map_or_else(String::new, |message| format!(": {message}"));
-            let message = format!("{about} is not ready{phase}{why}");
+            let message = format!("{title} is not ready{phase}{why}");
             let finding = node_finding(observed, &pod.node, &message, now)?;
             let finding = finding
                 .with_since(pod.ready_since)
@@ -226,8 +230,8 @@ pub fn check_pods_ready(
         .filter(|_| component != Component::ApiServer);
     let absent = expected
         .filter_map(|machine| machine.node())
-        .filter(|on| !of_component().any(|pod| pod.node == *on))
-        .filter_map(|on| node_finding(observed, on, &format!("the {about} pod does not exist"), now));
+        .filter(|node| !of_component().any(|pod| pod.node == *node))
+        .filter_map(|node| node_finding(observed, node, &format!("the {title} pod does not exist"), now));
     Ok(not_ready.chain(absent).collect())
 }
 
@@ -343,15 +347,17 @@ pub fn pod_hint(observed: &Snapshot, component: Component, node: &str) -> String
 
 /// Returns a finding about a node: an info while its Machine starts, no finding while its Machine is being
 /// deleted, otherwise a failure.
-pub fn node_finding(observed: &Snapshot, on: &str, message: &str, now: Timestamp) -> Option<Finding> {
-    let outcome = match phase_of_node(observed, on, now) {
+pub fn node_finding(observed: &Snapshot, node: &str, message: &str, now: Timestamp) -> Option<Finding> {
+    let outcome = match phase_of_node(observed, node, now) {
         Phase::Deleting => return None,
         Phase::Starting => CheckOutcome::Info,
         Phase::Settled => CheckOutcome::Fail,
     };
-    let finding = match machine_of_node(observed, on) {
-        Some(of) => Finding::new(outcome, machine_object(of.name()), message).with_object(node_object(on)),
-        None => Finding::new(outcome, node_object(on), message),
+    let finding = match machine_of_node(observed, node) {
+        Some(machine) => {
+            Finding::new(outcome, machine_object(machine.name()), message).with_object(node_object(node))
+        }
+        None => Finding::new(outcome, node_object(node), message),
     };
     Some(finding)
 }

@@ -61,14 +61,14 @@ pub fn check_etcd_members_mismatch(observed: &Snapshot, now: Timestamp) -> Check
         return Err(membership.unknown_result());
     }
     let is_member = |node: &str| membership.listed().any(|listed| listed.member.name == node);
-    let without_member = observed.machines.iter().filter_map(|of| {
-        let node = of.node()?;
-        if is_member(node) || Phase::from_machine(of, now) == Phase::Deleting {
+    let without_member = observed.machines.iter().filter_map(|machine| {
+        let node = machine.node()?;
+        if is_member(node) || Phase::from_machine(machine, now) == Phase::Deleting {
             return None;
         }
         let message = format!("node {node} has no etcd member");
-        let object = machine_object(of.name());
-        if Phase::from_machine(of, now) == Phase::Starting {
+        let object = machine_object(machine.name());
+        if Phase::from_machine(machine, now) == Phase::Starting {
             return Some(Finding::info(object, format!("{message} yet")));
         }
         let finding = Finding::fail(object, message);
@@ -82,7 +82,7 @@ pub fn check_etcd_members_mismatch(observed: &Snapshot, now: Timestamp) -> Check
         Some(if is_of_another {
             finding
         } else {
-            finding.with_hint(replacement_hint(observed, of))
+            finding.with_hint(replacement_hint(observed, machine))
         })
     });
     let is_unmatched = |member: &Member| machine_of_node(observed, &member.name).is_none();
@@ -93,8 +93,8 @@ pub fn check_etcd_members_mismatch(observed: &Snapshot, now: Timestamp) -> Check
         .listed()
         .filter(|ListedMember { member, .. }| is_unmatched(member))
         .partition(|ListedMember { member, .. }| learns_on_machine(member));
-    let joining =
-        machines_without_node(observed).filter(|of| Phase::from_machine(of, now) == Phase::Starting);
+    let joining = machines_without_node(observed)
+        .filter(|machine| Phase::from_machine(machine, now) == Phase::Starting);
     let may_be_joining = unmatched.len() + learners.len() <= joining.count();
     let without_machine = unmatched.into_iter().map(|ListedMember { member, .. }| {
         let object = member_object(member);
@@ -141,7 +141,7 @@ fn member_without_machine(
             .with_hint("do not remove the member: see check machines-not-owned");
     }
     let of_node = |machine: &&Machine| observed.node_of(machine) == Some(&member.name);
-    if let Some(of) = observed
+    if let Some(machine) = observed
         .machines
         .iter()
         .chain(&observed.machines_of_other_owners)
@@ -150,11 +150,14 @@ fn member_without_machine(
         let message = format!(
             "{message}; its node has the providerID of Machine {}, but that Machine does not reference the \
              node",
-            of.name()
+            machine.name()
         );
         return Finding::fail(object, message)
-            .with_object(machine_object(of.name()))
-            .with_hint(format!("do not remove the member; {}", kubectl_describe_hint(of)));
+            .with_object(machine_object(machine.name()))
+            .with_hint(format!(
+                "do not remove the member; {}",
+                kubectl_describe_hint(machine)
+            ));
     }
     if let Some(machine) = unlisted_machine(observed, &member.name) {
         return Finding::fail(object, unlisted_message(machine)).with_hint(format!(
@@ -271,17 +274,16 @@ pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckRe
                 || are_machines_changing(observed, now),
                 |machine| Phase::from_machine(machine, now) != Phase::Settled,
             );
-            let about = |finding: Finding| match machine {
+            let with_machine = |finding: Finding| match machine {
                 Some(machine) => finding.with_object(machine_object(machine.name())),
                 None => finding,
             };
             if is_starting {
-                return about(Finding::info(object, format!("{message} yet")));
+                return with_machine(Finding::info(object, format!("{message} yet")));
             }
             match machine {
-                Some(machine) => {
-                    about(Finding::fail(object, message)).with_hint(replacement_hint(observed, machine))
-                }
+                Some(machine) => with_machine(Finding::fail(object, message))
+                    .with_hint(replacement_hint(observed, machine)),
                 None => member_without_machine(observed, member, message, || {
                     format!(
                         "remove this member so that other members can join: {}",

@@ -249,7 +249,7 @@ struct VoteCount {
     /// Whether every unhealthy member belongs to a Machine that is joining or being deleted.
     clears_on_its_own: bool,
     /// A suffix of the message that names the source of the votes. Empty if the members were queried.
-    by: &'static str,
+    source: &'static str,
     unread: Option<NoResult>,
 }
 
@@ -272,7 +272,7 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, NoResul
                 .filter(|member| !member.name.is_empty())
                 .map(|member| format!("EtcdMember/{}", member.name))
                 .collect(),
-            by: "",
+            source: "",
             unread: None,
         });
     }
@@ -288,7 +288,7 @@ fn count_votes(observed: &Snapshot, now: Timestamp) -> Result<VoteCount, NoResul
         // Machines that are being deleted are not counted.
         clears_on_its_own: false,
         unhealthy: unhealthy.iter().map(|name| machine_object(name)).collect(),
-        by: if observed.workload.value().is_some() {
+        source: if observed.workload.value().is_some() {
             " (from pods and Machine conditions)"
         } else {
             " (from Machine conditions)"
@@ -353,7 +353,7 @@ pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult 
     let count = count_votes(observed, now)?;
     let mut message = count
         .is_lost
-        .then(|| format!("quorum is lost: {}{}", count.votes, count.by));
+        .then(|| format!("quorum is lost: {}{}", count.votes, count.source));
     if message.is_none() && only_api_server_responds(observed) {
         let cut_off = "the API server reports that etcd does not respond: either quorum is lost, or the API server \
             cannot connect to etcd";
@@ -424,7 +424,7 @@ pub fn check_etcd_voters_unhealthy(observed: &Snapshot, now: Timestamp) -> Check
             0 => "cannot lose another member".to_owned(),
             more => format!("can lose {more} more"),
         };
-        format!("{}: {more}{}", count.votes, count.by)
+        format!("{}: {more}{}", count.votes, count.source)
     });
     count.into_result(observed, message, None)
 }
@@ -438,7 +438,7 @@ fn votes_from_machines(observed: &Snapshot, now: Timestamp) -> (Votes, Vec<Strin
         joined.filter(|machine| Phase::from_machine(machine, now) == Phase::Settled)
     };
     let unhealthy: Vec<String> = members()
-        .filter(|of| observed.is_etcd_reported_down(of))
+        .filter(|machine| observed.is_etcd_reported_down(machine))
         .map(|machine| machine.name().to_owned())
         .collect();
     let votes = Votes {

@@ -168,7 +168,11 @@ pub fn check_nodes_left_behind(observed: &Snapshot, now: Timestamp) -> CheckResu
 /// plane Machine of this name. The Machine has been deleted or has lost a label.
 pub fn unlisted_machine<'o>(observed: &'o Snapshot, node: &str) -> Option<&'o str> {
     let nodes = observed.workload.value()?.nodes.value()?;
-    let recorded = nodes.iter().find(|of| of.name == node)?.machine.as_deref()?;
+    let recorded = nodes
+        .iter()
+        .find(|other| other.name == node)?
+        .machine
+        .as_deref()?;
     let mut listed = observed.machines.iter().chain(&observed.machines_of_other_owners);
     (!listed.any(|machine| machine.name() == recorded)).then_some(recorded)
 }

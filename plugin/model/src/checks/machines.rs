@@ -210,19 +210,19 @@ pub fn check_machines_without_node(observed: &Snapshot, now: Timestamp) -> Check
     let findings = observed
         .machines
         .iter()
-        .filter_map(|of| match Phase::from_machine(of, now) {
+        .filter_map(|machine| match Phase::from_machine(machine, now) {
             Phase::Deleting => None,
-            Phase::Starting => Some(starting_finding(of, now)),
-            Phase::Settled if of.has_node() || of.deletion_timestamp().is_some() => None,
+            Phase::Starting => Some(starting_finding(machine, now)),
+            Phase::Settled if machine.has_node() || machine.deletion_timestamp().is_some() => None,
             Phase::Settled => {
-                let lasts = of.creation_timestamp().map_or_else(String::new, |created| {
+                let lasts = machine.creation_timestamp().map_or_else(String::new, |created| {
                     format!(" within {}", format_age(created, now))
                 });
                 let message = format!("its node has not joined{lasts}");
                 Some(
-                    Finding::fail(machine_object(of.name()), message)
-                        .with_since(of.creation_timestamp())
-                        .with_hint(kubectl_describe_hint(of)),
+                    Finding::fail(machine_object(machine.name()), message)
+                        .with_since(machine.creation_timestamp())
+                        .with_hint(kubectl_describe_hint(machine)),
                 )
             }
         });
@@ -273,35 +273,35 @@ fn who_deletes_machine(observed: &Snapshot, finding: &Finding, _: Timestamp) -> 
     }
 }
 
-fn starting_finding(of: &Machine, now: Timestamp) -> Finding {
-    let lasts = of.creation_timestamp().map_or_else(String::new, |created| {
+fn starting_finding(machine: &Machine, now: Timestamp) -> Finding {
+    let lasts = machine.creation_timestamp().map_or_else(String::new, |created| {
         format!(" for {}", format_age(created, now))
     });
-    let phase = of
+    let phase = machine
         .status
         .phase
         .as_ref()
         .map_or_else(String::new, |phase| format!(", {}", phase.to_lowercase()));
-    let joined = if of.has_node() {
+    let joined = if machine.has_node() {
         "; its node has joined, but Cluster API has not reported all components as healthy yet"
     } else {
         ""
     };
     Finding::info(
-        machine_object(of.name()),
+        machine_object(machine.name()),
         format!("starting{lasts}{phase}{joined}"),
     )
-    .with_since(of.creation_timestamp())
+    .with_since(machine.creation_timestamp())
 }
 
 pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
-    let findings = observed.machines.iter().filter_map(|of| {
-        let started = of.deletion_timestamp()?;
+    let findings = observed.machines.iter().filter_map(|machine| {
+        let started = machine.deletion_timestamp()?;
         if age(started, now) < SLOW_DELETION {
             return None;
         }
-        let outcome = if Phase::from_machine(of, now) == Phase::Settled {
+        let outcome = if Phase::from_machine(machine, now) == Phase::Settled {
             CheckOutcome::Fail
         } else {
             CheckOutcome::Info
@@ -309,10 +309,10 @@ pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> Chec
         let waits_for = observed
             .deletions
             .iter()
-            .find(|deletion| deletion.machine == of.name())
+            .find(|deletion| deletion.machine == machine.name())
             .map(|deletion| deletion.waits_for.join("; "));
         let says = || {
-            let condition = of.condition("Deleting");
+            let condition = machine.condition("Deleting");
             condition
                 .filter(|c| Condition::is_true(c))
                 .map(Condition::message_or_reason)
@@ -322,17 +322,17 @@ pub fn check_machine_deletions_slow(observed: &Snapshot, now: Timestamp) -> Chec
             .or_else(says)
             .map_or_else(String::new, |text| format!(", waiting for: {text}"));
         let message = format!("deletion began {} ago{waits_for}", format_age(started, now));
-        let finding = Finding::new(outcome, machine_object(of.name()), message).with_since(Some(started));
+        let finding = Finding::new(outcome, machine_object(machine.name()), message).with_since(Some(started));
         let waits_for_hook = who_deletes_machine(observed, &finding, now) == Actor::HookOwner;
-        let hook = of.foreign_deletion_hooks().next().filter(|_| waits_for_hook);
+        let hook = machine.foreign_deletion_hooks().next().filter(|_| waits_for_hook);
         Some(match (hook, outcome) {
             (Some(hook), _) => finding.with_hint(format!(
                 "another program delays the deletion with the annotation {hook}; if that program does not remove the \
                  annotation, run: kubectl annotate machine {} -n {} {hook}-",
-                of.name(),
-                of.namespace()
+                machine.name(),
+                machine.namespace()
             )),
-            (None, CheckOutcome::Fail) => finding.with_hint(kubectl_describe_hint(of)),
+            (None, CheckOutcome::Fail) => finding.with_hint(kubectl_describe_hint(machine)),
             (None, _) => finding,
         })
     });
@@ -345,17 +345,19 @@ pub fn check_machines_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRes
     let settled = observed
         .machines
         .iter()
-        .filter(|of| of.has_node() && Phase::from_machine(of, now) == Phase::Settled);
-    let findings = settled.filter_map(|of| {
-        let condition = of.condition("Ready").filter(|ready| Condition::is_false(ready))?;
+        .filter(|machine| machine.has_node() && Phase::from_machine(machine, now) == Phase::Settled);
+    let findings = settled.filter_map(|machine| {
+        let condition = machine
+            .condition("Ready")
+            .filter(|ready| Condition::is_false(ready))?;
         let is_explained = REPORTED_ELSEWHERE.iter().any(|kind| {
-            let other = of.condition(kind);
+            let other = machine.condition(kind);
             other.is_some_and(|other| !other.is_true())
         });
         (!is_explained).then(|| {
-            Finding::fail(machine_object(of.name()), condition.message_or_reason())
+            Finding::fail(machine_object(machine.name()), condition.message_or_reason())
                 .with_transition_time(condition)
-                .with_hint(kubectl_describe_hint(of))
+                .with_hint(kubectl_describe_hint(machine))
         })
     });
     Ok(findings.collect())
@@ -363,19 +365,19 @@ pub fn check_machines_not_ready(observed: &Snapshot, now: Timestamp) -> CheckRes
 
 /// Says how to replace a Machine: through its `MachineHealthCheck` if that would act. While Cluster API cannot delete the Machine
 /// because etcd's leader does not respond, says how another member becomes the leader.
-pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
+pub fn replacement_hint(observed: &Snapshot, machine: &Machine) -> String {
     let members = observed.members();
     let any_waits = !observed.release().has(Behaviour::LearnsLeaderFromFollowers);
     if let Some(leader) = members.unreachable_leader()
-        && (any_waits || of.node() == Some(&leader.name))
+        && (any_waits || machine.node() == Some(&leader.name))
     {
         return leader_hint(&leader.name);
     }
-    let (name, namespace) = (of.name(), of.namespace());
+    let (name, namespace) = (machine.name(), machine.namespace());
     let checks = observed.health_checks.value().into_iter().flatten();
     let acts = checks
         .filter(|check| check.targets.contains(name))
-        .any(|check| check.acts_on(of));
+        .any(|check| check.acts_on(machine));
     // Cluster API remediates no Machine while another one joins or is being deleted.
     let is_changing = |other: &Machine| !other.has_node() || other.is_deleting();
     let is_never_remediated =
@@ -390,18 +392,18 @@ pub fn replacement_hint(observed: &Snapshot, of: &Machine) -> String {
 pub fn check_nodes_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let workload = require(&observed.workload, WORKLOAD)?;
     let nodes = require(&workload.nodes, "nodes")?;
-    let present = nodes.iter().filter_map(|of| {
-        machine_of_node(observed, &of.name)?;
-        let message = match (of.ready, of.is_unreachable) {
+    let present = nodes.iter().filter_map(|node| {
+        machine_of_node(observed, &node.name)?;
+        let message = match (node.ready, node.is_unreachable) {
             (_, true) => "the node is unreachable",
             (Some(true), false) => return None,
             (Some(false), false) => "the node is not ready",
             (None, false) => "the node does not report whether it is ready",
         };
-        node_finding(observed, &of.name, message, now).map(|finding| {
-            let examine = format!("describe node {}", of.name);
+        node_finding(observed, &node.name, message, now).map(|finding| {
+            let examine = format!("describe node {}", node.name);
             finding
-                .with_since(of.ready_since)
+                .with_since(node.ready_since)
                 .with_hint(observed.kubectl_in_workload(&examine))
         })
     });
@@ -409,11 +411,11 @@ pub fn check_nodes_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult
         .machines
         .iter()
         .filter_map(|machine| machine.node())
-        .filter(|on| !nodes.iter().any(|of| of.name == *on))
-        .filter_map(|on| {
+        .filter(|name| !nodes.iter().any(|node| node.name == *name))
+        .filter_map(|name| {
             node_finding(
                 observed,
-                on,
+                name,
                 "the node does not exist in the workload cluster",
                 now,
             )

@@ -40,8 +40,8 @@ impl<'m> Refusal<'m> {
     /// Finds the API server's message in the message of an Event. The formats are those of `statuserror.go`
     /// and `pkg/util/webhook/error.go` of k8s.io/apiserver, and `plugin/policy/validating/dispatcher.go`.
     fn parse(message: &'m str) -> Option<Self> {
-        let quoted = |before: &str, quote: char, between: &str| {
-            let (_, rest) = message.split_once(before)?;
+        let quoted = |start: &str, quote: char, between: &str| {
+            let (_, rest) = message.split_once(start)?;
             let (name, rest) = rest.split_once(quote)?;
             let (_, why) = rest.split_once(between)?;
             Some((name, why.trim_start_matches(':').trim()))

@@ -356,7 +356,7 @@ impl Context<'_> {
             .map_or_else(|| self.observed.object_name(), machine_object);
         let machine = blocker.machine();
         let mut machines = self.observed.machines.iter();
-        let machine = machines.find(|of| machine == Some(of.name()));
+        let machine = machines.find(|other| machine == Some(other.name()));
         Finding::info(object, blocker.message())
             .with_since(machine.and_then(Machine::deletion_timestamp))
             .with_optional_hint(blocker.hint(control_plane.namespace(), control_plane.name()))

@@ -10,8 +10,7 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        components::WORKLOAD,
-        finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
+        finding::{CheckOutcome, CheckResult, Finding, NoResult, WORKLOAD, machine_object, require},
         machine_grace::{machine_of_node, require_machines},
         machines::replacement_hint,
         membership::{ETCD, queried_objects},

@@ -10,7 +10,8 @@ use crate::{
         Check,
         actor::{Actor, Responsible},
         finding::{
-            CheckOutcome, CheckResult, Finding, NoResult, fall_back_to, machine_object, node_object, require,
+            CheckOutcome, CheckResult, Finding, NoResult, WORKLOAD, fall_back_to, machine_object,
+            node_object, require,
         },
         left_behind::is_left_behind,
         machine_grace::{Phase, machine_of_node, machines_without_node, phase_of_node, require_machines},
@@ -53,8 +54,6 @@ pub const CHECKS: &[Check] = &[
     )
     .preflight(),
 ];
-
-pub const WORKLOAD: &str = "the workload cluster";
 
 /// The Machine condition that reports a component, and the component's display name. A check uses the condition if the
 /// pods could not be read.

@@ -53,6 +53,9 @@ impl CheckOutcome {
     }
 }
 
+/// How messages name the source that the workload cluster is.
+pub const WORKLOAD: &str = "the workload cluster";
+
 /// What a check returns: its findings (none if the check passes), or why it has no result.
 pub type CheckResult = Result<Vec<Finding>, NoResult>;
 

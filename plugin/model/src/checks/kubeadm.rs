@@ -7,8 +7,8 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        components::{WORKLOAD, condition_findings, node_finding},
-        finding::{CheckResult, Finding, NoResult, fall_back_to, require},
+        components::{condition_findings, node_finding},
+        finding::{CheckResult, Finding, NoResult, WORKLOAD, fall_back_to, require},
         machine_grace::{are_machines_changing, machine_of_node},
         rollout::has_pending_change,
     },

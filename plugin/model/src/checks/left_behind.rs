@@ -7,8 +7,7 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        components::WORKLOAD,
-        finding::{CheckOutcome, CheckResult, Finding, node_object, require},
+        finding::{CheckOutcome, CheckResult, Finding, WORKLOAD, node_object, require},
         machine_grace::{are_machines_changing, machines_without_node, require_machines},
         membership::Membership,
     },

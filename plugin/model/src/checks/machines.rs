@@ -4,23 +4,19 @@ use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
 
 use crate::{
-    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, leader_hint, resume_machine_hint},
+    blocker::{leader_hint, resume_machine_hint},
     checks::{
         Check,
         actor::{Actor, Responsible},
-        components::{WORKLOAD, kubectl_describe_hint, node_finding},
-        controller::{controller_suffix, stopped_holder},
-        etcd_quorum::has_lost_quorum,
-        finding::{CheckOutcome, CheckResult, Finding, NoResult, machine_object, require},
+        components::{kubectl_describe_hint, node_finding},
+        controller::stopped_holder,
+        finding::{CheckOutcome, CheckResult, Finding, WORKLOAD, machine_object, require},
         machine_grace::{Phase, machine_of_node, require_machines},
         rollout::compare_machines,
     },
     controller_release::Behaviour,
-    snapshot::{
-        ControllerLease, EtcdMembers, Reading, Snapshot, Workload,
-        workload::{Component, Node},
-    },
-    staleness::{DELETION_LIMIT, JOIN_LIMIT, OBSERVATION_LIMIT, SLOW_DELETION, age, format_age},
+    snapshot::{ControllerLease, Reading, Snapshot},
+    staleness::{DELETION_LIMIT, JOIN_LIMIT, SLOW_DELETION, age, format_age},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -89,19 +85,6 @@ pub const CHECKS: &[Check] = &[
         check_nodes_not_ready,
         Responsible::Fault(Actor::Kubelet),
     ),
-    Check::new(
-        "machine-conditions-outdated",
-        "The controller does not update the conditions of a Machine whose node has joined.",
-        check_machine_conditions_outdated,
-        Responsible::Fault(Actor::ControlPlaneController),
-    )
-    .effect_of(&[&[
-        "controller-stopped",
-        "workload-disconnected",
-        "etcd-no-quorum",
-        "etcd-no-leader",
-    ]])
-    .blocking(),
 ];
 
 /// The conditions that `Ready` summarizes and that other checks report.
@@ -423,83 +406,16 @@ pub fn check_nodes_not_ready(observed: &Snapshot, now: Timestamp) -> CheckResult
     Ok(present.chain(gone).collect())
 }
 
-/// Checks whether the controller has noticed each etcd member that responds. A controller that has stopped no
-/// longer updates the conditions of its Machines.
-pub fn check_machine_conditions_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult {
-    require_machines(observed)?;
-    if observed.control_plane.is_paused() || observed.is_cluster_paused() {
-        return Err(NoResult::skipped("the control plane is paused"));
-    }
-    let members = match observed.members() {
-        EtcdMembers::External => return Err(NoResult::skipped("etcd is external")),
-        EtcdMembers::Unread => return Err(NoResult::unknown("the etcd members were not read")),
-        EtcdMembers::Read(members) => members,
-    };
-    if has_lost_quorum(observed, now) {
-        return Err(NoResult::skipped(
-            "etcd has lost its quorum, so the controller cannot connect to members",
-        ));
-    }
-    let workload = require(&observed.workload, WORKLOAD)?;
-    let nodes = require(&workload.nodes, "nodes")?;
-    let responds = |node: &Node| {
-        let mut members = members.iter().filter(|member| member.name == node.name);
-        members.any(|member| member.fault.is_none() && member.alarm.is_none() && !member.is_learner)
-    };
-    let findings = nodes.iter().filter_map(|node| {
-        let joined = node.created.filter(|created| age(*created, now) > OBSERVATION_LIMIT)?;
-        let machine = machine_of_node(observed, &node.name)?;
-        let is_noticed = machine.is_condition_true("EtcdMemberHealthy") || machine.is_condition_false("EtcdMemberHealthy");
-        if is_noticed || machine.is_deleting() || !responds(node) {
-            return None;
-        }
-        let since = outdated_since(workload, machine, joined);
-        if since.is_some_and(|since| age(since, now) <= OBSERVATION_LIMIT) {
-            return None;
-        }
-        let lasts = since.map_or_else(String::new, |since| format!(" for {}", format_age(since, now)));
-        let message = format!(
-            "the etcd member responds, but {CONTROL_PLANE_CONTROLLER} has not updated the condition EtcdMemberHealthy{lasts}{}",
-            controller_suffix(observed, now)
-        );
-        // After an error, the controller waits for up to ten minutes, even if the cause is gone.
-        let hint = format!(
-            "let the controller try again: {}; if this has no effect, {CONTROLLER_HINT}",
-            observed.reconcile_command()
-        );
-        Some(
-            Finding::fail(machine_object(machine.name()), message)
-                .with_since(since)
-                .with_hint(hint),
-        )
-    });
-    Ok(findings.collect())
-}
-
-/// The earliest time at which the condition `EtcdMemberHealthy` of a Machine can have become outdated. While any member did not
-/// run, the controller may have had no connection, so the condition was right. None if it is unknown since when they run.
-fn outdated_since(workload: &Workload, machine: &Machine, joined: Timestamp) -> Option<Timestamp> {
-    let pods = workload.static_pods.value()?.iter();
-    let ready_since: Option<Vec<Timestamp>> = pods
-        .filter(|pod| pod.component == Component::Etcd && pod.ready)
-        .map(|pod| pod.ready_since)
-        .collect();
-    let condition = machine.condition("EtcdMemberHealthy");
-    let changed = condition.and_then(|condition| condition.last_transition_time);
-    let latest = ready_since?.into_iter().max()?;
-    Some(latest.max(joined).max(changed.unwrap_or(joined)))
-}
-
 #[cfg(test)]
 pub(super) mod test_cases {
     use kcp_api::{
-        ConditionStatus::{False, True, Unknown},
+        ConditionStatus::{False, True},
         metadata::Time,
     };
 
     use crate::{
         checks::tests::{Case, starts},
-        snapshot::{ControllerLease, Deletion, Reading, Snapshot, workload::Component},
+        snapshot::{ControllerLease, Deletion, Reading},
         testing::{
             objects::{condition, minutes_ago, pause, set},
             snapshot::failure,
@@ -513,13 +429,6 @@ pub(super) mod test_cases {
             renewed: Some(minutes_ago(minutes)),
             duration_seconds: Some(15),
         }))
-    }
-
-    /// The controller does not know the member of this Machine for so many minutes.
-    fn is_unknown(observed: &mut Snapshot, number: usize, minutes: i64) {
-        let mut unknown = condition("EtcdMemberHealthy", Unknown, "no connection");
-        unknown.last_transition_time = Some(minutes_ago(minutes));
-        set(&mut observed.machine(number).status.conditions, unknown);
     }
 
     pub(crate) const CASES: &[Case] = &[
@@ -611,46 +520,6 @@ pub(super) mod test_cases {
         ("nodes-not-ready", "gone", |o| {
             o.nodes().remove(1);
         }),
-        ("machine-conditions-outdated", "the_controller_has_stopped", |o| {
-            o.nodes()[1].created = Some(minutes_ago(4));
-            is_unknown(o, 2, 60);
-        }),
-        ("machine-conditions-outdated", "the_node_has_just_joined", |o| {
-            o.nodes()[1].created = Some(minutes_ago(3));
-            is_unknown(o, 2, 60);
-        }),
-        ("machine-conditions-outdated", "unknown_for_long", |o| {
-            is_unknown(o, 2, 5);
-        }),
-        ("machine-conditions-outdated", "unknown_for_a_moment", |o| {
-            is_unknown(o, 2, 1);
-        }),
-        ("machine-conditions-outdated", "the_member_has_restarted", |o| {
-            is_unknown(o, 2, 50);
-            o.pod(Component::Etcd, 2).ready_since = Some(minutes_ago(1));
-        }),
-        ("machine-conditions-outdated", "quorum_is_back", |o| {
-            is_unknown(o, 2, 50);
-            o.pod(Component::Etcd, 3).ready_since = Some(minutes_ago(1));
-        }),
-        ("machine-conditions-outdated", "the_pods_were_not_read", |o| {
-            is_unknown(o, 2, 50);
-            o.workload().static_pods = Reading::Failed(failure("Pod", "no answer"));
-        }),
-        ("machine-conditions-outdated", "quorum_is_lost", |o| {
-            is_unknown(o, 1, 50);
-            o.kill(2);
-            o.kill(3);
-        }),
-        (
-            "machine-conditions-outdated",
-            "the_member_does_not_respond",
-            |o| {
-                o.nodes()[1].created = Some(minutes_ago(4));
-                is_unknown(o, 2, 60);
-                o.kill(2);
-            },
-        ),
         ("nodes-not-ready", "of_a_worker", |o| {
             o.nodes()[3].ready = Some(false);
         }),

@@ -108,17 +108,17 @@ pub fn next_remediation(observed: &Snapshot, now: Timestamp) -> Option<remediati
 
 pub fn check_machines_unhealthy(observed: &Snapshot, now: Timestamp) -> CheckResult {
     require_machines(observed)?;
-    let findings = observed.machines.iter().filter_map(|of| {
-        let condition = of.condition("HealthCheckSucceeded")?;
-        if condition.is_true() || Phase::from_machine(of, now) == Phase::Deleting {
+    let findings = observed.machines.iter().filter_map(|machine| {
+        let condition = machine.condition("HealthCheckSucceeded")?;
+        if condition.is_true() || Phase::from_machine(machine, now) == Phase::Deleting {
             return None;
         }
         let doubt = if condition.is_false() { "" } else { "unknown: " };
         let message = format!("health check: {doubt}{}", condition.message_or_reason());
         Some(
-            Finding::fail(machine_object(of.name()), message)
+            Finding::fail(machine_object(machine.name()), message)
                 .with_transition_time(condition)
-                .with_hint(kubectl_describe_hint(of)),
+                .with_hint(kubectl_describe_hint(machine)),
         )
     });
     Ok(findings.collect())
@@ -162,24 +162,27 @@ pub fn check_remediation_scheduled(observed: &Snapshot, now: Timestamp) -> Check
             let timeouts = check.timeouts.iter();
             timeouts.filter_map(move |timeout| {
                 let since = unhealthy_since(observed, machine, timeout)?;
-                let at = since.checked_add(timeout.timeout).ok()?;
-                Some((at, check, timeout))
+                let due_at = since.checked_add(timeout.timeout).ok()?;
+                Some((due_at, check, timeout))
             })
         });
-        let (at, check, timeout) = due.min_by_key(|(at, ..)| *at)?;
-        let of = if timeout.is_node_condition {
+        let (due_at, check, timeout) = due.min_by_key(|(due_at, ..)| *due_at)?;
+        let subject = if timeout.is_node_condition {
             "its node"
         } else {
             "the Machine"
         };
         let message = format!(
-            "MachineHealthCheck {} {}, because condition {} of {of} is {}",
+            "MachineHealthCheck {} {}, because condition {} of {subject} is {}",
             check.name,
-            marks(at, now),
+            marks(due_at, now),
             timeout.type_,
             timeout.status.as_str()
         );
-        Some(Finding::info(machine_object(machine.name()), message).with_since((at <= now).then_some(at)))
+        Some(
+            Finding::info(machine_object(machine.name()), message)
+                .with_since((due_at <= now).then_some(due_at)),
+        )
     });
     Ok(findings.collect())
 }
@@ -305,7 +308,7 @@ pub fn check_remediation_blocked(observed: &Snapshot, now: Timestamp) -> CheckRe
         let retries = observed
             .machines
             .iter()
-            .find(|of| of.name() == next.machine)
+            .find(|machine| machine.name() == next.machine)
             .and_then(Machine::remediation_for)
             .filter(|last| last.retry_count > 0)
             .map_or_else(String::new, |last| {
@@ -372,7 +375,7 @@ pub fn check_machines_without_health_check(observed: &Snapshot, now: Timestamp) 
     let checks = require(&observed.health_checks, "MachineHealthChecks")?;
     require_machines(observed)?;
     let of_machines: Vec<_> = checks.iter().filter(|check| !check.targets.is_empty()).collect();
-    if of_machines.is_empty() {
+    if observed.is_without_health_check() {
         return Err(NoResult::skipped(
             "no MachineHealthCheck selects the control plane's Machines: unhealthy Machines are not replaced automatically",
         ));
@@ -411,17 +414,17 @@ pub fn check_machines_without_health_check(observed: &Snapshot, now: Timestamp) 
     let uncovered = observed
         .machines
         .iter()
-        .filter(|of| of.deletion_timestamp().is_none() && !covered(of.name()))
-        .map(|of| {
-            let finding = Finding::warn(machine_object(of.name()), uncovered_message(of));
-            if of.is_paused() {
-                finding.with_hint(resume_machine_hint(of.name(), of.namespace()))
-            } else if is_skipped(of) {
+        .filter(|machine| machine.deletion_timestamp().is_none() && !covered(machine.name()))
+        .map(|machine| {
+            let finding = Finding::warn(machine_object(machine.name()), uncovered_message(machine));
+            if machine.is_paused() {
+                finding.with_hint(resume_machine_hint(machine.name(), machine.namespace()))
+            } else if is_skipped(machine) {
                 let key = annotation::SKIP_REMEDIATION;
                 finding.with_hint(format!(
                     "to let a MachineHealthCheck act: kubectl annotate machine {} -n {} {key}-",
-                    of.name(),
-                    of.namespace()
+                    machine.name(),
+                    machine.namespace()
                 ))
             } else {
                 finding

@@ -6,8 +6,7 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        components::WORKLOAD,
-        finding::{CheckResult, Finding, require},
+        finding::{CheckResult, Finding, WORKLOAD, require},
         membership::ETCD,
     },
     snapshot::{Failure, Forbidden, Reading, Snapshot, etcd::Alarms},

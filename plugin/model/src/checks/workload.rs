@@ -10,8 +10,7 @@ use crate::{
     checks::{
         Check,
         actor::{Actor, Responsible},
-        components::WORKLOAD,
-        finding::{CheckOutcome, CheckResult, Finding, NoResult, node_object, require},
+        finding::{CheckOutcome, CheckResult, Finding, NoResult, WORKLOAD, node_object, require},
         machine_grace::{Phase, are_machines_changing, machine_of_node, machines_without_node},
         rollout::has_pending_change,
     },

@@ -179,6 +179,12 @@ impl Snapshot {
         self.control_plane.unprocessed_since().or(seen)
     }
 
+    /// Whether no `MachineHealthCheck` selects a Machine of the control plane. False if they were not read.
+    pub fn is_without_health_check(&self) -> bool {
+        let mut checks = self.health_checks.value().into_iter().flatten();
+        self.health_checks.value().is_some() && checks.all(|check| check.targets.is_empty())
+    }
+
     pub fn is_cluster_paused(&self) -> bool {
         self.cluster.value().is_some_and(|cluster| cluster.spec.paused)
     }

@@ -93,12 +93,7 @@ async fn compact(
         Ok(compaction) => compaction,
         Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };
-    let goal = format!(
-        "delete all etcd revisions before {} in control plane {} (keeps the newest revision and {} before it)",
-        compaction.oldest_revision,
-        arguments.maintenance.name,
-        compaction.kept_revisions()
-    );
+    let goal = compaction.goal(&arguments.maintenance.name);
     if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
         return Ok(verdict);
     }

@@ -76,7 +76,8 @@ pub fn render(report: &WhyReport<'_>, layout: Layout) -> String {
             .as_ref()
             .filter(|_| explanation.state != State::Working)
         {
-            entry("do:", hint);
+            let is_needed = explanation.state != State::NothingToDo;
+            entry(if is_needed { "do:" } else { "later:" }, hint);
         }
     }
     let shown = if layout.is_wide { usize::MAX } else { MAX_OTHERS };

@@ -1,7 +1,7 @@
 use kcp_control_plane::{
     inspection::inspect,
     snapshot::Snapshot,
-    testing::objects::{minutes_ago, now},
+    testing::objects::{minutes_ago, now, pause},
     why::explain,
 };
 
@@ -27,6 +27,12 @@ fn scaled() -> Snapshot {
     observed
 }
 
+fn paused() -> Snapshot {
+    let mut observed = healthy().observed;
+    pause(&mut observed.control_plane.metadata);
+    observed
+}
+
 fn unprocessed(minutes: i64) -> Snapshot {
     let mut observed = healthy().observed;
     let control_plane = &mut observed.control_plane;
@@ -41,6 +47,7 @@ fn examples() -> Vec<(&'static str, Snapshot)> {
         ("healthy", healthy().observed),
         ("a dead member", member_dead().observed),
         ("scaled", scaled()),
+        ("paused", paused()),
         ("unprocessed", unprocessed(1)),
         ("stopped", unprocessed(5)),
     ]

@@ -94,6 +94,25 @@ pub fn decide(
 }
 
 impl Compaction {
+    /// What the command is about to do, for its question.
+    pub fn goal(&self, control_plane: &str) -> String {
+        let Self {
+            oldest_revision,
+            newest_revision,
+            ..
+        } = self;
+        if *oldest_revision <= 1 {
+            return format!(
+                "delete no revision of etcd in control plane {control_plane}, because all {newest_revision} revisions are to be kept"
+            );
+        }
+        format!(
+            "delete etcd's revisions up to {} in control plane {control_plane} (keeps revisions {oldest_revision} to \
+             {newest_revision})",
+            oldest_revision - 1
+        )
+    }
+
     /// How many revisions etcd keeps besides the newest.
     pub const fn kept_revisions(&self) -> i64 {
         self.newest_revision - self.oldest_revision
@@ -154,6 +173,27 @@ mod tests {
             decided(&well, SinceLastRound, Some(late)),
             Ok((100_007, 0, "node-m2".to_owned()))
         );
+    }
+
+    #[test]
+    fn the_goal_names_what_is_deleted_and_what_is_kept() {
+        for (kept, goal) in [
+            (
+                99,
+                "delete etcd's revisions up to 99900 in control plane c1 (keeps revisions 99901 to 100000)",
+            ),
+            (
+                0,
+                "delete etcd's revisions up to 99999 in control plane c1 (keeps revisions 100000 to 100000)",
+            ),
+            (
+                200_000,
+                "delete no revision of etcd in control plane c1, because all 100000 revisions are to be kept",
+            ),
+        ] {
+            let compaction = decide(&observed(), KeptHistory::Revisions(kept), None).expect("a compaction");
+            assert_eq!(compaction.goal("c1"), goal);
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use kcp_rules::{
 fn only(missing: MissingParts, all: View) -> View {
     macro_rules! parts {
         ($($part:ident),+) => {
-            View { $($part: if missing.$part { all.$part } else { Default::default() },)+ failures: all.failures }
+            View { $($part: if missing.$part { all.$part } else { Default::default() },)+ failures: all.failures, lacks_permission: all.lacks_permission }
         };
     }
     parts!(

@@ -126,7 +126,7 @@ async fn without_its_role(management: &ManagementCluster) -> Result<()> {
     let server = Server::start(management, &api).await?;
     server.has_caches(&FORBIDDEN).await?;
     let scale = of_scale("edge", &version);
-    let unread = "denied by inventory-shared; could not read the customizations in the namespace: forbidden; skipped the rules \
+    let unread = "allowed; could not read the customizations in the namespace: forbidden; skipped the rules \
                   that need this information; could not read the other ClusterPools: forbidden; skipped the rules that need this information";
     let refused = "503: cannot check the scale of KubeadmControlPlane \"edge\": ...; bind kcp-webhook's \
                    ClusterRole to its service account, or set spec.replicas on the object itself";

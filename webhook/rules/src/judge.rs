@@ -206,10 +206,13 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
             check(rule, &mut faults);
             if let Some(severest) = faults.unread_action() {
                 judgement.unread.push(rule);
-                let failures = change.context.view.map_or(&[][..], |view| &view.failures);
-                if faults.is_empty() && !failures.is_empty() {
-                    if severest.min(action) == Action::Deny && configuration.denies_unread(rule) {
-                        faults.push(unread_fault(failures));
+                if let Some(view) = change.context.view.filter(|view| !view.failures.is_empty())
+                    && faults.is_empty()
+                {
+                    // A missing permission would deny every write until somebody grants it, also while the webhook is uninstalled.
+                    let may_deny = severest.min(action) == Action::Deny && !view.lacks_permission;
+                    if may_deny && configuration.denies_unread(rule) {
+                        faults.push(unread_fault(&view.failures));
                     } else {
                         judgement.skipped.push(rule);
                     }

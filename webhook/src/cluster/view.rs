@@ -51,7 +51,8 @@ pub(crate) struct FilledView {
 #[derive(Default)]
 struct Progress {
     from_caches: AtomicBool,
-    unread: Mutex<Vec<String>>,
+    /// What could not be read, and whether a permission is missing.
+    unread: Mutex<Vec<(String, bool)>>,
 }
 
 impl LiveReads<'_> {
@@ -185,7 +186,8 @@ impl LiveReads<'_> {
                 customization,
                 migrations,
                 may_override,
-                failures: unread,
+                lacks_permission: !unread.is_empty() && unread.iter().all(|(_, is_forbidden)| *is_forbidden),
+                failures: unread.into_iter().map(|(failure, _)| failure).collect(),
             },
             has_cached_parts: progress.from_caches.into_inner(),
         }
@@ -338,7 +340,8 @@ impl LiveReads<'_> {
                 tracing::warn!(%error, name, "cannot read objects that rules need");
                 let reason = error.label();
                 let mut unread = progress.unread.lock().unwrap_or_else(PoisonError::into_inner);
-                unread.push(format!("could not read {name}: {reason}"));
+                let is_forbidden = matches!(error, ReadError::Forbidden(_));
+                unread.push((format!("could not read {name}: {reason}"), is_forbidden));
                 Part::default()
             }
         }

@@ -85,6 +85,8 @@ pub struct View {
     pub may_override: Part<bool>,
     /// Why parts could not be read, one clause for each.
     pub failures: Vec<String>,
+    /// Whether each of these reads failed because the webhook lacks a permission.
+    pub lacks_permission: bool,
 }
 
 /// The parts of a [`View`] that rules requested and that are unknown.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::review_of;
 use crate::{
     admission::{Admission, Hook},
-    decision::Verdict,
+    decision::{Decision, Verdict},
     metrics::Metrics,
     review,
     testing::{admission, api_server, control_plane, review as review_of_control_plane, scale_review},
@@ -215,27 +215,35 @@ async fn a_deletion_uses_live_reads() {
     assert_eq!(requested, ["clusters", "default", "machinepools", "machines"]);
 }
 
-#[tokio::test]
-async fn warns_of_objects_that_cannot_be_read() {
-    let failing = api_server(|_| std::future::ready((403, json!("no"))));
+/// The decision about a pool of an API server that answers every read with this status code.
+async fn decision_without_reads(code: u16) -> Decision {
+    let failing = api_server(move |_| std::future::ready((code, json!("no"))));
     let admission = admission(Some(failing), &Arc::new(Metrics::new()));
     let text = review_of(HIVE, "clusterpools", &pool("example"), &Value::Null).to_string();
-    let decision = admission
-        .decide(
-            Hook::Validate,
-            &mut review::decode_review(text.as_bytes()).unwrap(),
-        )
-        .await;
+    let mut request = review::decode_review(text.as_bytes()).unwrap();
+    admission.decide(Hook::Validate, &mut request).await
+}
+
+#[tokio::test]
+async fn denies_what_it_cannot_check_unless_it_lacks_a_permission() {
+    let forbidden = decision_without_reads(403).await;
     assert_eq!(
-        decision.other_warnings,
+        forbidden.other_warnings,
         [
             "could not read the customizations in the namespace: forbidden; skipped the rules that need \
              this information",
             "could not read the other ClusterPools: forbidden; skipped the rules that need this information"
         ]
     );
-    assert_eq!(decision.skipped_rules, ["inventory-name-unknown"]);
-    assert!(matches!(decision.verdict, Verdict::Invalid(_)));
+    assert_eq!(
+        forbidden.skipped_rules,
+        ["inventory-name-unknown", "inventory-shared"]
+    );
+    assert!(matches!(forbidden.verdict, Verdict::Allowed));
+
+    let failed = decision_without_reads(500).await;
+    assert_eq!(failed.skipped_rules, ["inventory-name-unknown"]);
+    assert!(matches!(failed.verdict, Verdict::Invalid(_)));
 }
 
 #[tokio::test]

@@ -59,10 +59,10 @@ pub(super) fn preflight(observed: &Snapshot, inspection: &Inspection, layout: La
         what,
         allowed,
         blocked_by,
-    } in rows(observed, inspection)
+    } in rows(inspection)
     {
         let allowed = match allowed {
-            // Nothing blocks the change, but it never begins or never ends.
+            // Nothing blocks the change, but it never ends.
             Some(true) if !blocked_by.is_empty() => Cell::styled("yes", WARN),
             Some(true) => Cell::styled("yes", GOOD),
             Some(false) => Cell::styled("no", style_of_no(inspection)),
@@ -85,7 +85,7 @@ pub(super) fn preflight(observed: &Snapshot, inspection: &Inspection, layout: La
 }
 
 /// Merges neighbouring rows that have the same result.
-fn rows(observed: &Snapshot, inspection: &Inspection) -> Vec<PreflightRow> {
+fn rows(inspection: &Inspection) -> Vec<PreflightRow> {
     let preflight = &inspection.preflight;
     let changes = [
         ("scale up", &preflight.scale_up),
@@ -103,7 +103,7 @@ fn rows(observed: &Snapshot, inspection: &Inspection) -> Vec<PreflightRow> {
             _ => rows.push(row),
         }
     }
-    let remediations = remediations(observed, inspection);
+    let remediations = remediations(inspection);
     if let ([changes], [remediation]) = (rows.as_slice(), remediations.as_slice())
         && changes.is_like(remediation)
     {
@@ -116,19 +116,9 @@ fn rows(observed: &Snapshot, inspection: &Inspection) -> Vec<PreflightRow> {
     rows
 }
 
-fn remediations(observed: &Snapshot, inspection: &Inspection) -> Vec<PreflightRow> {
-    let mut rows = of_machines("remediation", inspection.preflight.remediation.iter(), inspection);
-    if observed.is_without_health_check() {
-        for row in rows.iter_mut().filter(|row| row.allowed == Some(true)) {
-            row.blocked_by.insert(0, NO_HEALTH_CHECK.to_owned());
-        }
-    }
-    rows
+fn remediations(inspection: &Inspection) -> Vec<PreflightRow> {
+    of_machines("remediation", inspection.preflight.remediation.iter(), inspection)
 }
-
-/// The controller replaces an unhealthy Machine only if a `MachineHealthCheck` asks for it.
-const NO_HEALTH_CHECK: &str =
-    "but no MachineHealthCheck selects the Machines, so nothing asks for a replacement";
 
 /// The check that says that etcd loses its quorum if Cluster API deletes this Machine.
 const MEMBER_NEEDED: &str = "joining-member-needed";
@@ -281,13 +271,6 @@ mod tests {
     fn lists_allowed_changes_and_their_blockers() {
         let cases: &[Case] = &[
             ("all_is_allowed", healthy, "scaling, rollout, remediation   yes"),
-            (
-                "nothing_asks_for_a_remediation",
-                || healthy().after(|observed| observed.health_checks().clear()),
-                "scale up, scale down, rollout   yes\n\
-                 remediation                     yes           but no MachineHealthCheck selects the Machines, so nothing asks \
-                 for a replacement",
-            ),
             (
                 "what_is_no_finding_is_told",
                 single,

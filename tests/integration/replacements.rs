@@ -260,8 +260,7 @@ async fn a_member_whose_machine_lost_its_label_stays(
     kubectl.succeed(pause(true)).await?;
     kubectl.succeed(label("cluster.x-k8s.io/control-plane-")).await?;
     let status = kcp(management, &["status", NAME, "-o", "json"]).await?;
-    let advice =
-        "do not remove the member while the Machine exists; if the Machine exists, restore its labels";
+    let advice = "if the Machine exists, restore its labels";
     ensure!(status.stdout.contains(advice), "{status}");
     let refused = kcp(management, &["machine", "replace", machine]).await?;
     let restore = format!("kubectl label machine {machine} -n {NAMESPACE} cluster.x-k8s.io/control-plane=");

@@ -17,7 +17,7 @@ use crate::{
     drain::forecast,
     plan::{
         self, Plan,
-        blockers::{processing_blockers, reconciliation_blockers},
+        blockers::{pauses, processing_blockers},
         fragile::fragile_periods,
         messages,
         options::{apply_patch, desired},
@@ -210,8 +210,7 @@ fn unique(lines: impl Iterator<Item = String>) -> Vec<String> {
 /// The refusal while the control plane or its Cluster is paused, so that no controller acts on the change. None with `force`.
 pub fn refusal_while_paused(observed: &Snapshot, force: bool) -> Option<Refusal> {
     let control_plane = &observed.control_plane;
-    let mut blockers = reconciliation_blockers(observed, &control_plane.spec);
-    blockers.retain(|blocker| matches!(blocker, Blocker::Paused | Blocker::ClusterPaused { .. }));
+    let blockers = pauses(observed);
     if force || blockers.is_empty() {
         return None;
     }

@@ -10,7 +10,7 @@ use crate::{
         quorum_guard::{FatalLoss, QuorumGuard, fatal_loss},
         replacement::{ReplacementState, replacement_state},
     },
-    plan::{Desired, Plan, blockers::reconciliation_blockers, messages, plan, step::NoPlan},
+    plan::{Desired, Plan, blockers::pauses, messages, plan, step::NoPlan},
     snapshot::Snapshot,
 };
 
@@ -57,9 +57,7 @@ impl Replaceability {
 /// What blocks the replacement of a Machine. Empty if `machine replace` would delete the Machine without `--force`.
 pub fn replacement_blockers(observed: &Snapshot, name: &str, now: Timestamp) -> Vec<Blocker> {
     let replaceability = Replaceability::new(observed, name, now);
-    let is_pause = |blocker: &Blocker| matches!(blocker, Blocker::Paused | Blocker::ClusterPaused { .. });
-    let mut blockers = reconciliation_blockers(observed, &observed.control_plane.spec);
-    blockers.retain(is_pause);
+    let mut blockers = pauses(observed);
     if let ReplacementState::InProgress { machine, waits_for } = replacement_state(observed, Some(name), now)
     {
         blockers.push(Blocker::ReplacementInProgress { machine, waits_for });

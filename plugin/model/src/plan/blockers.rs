@@ -113,6 +113,13 @@ pub fn reconciliation_blockers(observed: &Snapshot, desired: &KubeadmControlPlan
     .collect()
 }
 
+/// The pauses of the control plane and its Cluster, because of which no controller acts on a change.
+pub fn pauses(observed: &Snapshot) -> Vec<Blocker> {
+    let mut blockers = reconciliation_blockers(observed, &observed.control_plane.spec);
+    blockers.retain(|blocker| matches!(blocker, Blocker::Paused | Blocker::ClusterPaused { .. }));
+    blockers
+}
+
 /// Why the controller does not process the spec, although the controller is running. Empty if it has
 /// processed the spec, or if no reason is known.
 pub fn processing_blockers(observed: &Snapshot) -> Vec<Blocker> {

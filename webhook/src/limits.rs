@@ -59,6 +59,9 @@ pub(crate) const MAX_WARNINGS_BYTES: usize = 4096;
 /// The time limit for all live reads of a review that says none. The API server sends `?timeout=` with each review.
 pub(crate) const LIVE_READ_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// The pause before a read is sent again to a busy API server. Its `Retry-After` is at least a second, often as much as a review has.
+pub(crate) const BUSY_DELAY: Duration = Duration::from_millis(200);
+
 /// The longest time limit that a review may ask for: the default of Kubernetes.
 pub(crate) const MAX_REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -119,6 +119,7 @@ fn unreadable(name: &str, error: &ReadError) -> Decision {
         | ReadError::Unverified
         | ReadError::Forbidden(_)
         | ReadError::TooSlow
+        | ReadError::Busy(_)
         | ReadError::Failed(_)
         | ReadError::ClusterUnknown
         | ReadError::TooMany(_)

@@ -16,7 +16,9 @@ use super::{
 };
 use crate::{
     body::{self, BufferedBody},
-    limits::{LIVE_READ_TIMEOUT, MAX_BUFFERED_RESPONSE_BYTES, MAX_CONCURRENT_READS, MAX_RESPONSE_BYTES},
+    limits::{
+        BUSY_DELAY, LIVE_READ_TIMEOUT, MAX_BUFFERED_RESPONSE_BYTES, MAX_CONCURRENT_READS, MAX_RESPONSE_BYTES,
+    },
     metrics::Metrics,
     shares::{Peer, Shares},
 };
@@ -174,12 +176,20 @@ impl LiveReads<'_> {
         read
     }
 
+    /// Sends a read again while the API server is busy, as one is that has just started, until the deadline.
     pub(super) async fn get(&self, path: &str, projection: Projection) -> Result<BufferedBody, ReadError> {
-        let request = Request::get(path)
-            .header(header::ACCEPT, projection.accept_header())
-            .body(Body::empty())
-            .map_err(|error| ReadError::Failed(error.to_string()))?;
-        self.send(path, request).await
+        loop {
+            let request = Request::get(path)
+                .header(header::ACCEPT, projection.accept_header())
+                .body(Body::empty())
+                .map_err(|error| ReadError::Failed(error.to_string()))?;
+            match self.send(path, request).await {
+                Err(ReadError::Busy(_)) if Instant::now() + BUSY_DELAY < self.deadline => {
+                    time::sleep(BUSY_DELAY).await;
+                }
+                answer => return answer,
+            }
+        }
     }
 
     pub(super) async fn send(&self, path: &str, request: Request<Body>) -> Result<BufferedBody, ReadError> {

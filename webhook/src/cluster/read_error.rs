@@ -41,6 +41,9 @@ pub(crate) enum ReadError {
     TooLarge,
     #[error("the API server did not respond within the time limit of the review; try again")]
     TooSlow,
+    /// The API server did not process the request, and asks to send it again.
+    #[error("{0}; try again")]
+    Busy(String),
     #[error("{0}; try again")]
     Failed(String),
     #[error("cannot use the API server's response: {0}; correct the object first")]
@@ -62,6 +65,7 @@ impl ReadError {
             Self::TooMany(_) => "too-many",
             Self::TooLarge => "too-large",
             Self::TooSlow => "timeout",
+            Self::Busy(_) => "busy",
             Self::Failed(_) | Self::Unusable(_) | Self::BadField(_) => "error",
         }
     }
@@ -95,6 +99,7 @@ impl ReadError {
         match status.code {
             404 => Self::NotFound,
             401 | 403 => Self::Forbidden(message.into_owned()),
+            code @ (429 | 503) => Self::Busy(format!("the API server responded with {code}: {message}")),
             code => Self::Failed(format!("the API server responded with {code}: {message}")),
         }
     }

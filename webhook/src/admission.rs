@@ -4,13 +4,11 @@
 //! - `scale`: writes to the scale subresource of a control plane
 //! - `evaluator`: evaluates rules, and reads the other objects that they need
 //! - `kind`: the kinds that rules check
-//! - `values`: counts the values in an object
 
 mod evaluator;
 mod kind;
 mod object;
 mod scale;
-mod values;
 
 use std::sync::Arc;
 
@@ -28,7 +26,7 @@ use crate::{
     decision::{Decision, RefusalKind, Verdict},
     hook::Hook,
     limits::{MAX_QUOTED_CHARS, MAX_VALUES},
-    review::{Operation, Request},
+    review::{Operation, Request, count_values},
     shorten::shorten,
 };
 
@@ -81,7 +79,7 @@ impl Admission {
     /// Refuses a write to a resource that kcp-webhook does not review, so that a wrong webhook configuration is
     /// noticed. Allows every write of a status, because no rule checks a status, and a controller must always be able
     /// to write one.
-    pub(crate) async fn decide(&self, hook: Hook, request: &mut Request<'_>) -> Decision {
+    pub(crate) async fn decide(&self, hook: Hook, request: &Request<'_>) -> Decision {
         let Some(target) = Target::from_request(request) else {
             return not_reviewed(request);
         };
@@ -104,13 +102,10 @@ impl Admission {
         }
     }
 
-    async fn mutate(&self, target: Target, request: &mut Request<'_>) -> Decision {
+    async fn mutate(&self, target: Target, request: &Request<'_>) -> Decision {
         let evaluator = &self.evaluator;
         let mutation = match target {
-            Target::ControlPlane => match request.control_planes.take() {
-                Some(decoded) => object::mutate_control_planes(request, decoded, evaluator),
-                None => object::mutate::<KubeadmControlPlane<'_>>(request, evaluator),
-            },
+            Target::ControlPlane => object::mutate::<KubeadmControlPlane<'_>>(request, evaluator),
             Target::ControlPlaneScale => return scale::mutate(request, evaluator).await,
             Target::Template => object::mutate::<KubeadmControlPlaneTemplate<'_>>(request, evaluator),
             Target::ClusterPool => object::mutate::<ClusterPool<'_>>(request, evaluator),
@@ -121,13 +116,10 @@ impl Admission {
         mutation.decision(request, evaluator).await
     }
 
-    async fn validate(&self, target: Target, request: &mut Request<'_>) -> Decision {
+    async fn validate(&self, target: Target, request: &Request<'_>) -> Decision {
         let evaluator = &self.evaluator;
         match target {
-            Target::ControlPlane => match request.control_planes.take() {
-                Some(decoded) => object::validate_control_planes(request, decoded, evaluator).await,
-                None => object::validate::<KubeadmControlPlane<'_>>(request, evaluator).await,
-            },
+            Target::ControlPlane => object::validate::<KubeadmControlPlane<'_>>(request, evaluator).await,
             Target::ControlPlaneScale => scale::validate(request, evaluator).await,
             Target::Template => object::validate::<KubeadmControlPlaneTemplate<'_>>(request, evaluator).await,
             Target::ClusterPool => object::validate::<ClusterPool<'_>>(request, evaluator).await,
@@ -187,7 +179,7 @@ fn too_large(request: &Request<'_>) -> Option<Decision> {
         return None;
     }
     let is_too_large =
-        |object: Option<&RawValue>| object.is_some_and(|object| values::has_too_many_values(object.get()));
+        |object: Option<&RawValue>| object.is_some_and(|object| count_values(object.get()) > MAX_VALUES);
     if is_too_large(request.object) {
         return Some(Decision::refused(
             RefusalKind::TooLarge,

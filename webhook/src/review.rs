@@ -1,20 +1,21 @@
-//! Decodes an `AdmissionReview`, borrowing from the body. Control planes are decoded in the same pass. Other objects stay
-//! text, because only admission knows their types.
+//! Decodes an `AdmissionReview`, borrowing from the body. Its objects stay text, because only admission knows their types.
 
 mod uid;
+mod values;
 
 use std::collections::BTreeMap;
 
-use kcp_rules::api::{KubeadmControlPlane, Text, WithText, json};
-use memchr::memmem;
+use kcp_rules::api::Text;
 use serde::Deserialize;
 use serde_json::{Value, json as object, value::RawValue};
 
 use crate::{
     cluster::ReadLimits,
-    limits::{MAX_ENVELOPE, MAX_QUOTED_CHARS, MAX_UID, MAX_VALUES},
+    limits::{MAX_ENVELOPE, MAX_QUOTED_CHARS, MAX_UID},
     shorten::shorten,
 };
+
+pub(crate) use values::count_values;
 
 /// The only review version that the webhook configurations list.
 pub(crate) const API_VERSION: &str = "admission.k8s.io/v1";
@@ -22,21 +23,17 @@ pub(crate) const KIND: &str = "AdmissionReview";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Document<'a, New = &'a RawValue, Old = &'a RawValue> {
+struct Document<'a> {
     #[serde(borrow)]
     api_version: Option<Text<'a>>,
     kind: Option<Text<'a>>,
-    request: Option<Request<'a, New, Old>>,
+    request: Option<Request<'a>>,
 }
-
-/// The control planes in a review, whose old object is decoded only beside the new one.
-type NewControlPlane<'a> = WithText<'a, Box<KubeadmControlPlane<'a>>>;
-type OldControlPlane<'a> = WithText<'a, Box<KubeadmControlPlane<'a, &'a RawValue>>>;
 
 /// The fields of an `AdmissionReview`'s `request` that this program reads (k8s.io/api, `admission/v1/types.go`).
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Request<'a, New = &'a RawValue, Old = &'a RawValue> {
+pub(crate) struct Request<'a> {
     /// The uid of the review, which the response must repeat.
     #[serde(borrow)]
     pub(crate) uid: Text<'a>,
@@ -58,24 +55,14 @@ pub(crate) struct Request<'a, New = &'a RawValue, Old = &'a RawValue> {
     #[serde(default)]
     pub(crate) options: Option<WriteOptions<'a>>,
     /// The new object; `None` for a deletion.
-    pub(crate) object: Option<New>,
+    pub(crate) object: Option<&'a RawValue>,
     /// The stored object; `None` for a creation.
-    pub(crate) old_object: Option<Old>,
-    /// An upper bound of the number of values in the review, and so in each of its objects.
+    pub(crate) old_object: Option<&'a RawValue>,
+    /// The number of values in the review.
     #[serde(skip)]
     pub(crate) values: usize,
     #[serde(skip)]
     pub(crate) read_limits: ReadLimits,
-    /// The decoded objects, if the API server creates or updates a control plane; `None` if they are only text.
-    #[serde(skip)]
-    pub(crate) control_planes: Option<ControlPlanes<'a>>,
-}
-
-/// The new control plane, and the stored one of an update.
-#[derive(Debug)]
-pub(crate) struct ControlPlanes<'a> {
-    pub(crate) new: Box<KubeadmControlPlane<'a>>,
-    pub(crate) old: Option<Box<KubeadmControlPlane<'a>>>,
 }
 
 impl Request<'_> {
@@ -215,15 +202,15 @@ fn named_by_its_object(mut request: Request<'_>) -> Request<'_> {
 fn decode(body: &[u8]) -> Result<Request<'_>, String> {
     // Check UTF-8 once for the whole body, instead of for each string.
     let text = std::str::from_utf8(body).map_err(|error| format!("the body is not UTF-8: {error}"))?;
-    if let Some(request) = decode_with_control_planes(text) {
-        return Ok(request);
-    }
-    let (document, values): (Document<'_>, _) = match json::read(text) {
-        Some(document) => (document.root, document.value_count),
-        None => (decode_with_serde_json(text)?, usize::MAX),
-    };
-    if !document.is_review() {
-        let given = (document.api_version.as_deref(), document.kind.as_deref());
+    let document: Document<'_> = serde_json::from_str(text).map_err(|error| {
+        let error = error.to_string();
+        format!(
+            "the body is not an {KIND}: {}",
+            shorten(&error, MAX_QUOTED_CHARS, "")
+        )
+    })?;
+    let given = (document.api_version.as_deref(), document.kind.as_deref());
+    if given != (Some(API_VERSION), Some(KIND)) {
         let (version, kind) = (given.0.unwrap_or_default(), given.1.unwrap_or_default());
         return Err(format!(
             "expected apiVersion {API_VERSION} and kind {KIND}, found {:?} and {:?}",
@@ -231,80 +218,11 @@ fn decode(body: &[u8]) -> Result<Request<'_>, String> {
             shorten(kind, MAX_QUOTED_CHARS, ""),
         ));
     }
+    let values = count_values(text);
     document
         .request
         .map(|request| Request { values, ..request })
         .ok_or_else(|| format!("the {KIND} has no request"))
-}
-
-/// Decodes a review and the control planes in it in one pass. Returns `None` for any other review, and for one that cannot be
-/// decoded or that is too large; [`decode`] then keeps the objects as text.
-fn decode_with_control_planes(text: &str) -> Option<Request<'_>> {
-    /// The API server writes `request.kind` before the object.
-    const REQUEST_KIND: &[u8] = br#""kind":"KubeadmControlPlane""#;
-    /// The `uid` and the largest group and version fit into this many bytes.
-    const MAX_BEFORE_KIND: usize = 512;
-
-    let start = text.as_bytes();
-    memmem::find(start.get(..MAX_BEFORE_KIND).unwrap_or(start), REQUEST_KIND)?;
-    let document: json::Document<Document<'_, NewControlPlane<'_>, OldControlPlane<'_>>> =
-        json::read_bounded(text, MAX_VALUES)?;
-    if !document.root.is_review() {
-        return None;
-    }
-    document.root.request?.with_control_planes(document.value_count)
-}
-
-impl<New, Old> Document<'_, New, Old> {
-    fn is_review(&self) -> bool {
-        (self.api_version.as_deref(), self.kind.as_deref()) == (Some(API_VERSION), Some(KIND))
-    }
-}
-
-impl<'a> Request<'a, NewControlPlane<'a>, OldControlPlane<'a>> {
-    /// The request with its objects as text, and decoded. `None` if the old object cannot be decoded.
-    fn with_control_planes(self, values: usize) -> Option<Request<'a>> {
-        let object = self.object.as_ref().map(|new| new.text);
-        let old_object = self.old_object.as_ref().map(|old| old.text);
-        // A write to a subresource reads no decoded control plane.
-        let control_planes = match (self.operation, &*self.sub_resource, self.object, self.old_object) {
-            (Operation::Create, "", Some(new), _) => Some(ControlPlanes {
-                new: new.value,
-                old: None,
-            }),
-            (Operation::Update, "", Some(new), Some(old)) => Some(ControlPlanes {
-                old: Some(Box::new(old.value.decode_config(&new.value).ok()?)),
-                new: new.value,
-            }),
-            _ => None,
-        };
-        Some(Request {
-            uid: self.uid,
-            resource: self.resource,
-            sub_resource: self.sub_resource,
-            name: self.name,
-            namespace: self.namespace,
-            operation: self.operation,
-            user_info: self.user_info,
-            dry_run: self.dry_run,
-            options: self.options,
-            object,
-            old_object,
-            values,
-            read_limits: self.read_limits,
-            control_planes,
-        })
-    }
-}
-
-fn decode_with_serde_json(text: &str) -> Result<Document<'_>, String> {
-    serde_json::from_str(text).map_err(|error| {
-        let error = error.to_string();
-        format!(
-            "the body is not an {KIND}: {}",
-            shorten(&error, MAX_QUOTED_CHARS, "")
-        )
-    })
 }
 
 #[cfg(test)]
@@ -313,60 +231,6 @@ mod tests {
 
     use super::*;
     use crate::testing;
-
-    /// Decodes a review, and returns whether its control planes are decoded.
-    fn has_control_planes(review: &Value) -> bool {
-        let text = review.to_string();
-        let request = decode_review(text.as_bytes()).unwrap();
-        // The objects stay available as text.
-        for (object, field) in [(request.object, "object"), (request.old_object, "oldObject")] {
-            let expected = &review["request"][field];
-            let expected = (!expected.is_null()).then(|| expected.to_string());
-            assert_eq!(object.map(RawValue::get), expected.as_deref(), "{field}");
-        }
-        request.control_planes.is_some()
-    }
-
-    #[test]
-    fn control_planes_are_decoded_with_the_review() {
-        let (object, null) = (testing::control_plane(), Value::Null);
-        let mut wrong = object.clone();
-        wrong["spec"]["kubeadmConfigSpec"]["files"] = json!(3);
-        for (operation, new, old, decoded) in [
-            ("CREATE", &object, &null, true),
-            ("CREATE", &wrong, &null, false),
-            ("CREATE", &null, &null, false),
-            ("UPDATE", &object, &object, true),
-            ("UPDATE", &object, &wrong, false),
-            ("UPDATE", &wrong, &object, false),
-            ("UPDATE", &object, &null, false),
-            ("DELETE", &null, &object, false),
-        ] {
-            let review = testing::review(operation, new, old);
-            assert_eq!(has_control_planes(&review), decoded, "{operation}: {review}");
-        }
-        assert!(!has_control_planes(&testing::scale_review(3)));
-        let mut status = testing::review("UPDATE", &object, &object);
-        status["request"]["subResource"] = json!("status");
-        assert!(!has_control_planes(&status));
-    }
-
-    #[test]
-    fn the_old_control_plane_has_its_own_configuration() {
-        let new = testing::control_plane();
-        let mut old = new.clone();
-        old["spec"]["kubeadmConfigSpec"]["files"] = json!([{"path": "/old", "content": ""}]);
-        let text = testing::review("UPDATE", &new, &old).to_string();
-        let control_planes = decode_review(text.as_bytes()).unwrap().control_planes.unwrap();
-        let (new, old) = (new.to_string(), old.to_string());
-        let decode = |text| kcp_rules::api::decode::<KubeadmControlPlane<'_>>(text).unwrap();
-        // Compare the Debug text, because `==` ignores differences such as default values.
-        assert_eq!(format!("{:?}", control_planes.new), format!("{:?}", decode(&new)));
-        assert_eq!(
-            format!("{:?}", control_planes.old.unwrap()),
-            format!("{:?}", decode(&old))
-        );
-    }
 
     #[test]
     fn the_subject_has_only_fields_of_the_right_type() {
@@ -434,16 +298,5 @@ mod tests {
                 "{operation} {given}"
             );
         }
-    }
-
-    #[test]
-    fn control_planes_with_too_many_values_stay_text() {
-        let mut object = testing::control_plane();
-        object["spec"]["kubeadmConfigSpec"]["files"] = vec![json!({}); MAX_VALUES / 2 + 1].into();
-        assert!(!has_control_planes(&testing::review(
-            "CREATE",
-            &object,
-            &Value::Null
-        )));
     }
 }

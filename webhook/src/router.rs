@@ -233,7 +233,7 @@ impl Router {
                 share
                     .grow_to(REVIEW_BYTES + body.len() + decoded)
                     .map_err(no_memory)?;
-                let mut decision = admission.decide(hook, &mut request).await;
+                let mut decision = admission.decide(hook, &request).await;
                 self.metrics.count_decision(hook, &decision);
                 log(hook, &request, &decision);
                 if is_unverified {

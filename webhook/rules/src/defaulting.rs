@@ -1,19 +1,19 @@
-//! Default values as minimal JSON patches (RFC 6902) for the fields that an object omits.
+//! Default values for the fields that an object omits: set in the decoded object, and as a JSON patch (RFC 6902).
 //!
-//! Each function is idempotent: it returns no operations for an object that has already been patched. It adds only the
-//! deepest missing parent, so that it does not overwrite fields that another mutating webhook has written.
+//! Setting them again changes nothing. A patch adds only what is missing, so that it does not overwrite fields that another
+//! mutating webhook has written.
 
-use std::{borrow::Cow, collections::HashSet, fmt, sync::LazyLock};
+use std::{collections::HashSet, fmt};
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
     api::{
-        ClusterDeploymentCustomization, IntOrString, KubeadmControlPlane, Metadata, Text,
-        control_plane::Shape,
+        Cluster, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, IntOrString,
+        KubeadmControlPlane, KubeadmControlPlaneTemplate, Text,
+        control_plane::{RollingUpdate, RolloutStrategy, Shape},
     },
-    change::{Change, Operation},
     syntax::parse_version,
     topics::customization,
 };
@@ -43,79 +43,26 @@ impl fmt::Display for Correction {
     }
 }
 
-/// One operation of a JSON patch. Each `path` is a JSON pointer (RFC 6901).
+/// One operation of a JSON patch. `path` is a JSON pointer (RFC 6901).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "op", rename_all = "lowercase")]
-pub enum PatchOperation {
-    Add {
-        path: Cow<'static, str>,
-        value: Cow<'static, Value>,
-    },
-    Replace {
-        path: Cow<'static, str>,
-        value: Cow<'static, Value>,
-    },
+pub struct PatchOperation {
+    op: &'static str,
+    path: String,
+    value: Value,
 }
 
-/// Applies a patch to an object in JSON. `None` if the patch cannot be applied to the object.
-pub fn apply(object: &str, patch: &[PatchOperation]) -> Option<String> {
-    let mut object: Value = serde_json::from_str(object).ok()?;
-    let patch: json_patch::Patch = serde_json::from_value(serde_json::to_value(patch).ok()?).ok()?;
-    json_patch::patch(&mut object, &patch).ok()?;
-    Some(object.to_string())
-}
-
-/// Default values for a `KubeadmControlPlane`: replicas, the leading `v` of the version, and the rollout
-/// strategy (proposal, sections "And the following defaulting" and "Rollout strategy").
-///
-/// If an update omits replicas, the default is the old number. Otherwise Cluster API would set 1, and scale
-/// down a control plane of three.
-pub fn default_control_plane(change: &Change<'_, KubeadmControlPlane<'_>>) -> Defaulted {
-    if is_deletion(change.operation, change.old.map(|old| &old.metadata)) {
-        return Defaulted::default();
-    }
-    let mut operations = Vec::new();
-    if change.new.spec.replicas.is_none() {
-        operations.push(PatchOperation::Add {
-            path: "/spec/replicas".into(),
-            value: Cow::Owned(json!(default_replicas(change.old))),
-        });
-    }
-    if let Some(version) = version_with_v(change.new) {
-        operations.push(PatchOperation::Replace {
-            path: "/spec/version".into(),
-            value: Cow::Owned(json!(version)),
-        });
-    }
-    operations.extend(default_strategy(change.new));
-    Defaulted {
-        operations,
-        corrections: Vec::new(),
+/// A kind whose defaults the webhook sets. Most kinds have none.
+pub trait SetDefaults: Sized {
+    /// Sets the defaults in a new object. `old` is the stored object of an update.
+    fn set_defaults(&mut self, _old: Option<&Self>) -> Defaulted {
+        Defaulted::default()
     }
 }
 
-/// Sets the values of [`default_control_plane`] in the decoded object. The result is the object that would be decoded from
-/// the patched text, which takes ten times as long to create.
-pub fn set_control_plane_defaults(new: &mut KubeadmControlPlane<'_>, old: Option<&KubeadmControlPlane<'_>>) {
-    if is_deletion(Operation::Update, old.map(|old| &old.metadata)) {
-        return;
-    }
-    new.spec.replicas.get_or_insert_with(|| default_replicas(old));
-    if let Some(version) = version_with_v(new) {
-        new.spec.version = Some(Text::from(version));
-    }
-    let strategy = match new.shape() {
-        Shape::V1Beta1 => &mut new.spec.rollout_strategy,
-        Shape::V1Beta2 => &mut new.spec.rollout.get_or_insert_default().strategy,
-    };
-    let strategy = strategy.get_or_insert_default();
-    if &**strategy.kind.get_or_insert_with(|| ROLLING_UPDATE.into()) == ROLLING_UPDATE {
-        let rolling_update = strategy.rolling_update.get_or_insert_default();
-        rolling_update
-            .max_surge
-            .get_or_insert(IntOrString::Int(DEFAULT_MAX_SURGE));
-    }
-}
+impl SetDefaults for Cluster<'_> {}
+impl SetDefaults for KubeadmControlPlaneTemplate<'_> {}
+impl SetDefaults for ClusterPool<'_> {}
+impl SetDefaults for ClusterDeployment<'_> {}
 
 /// Cluster API supports no other rollout strategy. A rule denies any other type.
 const ROLLING_UPDATE: &str = "RollingUpdate";
@@ -123,78 +70,85 @@ const ROLLING_UPDATE: &str = "RollingUpdate";
 /// The default of Cluster API.
 const DEFAULT_MAX_SURGE: i64 = 1;
 
-fn default_replicas(old: Option<&KubeadmControlPlane<'_>>) -> i64 {
-    old.and_then(|old| old.spec.replicas).unwrap_or(1)
-}
-
-/// The version with a leading `v` added; `None` if it already starts with `v`, or is not a valid version.
-fn version_with_v(control_plane: &KubeadmControlPlane<'_>) -> Option<String> {
-    let version = control_plane.spec.version.as_deref()?;
-    (!version.starts_with('v') && parse_version(version).is_ok()).then(|| format!("v{version}"))
-}
-
-/// Whether the object is being deleted, according to the old object. Any client can set a deletionTimestamp
-/// in the new object.
-fn is_deletion(operation: Operation, old: Option<&Metadata<'_>>) -> bool {
-    operation == Operation::Delete || old.is_some_and(Metadata::is_deleting)
-}
-
-/// The default rollout, and the strategy in it. They are created once, because most creations of a control plane need one of them.
-struct DefaultRollout {
-    rollout: Value,
-    strategy: Value,
-}
-
-static DEFAULT_ROLLOUT: LazyLock<DefaultRollout> = LazyLock::new(|| {
-    let strategy = json!({ "type": ROLLING_UPDATE, "rollingUpdate": default_rolling_update() });
-    DefaultRollout {
-        rollout: json!({ "strategy": strategy }),
-        strategy,
-    }
-});
-
-fn default_rolling_update() -> Value {
-    json!({ "maxSurge": DEFAULT_MAX_SURGE })
-}
-
-fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperation> {
-    let add = |path: Cow<'static, str>, value: Cow<'static, Value>| PatchOperation::Add { path, value };
-    let shape = control_plane.shape();
-    let pointer = match shape {
-        Shape::V1Beta1 => "/spec/rolloutStrategy",
-        Shape::V1Beta2 => "/spec/rollout/strategy",
-    };
-    let Some(given) = control_plane.rollout_strategy() else {
-        return match shape {
-            Shape::V1Beta2 if control_plane.spec.rollout.is_none() => {
-                vec![add(
-                    "/spec/rollout".into(),
-                    Cow::Borrowed(&DEFAULT_ROLLOUT.rollout),
-                )]
+/// Replicas, the leading `v` of the version, and the rollout strategy (proposal, sections "And the following defaulting" and
+/// "Rollout strategy").
+///
+/// If an update omits replicas, the default is the old number. Otherwise Cluster API would set 1, and scale
+/// down a control plane of three.
+impl SetDefaults for KubeadmControlPlane<'_> {
+    fn set_defaults(&mut self, old: Option<&Self>) -> Defaulted {
+        let mut defaulted = Defaulted::default();
+        // Any client can set a deletionTimestamp in the new object.
+        if old.is_some_and(|old| old.metadata.is_deleting()) {
+            return defaulted;
+        }
+        let shape = self.shape();
+        let spec = &mut self.spec;
+        let mut set = Setter(&mut defaulted.operations);
+        let replicas = old.and_then(|old| old.spec.replicas).unwrap_or(1);
+        set.absent("/spec/replicas", &mut spec.replicas, replicas, json!(replicas));
+        if let Some(version) = spec.version.as_deref().and_then(with_v) {
+            set.replace("/spec/version", version.clone());
+            spec.version = Some(version.into());
+        }
+        let (path, strategy) = match shape {
+            Shape::V1Beta1 => ("/spec/rolloutStrategy", &mut spec.rollout_strategy),
+            Shape::V1Beta2 => {
+                let rollout = set.empty("/spec/rollout", &mut spec.rollout);
+                ("/spec/rollout/strategy", &mut rollout.strategy)
             }
-            _ => vec![add(pointer.into(), Cow::Borrowed(&DEFAULT_ROLLOUT.strategy))],
         };
-    };
-    if given.kind.as_deref().is_some_and(|kind| kind != ROLLING_UPDATE) {
-        return Vec::new();
-    }
-    let mut operations = Vec::new();
-    if given.kind.is_none() {
-        let path = format!("{pointer}/type");
-        operations.push(add(path.into(), Cow::Owned(json!(ROLLING_UPDATE))));
-    }
-    match &given.rolling_update {
-        None => {
-            let path = format!("{pointer}/rollingUpdate");
-            operations.push(add(path.into(), Cow::Owned(default_rolling_update())));
+        let strategy: &mut RolloutStrategy<'_> = set.empty(path, strategy);
+        let kind = Text::from(ROLLING_UPDATE);
+        let kind = set.absent(
+            &format!("{path}/type"),
+            &mut strategy.kind,
+            kind,
+            json!(ROLLING_UPDATE),
+        );
+        if &**kind == ROLLING_UPDATE {
+            let path = format!("{path}/rollingUpdate");
+            let rolling_update: &mut RollingUpdate<'_> = set.empty(&path, &mut strategy.rolling_update);
+            let (path, surge) = (format!("{path}/maxSurge"), IntOrString::Int(DEFAULT_MAX_SURGE));
+            set.absent(
+                &path,
+                &mut rolling_update.max_surge,
+                surge,
+                json!(DEFAULT_MAX_SURGE),
+            );
         }
-        Some(given) if given.max_surge.is_none() => {
-            let path = format!("{pointer}/rollingUpdate/maxSurge");
-            operations.push(add(path.into(), Cow::Owned(json!(DEFAULT_MAX_SURGE))));
-        }
-        Some(_) => {}
+        defaulted
     }
-    operations
+}
+
+/// Sets fields in a decoded object, and adds the operation for each to a patch.
+struct Setter<'p>(&'p mut Vec<PatchOperation>);
+
+impl Setter<'_> {
+    fn absent<'f, T>(&mut self, path: &str, field: &'f mut Option<T>, value: T, json: Value) -> &'f mut T {
+        if field.is_none() {
+            self.push("add", path, json);
+        }
+        field.get_or_insert(value)
+    }
+
+    fn empty<'f, T: Default>(&mut self, path: &str, field: &'f mut Option<T>) -> &'f mut T {
+        self.absent(path, field, T::default(), json!({}))
+    }
+
+    fn replace(&mut self, path: &str, text: String) {
+        self.push("replace", path, text.into());
+    }
+
+    fn push(&mut self, op: &'static str, path: &str, value: Value) {
+        let path = path.to_owned();
+        self.0.push(PatchOperation { op, path, value });
+    }
+}
+
+/// A version with a leading `v` added; `None` if it already starts with `v`, or is not a valid version.
+fn with_v(version: &str) -> Option<String> {
+    (!version.starts_with('v') && parse_version(version).is_ok()).then(|| format!("v{version}"))
 }
 
 /// Adds the leading slash to the JSON pointers of a `ClusterDeploymentCustomization`. The example in the design
@@ -202,33 +156,29 @@ fn default_strategy(control_plane: &KubeadmControlPlane<'_>) -> Vec<PatchOperati
 ///
 /// In an update, pointers of the old object stay as they are, so that an unrelated edit does not change what
 /// they patch.
-pub fn default_customization(change: &Change<'_, ClusterDeploymentCustomization<'_>>) -> Defaulted {
-    let mut defaulted = Defaulted::default();
-    let unknown = change.operation == Operation::Update && change.old.is_none();
-    if unknown || is_deletion(change.operation, change.old.map(|old| &old.metadata)) {
-        return defaulted;
+impl SetDefaults for ClusterDeploymentCustomization<'_> {
+    fn set_defaults(&mut self, old: Option<&Self>) -> Defaulted {
+        let mut defaulted = Defaulted::default();
+        if old.is_some_and(|old| old.metadata.is_deleting()) {
+            return defaulted;
+        }
+        let known: HashSet<_> = old.into_iter().flat_map(customization::pointers).collect();
+        for pointer in customization::pointers_mut(self) {
+            if !is_repairable(pointer.text) || known.contains(&**pointer.text) {
+                continue;
+            }
+            pointer.text.insert(0, '/');
+            let (field, rule) = (pointer.field, pointer.rule);
+            let path = format!("/{}", field.replace('[', "/").replace(']', "").replace('.', "/"));
+            Setter(&mut defaulted.operations).replace(&path, pointer.text.clone());
+            defaulted.corrections.push(Correction {
+                field,
+                rule,
+                message: format!("added the leading slash that a JSON pointer must have ({rule})"),
+            });
+        }
+        defaulted
     }
-    let pointers = |object| customization::pointers(object).filter(|pointer| is_repairable(pointer.text));
-    let known: HashSet<_> = change
-        .old
-        .into_iter()
-        .flat_map(pointers)
-        .map(|pointer| pointer.text)
-        .collect();
-    for pointer in pointers(change.new).filter(|pointer| !known.contains(pointer.text)) {
-        let repaired = format!("/{}", pointer.text);
-        let rule = pointer.rule();
-        defaulted.corrections.push(Correction {
-            field: pointer.field(),
-            rule,
-            message: format!("added the leading slash that a JSON pointer must have ({rule})"),
-        });
-        defaulted.operations.push(PatchOperation::Replace {
-            path: pointer.json_pointer().into(),
-            value: Cow::Owned(json!(repaired)),
-        });
-    }
-    defaulted
 }
 
 /// Whether a relative pointer becomes correct with a leading slash. A pointer with a single step is not corrected,

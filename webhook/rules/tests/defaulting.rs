@@ -10,14 +10,14 @@
     reason = "tests: they may panic, and speed does not matter"
 )]
 
+use std::fmt::Debug;
+
 use kcp_rules::{
-    Change,
     api::{ClusterDeploymentCustomization, KubeadmControlPlane, decode},
-    defaulting::{
-        Defaulted, apply, default_control_plane, default_customization, set_control_plane_defaults,
-    },
+    defaulting::{Defaulted, SetDefaults},
 };
 use proptest::prelude::*;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 fn control_plane(version: &str, spec: &Value) -> Value {
@@ -25,22 +25,33 @@ fn control_plane(version: &str, spec: &Value) -> Value {
         "metadata": {"name": "example"}, "spec": spec})
 }
 
-/// The patch. Asserts that [`set_control_plane_defaults`] has the same effect.
+/// The patch with the defaults of a control plane.
 fn patch(old: Option<&Value>, new: &Value) -> Value {
     let (text, old) = (new.to_string(), old.map(Value::to_string));
-    let new: KubeadmControlPlane = decode(&text).unwrap();
-    let old: Option<KubeadmControlPlane> = old.as_deref().map(|old| decode(old).unwrap());
-    let change = old
-        .as_ref()
-        .map_or(Change::create(&new), |old| Change::update(old, &new));
-    let operations = default_control_plane(&change).operations;
-    let patched = apply(&text, &operations).unwrap();
-    let mut set = new.clone();
-    set_control_plane_defaults(&mut set, old.as_ref());
-    if !operations.is_empty() {
-        assert_eq!(set, decode(&patched).unwrap());
-    }
+    let old: Option<KubeadmControlPlane<'_>> = old.as_deref().map(|old| decode(old).unwrap());
+    let operations = set_defaults(&text, old.as_ref()).operations;
     serde_json::to_value(operations).unwrap()
+}
+
+/// Sets the defaults in an object. Asserts that the patch has the same effect.
+fn set_defaults<'t, T: SetDefaults + Deserialize<'t> + Debug>(text: &'t str, old: Option<&T>) -> Defaulted {
+    let mut set: T = decode(text).unwrap();
+    let defaulted = set.set_defaults(old);
+    let mut patched: Value = serde_json::from_str(text).unwrap();
+    apply(
+        &mut patched,
+        &serde_json::to_value(&defaulted.operations).unwrap(),
+    );
+    // The decoded object has the lifetime of its text, and the text of the patched object is shorter.
+    let patched: &'static str = patched.to_string().leak();
+    let patched: T = decode(patched).unwrap();
+    assert_eq!(format!("{set:?}"), format!("{patched:?}"));
+    defaulted
+}
+
+fn apply(object: &mut Value, patch: &Value) {
+    let patch: json_patch::Patch = serde_json::from_value(patch.clone()).unwrap();
+    json_patch::patch(object, &patch).unwrap();
 }
 
 #[track_caller]
@@ -48,11 +59,7 @@ fn assert_patch(version: &str, old: Option<Value>, new: Value, expected: Value) 
     let old = old.map(|spec| control_plane(version, &spec));
     let mut new = control_plane(version, &new);
     assert_eq!(patch(old.as_ref(), &new), expected);
-    json_patch::patch(
-        &mut new,
-        &serde_json::from_value::<json_patch::Patch>(expected).unwrap(),
-    )
-    .unwrap();
+    apply(&mut new, &expected);
     assert_eq!(
         patch(old.as_ref(), &new),
         json!([]),
@@ -73,7 +80,11 @@ fn bare_object_of_v1beta2() {
         json!([
             {"op": "add", "path": "/spec/replicas", "value": 1},
             {"op": "replace", "path": "/spec/version", "value": "v1.34.2"},
-            {"op": "add", "path": "/spec/rollout", "value": {"strategy": strategy()}},
+            {"op": "add", "path": "/spec/rollout", "value": {}},
+            {"op": "add", "path": "/spec/rollout/strategy", "value": {}},
+            {"op": "add", "path": "/spec/rollout/strategy/type", "value": "RollingUpdate"},
+            {"op": "add", "path": "/spec/rollout/strategy/rollingUpdate", "value": {}},
+            {"op": "add", "path": "/spec/rollout/strategy/rollingUpdate/maxSurge", "value": 1},
         ]),
     );
 }
@@ -86,7 +97,10 @@ fn bare_object_of_v1beta1() {
         json!({"version": "v1.34.2"}),
         json!([
             {"op": "add", "path": "/spec/replicas", "value": 1},
-            {"op": "add", "path": "/spec/rolloutStrategy", "value": strategy()},
+            {"op": "add", "path": "/spec/rolloutStrategy", "value": {}},
+            {"op": "add", "path": "/spec/rolloutStrategy/type", "value": "RollingUpdate"},
+            {"op": "add", "path": "/spec/rolloutStrategy/rollingUpdate", "value": {}},
+            {"op": "add", "path": "/spec/rolloutStrategy/rollingUpdate/maxSurge", "value": 1},
         ]),
     );
 }
@@ -97,7 +111,12 @@ fn rollout_with_other_fields_keeps_them() {
         "v1beta2",
         None,
         json!({"replicas": 3, "version": "v1.34.2", "rollout": {"after": "2026-01-01T00:00:00Z"}}),
-        json!([{"op": "add", "path": "/spec/rollout/strategy", "value": strategy()}]),
+        json!([
+            {"op": "add", "path": "/spec/rollout/strategy", "value": {}},
+            {"op": "add", "path": "/spec/rollout/strategy/type", "value": "RollingUpdate"},
+            {"op": "add", "path": "/spec/rollout/strategy/rollingUpdate", "value": {}},
+            {"op": "add", "path": "/spec/rollout/strategy/rollingUpdate/maxSurge", "value": 1},
+        ]),
     );
 }
 
@@ -107,7 +126,10 @@ fn strategy_without_max_surge() {
         "v1beta2",
         None,
         json!({"replicas": 3, "rollout": {"strategy": {"type": "RollingUpdate"}}}),
-        json!([{"op": "add", "path": "/spec/rollout/strategy/rollingUpdate", "value": {"maxSurge": 1}}]),
+        json!([
+            {"op": "add", "path": "/spec/rollout/strategy/rollingUpdate", "value": {}},
+            {"op": "add", "path": "/spec/rollout/strategy/rollingUpdate/maxSurge", "value": 1},
+        ]),
     );
     assert_patch(
         "v1beta1",
@@ -167,12 +189,8 @@ fn customization(patches: &Value, manifests: &Value) -> Value {
 
 fn repaired(old: Option<&Value>, new: &Value) -> Defaulted {
     let (new, old) = (new.to_string(), old.map(Value::to_string));
-    let new: ClusterDeploymentCustomization = decode(&new).unwrap();
-    let old: Option<ClusterDeploymentCustomization> = old.as_deref().map(|old| decode(old).unwrap());
-    let change = old
-        .as_ref()
-        .map_or(Change::create(&new), |old| Change::update(old, &new));
-    default_customization(&change)
+    let old: Option<ClusterDeploymentCustomization<'_>> = old.as_deref().map(|old| decode(old).unwrap());
+    set_defaults(&new, old.as_ref())
 }
 
 #[track_caller]
@@ -181,8 +199,7 @@ fn assert_repair(old: Option<Value>, mut new: Value, expected: Value, warnings: 
     assert_eq!(serde_json::to_value(&found.operations).unwrap(), expected);
     let repairs: Vec<_> = found.corrections.iter().map(ToString::to_string).collect();
     assert_eq!(repairs, warnings);
-    let patch: json_patch::Patch = serde_json::from_value(expected).unwrap();
-    json_patch::patch(&mut new, &patch).unwrap();
+    apply(&mut new, &expected);
     assert_eq!(
         repaired(old.as_ref(), &new),
         Defaulted::default(),
@@ -323,7 +340,7 @@ proptest! {
         let old = control_plane(version, &old);
         let mut new = control_plane(version, &new);
         let operations = patch(Some(&old), &new);
-        json_patch::patch(&mut new, &serde_json::from_value::<json_patch::Patch>(operations).unwrap()).unwrap();
+        apply(&mut new, &operations);
         prop_assert_eq!(patch(Some(&old), &new), json!([]));
     }
 
@@ -335,7 +352,7 @@ proptest! {
         let old = customization(&patches(&old), &json!([]));
         let mut new = customization(&patches(&path), &json!([]));
         let operations = serde_json::to_value(repaired(Some(&old), &new).operations).unwrap();
-        json_patch::patch(&mut new, &serde_json::from_value::<json_patch::Patch>(operations).unwrap()).unwrap();
+        apply(&mut new, &operations);
         prop_assert_eq!(repaired(Some(&old), &new), Defaulted::default());
     }
 }

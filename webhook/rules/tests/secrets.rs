@@ -17,7 +17,7 @@ use kcp_rules::{
         control_plane::Shape, decode,
     },
     case::{Base, NOW, V1BETA1, V1BETA2},
-    defaulting::{Defaulted, default_control_plane, default_customization},
+    defaulting::SetDefaults,
     feature_gates::FeatureGates,
     judge, topics,
 };
@@ -122,12 +122,11 @@ static CONFIGURATIONS: LazyLock<[Configuration; 2]> = LazyLock::new(|| {
     })
 });
 
-fn messages<'a, T: HasRules + Deserialize<'a>>(
+fn messages<'a, T: HasRules + SetDefaults + Deserialize<'a>>(
     old: &'a str,
-    new: &'a str,
-    defaults: impl Fn(&Change<'_, T>) -> Defaulted,
+    new_text: &'a str,
 ) -> Result<Vec<String>, DecodeError> {
-    let (old, new): (T, T) = (decode(old)?, decode(new)?);
+    let (old, new): (T, T) = (decode(old)?, decode(new_text)?);
     let context = Context {
         now: Some(NOW.parse().unwrap()),
         ..Context::UNKNOWN
@@ -151,7 +150,10 @@ fn messages<'a, T: HasRules + Deserialize<'a>>(
             );
             messages.extend(judgement.ignored_overrides);
         }
-        messages.extend(defaults(&change).corrections.iter().map(ToString::to_string));
+    }
+    let (mut created, mut updated): (T, T) = (decode(new_text)?, decode(new_text)?);
+    for defaulted in [created.set_defaults(None), updated.set_defaults(Some(&old))] {
+        messages.extend(defaulted.corrections.iter().map(ToString::to_string));
     }
     Ok(messages)
 }
@@ -160,9 +162,9 @@ fn messages<'a, T: HasRules + Deserialize<'a>>(
 fn response_texts(base: Base, old: &Value, new: &Value) -> Vec<String> {
     let (old, new) = (old.to_string(), new.to_string());
     let response_texts = match base {
-        Base::Template(_) => messages::<KubeadmControlPlaneTemplate>(&old, &new, |_| Defaulted::default()),
-        Base::Customization => messages::<ClusterDeploymentCustomization>(&old, &new, default_customization),
-        _ => messages::<KubeadmControlPlane>(&old, &new, default_control_plane),
+        Base::Template(_) => messages::<KubeadmControlPlaneTemplate>(&old, &new),
+        Base::Customization => messages::<ClusterDeploymentCustomization>(&old, &new),
+        _ => messages::<KubeadmControlPlane>(&old, &new),
     };
     response_texts.unwrap_or_else(|error| vec![error.to_string()])
 }

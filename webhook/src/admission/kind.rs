@@ -1,14 +1,15 @@
-//! The kinds that rules check: their names, how the webhook decodes them, and their defaults.
+//! The kinds that rules check: their names, and how the webhook decodes them.
 
 use kcp_rules::{
-    Change, HasRules,
+    HasRules,
     api::{
-        ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
-        KubeadmControlPlaneTemplate,
+        ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DecodeError, KubeadmControlPlane,
+        KubeadmControlPlaneTemplate, decode,
     },
-    defaulting::{Defaulted, default_control_plane, default_customization, set_control_plane_defaults},
+    defaulting::SetDefaults,
 };
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 /// The API group of `KubeadmControlPlane`s and their templates.
 pub(super) const CONTROL_PLANE_GROUP: &str = "controlplane.cluster.x-k8s.io";
@@ -16,9 +17,14 @@ pub(super) const CONTROL_PLANE_GROUP: &str = "controlplane.cluster.x-k8s.io";
 pub(super) const HIVE: &str = "hive.openshift.io";
 
 /// A kind that rules check.
-pub(super) trait Kind<'a>: HasRules + Deserialize<'a> {
+pub(super) trait Kind<'a>: HasRules + SetDefaults + Deserialize<'a> {
     const GROUP: &'static str;
     const KIND: &'static str;
+
+    /// Decodes the stored object of an update.
+    fn decode_old(old: &'a RawValue, _new: &Self) -> Result<Self, DecodeError> {
+        decode(old.get())
+    }
 }
 
 macro_rules! kind {
@@ -30,55 +36,41 @@ macro_rules! kind {
     };
 }
 
-kind!(KubeadmControlPlane, CONTROL_PLANE_GROUP);
+impl<'a> Kind<'a> for KubeadmControlPlane<'a> {
+    const GROUP: &'static str = CONTROL_PLANE_GROUP;
+    const KIND: &'static str = "KubeadmControlPlane";
+
+    /// Decodes an unchanged `kubeadmConfigSpec` only once.
+    fn decode_old(old: &'a RawValue, new: &Self) -> Result<Self, DecodeError> {
+        decode::<KubeadmControlPlane<'a, &'a RawValue>>(old.get())?.decode_config(new)
+    }
+}
+
 kind!(KubeadmControlPlaneTemplate, CONTROL_PLANE_GROUP);
 kind!(ClusterPool, HIVE);
 kind!(ClusterDeploymentCustomization, HIVE);
 kind!(ClusterDeployment, HIVE);
 
-/// A kind with defaults, which the mutating webhook sets.
-pub(super) trait Defaulting<'a>: Kind<'a> {
-    /// The same kind, decoded from text whose lifetime differs from the review's.
-    type WithLifetime<'b>: Defaulting<'b>;
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-    fn defaults(change: &Change<'_, Self>) -> Defaulted;
+    use super::*;
+    use crate::testing;
 
-    /// Sets the defaults in the decoded object. `false` if the object must be decoded from its patched text instead.
-    fn set_defaults(&mut self, _old: Option<&Self>) -> bool {
-        false
-    }
-}
-
-impl<'a> Defaulting<'a> for KubeadmControlPlane<'a> {
-    type WithLifetime<'b> = KubeadmControlPlane<'b>;
-
-    fn defaults(change: &Change<'_, Self>) -> Defaulted {
-        default_control_plane(change)
-    }
-
-    fn set_defaults(&mut self, old: Option<&Self>) -> bool {
-        set_control_plane_defaults(self, old);
-        true
-    }
-}
-
-macro_rules! defaulting {
-    ($type:ident, $defaults:path) => {
-        impl<'a> Defaulting<'a> for $type<'a> {
-            type WithLifetime<'b> = $type<'b>;
-
-            fn defaults(change: &Change<'_, Self>) -> Defaulted {
-                $defaults(change)
-            }
+    #[test]
+    fn the_old_control_plane_has_its_own_configuration() {
+        let new = testing::control_plane();
+        let mut other = new.clone();
+        other["spec"]["kubeadmConfigSpec"]["files"] = json!([{"path": "/old", "content": ""}]);
+        let new = new.to_string();
+        let new: KubeadmControlPlane<'_> = decode(&new).unwrap();
+        for old in [other, testing::control_plane()] {
+            let text = RawValue::from_string(old.to_string()).unwrap();
+            let old = KubeadmControlPlane::decode_old(&text, &new).unwrap();
+            let expected: KubeadmControlPlane<'_> = decode(text.get()).unwrap();
+            // Compare the Debug text, because `==` ignores differences such as default values.
+            assert_eq!(format!("{old:?}"), format!("{expected:?}"));
         }
-    };
-}
-
-defaulting!(ClusterDeploymentCustomization, default_customization);
-defaulting!(KubeadmControlPlaneTemplate, no_defaults);
-defaulting!(ClusterPool, no_defaults);
-defaulting!(ClusterDeployment, no_defaults);
-
-fn no_defaults<T>(_: &Change<'_, T>) -> Defaulted {
-    Defaulted::default()
+    }
 }

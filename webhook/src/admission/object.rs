@@ -2,36 +2,19 @@
 
 use kcp_rules::{
     Change, Context, Judgement,
-    api::{DecodeError, Metadata, decode, decode_part},
-    defaulting::{Defaulted, apply},
+    api::{DecodeError, Metadata, decode},
+    defaulting::Defaulted,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{
-    evaluator::Evaluator,
-    kind::{Defaulting, Kind},
-};
+use super::{evaluator::Evaluator, kind::Kind};
 use crate::{
     decision::Decision,
     limits::MAX_NAME_CHARS,
-    review::{ControlPlanes, Operation, Request},
+    review::{Operation, Request},
     shorten::shorten,
 };
-
-/// Same as [`validate`], for control planes that are already decoded.
-pub(super) async fn validate_control_planes(
-    request: &Request<'_>,
-    control_planes: ControlPlanes<'_>,
-    evaluator: &Evaluator,
-) -> Decision {
-    let ControlPlanes { new, old } = control_planes;
-    let old = old.as_deref();
-    if old.is_some_and(|old| old.metadata.is_deleting()) {
-        return Decision::allowed();
-    }
-    evaluate_change(request, change_of(&*new, old), evaluator).await
-}
 
 /// Evaluates all rules on a write to an object.
 pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Decision {
@@ -42,7 +25,7 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
         return Decision::missing_field("object");
     };
     if request.operation == Operation::Create {
-        return match decode_part::<Box<T>>(object) {
+        return match decode::<Box<T>>(object.get()) {
             Ok(new) => evaluate_change(request, Change::create(&*new), evaluator).await,
             Err(error) => undecodable::<T>(request, error),
         };
@@ -50,11 +33,12 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
     let Some(old_object) = request.old_object else {
         return Decision::missing_field("oldObject");
     };
-    let old = decode_part::<Box<T>>(old_object);
+    let new = decode::<Box<T>>(object.get());
+    let old = decode_old::<T>(old_object, new.as_deref().ok());
     if is_deleting(&old, old_object) {
         return Decision::allowed();
     }
-    let new = match decode_part::<Box<T>>(object) {
+    let new = match new {
         Ok(new) => new,
         Err(error) => return undecodable::<T>(request, error),
     };
@@ -75,7 +59,7 @@ pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: 
 
 /// Evaluates the rules on a deletion. Allows the deletion of an object that cannot be decoded.
 async fn validate_deletion<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Decision {
-    match request.old_object.map(decode_part::<Box<T>>) {
+    match request.old_object.map(|old| decode::<Box<T>>(old.get())) {
         Some(Ok(object)) => evaluate_change(request, Change::delete(&*object), evaluator).await,
         Some(Err(_)) | None => Decision::allowed(),
     }
@@ -119,71 +103,46 @@ impl Mutation {
     }
 }
 
-/// Same as [`mutate`], for control planes that are already decoded.
-pub(super) fn mutate_control_planes(
-    request: &Request<'_>,
-    control_planes: ControlPlanes<'_>,
-    evaluator: &Evaluator,
-) -> Mutation {
-    let ControlPlanes { mut new, old } = control_planes;
-    let old = old.as_deref();
-    if old.is_some_and(|old| old.metadata.is_deleting()) {
-        return Mutation::Decided(Decision::allowed());
-    }
-    judge_with_defaults(request, &mut *new, old, evaluator)
-}
-
 /// Sets defaults, and denies a write that is still invalid with them: this webhook runs before schema validation
 /// and before every validating webhook, and a user sees only the first denial.
 ///
 /// Allows an update if the new or the stored object cannot be decoded. The validating webhook finds out which
 /// of the two cannot be decoded.
-pub(super) fn mutate<'a, T: Defaulting<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Mutation {
+pub(super) fn mutate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Mutation {
     let Some(object) = request.object else {
         return Mutation::Decided(Decision::missing_field("object"));
     };
     if request.operation == Operation::Create {
-        return match decode_part::<T>(object) {
-            Ok(mut new) => judge_with_defaults(request, &mut new, None, evaluator),
+        return match decode::<Box<T>>(object.get()) {
+            Ok(new) => judge_with_defaults(request, new, None, evaluator),
             Err(error) => Mutation::Decided(undecodable::<T>(request, error)),
         };
     }
     let Some(old_object) = request.old_object else {
         return Mutation::Decided(Decision::missing_field("oldObject"));
     };
-    // Set no defaults: they must not replace a stored value that cannot be read.
-    let Ok(old) = decode_part::<T>(old_object) else {
-        return Mutation::Decided(Decision::allowed());
-    };
-    if old.metadata().is_deleting() {
-        return Mutation::Decided(Decision::allowed());
+    let new = decode::<Box<T>>(object.get());
+    match (decode_old::<T>(old_object, new.as_deref().ok()), new) {
+        (Ok(old), Ok(new)) if !old.metadata().is_deleting() => {
+            judge_with_defaults(request, new, Some(&old), evaluator)
+        }
+        // Set no defaults: they must not replace a stored value that cannot be read.
+        _ => Mutation::Decided(Decision::allowed()),
     }
-    decode_part::<T>(object).map_or_else(
-        |_| Mutation::Decided(Decision::allowed()),
-        |mut new| judge_with_defaults(request, &mut new, Some(&old), evaluator),
-    )
 }
 
-/// `old` is the stored object of an update.
-fn judge_with_defaults<'a, T: Defaulting<'a>>(
+fn judge_with_defaults<'a, T: Kind<'a>>(
     request: &Request<'a>,
-    new: &mut T,
+    mut new: Box<T>,
     old: Option<&T>,
     evaluator: &Evaluator,
 ) -> Mutation {
-    let defaults = T::defaults(&change_of(new, old));
-    let (judgement, name) = if defaults.operations.is_empty() || new.set_defaults(old) {
-        judge_object(request, change_of(new, old), evaluator)
+    let defaults = new.set_defaults(old);
+    let judgement = evaluator.evaluate_object(request, change_of(&*new, old));
+    let name = if judgement.is_denied() {
+        name(request, new.metadata())
     } else {
-        let old_object = old.and(request.old_object);
-        let judged = request
-            .object
-            .and_then(|object| apply(object.get(), &defaults.operations))
-            .and_then(|text| judge_text::<T::WithLifetime<'_>>(request, &text, old_object, evaluator));
-        let Some(judged) = judged else {
-            return Mutation::Decided(Decision::allowed());
-        };
-        judged
+        String::new()
     };
     Mutation::Judged {
         group: T::GROUP,
@@ -194,37 +153,14 @@ fn judge_with_defaults<'a, T: Defaulting<'a>>(
     }
 }
 
+/// Decodes the stored object of an update. Shares what `new` has unchanged.
+fn decode_old<'a, T: Kind<'a>>(old: &'a RawValue, new: Option<&T>) -> Result<Box<T>, DecodeError> {
+    new.map_or_else(|| decode(old.get()), |new| T::decode_old(old, new).map(Box::new))
+}
+
 /// The update of `old`, or the creation if there is none.
 fn change_of<'c, T>(new: &'c T, old: Option<&'c T>) -> Change<'c, T> {
     old.map_or(Change::create(new), |old| Change::update(old, new))
-}
-
-/// Decodes an object with its defaults, and evaluates the rules that need no other object. Returns `None` if the new or
-/// the stored object cannot be decoded.
-fn judge_text<'b, T: Kind<'b>>(
-    request: &Request<'_>,
-    text: &'b str,
-    old_object: Option<&'b RawValue>,
-    evaluator: &Evaluator,
-) -> Option<(Judgement, String)> {
-    let new = decode::<T>(text).ok()?;
-    let old = old_object.map(|old| decode_part::<T>(old)).transpose().ok()?;
-    Some(judge_object(request, change_of(&new, old.as_ref()), evaluator))
-}
-
-/// Evaluates the rules that need no other object. Also returns the name of the object if the write is denied.
-fn judge_object<'a, T: Kind<'a>>(
-    request: &Request<'_>,
-    change: Change<'_, T>,
-    evaluator: &Evaluator,
-) -> (Judgement, String) {
-    let judgement = evaluator.evaluate_object(request, change);
-    let name = if judgement.is_denied() {
-        name(request, change.new.metadata())
-    } else {
-        String::new()
-    };
-    (judgement, name)
 }
 
 async fn evaluate_change<'a, T: Kind<'a>>(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kcp_rules::{
     Change,
-    api::{KubeadmControlPlane, decode, decode_part},
+    api::{KubeadmControlPlane, decode},
 };
 use serde::Deserialize;
 
@@ -49,7 +49,7 @@ pub(super) async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> De
         return Decision::missing_field("object");
     };
     let name = shorten(&request.name, MAX_NAME_CHARS, "").into_owned();
-    let scale: Scale = match decode_part(object) {
+    let scale: Scale = match decode(object.get()) {
         Ok(scale) => scale,
         Err(error) => return Decision::undecodable(CONTROL_PLANE_GROUP, KIND, name, error),
     };
@@ -89,7 +89,7 @@ pub(super) async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> De
 /// The cached control plane, if its resource version equals that of the Scale. If so, the cached object is exactly
 /// the object that is being scaled.
 fn cached_control_plane(request: &Request<'_>, evaluator: &Evaluator) -> Option<Arc<str>> {
-    let old: Scale = decode_part(request.old_object?).ok()?;
+    let old: Scale = decode(request.old_object?.get()).ok()?;
     let resource_version = old
         .metadata
         .resource_version

@@ -1,7 +1,5 @@
 //! Applies the admission rules to one object, as the webhook would.
 
-use std::borrow::Cow;
-
 use jiff::Timestamp;
 use kcp_rules::{
     Change, Configuration, Context, HasRules, Judgement, Operation, Rule,
@@ -10,7 +8,7 @@ use kcp_rules::{
         KubeadmControlPlane, KubeadmControlPlaneTemplate, Metadata, decode,
         hive::{ClusterPoolSpec, Inventory},
     },
-    defaulting::{Defaulted, apply, default_control_plane, default_customization},
+    defaulting::SetDefaults,
     judge as judge_change, overrides,
     topics::rollout,
     view::View,
@@ -60,7 +58,7 @@ impl Linter<'_> {
         namespace: &str,
     ) -> Vec<Fault> {
         match write {
-            Write::Create => self.faults_with_defaults(subject, text, None, namespace),
+            Write::Create => self.faults(subject, text, OldObject::Nothing, namespace),
             // The webhook never blocks an object that is being deleted, so that controllers can finish the deletion.
             Write::Update(object) if update::is_deleting(object) => Vec::new(),
             Write::Stored if update::is_deleting(text) => Vec::new(),
@@ -68,7 +66,7 @@ impl Linter<'_> {
                 let stored = update::merge_as_stored(text, old);
                 let text = stored.as_deref().unwrap_or(text);
                 match update::version_mismatch(text, old) {
-                    None => self.faults_with_defaults(subject, text, Some(old), namespace),
+                    None => self.faults(subject, text, OldObject::Object(old), namespace),
                     Some(fault) => {
                         let mut faults = vec![fault];
                         faults.extend(self.faults(subject, text, OldObject::Unknown, namespace));
@@ -77,48 +75,11 @@ impl Linter<'_> {
                 }
             }
             Write::Stored => {
-                // Apply the defaults, which a stored object may lack. Report a value that a default would change as a
-                // problem.
-                let completed = apply_defaults(subject, text, None)
-                    .filter(|defaulted| defaulted.corrections.is_empty())
-                    .and_then(|defaulted| apply(text, &defaulted.operations));
-                let mut faults = self.faults(
-                    subject,
-                    completed.as_deref().unwrap_or(text),
-                    OldObject::Itself,
-                    namespace,
-                );
+                let mut faults = self.faults(subject, text, OldObject::Itself, namespace);
                 faults.retain(|fault| fault.admission.is_none_or(applies_to_stored));
                 faults
             }
         }
-    }
-
-    /// Applies the webhook's defaults before the rules, as an API server does, and reports values that the defaults
-    /// corrected.
-    fn faults_with_defaults(
-        &self,
-        subject: Subject,
-        text: &str,
-        old: Option<&str>,
-        namespace: &str,
-    ) -> Vec<Fault> {
-        let Defaulted {
-            operations,
-            corrections: repairs,
-        } = apply_defaults(subject, text, old).unwrap_or_default();
-        let text = match operations.as_slice() {
-            [] => Cow::Borrowed(text),
-            operations => apply(text, operations).map_or(Cow::Borrowed(text), Cow::Owned),
-        };
-        let mut faults: Vec<_> = repairs.into_iter().map(Fault::from).collect();
-        faults.extend(self.faults(
-            subject,
-            &text,
-            old.map_or(OldObject::Nothing, OldObject::Object),
-            namespace,
-        ));
-        faults
     }
 
     fn faults(&self, subject: Subject, text: &str, old: OldObject<'_>, namespace: &str) -> Vec<Fault> {
@@ -141,36 +102,66 @@ impl Linter<'_> {
         })
     }
 
-    fn check_typed<'t, T: HasRules + Deserialize<'t>>(
+    /// Sets the webhook's defaults before the rules run, as an API server does, and reports the values that they correct.
+    fn check_typed<'t, T: HasRules + SetDefaults + Deserialize<'t>>(
         &self,
         text: &'t str,
         old: OldObject<'t>,
         namespace: &str,
     ) -> Result<Vec<Fault>, DecodeError> {
-        let new: T = decode(text)?;
-        let unknown = Change {
-            operation: Operation::Update,
-            ..Change::create(&new)
-        };
-        match old {
-            OldObject::Nothing => Ok(self.check_change(Change::create(&new), namespace)),
+        let mut new: T = decode(text)?;
+        let mut faults = Vec::new();
+        let old: Option<T> = match old {
+            OldObject::Nothing => {
+                faults.extend(new.set_defaults(None).corrections.into_iter().map(Fault::from));
+                return Ok(self.with_faults(faults, Change::create(&new), namespace));
+            }
             OldObject::Itself => {
+                // A stored object may lack a default. A value that a default would correct is a problem.
+                let mut completed: T = decode(text)?;
+                if completed.set_defaults(None).corrections.is_empty() {
+                    new = completed;
+                }
                 let context = Context {
                     is_stored: true,
                     ..Context::UNKNOWN
                 };
-                Ok(self.check_change(Change::create(&new).with_context(context), namespace))
+                let change = Change::create(&new).with_context(context);
+                return Ok(self.with_faults(faults, change, namespace));
             }
-            OldObject::Unknown => Ok(self.check_change(unknown, namespace)),
+            OldObject::Unknown => None,
             OldObject::Object(old) => match decode::<T>(old) {
-                Ok(old) => Ok(self.check_change(Change::update(&old, &new), namespace)),
+                Ok(old) => {
+                    faults.extend(
+                        new.set_defaults(Some(&old))
+                            .corrections
+                            .into_iter()
+                            .map(Fault::from),
+                    );
+                    Some(old)
+                }
                 Err(error) => {
-                    let mut faults = vec![old_undecodable(&error)];
-                    faults.extend(self.check_change(unknown, namespace));
-                    Ok(faults)
+                    faults.push(old_undecodable(&error));
+                    None
                 }
             },
-        }
+        };
+        let update = Change {
+            operation: Operation::Update,
+            old: old.as_ref(),
+            ..Change::create(&new)
+        };
+        Ok(self.with_faults(faults, update, namespace))
+    }
+
+    fn with_faults<T: HasRules>(
+        &self,
+        mut faults: Vec<Fault>,
+        change: Change<'_, T>,
+        namespace: &str,
+    ) -> Vec<Fault> {
+        faults.extend(self.check_change(change, namespace));
+        faults
     }
 
     /// Checks a write. If its rules need other objects, passes these to the rules and checks again.
@@ -242,30 +233,6 @@ impl Linter<'_> {
 /// no longer be corrected. Rules about the effects of a write do not, because the write has already happened.
 fn applies_to_stored(rule: &Rule) -> bool {
     rule.operations.contains(&Operation::Update) && rule.id != rollout::AFTER_PAST
-}
-
-/// Applies the mutating webhook's defaults to an object. `None` if the object cannot be decoded; the webhook then sets no
-/// defaults.
-fn apply_defaults(subject: Subject, new: &str, old: Option<&str>) -> Option<Defaulted> {
-    fn with_defaults<'t, T: Deserialize<'t>>(
-        complete: impl Fn(&Change<'_, T>) -> Defaulted,
-        new: &'t str,
-        old: Option<&'t str>,
-    ) -> Option<Defaulted> {
-        let new: T = decode(new).ok()?;
-        let old: Option<T> = old.map(decode).transpose().ok()?;
-        let change = old
-            .as_ref()
-            .map_or(Change::create(&new), |old| Change::update(old, &new));
-        Some(complete(&change))
-    }
-    match subject {
-        Subject::ControlPlane => with_defaults::<KubeadmControlPlane<'_>>(default_control_plane, new, old),
-        Subject::Customization => {
-            with_defaults::<ClusterDeploymentCustomization<'_>>(default_customization, new, old)
-        }
-        Subject::Template | Subject::Cluster | Subject::ClusterPool | Subject::ClusterDeployment => None,
-    }
 }
 
 fn undecodable(error: &DecodeError) -> Fault {

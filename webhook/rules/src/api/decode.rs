@@ -3,10 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, de};
-use serde_json::value::RawValue;
 use thiserror::Error;
-
-use super::json;
 
 /// The error for a field that does not have the type that the object's kind requires.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -115,26 +112,11 @@ fn join(parent: &str, field: &str) -> String {
     }
 }
 
-/// Decodes one JSON document.
-///
-/// The fast decoder runs first, because every review depends on it. If it rejects the document, `serde_json` decodes it
-/// again to find the error and its path.
+/// Decodes one JSON document. Only if this fails, decodes it again to find the path of the error.
 ///
 /// # Errors
 /// [`DecodeError`] with the path of the first field that has a wrong type.
 pub fn decode<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {
-    json::read(json).map_or_else(|| decode_with_serde_json(json), |document| Ok(document.root))
-}
-
-/// Decodes a part of a JSON document that has already been parsed.
-///
-/// # Errors
-/// Same as [`decode`].
-pub fn decode_part<'a, T: Deserialize<'a>>(part: &'a RawValue) -> Result<T, DecodeError> {
-    json::read_part(part).map_or_else(|| decode_with_serde_json(part.get()), Ok)
-}
-
-fn decode_with_serde_json<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, DecodeError> {
     serde_json::from_str(json).map_err(|error| {
         let mut deserializer = serde_json::Deserializer::from_str(json);
         match serde_path_to_error::deserialize::<_, T>(&mut deserializer) {

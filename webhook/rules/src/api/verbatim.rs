@@ -1,21 +1,12 @@
 //! A value with the JSON text from which it was decoded, so that comparisons include the fields that are not decoded.
 
-use std::{fmt, marker::PhantomData, ops::Deref, sync::Arc};
+use std::{fmt, ops::Deref, sync::Arc};
 
 use jiff::SignedDuration;
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error, SeqAccess, Visitor},
-};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, value::RawValue};
 
-use super::{DecodeError, decode_part, json::WITH_TEXT};
-
-/// A value and the JSON text from which it was decoded. A fast decoder reads both in one pass.
-pub struct WithText<'a, T> {
-    pub text: &'a RawValue,
-    pub value: T,
-}
+use super::{DecodeError, decode};
 
 /// A value with the JSON text from which it was decoded. Two values are equal if their texts have the same meaning; see
 /// [`Verbatim::differences`].
@@ -69,15 +60,9 @@ impl<'a, T: Deserialize<'a>> Verbatim<'a, T> {
             Some(other) if other.text.get() == text.get() => Ok(other.clone()),
             _ => Ok(Self {
                 text,
-                value: Arc::new(decode_part(text)?),
+                value: Arc::new(decode(text.get())?),
             }),
         }
-    }
-
-    /// The JSON text from which the value was decoded.
-    #[cfg(test)]
-    pub(super) fn text(&self) -> &'a RawValue {
-        self.text
     }
 }
 
@@ -115,13 +100,6 @@ impl<T> Deref for Verbatim<'_, T> {
 }
 
 /// Omits the text, which may contain secrets.
-impl<T: fmt::Debug> fmt::Debug for WithText<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value.fmt(f)
-    }
-}
-
-/// Omits the text, which may contain secrets.
 impl<T: fmt::Debug> fmt::Debug for Verbatim<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.value.fmt(f)
@@ -130,45 +108,10 @@ impl<T: fmt::Debug> fmt::Debug for Verbatim<'_, T> {
 
 impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for Verbatim<'a, T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let WithText { text, value } = WithText::deserialize(deserializer)?;
+        let text = <&'de RawValue>::deserialize(deserializer)?;
+        let value = decode(text.get()).map_err(|error| error.outer_error())?;
         let value = Arc::new(value);
         Ok(Self { text, value })
-    }
-}
-
-impl<'de: 'a, 'a, T: Deserialize<'de>> Deserialize<'de> for WithText<'a, T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct WithTextVisitor<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for WithTextVisitor<T> {
-            type Value = WithText<'de, T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("any value")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut value_and_text: A) -> Result<Self::Value, A::Error> {
-                let value = value_and_text.next_element()?;
-                let text = value_and_text.next_element()?;
-                match (value, text) {
-                    (Some(value), Some(text)) => Ok(WithText { text, value }),
-                    _ => Err(Error::invalid_length(0, &self)),
-                }
-            }
-
-            /// Decodes the text first, and the value from the text, because other deserializers do not
-            /// provide both.
-            fn visit_newtype_struct<D: Deserializer<'de>>(
-                self,
-                deserializer: D,
-            ) -> Result<Self::Value, D::Error> {
-                let text = <&'de RawValue>::deserialize(deserializer)?;
-                let value = decode_part(text).map_err(|error| error.outer_error())?;
-                Ok(WithText { text, value })
-            }
-        }
-
-        deserializer.deserialize_newtype_struct(WITH_TEXT, WithTextVisitor(PhantomData))
     }
 }
 

@@ -238,53 +238,45 @@ fn patches<'c>(
     install.chain(manifests)
 }
 
-/// A JSON pointer in a patch, and its location.
-pub(crate) struct Pointer<'c> {
-    /// The path of the patch in the customization.
-    patch: String,
-    /// The field of the patch that contains the pointer: `path` or `from`.
-    pub(crate) member: &'static str,
-    pub(crate) text: &'c str,
-}
-
-impl Pointer<'_> {
+/// A JSON pointer in a patch.
+pub(crate) struct PointerMut<'c> {
     /// The path of the field that contains the pointer.
-    pub(crate) fn field(&self) -> String {
-        format!("{}.{}", self.patch, self.member)
-    }
-
+    pub(crate) field: String,
     /// The id of the rule that checks the pointer.
-    pub(crate) fn rule(&self) -> &'static str {
-        if self.member == "from" {
-            "patch-from-invalid"
-        } else {
-            "patch-path-invalid"
-        }
-    }
-
-    /// The path of the field that contains the pointer, as a JSON pointer.
-    pub(crate) fn json_pointer(&self) -> String {
-        format!(
-            "/{}",
-            self.field().replace('[', "/").replace(']', "").replace('.', "/")
-        )
-    }
+    pub(crate) rule: &'static str,
+    pub(crate) text: &'c mut String,
 }
 
 /// All JSON pointers that Hive reads in the patches of a customization.
 pub(crate) fn pointers<'c>(
     customization: &'c ClusterDeploymentCustomization<'_>,
-) -> impl Iterator<Item = Pointer<'c>> {
-    patches(customization).flat_map(|(path, patch)| {
+) -> impl Iterator<Item = &'c str> {
+    patches(customization).flat_map(|(_, patch)| {
         let from = patch.from.as_deref().filter(|_| reads_from(patch));
-        let members = [("path", Some(patch.path.as_str())), ("from", from)];
-        members.into_iter().filter_map(move |(member, text)| {
-            Some(Pointer {
-                patch: path.clone(),
-                member,
-                text: text?,
-            })
-        })
+        [Some(patch.path.as_str()), from].into_iter().flatten()
+    })
+}
+
+/// Same as [`pointers`], to change them.
+pub(crate) fn pointers_mut<'c>(
+    customization: &'c mut ClusterDeploymentCustomization<'_>,
+) -> impl Iterator<Item = PointerMut<'c>> {
+    let fields: Vec<_> = patches(customization).map(|(path, _)| path).collect();
+    let spec = &mut customization.spec;
+    let install = spec.install_config_patches.iter_mut().flatten();
+    let manifests = spec.installer_manifest_patches.iter_mut().flatten();
+    let patches = install.chain(manifests.flat_map(|manifest| &mut manifest.patches));
+    fields.into_iter().zip(patches).flat_map(|(patch_path, patch)| {
+        let reads_from = reads_from(patch);
+        let pointer = |member, rule, text| PointerMut {
+            field: format!("{patch_path}.{member}"),
+            rule,
+            text,
+        };
+        let path = pointer("path", "patch-path-invalid", &mut patch.path);
+        let from = patch.from.as_mut().filter(|_| reads_from);
+        let from = from.map(|text| pointer("from", "patch-from-invalid", text));
+        [Some(path), from].into_iter().flatten()
     })
 }
 

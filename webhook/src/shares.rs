@@ -170,13 +170,17 @@ mod tests {
     }
 
     #[test]
-    fn every_address_finds_something_free() {
-        for (reserved, expected) in [(0, [50, 25, 12, 6]), (40, [30, 15, 7, 4])] {
-            let shares = Shares::with_reserve(100, reserved);
-            let all = [1, 2, 3, 4].map(|last| most(&shares, peer(last)));
+    fn each_further_address_gets_half_of_the_rest() {
+        for (total, reserved, expected) in [
+            (100, 0, [50, 25, 12, 6, 3, 2]),
+            (100, 40, [30, 15, 7, 4, 2, 1]),
+            (32, 0, [16, 8, 4, 2, 1, 0]),
+        ] {
+            let shares = Shares::with_reserve(total, reserved);
+            let all = [1, 2, 3, 4, 5, 6].map(|last| most(&shares, peer(last)));
             assert_eq!(all.each_ref().map(|share| share.amount), expected);
             assert_eq!(shares.open(peer(1)).grow_to(1), Err(Exhausted));
-            let free = 100 - expected.iter().sum::<usize>();
+            let free = total - expected.iter().sum::<usize>();
             let verified = Peer {
                 verified: true,
                 ..peer(1)

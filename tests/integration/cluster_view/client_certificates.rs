@@ -62,7 +62,7 @@ async fn only_the_api_server(management: &ManagementCluster) -> Result<()> {
 
     // The same review from a client without a certificate, as `curl -k` sends it.
     let answer = server.says(&of_other_objects()).await?;
-    let unread = "denied by inventory-shared; kcp-webhook skipped the rules that read other objects, because the API server sent no \
+    let unread = "denied by inventory-shared; kcp-webhook read no other objects for this review, because the API server sent no \
                   client certificate; could not read other objects: unverified; skipped the rules that need this information";
     ensure!(answer == unread, "{answer}");
     let after = server.metric(read).await?;

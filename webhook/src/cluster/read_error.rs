@@ -98,7 +98,7 @@ impl ReadError {
         let message = shorten(&status.message, MAX_QUOTED_CHARS, "");
         match status.code {
             404 => Self::NotFound,
-            401 | 403 => Self::Forbidden(message.into_owned()),
+            403 => Self::Forbidden(message.into_owned()),
             code @ (429 | 503) => Self::Busy(format!("the API server responded with {code}: {message}")),
             code => Self::Failed(format!("the API server responded with {code}: {message}")),
         }

@@ -18,7 +18,7 @@ const SCALE: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionRevi
 
 /// The response to a client for which the server reads other objects. The server has no API access, so the reads fail.
 const READS: &str = "kcp-webhook has no API access";
-const UNVERIFIED: &str = "kcp-webhook skipped the rules that read other objects";
+const UNVERIFIED: &str = "kcp-webhook read no other objects for this review";
 const NO_READS: &str = "kcp-webhook reads objects only for an API server with a client certificate that is signed by a CA in --client-ca-file";
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;

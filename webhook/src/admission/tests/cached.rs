@@ -62,8 +62,8 @@ fn server(cached: &[Value], live: &[Value]) -> (Admission, Arc<Mutex<Vec<String>
 async fn decide(cached: &[Value], live: &[Value], review: &Value) -> (String, Vec<String>) {
     let (admission, requested) = server(cached, live);
     let text = review.to_string();
-    let mut request = review::decode_review(text.as_bytes()).unwrap();
-    let decision = admission.decide(Hook::Validate, &mut request).await;
+    let request = review::decode_review(text.as_bytes()).unwrap();
+    let decision = admission.decide(Hook::Validate, &request).await;
     let verdict = match &decision.verdict {
         Verdict::Allowed => "allowed",
         Verdict::Invalid(invalid) => invalid.causes.first().unwrap().rule,
@@ -220,8 +220,8 @@ async fn decision_without_reads(code: u16) -> Decision {
     let failing = api_server(move |_| std::future::ready((code, json!("no"))));
     let admission = admission(Some(failing), &Arc::new(Metrics::new()));
     let text = review_of(HIVE, "clusterpools", &pool("example"), &Value::Null).to_string();
-    let mut request = review::decode_review(text.as_bytes()).unwrap();
-    admission.decide(Hook::Validate, &mut request).await
+    let request = review::decode_review(text.as_bytes()).unwrap();
+    admission.decide(Hook::Validate, &request).await
 }
 
 #[tokio::test]
@@ -241,9 +241,12 @@ async fn denies_what_it_cannot_check_unless_it_lacks_a_permission() {
     );
     assert!(matches!(forbidden.verdict, Verdict::Allowed));
 
-    let failed = decision_without_reads(500).await;
-    assert_eq!(failed.skipped_rules, ["inventory-name-unknown"]);
-    assert!(matches!(failed.verdict, Verdict::Invalid(_)));
+    // With an expired token, the API server answers 401.
+    for code in [401, 500] {
+        let failed = decision_without_reads(code).await;
+        assert_eq!(failed.skipped_rules, ["inventory-name-unknown"]);
+        assert!(matches!(failed.verdict, Verdict::Invalid(_)));
+    }
 }
 
 #[tokio::test]
@@ -258,8 +261,8 @@ async fn concurrent_reviews_share_their_live_reads() {
         let admission = admission.clone();
         reviews.spawn(async move {
             let text = scale_at("7").to_string();
-            let mut request = review::decode_review(text.as_bytes()).unwrap();
-            let decision = admission.decide(Hook::Validate, &mut request).await;
+            let request = review::decode_review(text.as_bytes()).unwrap();
+            let decision = admission.decide(Hook::Validate, &request).await;
             matches!(decision.verdict, Verdict::Allowed)
         });
     }

@@ -58,7 +58,7 @@ pub(crate) struct Request<'a> {
     pub(crate) object: Option<&'a RawValue>,
     /// The stored object; `None` for a creation.
     pub(crate) old_object: Option<&'a RawValue>,
-    /// The number of values in the review.
+    /// An upper bound of the number of values in the review, and so in each of its objects.
     #[serde(skip)]
     pub(crate) values: usize,
     #[serde(skip)]

@@ -72,7 +72,8 @@ impl Admissions {
 }
 
 /// The warning in the response to a client that lacks the certificate that it needs.
-const UNVERIFIED: &str = "kcp-webhook read no other objects for this review, because the API server sent no client certificate";
+const UNVERIFIED: &str =
+    "kcp-webhook read no other objects for this review, because the API server sent no client certificate";
 
 /// Responds to admission reviews.
 pub(crate) struct Router {

@@ -1,9 +1,22 @@
 //! Counts the values in JSON text. A decoded value needs many times the memory of its text, and a rule may report every value.
 
-use memchr::memchr2;
+use memchr::{memchr2, memchr3_iter};
 
-/// The number of values in well-formed JSON text: the openings of lists and objects, and the commas.
+use crate::limits::MAX_VALUES;
+
+/// An upper bound of the number of values in well-formed JSON text. It is exact if it exceeds [`MAX_VALUES`].
 pub(crate) fn count_values(text: &str) -> usize {
+    // This counts the characters in strings too, but takes a tenth of the time.
+    let count = memchr3_iter(b',', b'[', b'{', text.as_bytes()).count();
+    if count <= MAX_VALUES {
+        count
+    } else {
+        count_outside_strings(text)
+    }
+}
+
+/// The number of openings of lists and objects, and of commas.
+fn count_outside_strings(text: &str) -> usize {
     let mut count = 0;
     let mut rest = text.as_bytes();
     // Read only text outside of strings byte by byte, because most of a large object is one string.
@@ -42,7 +55,14 @@ mod tests {
             (r#"{"a":[],"b":{}}"#, 4),
             (r#"["[,{","\"[,","\\",[]]"#, 5),
         ] {
-            assert_eq!(count_values(text), expected, "{text}");
+            assert_eq!(count_outside_strings(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn counts_exactly_above_the_limit() {
+        let object = format!("[{:?}]", ",".repeat(MAX_VALUES));
+        assert_eq!(count_values(&object), 1);
+        assert_eq!(count_values(r#"[",",1]"#), 3);
     }
 }

@@ -1,6 +1,7 @@
 //! Changes by `kubectl kcp`, and their refusal, under real controllers with real etcd members.
 
 use anyhow::{Context as _, Result, bail, ensure};
+use kcp_rules::row::merge;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::CommandOutput;
 use kcp_tests::machines::WorkloadCluster;
@@ -174,17 +175,6 @@ async fn a_manifest_is_planned(management: &ManagementCluster, cluster: &Cluster
         );
     }
     Ok(())
-}
-
-fn merge(target: &mut Value, change: &Value) {
-    match (target, change) {
-        (Value::Object(target), Value::Object(change)) => {
-            for (name, value) in change {
-                merge(target.entry(name.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (target, change) => *target = change.clone(),
-    }
 }
 
 /// Only etcd shows that the member is dead, because the Cluster is paused. One Machine more or less could cost etcd its

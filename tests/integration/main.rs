@@ -48,6 +48,7 @@ mod on_call;
 mod output;
 mod overlooked;
 mod plugin;
+mod policy_defaults;
 mod policy_types;
 mod pool;
 mod pool_claim_ends;

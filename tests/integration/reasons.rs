@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
+use kcp_rules::row::merge;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::machines::fault::Fault;
 use kcp_tests::management_cluster::ManagementCluster;
@@ -251,18 +252,6 @@ impl Bench<'_> {
         let kind = GroupVersionKind::gvk(CONTROL_PLANE_GROUP, version, "KubeadmControlPlane");
         let resource = ApiResource::from_gvk_with_plural(&kind, "kubeadmcontrolplanes");
         Api::namespaced_with(self.management.client().clone(), NAMESPACE, &resource)
-    }
-}
-
-/// RFC 7386 without the removal of fields.
-fn merge(target: &mut Value, patch: &Value) {
-    match (target, patch) {
-        (Value::Object(target), Value::Object(patch)) => {
-            for (key, value) in patch {
-                merge(target.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-        (target, patch) => *target = patch.clone(),
     }
 }
 

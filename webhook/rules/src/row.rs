@@ -144,7 +144,7 @@ impl Row<'_> {
 }
 
 /// Applies a merge patch (RFC 7386, section 2).
-fn merge(target: &mut Value, patch: &Value) {
+pub fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
         return;

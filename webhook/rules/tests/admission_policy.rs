@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use kcp_rules::{
     Action, Configuration, Operation, Scope,
-    admission_policy::{EXEMPT_NAMESPACES, left_out, objects},
+    admission_policy::{EXEMPT_NAMESPACES, defaults, left_out, objects},
     api::control_plane::Shape,
     rule::Check,
     topics::rules,
@@ -26,7 +26,8 @@ fn policies() -> Vec<Value> {
 /// Names of policies must be DNS subdomains.
 #[test]
 fn every_policy_has_a_unique_name_and_a_binding() {
-    let objects = objects(&Configuration::default());
+    let mut objects = objects(&Configuration::default());
+    objects.extend(defaults::objects());
     let mut names = BTreeSet::new();
     for pair in objects.chunks(2) {
         let [policy, binding] = pair else {
@@ -35,13 +36,16 @@ fn every_policy_has_a_unique_name_and_a_binding() {
         let name = policy["metadata"]["name"].as_str().unwrap();
         assert!(kcp_rules::syntax::is_dns1123_subdomain(name.as_bytes()), "{name}");
         assert!(names.insert(name), "{name} is not unique");
-        assert_eq!(binding["kind"], "ValidatingAdmissionPolicyBinding");
+        assert_eq!(
+            binding["kind"],
+            format!("{}Binding", policy["kind"].as_str().unwrap())
+        );
         assert_eq!(binding["spec"]["policyName"], name);
-        let action = name.split('.').next().unwrap();
-        let actions = binding["spec"]["validationActions"][0].as_str().unwrap();
-        assert_eq!(actions.to_lowercase(), action);
+        let effect = name.split('.').next().unwrap();
+        let action = binding["spec"]["validationActions"][0].as_str();
+        assert_eq!(action.unwrap_or("default").to_lowercase(), effect);
     }
-    assert_eq!(names.len(), 14);
+    assert_eq!(names.len(), 16);
 }
 
 #[test]

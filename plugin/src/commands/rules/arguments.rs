@@ -29,7 +29,7 @@ pub struct RulesArguments {
 pub enum RulesCommand {
     /// Explain a rule: why it exists, what it accepts and rejects, and how to configure or override it
     Explain(ExplainArguments),
-    /// Export the rules as `ValidatingAdmissionPolicies`, which the API server enforces without the webhook
+    /// Export the rules or the defaults as admission policies, which the API server applies without the webhook
     Export(ExportArguments),
 }
 
@@ -60,7 +60,7 @@ pub struct ExportArguments {
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub format: ExportFormat,
 
-    /// The webhook's AdmissionConfiguration, which sets the action of each rule
+    /// The webhook's AdmissionConfiguration, which sets the action of each rule; only with --format vap
     #[arg(long, value_name = "FILE")]
     pub configuration: Option<PathBuf>,
 }
@@ -69,14 +69,20 @@ const EXPORT_HELP: &str = "\
 Examples:
   kubectl kcp rules export --format vap
   kubectl kcp rules export --format vap --configuration configuration.yaml
+  kubectl kcp rules export --format map
 
-The policies are a second line of defense in addition to the webhook. They need Kubernetes 1.35 or newer. To install \
-them, pipe the output into: kubectl apply -f -
+The policies are a second line of defense in addition to the webhook. Validating policies need Kubernetes 1.35 or newer, mutating \
+policies 1.36. To install them, pipe the output into: kubectl apply -f -
 
-The first lines list the rules that cannot be exported, each with the reason. Policies have no clock, so they accept expired overrides. They do not warn about problems that existed before a change.";
+With mutating policies, an update that omits replicas keeps the number of replicas, even while the webhook is disabled. Without \
+them, Cluster API then sets 1.
+
+Of the validating policies, the first lines list the rules that cannot be exported, each with the reason. Policies have no clock, so they accept expired overrides. They do not warn about problems that existed before a change.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// Validating admission policies and their bindings, as YAML
+    /// The rules, as validating admission policies and their bindings in YAML
     Vap,
+    /// The defaults, as mutating admission policies and their bindings in YAML
+    Map,
 }

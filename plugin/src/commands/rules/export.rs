@@ -1,19 +1,41 @@
-//! Exports the admission rules that an API server can enforce without the webhook, as input for `kubectl apply -f -`.
+//! Exports the admission rules that an API server can enforce without the webhook, and the defaults that it can set, as input for
+//! `kubectl apply -f -`.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
-use kcp_rules::{Action, Configuration, admission_policy, cel::NoCel, topics::rules};
+use kcp_rules::{
+    Action, Configuration,
+    admission_policy::{self, defaults},
+    cel::NoCel,
+    topics::rules,
+};
+use serde_json::Value;
 
 /// The exported rules as `ValidatingAdmissionPolicies` and bindings in YAML. A comment at the top lists the rules that are
 /// not exported, and what the policies leave out.
 pub(super) fn admission_policies(configuration: &Configuration) -> Result<String, serde_saphyr::ser::Error> {
-    let mut text = omitted_rules(configuration);
-    text.push_str("# What the policies leave out:\n");
-    for sentence in admission_policy::left_out(configuration) {
+    let policies = text(
+        admission_policy::left_out(configuration),
+        admission_policy::objects(configuration),
+    )?;
+    Ok(omitted_rules(configuration) + &policies)
+}
+
+/// The defaults as `MutatingAdmissionPolicies` and bindings in YAML. A comment at the top says what the policies leave out.
+pub(super) fn default_policies() -> Result<String, serde_saphyr::ser::Error> {
+    text(defaults::LEFT_OUT, defaults::objects())
+}
+
+fn text(
+    left_out: impl IntoIterator<Item: Display>,
+    objects: Vec<Value>,
+) -> Result<String, serde_saphyr::ser::Error> {
+    let mut text = "# What the policies leave out:\n".to_owned();
+    for sentence in left_out {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "# - {sentence}");
     }
-    for object in admission_policy::objects(configuration) {
+    for object in objects {
         text.push_str("---\n");
         text.push_str(&serde_saphyr::to_string(&object)?);
     }
@@ -36,10 +58,13 @@ fn omitted_rules(configuration: &Configuration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use kcp_rules::{Action, Configuration, admission_policy};
+    use kcp_rules::{
+        Action, Configuration,
+        admission_policy::{self, defaults},
+    };
     use serde_json::Value;
 
-    use super::admission_policies;
+    use super::{admission_policies, default_policies};
 
     /// A policy and its binding, and the comment at the top of the output.
     #[test]
@@ -51,6 +76,14 @@ mod tests {
             documents.filter(|document| document.contains("kubeadmcontrolplanes.kubectl-kcp.dev"));
         let of_scales: Vec<_> = of_scales.filter(|document| document.contains("scale.")).collect();
         insta::assert_snapshot!([&[head], of_scales.as_slice()].concat().join("---\n"));
+    }
+
+    #[test]
+    fn exports_the_defaults_of_control_planes() {
+        let text = default_policies().unwrap();
+        let read: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        assert_eq!(read, defaults::objects());
+        insta::assert_snapshot!(text);
     }
 
     /// Quoting and folding lose nothing of an expression.

@@ -2,7 +2,7 @@
 //!
 //! - [`list`]: lists all rules
 //! - [`explain`]: explains a rule, with examples from its test cases
-//! - [`export`]: exports rules that an API server can enforce
+//! - [`export`]: exports the rules that an API server can enforce, and the defaults that it can set
 
 mod arguments;
 mod explain;
@@ -11,9 +11,14 @@ mod list;
 #[cfg(test)]
 mod page;
 
+use std::path::Path;
+
 use anyhow::bail;
 use jiff::Timestamp;
-use kcp_rules::topics::{rules, similar_rule_ids};
+use kcp_rules::{
+    Configuration,
+    topics::{rules, similar_rule_ids},
+};
 
 pub use arguments::RulesArguments;
 
@@ -52,13 +57,19 @@ fn explanations(arguments: &ExplainArguments) -> anyhow::Result<Explanations> {
 
 fn export_text(arguments: &ExportArguments) -> anyhow::Result<String> {
     let configuration = arguments.configuration.as_deref();
-    let mut configuration = configuration
-        .map(configuration::read)
-        .transpose()?
-        .unwrap_or_default();
+    match arguments.format {
+        ExportFormat::Vap => Ok(export::admission_policies(&effective(configuration)?)?),
+        ExportFormat::Map if configuration.is_some() => {
+            bail!("--configuration has no effect on --format map: no setting changes the defaults")
+        }
+        ExportFormat::Map => Ok(export::default_policies()?),
+    }
+}
+
+/// The configuration without the exemptions that have ended.
+fn effective(file: Option<&Path>) -> anyhow::Result<Configuration> {
+    let mut configuration = file.map(configuration::read).transpose()?.unwrap_or_default();
     let now = Timestamp::now();
     configuration.exemptions.retain(|exemption| exemption.until > now);
-    match arguments.format {
-        ExportFormat::Vap => Ok(export::admission_policies(&configuration)?),
-    }
+    Ok(configuration)
 }

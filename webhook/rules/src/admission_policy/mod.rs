@@ -1,10 +1,11 @@
-//! Writes the rules that have CEL as `ValidatingAdmissionPolicy` objects and their bindings. The API server
-//! evaluates these policies itself, even if the webhook is unreachable.
+//! Writes the rules that have CEL as `ValidatingAdmissionPolicy` objects and their bindings, and the [`defaults`] as
+//! `MutatingAdmissionPolicy` objects. The API server evaluates these policies itself, even if the webhook is unreachable.
 //!
 //! Each policy covers one resource, one shape of its fields and one action. It exempts the same requests as the webhook
 //! configuration, with the same expressions. Existing problems and copied objects cause neither denials nor warnings.
 //! [`left_out`] says what the policies lack: they have no clock, and read no other objects.
 
+pub mod defaults;
 mod target;
 
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ use crate::{
     topics,
     trusted_users::TrustedUsers,
 };
-use target::{MatchCondition, PolicyTarget, TARGETS};
+use target::{PolicyTarget, TARGETS};
 
 /// The suffix of the names of all policies of kcp-webhook.
 pub const DOMAIN: &str = "kubectl-kcp.dev";
@@ -47,7 +48,7 @@ pub fn objects(configuration: &Configuration) -> Vec<Value> {
         }
         for (action, rules) in by_action.into_iter().rev() {
             if let Some(validation_action) = validation_action(action) {
-                let name = target.name(action);
+                let name = target.name(&validation_action.to_lowercase());
                 objects.push(target.policy(&name, &rules, configuration));
                 objects.extend(bindings(
                     &name,
@@ -122,12 +123,6 @@ fn bindings(name: &str, validation_action: &str, warn_only: Option<&Selector>) -
 }
 
 fn binding(name: &str, policy: &str, validation_action: &str, also: Vec<Requirement>) -> Value {
-    let mut requirements = vec![Requirement {
-        key: "kubernetes.io/metadata.name".to_owned(),
-        operator: Operator::NotIn,
-        values: EXEMPT_NAMESPACES.iter().map(|&name| name.to_owned()).collect(),
-    }];
-    requirements.extend(also);
     json!({
         "apiVersion": API_VERSION,
         "kind": "ValidatingAdmissionPolicyBinding",
@@ -135,9 +130,20 @@ fn binding(name: &str, policy: &str, validation_action: &str, also: Vec<Requirem
         "spec": {
             "policyName": policy,
             "validationActions": [validation_action],
-            "matchResources": {"namespaceSelector": {"matchExpressions": requirements}},
+            "matchResources": matched_namespaces(also),
         },
     })
+}
+
+/// Selects the namespaces that are not exempt and meet the requirements.
+fn matched_namespaces(also: Vec<Requirement>) -> Value {
+    let mut requirements = vec![Requirement {
+        key: "kubernetes.io/metadata.name".to_owned(),
+        operator: Operator::NotIn,
+        values: EXEMPT_NAMESPACES.iter().map(|&name| name.to_owned()).collect(),
+    }];
+    requirements.extend(also);
+    json!({"namespaceSelector": {"matchExpressions": requirements}})
 }
 
 impl PolicyTarget {
@@ -153,20 +159,34 @@ impl PolicyTarget {
             && (!matches!(rule.cel, Cel::FaultsOfControlPlanes(_)) || self.kind == "KubeadmControlPlane")
     }
 
-    fn name(&self, action: Action) -> String {
-        let action = match action {
-            Action::Deny => "deny",
-            Action::Warn => "warn",
-            Action::Audit => "audit",
-            Action::Off => "off",
-        };
+    /// `effect` is what the policy does, such as `deny`.
+    fn name(&self, effect: &str) -> String {
         let resource: Vec<_> = self.resource.rsplit('/').collect();
-        format!("{action}.{}.{}.{DOMAIN}", self.version, resource.join("."))
+        format!("{effect}.{}.{}.{DOMAIN}", self.version, resource.join("."))
+    }
+
+    fn match_constraints(&self) -> Value {
+        let operations: Vec<_> = self.operations.iter().map(|it| it.as_str()).collect();
+        json!({
+            "matchPolicy": if self.matches_equivalent { "Equivalent" } else { "Exact" },
+            "resourceRules": [{
+                "apiGroups": [self.group],
+                "apiVersions": [self.version],
+                "operations": operations,
+                "resources": [self.resource],
+                "scope": "Namespaced",
+            }],
+        })
+    }
+
+    fn match_conditions(&self) -> Value {
+        let conditions = self.conditions.iter();
+        conditions
+            .map(|(name, expression)| json!({"name": name, "expression": expression}))
+            .collect()
     }
 
     fn policy(&self, name: &str, rules: &[&'static Rule], configuration: &Configuration) -> Value {
-        let operations: Vec<_> = self.operations.iter().map(|it| it.as_str()).collect();
-        let conditions: Vec<_> = self.conditions.iter().map(condition_json).collect();
         let mut variables = self.common_variables(configuration);
         variables.extend(rules.iter().filter_map(|rule| {
             let faults = rule.cel.expression(self.shape)?;
@@ -180,17 +200,8 @@ impl PolicyTarget {
             "metadata": {"name": name},
             "spec": {
                 "failurePolicy": self.failure_policy,
-                "matchConstraints": {
-                    "matchPolicy": if self.matches_equivalent { "Equivalent" } else { "Exact" },
-                    "resourceRules": [{
-                        "apiGroups": [self.group],
-                        "apiVersions": [self.version],
-                        "operations": operations,
-                        "resources": [self.resource],
-                        "scope": "Namespaced",
-                    }],
-                },
-                "matchConditions": conditions,
+                "matchConstraints": self.match_constraints(),
+                "matchConditions": self.match_conditions(),
                 "variables": variables,
                 "validations": validations,
             },
@@ -284,10 +295,6 @@ const SAME_PROBLEM: &str = "same.fault == it.fault && same.?hidden == it.?hidden
 fn indent(text: &str) -> String {
     let lines: Vec<_> = text.lines().map(|line| format!("  {line}")).collect();
     lines.join("\n")
-}
-
-fn condition_json((name, expression): &MatchCondition) -> Value {
-    json!({"name": name, "expression": expression})
 }
 
 /// The rule id as a CEL identifier.

@@ -3,7 +3,7 @@
 use crate::{api::control_plane::Shape, change::Operation};
 
 /// The name and the expression of a match condition.
-pub(super) type MatchCondition = (&'static str, &'static str);
+type MatchCondition = (&'static str, &'static str);
 
 /// A match condition that exempts objects that are being deleted, so that controllers can always finish the deletion.
 const NOT_BEING_DELETED: MatchCondition = (
@@ -17,6 +17,11 @@ const SPEC_CHANGES: MatchCondition = (
      object.metadata.?annotations[?key] != oldObject.metadata.?annotations[?key]) \
      || object.metadata.?labels[?'cluster.x-k8s.io/cluster-name'] != oldObject.metadata.?labels[?'cluster.x-k8s.io/cluster-name'] \
      || object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences",
+);
+/// A match condition for defaults. An object without a spec is left to the schema, which denies it.
+const SPEC_DIFFERS: MatchCondition = (
+    "spec-differs",
+    "has(object.spec) && (request.operation == 'CREATE' || !has(oldObject.spec) || object.spec != oldObject.spec)",
 );
 const POOL_REFERENCE_CHANGES: MatchCondition = (
     "pool-reference-changes",
@@ -120,6 +125,18 @@ pub(super) const TARGETS: &[PolicyTarget] = &[
         resource: "clusterdeployments",
         conditions: &[NOT_BEING_DELETED, POOL_REFERENCE_CHANGES],
         ..POOL
+    },
+];
+
+/// The resources with defaults.
+pub(super) const DEFAULTED: &[PolicyTarget] = &[
+    PolicyTarget {
+        conditions: &[NOT_BEING_DELETED, SPEC_DIFFERS, NOT_V1BETA1],
+        ..CONTROL_PLANE
+    },
+    PolicyTarget {
+        conditions: &[NOT_BEING_DELETED, SPEC_DIFFERS],
+        ..of_v1beta1(CONTROL_PLANE)
     },
 ];
 

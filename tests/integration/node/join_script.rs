@@ -13,11 +13,13 @@ use jiff::{Timestamp, ToSpan as _, Unit};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kcp_tests::controller_manager::{ControllerManager, ControllerManagers, Identity, Locks, Program};
 use kcp_tests::kubectl::CommandOutput;
+use kcp_tests::wait;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, from_value, json};
 
 use super::{BareCluster, HOSTILE, OPERATOR, exists, hostile_options};
+use crate::objects;
 use crate::shared::with_run;
 
 const HOST: &str = "worker-7";
@@ -33,6 +35,7 @@ fn a_script_joins_until_its_token_expires_or_is_revoked() {
 
 async fn joined(cluster: &BareCluster) -> Result<()> {
     create_cluster_info(cluster).await?;
+    only_tokens_are_written(cluster).await?;
     let mut signer = start_signer(cluster).await?;
     hostile_values_create_no_token(cluster).await?;
     machines_are_refused(cluster).await?;
@@ -87,6 +90,60 @@ async fn create_cluster_info(cluster: &BareCluster) -> Result<()> {
     ] {
         cluster.kubectl.succeed(command.split(' ')).await?;
     }
+    Ok(())
+}
+
+/// Without the shipped policy, the operator would be an administrator: with a token of a `ServiceAccount` of kube-system.
+async fn only_tokens_are_written(cluster: &BareCluster) -> Result<()> {
+    let secret = |name: &str, kind: &str| {
+        json!({"apiVersion": "v1", "kind": "Secret", "type": kind,
+            "metadata": {"name": name, "annotations": {"kubernetes.io/service-account.name": "default"}}})
+    };
+    let stranger = secret("stranger", "Opaque");
+    let create = async |object: &Value, user: &str| {
+        let arguments = ["-n", "kube-system", "--dry-run=server", "--as", user];
+        objects::write(
+            &cluster.kubectl,
+            "create",
+            std::slice::from_ref(object),
+            &arguments,
+        )
+        .await
+    };
+    let why = "the Role kcp-node-operator allows to write only bootstrap tokens";
+    for object in [
+        secret("admin", "kubernetes.io/service-account-token"),
+        secret("bootstrap-token-abcdef", "Opaque"),
+        secret("admin", "bootstrap.kubernetes.io/token"),
+    ] {
+        wait::until("the API server follows the policy", || async {
+            let refused = create(&object, OPERATOR).await?;
+            ensure!(
+                refused.code == 1 && refused.stderr.contains(why),
+                "{object}: {refused}"
+            );
+            Ok(())
+        })
+        .await?;
+    }
+    let token = create(
+        &secret("bootstrap-token-abcdef", "bootstrap.kubernetes.io/token"),
+        OPERATOR,
+    )
+    .await?;
+    ensure!(token.code == 0, "{token}");
+
+    objects::written(&cluster.kubectl, "create", &[stranger], &["-n", "kube-system"]).await?;
+    let delete = ["delete", "secret", "stranger", "-n", "kube-system"];
+    let refused = cluster
+        .kubectl
+        .run(delete.iter().chain(&["--as", OPERATOR]))
+        .await?;
+    ensure!(refused.code == 1 && refused.stderr.contains(why), "{refused}");
+    cluster.kubectl.succeed(delete).await?;
+    let list = ["get", "secrets", "-n", "kube-system", "--as", OPERATOR];
+    let refused = cluster.kubectl.run(list).await?;
+    ensure!(refused.stderr.contains("Forbidden"), "{refused}");
     Ok(())
 }
 

@@ -20,7 +20,7 @@ const NAMESPACE: &str = "validate-cluster";
 const NAME: &str = "edge";
 
 /// The namespace of the Pods.
-const POD_NAMESPACE: &str = "default";
+const POD_NAMESPACE: &str = "kcp-validation";
 
 /// A user with the shipped roles only.
 const VALIDATOR: &str = "validator";
@@ -45,6 +45,8 @@ async fn validated(management: &ManagementCluster) -> Result<()> {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": EXTRA_NODE}});
     written(&kubelet.kubectl, "create", &[node], &[]).await?;
     let validation = Validation { management, kubelet };
+    validation.needs_a_namespace().await?;
+    validation.install().await?;
     validation.passes(&cluster).await?;
     validation.passes_without_a_management_cluster().await?;
     validation.needs_only_the_shipped_roles().await?;
@@ -154,12 +156,26 @@ impl Validation<'_> {
         Ok(())
     }
 
-    async fn needs_only_the_shipped_roles(&self) -> Result<()> {
+    async fn needs_a_namespace(&self) -> Result<()> {
+        let ended = self.management.kubectl().run(COMMAND).await?;
+        let why = "namespace kcp-validation does not exist; create it as manifests/operator/validator.yaml does, or specify another one \
+                   with --pod-namespace";
+        ensure!(ended.code != 0 && ended.stdout.contains(why), "{ended}");
+        Ok(())
+    }
+
+    /// Creates the namespace and the roles, and binds the roles.
+    async fn install(&self) -> Result<()> {
         let mut objects = manifests::read(&products::workspace().join("manifests/operator/validator.yaml"))?;
-        let bindings: Vec<Value> = objects.iter().map(binding).collect();
+        let roles = objects.iter().filter(|object| object.get("rules").is_some());
+        let bindings: Vec<Value> = roles.map(binding).collect();
         ensure!(bindings.len() == 3, "{objects:?}");
         objects.extend(bindings);
         written(&self.kubelet.kubectl, "apply", &objects, &[]).await?;
+        Ok(())
+    }
+
+    async fn needs_only_the_shipped_roles(&self) -> Result<()> {
         let user = format!("--as={VALIDATOR}");
         let words = [
             "kcp",

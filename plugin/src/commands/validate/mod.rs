@@ -80,8 +80,8 @@ pub struct ValidateArguments {
           default_value = "kubernetes.default.svc")]
     pub resolve: Vec<String>,
 
-    /// Namespace of the Pods
-    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace, default_value = "default")]
+    /// Namespace of the Pods; `manifests/operator/validator.yaml` creates the default one
+    #[arg(long, value_name = "NAMESPACE", value_parser = parse_namespace, default_value = "kcp-validation")]
     pub pod_namespace: String,
 
     /// The output format.

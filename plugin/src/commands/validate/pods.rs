@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures_util::stream::{self, StreamExt as _};
-use kcp_client::{reads::failure::one_line, validation::ValidationPods};
+use kcp_client::{Error, reads::failure::one_line, validation::ValidationPods};
 use kcp_control_plane::validation::{NodeFacts, Probe, ProbePods, Progress, pod::RUN_LABEL};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -71,8 +71,15 @@ impl Run<'_> {
             return Err("no Pod was created, because the Node is not ready".to_owned());
         }
         let pod = self.template.pod(&node.name, number);
-        let created = self.pods.create(&pod).await;
-        created.map_err(|error| one_line(&error.to_string()))
+        self.pods.create(&pod).await.map_err(|error| match error {
+            // Every API server serves Pods, so the namespace is what it did not find.
+            Error::NotFound { .. } | Error::NotServed { .. } => format!(
+                "namespace {} does not exist; create it as manifests/operator/validator.yaml does, or specify another one with \
+                 --pod-namespace",
+                self.pods.namespace
+            ),
+            error => one_line(&error.to_string()),
+        })
     }
 
     /// Waits until the Pods with these numbers have ended, or until the end of the time limit. Returns the last known state of

@@ -11,6 +11,7 @@ use kcp_tests::wait;
 use serde_json::{Value, json};
 
 use crate::objects::written;
+use crate::roles;
 use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "changes";
@@ -27,7 +28,7 @@ fn changes_are_guarded_and_recorded_as_events() {
 async fn guarded(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.34.2").await?;
     cluster.settled(3).await?;
-    bind_the_operator(management).await?;
+    roles::bind_operator(management.kubectl(), OPERATOR, NAMESPACE).await?;
     a_manifest_is_planned(management, &cluster).await?;
     // The Cluster is paused, because this test checks only what is written.
     cluster.pause(true).await?;
@@ -46,18 +47,6 @@ async fn guarded(management: &ManagementCluster) -> Result<()> {
 
     fields_of_the_topology_are_refused(management).await?;
     cluster.delete().await
-}
-
-/// Gives the user the shipped roles for reading and for changing, and no others.
-async fn bind_the_operator(management: &ManagementCluster) -> Result<()> {
-    for role in ["reader", "operator"] {
-        let folder = format!("manifests/{role}");
-        management.kubectl().apply_kustomization(&folder).await?;
-        let (to, whose) = (format!("--clusterrole=kcp-{role}"), format!("--user={OPERATOR}"));
-        let bind = ["create", "rolebinding", role, &to, &whose, "-n", NAMESPACE];
-        management.kubectl().succeed(bind).await?;
-    }
-    Ok(())
 }
 
 /// Runs the plugin as the operator.

@@ -3,11 +3,25 @@
 use std::path::Path;
 
 use anyhow::Result;
+use kcp_tests::kubectl::Kubectl;
 use kcp_tests::{manifests, products};
 use serde_json::{Value, json};
 
 /// A resource and a verb.
 pub(crate) type Permission = (String, String);
+
+/// Gives a user the shipped roles for reading and for changing, and no others.
+pub(crate) async fn bind_operator(kubectl: &Kubectl, user: &str, namespace: &str) -> Result<()> {
+    for folder in ["manifests/reader", "manifests/operator"] {
+        kubectl.apply_kustomization(folder).await?;
+    }
+    for role in ["kcp-reader", "kcp-secret-reader", "kcp-operator"] {
+        let (to, whose) = (format!("--clusterrole={role}"), format!("--user={user}"));
+        let bind = ["create", "rolebinding", role, &to, &whose, "-n", namespace];
+        kubectl.succeed(bind).await?;
+    }
+    Ok(())
+}
 
 /// The roles in a file of `manifests/reader`.
 pub(crate) fn shipped(file: &str) -> Result<Vec<Value>> {

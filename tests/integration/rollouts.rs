@@ -11,6 +11,7 @@ use kcp_tests::refusing_webhook::RefusingWebhook;
 use kcp_tests::wait;
 use serde_json::{Value, json};
 
+use crate::roles;
 use crate::shared::with_controllers;
 
 pub(crate) const OLD: &str = "v1.33.6";
@@ -52,13 +53,7 @@ impl<'m> Subject<'m> {
         cluster: Cluster,
     ) -> Result<Self> {
         cluster.settled(1).await?;
-        for role in ["reader", "operator"] {
-            let folder = format!("manifests/{role}");
-            management.kubectl().apply_kustomization(&folder).await?;
-            let (to, whose) = (format!("--clusterrole=kcp-{role}"), format!("--user={OPERATOR}"));
-            let bind = ["create", "rolebinding", role, &to, &whose, "-n", namespace];
-            management.kubectl().succeed(bind).await?;
-        }
+        roles::bind_operator(management.kubectl(), OPERATOR, namespace).await?;
         Ok(Self {
             management,
             namespace,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use kcp_api::Reference;
 use kcp_api::machine::{Bootstrap, Infrastructure};
 use kcp_api::metadata::Object as _;
@@ -169,9 +169,15 @@ fn is_whole(management: &Snapshot) -> Result<()> {
     Ok(())
 }
 
+/// One role with the permissions of those for objects and for Secrets. Without the second one, a list still reads everything.
 fn shipped_role() -> Result<Value> {
-    let objects = roles::shipped("clusterrole.yaml")?;
-    objects.into_iter().next().context("manifests/reader has no role")
+    let mut roles = roles::shipped("clusterrole.yaml")?;
+    roles.extend(roles::shipped("secrets.yaml")?);
+    let [mut role, secrets] = <[Value; 2]>::try_from(roles).map_err(|roles| anyhow!("{roles:?}"))?;
+    let more = secrets.get("rules").and_then(Value::as_array).cloned();
+    let all = role.get_mut("rules").and_then(Value::as_array_mut);
+    all.context("no rules")?.extend(more.context("no rules")?);
+    Ok(role)
 }
 
 /// A `ServiceAccount` with one role in one namespace.

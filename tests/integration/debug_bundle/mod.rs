@@ -27,7 +27,13 @@ const VERSION: &str = "v1.34.2";
 const HELPER: &str = "debug-bundle-helper";
 
 /// The roles in `manifests/reader` without which the archive lacks parts.
-const ROLES: [&str; 4] = ["clusterrole.yaml", "webhook.yaml", "versions.yaml", "debug.yaml"];
+const ROLES: [&str; 5] = [
+    "clusterrole.yaml",
+    "secrets.yaml",
+    "webhook.yaml",
+    "versions.yaml",
+    "debug.yaml",
+];
 
 /// The files of a complete archive.
 const FILES: [&str; 21] = [
@@ -234,7 +240,7 @@ async fn names_a_missing_part(
         refused.code == 2 && refused.stdout.is_empty() && !folder.join("refused.tar.gz").exists(),
         "{refused}"
     );
-    let [_, _, _, missing] = ROLES;
+    let [_, _, _, _, missing] = ROLES;
     for file in ROLES.iter().filter(|file| **file != missing) {
         bind(management, file).await?;
     }

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use kcp_tests::admission::Admission;
 use kcp_tests::kubectl::{CommandOutput, Kubectl};
-use kcp_tests::wait;
+use kcp_tests::{products, wait};
 use serde_json::{Value, json};
 
 use crate::objects::{adopted, control_plane, report, write, written};
@@ -63,15 +63,13 @@ async fn grant(kubectl: &Kubectl) -> Result<()> {
             "--clusterrole=override",
             &users[1],
         ],
-        &[
-            "clusterrolebinding",
-            "kcp-webhook-authorizer",
-            "--clusterrole=system:auth-delegator",
-            "--serviceaccount=kcp-webhook-system:kcp-webhook",
-        ],
     ] {
         kubectl.succeed(["create"].iter().chain(command)).await?;
     }
+    let server = products::workspace().join("manifests/components/authorize-overrides/rbac.yaml");
+    kubectl
+        .succeed(["apply", "-f", &server.display().to_string()])
+        .await?;
     Ok(())
 }
 

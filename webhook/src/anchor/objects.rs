@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
-    authentication::v1::{TokenRequest, TokenRequestSpec},
+    authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
     core::v1::{Node, Pod, ServiceAccount},
 };
 use kcp_rules::{
@@ -131,12 +131,18 @@ impl Objects {
         Ok(())
     }
 
-    /// Requests a token for the static Pod, with the permissions of the Deployment.
+    /// Requests a token for the static Pod, with the permissions of the Deployment. It is valid as long as the Node exists.
     pub(crate) async fn token(&self) -> Result<Token, RequestError> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &self.namespace);
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {
                 expiration_seconds: Some(TOKEN_VALIDITY),
+                bound_object_ref: Some(BoundObjectReference {
+                    api_version: Some("v1".to_owned()),
+                    kind: Some("Node".to_owned()),
+                    name: Some(self.node.clone()),
+                    uid: None,
+                }),
                 ..TokenRequestSpec::default()
             }),
             ..TokenRequest::default()

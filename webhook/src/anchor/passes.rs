@@ -198,7 +198,11 @@ impl Anchor {
     pub(crate) async fn pass(&mut self) -> Option<Outcome> {
         let outcome = match self.objects.membership().await {
             Ok(Membership::Selected) => self.write(Timestamp::now()).await,
-            Ok(Membership::Ended(cause)) => self.end(cause).await,
+            Ok(Membership::Ended(cause)) => {
+                // A token is valid only for the Node of its request, and not for a later one with the same name.
+                self.token = None;
+                self.end(cause).await
+            }
             Err(error) => Err(error.into()),
         };
         self.reported(outcome)

@@ -2,20 +2,25 @@
 //! certificate. The API server gets the certificate from an `AdmissionConfiguration`.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
 use http::Request;
 use kcp_tests::api_server::ApiServer;
+use kcp_tests::assets::Assets;
 use kcp_tests::hive;
+use kcp_tests::kubectl::Kubectl;
+use kcp_tests::managed::Managed;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::pki::{Authority, KeyPairFiles, Subject};
-use kcp_tests::wait;
+use kcp_tests::{manifests, products, wait};
 use serde_json::{Value, json};
 
 use super::create;
 use super::reviews::{customization, of_other_objects, pool};
 use super::server::{Server, bind_shipped_role};
+use crate::objects::written;
 use crate::shared::with_management_cluster;
 
 const NAME: &str = "client-certificates";
@@ -40,7 +45,7 @@ async fn only_the_api_server(management: &ManagementCluster) -> Result<()> {
     let flag = format!("--admission-control-config-file={configuration}");
     let api = management.another_with_flags(NAME, &[&flag]).await?;
     hive::install_definitions(api.client()).await?;
-    kcp_tests::manifests::definitions_served(api.client()).await?;
+    manifests::definitions_served(api.client()).await?;
     create(api.client(), &customization("foo")).await?;
     create(api.client(), &pool("first", "foo")).await?;
     bind_shipped_role(&api).await?;
@@ -68,6 +73,67 @@ async fn only_the_api_server(management: &ManagementCluster) -> Result<()> {
     let after = server.metric(read).await?;
     ensure!(before == after, "{before:?}, then {after:?}");
     Ok(())
+}
+
+/// The shipped component on the shipped Deployment, with the names of the guide.
+#[test]
+fn the_component_mounts_the_ca_and_allows_the_api_servers_name() {
+    with_management_cluster(async |management| {
+        component(management).await.unwrap();
+    });
+}
+
+async fn component(management: &ManagementCluster) -> Result<()> {
+    const NAME: &str = "client-certificates-component";
+    let folder = management.run().subfolder(&format!("{NAME}-files"))?;
+    let authority = Authority::new("kcp-webhook-client-ca")?;
+    let subject = Subject {
+        common_name: "kube-apiserver-kcp-webhook-client",
+        ..Subject::default()
+    };
+    let identity = authority.issue(&folder, "client", &subject)?;
+    let configuration = write_admission_configuration(&folder, &identity)?;
+    let flag = format!("--admission-control-config-file={configuration}");
+    let api = management.another_with_flags(NAME, &[&flag]).await?;
+    hive::install_definitions(api.client()).await?;
+    manifests::definitions_served(api.client()).await?;
+    create(api.client(), &customization("foo")).await?;
+    create(api.client(), &pool("first", "foo")).await?;
+
+    let kubectl = Kubectl::new(management.run(), &Assets::locate()?, api.kubeconfig())?;
+    let mut managed = Managed::install_with(management.run(), &api, 1, async |service| {
+        let mut objects = with_component(&kubectl, &folder).await?;
+        for object in objects.iter_mut().filter(|object| object["kind"] == "Service") {
+            object["spec"] = service.clone();
+        }
+        written(&kubectl, "apply", &objects, &[]).await?;
+        Ok(objects)
+    })
+    .await?;
+    managed.start_manager()?;
+    managed
+        .volume(1, "client-ca")?
+        .replace(&[("ca.crt", authority.certificate())])?;
+    managed.start_server(1).await?;
+    managed.registered().await?;
+    wait::until("the API server's review is based on reads", || async {
+        let denial = create_second_pool(&api).await?;
+        ensure!(denial.contains("(inventory-shared)"), "{denial}");
+        Ok(())
+    })
+    .await
+}
+
+/// The objects of `manifests/managed` with the component. Kustomize reads relative paths only.
+async fn with_component(kubectl: &Kubectl, folder: &Path) -> Result<Vec<Value>> {
+    symlink(products::workspace().join("manifests"), folder.join("manifests"))?;
+    let kustomization =
+        "resources: [manifests/managed]\ncomponents: [manifests/components/client-certificates]\n";
+    fs::write(folder.join("kustomization.yaml"), kustomization)?;
+    let built = kubectl
+        .succeed(["kustomize", &folder.display().to_string()])
+        .await?;
+    manifests::parse(&built.stdout)
 }
 
 /// The denial of a second pool with the same inventory.

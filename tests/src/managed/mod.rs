@@ -282,9 +282,12 @@ impl Managed {
 
     /// The configuration of a server, as a kubelet mounts its `ConfigMap`.
     pub fn configuration(&mut self, number: usize) -> Result<Volume> {
-        Ok(Volume::at(
-            self.server(number)?.volumes.join(CONFIGURATION_VOLUME),
-        ))
+        self.volume(number, CONFIGURATION_VOLUME)
+    }
+
+    /// A volume of a server, by its name in the Deployment.
+    pub fn volume(&mut self, number: usize, name: &str) -> Result<Volume> {
+        Ok(Volume::at(self.server(number)?.volumes.join(name)))
     }
 
     fn server(&mut self, number: usize) -> Result<&mut Server> {

@@ -352,6 +352,18 @@ impl Managed {
         Ok(secrets.get_opt(CA_SECRET).await?)
     }
 
+    /// The resource versions of the Secrets and the configurations that the manager writes.
+    pub async fn resource_versions(&self) -> Result<Vec<Option<String>>> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), NAMESPACE);
+        let mut versions = Vec::new();
+        for name in [CA_SECRET, TLS_SECRET] {
+            versions.push(secrets.get(name).await?.metadata.resource_version);
+        }
+        let configurations = self.configurations().await?.into_iter().flatten();
+        versions.extend(configurations.map(|configuration| configuration.metadata.resource_version));
+        Ok(versions)
+    }
+
     /// Asks the manager for a new CA, as the book describes it.
     pub async fn request_rotation(&self) -> Result<()> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), NAMESPACE);

@@ -13,8 +13,8 @@ use kcp_rules::{anchor::KEY_PAIR, registration::calls_static_pods};
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::Value;
 use thiserror::Error;
-use tokio::{sync::watch, time};
-use tracing::info;
+use tokio::time;
+use tracing::{debug, info};
 
 use super::{
     anchors::{self, Backend},
@@ -30,6 +30,7 @@ use crate::{
     authority::{CertificateError, Lifetime, ServerNames, serial_number},
     hook::Hook,
     reconciler::LastProblem,
+    request::RequestError,
     self_test,
     tls_client::{ProbeError, Trust},
 };
@@ -120,18 +121,20 @@ impl Manager {
         }
     }
 
-    /// Takes one step after the other while this manager leads.
-    pub(crate) async fn run(mut self, mut leads: watch::Receiver<bool>) {
+    /// Takes one step after the other.
+    pub(crate) async fn run(mut self) {
         loop {
-            if leads.wait_for(|leads| *leads).await.is_err() {
-                return;
-            }
             let until = match self.pass().await {
                 Ok(Next::Continue) => {
                     time::sleep(PAUSE.min(self.settings.interval)).await;
                     continue;
                 }
                 Ok(Next::Wait(until)) => until,
+                Err(PassError::Object(ObjectError::Request(conflict @ RequestError::Conflict { .. }))) => {
+                    debug!("{conflict}; reading again");
+                    time::sleep(PAUSE.min(self.settings.interval)).await;
+                    continue;
+                }
                 Err(error) => {
                     self.last_problem.report(Some(error.to_string()));
                     None
@@ -168,8 +171,14 @@ impl Manager {
 
     async fn read(&self, now: Timestamp) -> Result<Seen, PassError> {
         let objects = &self.objects;
-        let ca_secret = objects.ca_secret().await?;
+        // What depends on the CAs is read before them. So if another manager changes the CAs in the meantime, and then writes what
+        // depends on them, the write of this pass is a conflict.
+        let live = [
+            objects.configuration(Hook::Mutate).await?,
+            objects.configuration(Hook::Validate).await?,
+        ];
         let tls_secret = objects.tls_secret().await?;
+        let ca_secret = objects.ca_secret().await?;
         let authorities = ca_secret
             .as_ref()
             .map(Authorities::read)
@@ -177,10 +186,6 @@ impl Manager {
             .unwrap_or_default();
         let service = objects.service_address().await?;
         let owner = objects.owner().await?;
-        let live = [
-            objects.configuration(Hook::Mutate).await?,
-            objects.configuration(Hook::Validate).await?,
-        ];
         let serial = tls_secret.as_ref().and_then(leaf_serial_number);
         let SeenAnchors {
             certificates,

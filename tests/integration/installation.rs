@@ -11,6 +11,7 @@ use std::io::{Write as _, stderr};
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster_api_alone::ClusterApiAlone;
 use kcp_tests::kubectl::Kubectl;
+use kcp_tests::managed::tunnel::Tunnel;
 use kcp_tests::managed::writer::{Counts, Writer, control_planes};
 use kcp_tests::managed::{KINDS, Managed};
 use kcp_tests::management_cluster::ManagementCluster;
@@ -26,7 +27,15 @@ const OBJECT: &str = "written";
 pub(crate) const STEADY: usize = 10;
 
 async fn cluster(management: &ManagementCluster, name: &str) -> Result<(ClusterApiAlone, Managed, Writer)> {
-    let cluster = management.another_without_ours(name).await?;
+    cluster_with_flags(management, name, &[]).await
+}
+
+async fn cluster_with_flags(
+    management: &ManagementCluster,
+    name: &str,
+    flags: &[&str],
+) -> Result<(ClusterApiAlone, Managed, Writer)> {
+    let cluster = management.another_without_ours_with_flags(name, flags).await?;
     cluster.create_namespace(name).await?;
     let object = control_plane(OBJECT, 3, "v1.34.2");
     written(cluster.kubectl(), "create", &[object], &["-n", name]).await?;
@@ -417,4 +426,74 @@ async fn two_managers(management: &ManagementCluster) -> Result<()> {
     }
     writer.admitted(STEADY).await?;
     steady(&writer, "two managers").await
+}
+
+/// The manager reaches the Pods, and the API server does not, as behind a firewall or with a broken konnectivity.
+#[test]
+fn nothing_that_fails_closed_is_registered_before_the_api_server_reaches_the_webhook() {
+    with_management_cluster(async |management| {
+        unreached(management).await.unwrap();
+    });
+}
+
+async fn unreached(management: &ManagementCluster) -> Result<()> {
+    const NAME: &str = "unreached";
+    let mut tunnel = Tunnel::closed(management.run(), NAME)?;
+    let flag = tunnel.flag();
+    let (cluster, mut managed, writer) = cluster_with_flags(management, NAME, &[&flag]).await?;
+    let kubectl = cluster.kubectl();
+    managed.start_manager()?;
+    managed.start_server(1).await?;
+    logged(
+        &managed,
+        "so the webhook is not registered; if the Pods of kcp-webhook are ready",
+    )
+    .await?;
+    let [mutating, validating] = managed.configurations().await?;
+    let entries = validating.context("no canary")?.data["webhooks"].clone();
+    ensure!(
+        mutating.is_none() && entries.as_array().is_some_and(|all| all.len() == 1),
+        "{entries}"
+    );
+    ensure!(entries[0]["failurePolicy"] == "Ignore", "{entries}");
+    writer.admitted(STEADY).await?;
+    steady(&writer, "the API server does not reach the webhook").await?;
+    wait::until("the status has the manager's problem", || async {
+        let status = kubectl.run(["kcp", "webhook", "status"]).await?;
+        let text = status.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        let problem = "kcp-webhook manage reports: the API server gets no answer";
+        ensure!(status.code == 1 && text.contains(problem), "{status}");
+        Ok(())
+    })
+    .await?;
+
+    tunnel.open()?;
+    managed.registered().await?;
+    wait::until("the API server calls the webhook", || async {
+        denies(kubectl, NAME).await
+    })
+    .await?;
+    writer.admitted(STEADY).await?;
+    steady(&writer, "the API server reaches the webhook").await?;
+
+    // What is registered stays, and a person is told.
+    tunnel.close().await?;
+    logged(
+        &managed,
+        "so it refuses writes to control planes; if the Pods of kcp-webhook are ready",
+    )
+    .await?;
+    let registered = managed.configurations().await?;
+    ensure!(registered.iter().all(Option::is_some), "{registered:?}");
+    tunnel.open()?;
+    writer.admitted(STEADY).await
+}
+
+async fn logged(managed: &Managed, text: &str) -> Result<()> {
+    wait::until(&format!("the manager logs {text:?}"), || async {
+        let log = managed.manager_log()?;
+        ensure!(log.contains(text), "{log}");
+        Ok(())
+    })
+    .await
 }

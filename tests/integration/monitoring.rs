@@ -24,7 +24,8 @@ const FILES: [&str; 3] = [
 ];
 
 /// Metrics of objects and events that this cluster may not have. A server announces a family only with a sample.
-const WITHOUT_SAMPLE: [&str; 4] = [
+const WITHOUT_SAMPLE: [&str; 5] = [
+    "kcp_webhook_canary_timestamp_seconds",
     "kcp_webhook_disabled_since_timestamp_seconds",
     "kcp_webhook_unregistered_version",
     "kcp_webhook_denial_events",

@@ -43,10 +43,16 @@ impl ClusterApiAlone {
         Self::with(run, assets, api, Arc::new(managers)).await
     }
 
-    /// Starts another API server on the same etcd. The same managers convert and admit its objects. What the managers
+    /// Starts another API server with more flags on the same etcd. The same managers convert and admit its objects. What the managers
     /// read themselves, such as the control plane behind a Scale, they read from the first API server.
-    pub(crate) async fn another(&self, assets: &Assets, etcd: &Etcd, name: &str) -> Result<Self> {
-        let api = Arc::new(ApiServer::start(&self.run, assets, etcd, name).await?);
+    pub(crate) async fn another(
+        &self,
+        assets: &Assets,
+        etcd: &Etcd,
+        name: &str,
+        flags: &[&str],
+    ) -> Result<Self> {
+        let api = Arc::new(ApiServer::start_with(&self.run, assets, etcd, name, flags).await?);
         install_definitions(&api, assets, &self.managers).await?;
         Self::with(&self.run, assets, api, self.managers.clone()).await
     }

@@ -157,7 +157,16 @@ impl ManagementCluster {
     /// Starts an API server on the same etcd with Cluster API installed and nothing of ours, see
     /// [`ClusterApiAlone::another`].
     pub async fn another_without_ours(&self, name: &str) -> Result<ClusterApiAlone> {
-        self.cluster.another(&self.assets, &self.etcd, name).await
+        self.another_without_ours_with_flags(name, &[]).await
+    }
+
+    /// The same with more flags of the API server.
+    pub async fn another_without_ours_with_flags(
+        &self,
+        name: &str,
+        flags: &[&str],
+    ) -> Result<ClusterApiAlone> {
+        self.cluster.another(&self.assets, &self.etcd, name, flags).await
     }
 
     /// The same with managers of its own, which read from this API server and get `flags`.

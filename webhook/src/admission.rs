@@ -12,12 +12,15 @@ mod scale;
 
 use std::sync::Arc;
 
-use kcp_rules::api::{
-    ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
-    KubeadmControlPlaneTemplate,
+use kcp_rules::{
+    api::{
+        ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
+        KubeadmControlPlaneTemplate,
+    },
+    registration::{CANARY_ANNOTATION, CANARY_LEASE, canary_warning},
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use self::evaluator::Evaluator;
 use crate::{
@@ -30,6 +33,9 @@ use crate::{
     shorten::shorten,
 };
 
+/// The maximum length in bytes of the nonce of a canary, so that its warning stays short.
+const MAX_NONCE: usize = 64;
+
 /// The resource that a review is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
@@ -41,6 +47,8 @@ enum Target {
     ClusterDeployment,
     /// The status subresource of one of these kinds, which no rule reads.
     Status,
+    /// The Lease of the manager, whose writes show that the API server reaches this webhook.
+    Canary,
 }
 
 impl Target {
@@ -57,6 +65,7 @@ impl Target {
             | (kind::HIVE, "clusterpools" | "clusterdeploymentcustomizations", "status") => {
                 Some(Self::Status)
             }
+            ("coordination.k8s.io", "leases", "") if *request.name == *CANARY_LEASE => Some(Self::Canary),
             _ => None,
         }
     }
@@ -89,6 +98,9 @@ impl Admission {
         if let Some(decision) = too_large(request) {
             return decision;
         }
+        if target == Target::Canary {
+            return canary(request);
+        }
         match hook {
             Hook::Mutate if request.operation == Operation::Delete => Decision::allowed(),
             Hook::Mutate => match self.mutate(target, request).await {
@@ -111,7 +123,7 @@ impl Admission {
             Target::ClusterPool => object::mutate::<ClusterPool<'_>>(request, evaluator),
             Target::Customization => object::mutate::<ClusterDeploymentCustomization<'_>>(request, evaluator),
             Target::ClusterDeployment => object::mutate::<ClusterDeployment<'_>>(request, evaluator),
-            Target::Status => return Decision::allowed(),
+            Target::Status | Target::Canary => return Decision::allowed(),
         };
         mutation.decision(request, evaluator).await
     }
@@ -127,8 +139,25 @@ impl Admission {
                 object::validate::<ClusterDeploymentCustomization<'_>>(request, evaluator).await
             }
             Target::ClusterDeployment => object::validate::<ClusterDeployment<'_>>(request, evaluator).await,
-            Target::Status => Decision::allowed(),
+            Target::Status | Target::Canary => Decision::allowed(),
         }
+    }
+}
+
+/// Allows the write, and repeats its nonce in a warning, which the API server returns to the manager.
+fn canary(request: &Request<'_>) -> Decision {
+    let lease: Option<Value> = request
+        .object
+        .and_then(|object| serde_json::from_str(object.get()).ok());
+    let nonce = lease.as_ref().and_then(|lease| {
+        let annotations = lease.pointer("/metadata/annotations")?;
+        annotations.get(CANARY_ANNOTATION)?.as_str()
+    });
+    let nonce = nonce.filter(|nonce| nonce.len() <= MAX_NONCE);
+    Decision {
+        other_warnings: nonce.map(canary_warning).into_iter().collect(),
+        is_canary: true,
+        ..Decision::allowed()
     }
 }
 

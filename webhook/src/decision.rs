@@ -25,6 +25,8 @@ pub(crate) struct Decision {
     pub(crate) skipped_rules: Vec<&'static str>,
     /// Whether a user writes as Cluster API's topology controller, but is not one of the trusted users.
     pub(crate) is_controller_untrusted: bool,
+    /// Whether the write is the manager's test whether the API server reaches this webhook.
+    pub(crate) is_canary: bool,
     /// The patch of the object; empty unless the mutating webhook allows the write.
     pub(crate) patch: Vec<PatchOperation>,
 }

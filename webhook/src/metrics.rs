@@ -113,6 +113,7 @@ pub(crate) struct Metrics {
     cache_confirmed: Family<CacheLabels, Gauge>,
     registered: Family<HookLabels, Gauge>,
     disabled_since: Family<HookLabels, Gauge>,
+    canary: Family<HookLabels, Gauge>,
     watch_restarts: Family<CacheLabels, Counter>,
     denial_events: Family<EventLabels, Counter>,
     unregistered_versions: Family<VersionLabels, Gauge>,
@@ -143,6 +144,7 @@ impl Metrics {
             cache_confirmed: Family::default(),
             registered: Family::default(),
             disabled_since: Family::default(),
+            canary: Family::default(),
             watch_restarts: Family::default(),
             denial_events: Family::default(),
             unregistered_versions: Family::default(),
@@ -175,6 +177,11 @@ impl Metrics {
             "kcp_webhook_disabled_since_timestamp_seconds",
             "When a person disabled the webhook configuration, in seconds since 1970",
             self.disabled_since.clone(),
+        );
+        registry.register(
+            "kcp_webhook_canary_timestamp_seconds",
+            "When the API server last sent a canary of kcp-webhook manage, in seconds since 1970",
+            self.canary.clone(),
         );
         registry.register(
             "kcp_webhook_unregistered_version",
@@ -359,6 +366,12 @@ impl Metrics {
             .inc();
         self.untrusted_controller_writes
             .inc_by(decision.is_controller_untrusted.into());
+        if decision.is_canary {
+            let now = Timestamp::now().as_second();
+            self.canary
+                .get_or_create(&HookLabels { webhook: hook.path() })
+                .set(now);
+        }
         for &rule in &decision.skipped_rules {
             self.skipped_rules.get_or_create(&SkippedLabels { rule }).inc();
         }
@@ -423,6 +436,16 @@ impl Metrics {
         };
         set(&self.registered, registered.map(i64::from));
         set(&self.disabled_since, disabled_since.map(Timestamp::as_second));
+    }
+
+    /// Sets whether the API server sends canaries to a webhook. If so, the series exists, with the value 0 until the first one.
+    pub(crate) fn expect_canaries(&self, hook: Hook, are_expected: bool) {
+        let labels = HookLabels { webhook: hook.path() };
+        if are_expected {
+            drop(self.canary.get_or_create(&labels));
+        } else {
+            self.canary.remove(&labels);
+        }
     }
 
     pub(crate) fn count_denial_event(&self, result: EventResult) {

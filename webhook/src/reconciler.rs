@@ -60,4 +60,8 @@ impl LastProblem {
         }
         self.0 = problem;
     }
+
+    pub(crate) fn get(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
 }

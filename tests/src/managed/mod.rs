@@ -7,6 +7,7 @@
 //! No kubelet and no `ReplicaSet` controller run. This stand-in starts the servers as local processes, writes their Pods, and
 //! copies the Secret to the folder that a server reads, a moment after it changes.
 
+pub mod tunnel;
 pub mod writer;
 
 use std::fs;

@@ -18,6 +18,45 @@ pub const NAMESPACE: &str = "kcp-webhook-system";
 /// The Secret with the serving certificate, in the namespace of the servers. `manifests` and the manager use this name.
 pub const TLS_SECRET: &str = "kcp-webhook-tls";
 
+/// The entry of the validating configuration with which `kcp-webhook manage` tests whether the API server reaches the webhook.
+pub const CANARY_ENTRY: &str = "canary.validate.kubectl-kcp.dev";
+
+/// The Lease that `kcp-webhook manage` updates. The API server sends the update to the webhook because of [`CANARY_ENTRY`]. Its
+/// `renewTime` is the time of the last update that the webhook has answered.
+pub const CANARY_LEASE: &str = "kcp-webhook-canary";
+
+/// The annotation of [`CANARY_LEASE`] with the text that the webhook repeats in its answer.
+pub const CANARY_ANNOTATION: &str = "kubectl-kcp.dev/canary";
+
+/// The annotation of [`CANARY_LEASE`] with the problem of `kcp-webhook manage`.
+pub const PROBLEM_ANNOTATION: &str = "kubectl-kcp.dev/problem";
+
+/// The warning with which the webhook answers an update of [`CANARY_LEASE`]. The API server returns it to the manager.
+pub fn canary_warning(nonce: &str) -> String {
+    format!("kcp-webhook has received the canary {nonce}")
+}
+
+/// Whether a configuration has [`CANARY_ENTRY`].
+pub fn has_canary(configuration: &Value) -> bool {
+    entries(configuration).iter().any(is_canary)
+}
+
+/// Whether [`CANARY_ENTRY`] is the only entry of a configuration, so that the API server sends nothing else to the webhook.
+pub fn has_only_canary(configuration: &Value) -> bool {
+    has_canary(configuration) && entries(configuration).iter().all(is_canary)
+}
+
+/// The namespace of [`CANARY_LEASE`]: that of `kcp-webhook manage`. None if a configuration has no [`CANARY_ENTRY`].
+pub fn canary_namespace(configuration: &Value) -> Option<&str> {
+    let entry = entries(configuration).iter().find(|entry| is_canary(entry))?;
+    let labels = entry.pointer("/namespaceSelector/matchLabels")?;
+    labels.get("kubernetes.io/metadata.name")?.as_str()
+}
+
+fn is_canary(entry: &Value) -> bool {
+    entry.get("name").and_then(Value::as_str) == Some(CANARY_ENTRY)
+}
+
 /// The annotation of a configuration that is switched off. Its value says when and why.
 pub const DISABLED_ANNOTATION: &str = "kubectl-kcp.dev/webhook-disabled";
 
@@ -236,6 +275,24 @@ mod tests {
             let configuration = configuration(&entries, &annotations);
             assert_eq!(switch(&configuration), expected, "{configuration}");
             assert_eq!(is_disabled(&configuration), disabled, "{configuration}");
+        }
+    }
+
+    #[test]
+    fn the_canary_is_one_entry() {
+        let canary = json!({"name": CANARY_ENTRY,
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "edge"}}});
+        let other = json!({"name": "a"});
+        for (entries, has, only, namespace) in [
+            (json!([]), false, false, None),
+            (json!([other]), false, false, None),
+            (json!([other, canary]), true, false, Some("edge")),
+            (json!([canary]), true, true, Some("edge")),
+        ] {
+            let configuration = configuration(&entries, &json!({}));
+            assert_eq!(has_canary(&configuration), has, "{entries}");
+            assert_eq!(has_only_canary(&configuration), only, "{entries}");
+            assert_eq!(canary_namespace(&configuration), namespace, "{entries}");
         }
     }
 

@@ -50,6 +50,28 @@ async fn names_an_object_with_a_generated_name_by_its_prefix() {
     assert_eq!(response["status"]["details"]["name"], "cp-");
 }
 
+#[tokio::test]
+async fn answers_a_canary_with_its_nonce() {
+    let long = "1".repeat(65);
+    for (name, nonce, code, warnings) in [
+        (
+            "kcp-webhook-canary",
+            "17",
+            200,
+            json!(["kcp-webhook has received the canary 17"]),
+        ),
+        ("kcp-webhook-canary", &long, 200, Value::Null),
+        ("another", "17", 400, Value::Null),
+    ] {
+        let lease = json!({"metadata": {"name": name, "annotations": {"kubectl-kcp.dev/canary": nonce}}});
+        let mut review = review_of("coordination.k8s.io", "leases", &lease, &lease);
+        review["request"]["name"] = json!(name);
+        let response = send(&router(), "/validate", &review).await;
+        let status = response["status"]["code"].as_u64().unwrap_or(200);
+        assert_eq!((status, &response["warnings"]), (code, &warnings), "{response}");
+    }
+}
+
 /// A review of a write to an object of another kind.
 fn review_of(group: &str, resource: &str, object: &Value, old_object: &Value) -> Value {
     let operation = if old_object.is_null() { "CREATE" } else { "UPDATE" };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kcp_rules::registration::{CONFIGURATION, Switch, disabled_since, switch};
+use kcp_rules::registration::{CONFIGURATION, Switch, disabled_since, has_canary, switch};
 use serde_json::{Value, json};
 use tokio::time;
 
@@ -27,6 +27,8 @@ struct RegistrationState {
     is_registered: bool,
     /// When a person disabled the configuration. None if it is not disabled, or if the time is not recorded.
     disabled_since: Option<Timestamp>,
+    /// Whether the API server sends canaries.
+    has_canary: bool,
 }
 
 impl RegistrationState {
@@ -43,6 +45,7 @@ impl RegistrationState {
         Self {
             is_registered: is_on && shipped.iter().all(is_called),
             disabled_since: disabled_since(configuration).filter(|_| !is_on),
+            has_canary: is_on && has_canary(configuration),
         }
     }
 }
@@ -74,6 +77,9 @@ pub(super) fn spawn(server: &ApiServer, tasks: &mut Tasks) {
                     state.map(|state| state.is_registered),
                     state.and_then(|state| state.disabled_since),
                 );
+                if let Some(state) = state {
+                    server.metrics.expect_canaries(*hook, state.has_canary);
+                }
             }
             time::sleep(INTERVAL).await;
         }
@@ -97,7 +103,7 @@ fn shipped_entries(hook: Hook) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use kcp_rules::registration::{DISABLED_ANNOTATION, disabled_entries};
+    use kcp_rules::registration::{CANARY_ENTRY, DISABLED_ANNOTATION, disabled_entries};
     use serde_json::{Value, json};
 
     use super::{Hook, RegistrationState, shipped_entries};
@@ -125,10 +131,19 @@ mod tests {
             let state = RegistrationState::new(Hook::Validate, &configuration, &shipped);
             let expected = RegistrationState {
                 is_registered,
-                disabled_since: None,
+                ..RegistrationState::default()
             };
             assert_eq!(state, expected, "{configuration}");
         }
+        let canary = json!({"webhooks": [called(CANARY_ENTRY)]});
+        let expected = RegistrationState {
+            has_canary: true,
+            ..RegistrationState::default()
+        };
+        assert_eq!(
+            RegistrationState::new(Hook::Validate, &canary, &shipped),
+            expected
+        );
         let mut disabled = json!({"webhooks": [called("a"), called("b")]});
         disabled["webhooks"] = json!(disabled_entries(&disabled));
         disabled["metadata"]["annotations"] = json!({DISABLED_ANNOTATION: "2026-12-01T12:00:00Z: upgrade"});

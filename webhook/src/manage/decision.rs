@@ -11,6 +11,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kcp_rules::registration::CANARY_LEASE;
 
 use crate::authority::Lifetime;
 
@@ -18,6 +19,9 @@ use crate::authority::Lifetime;
 /// and `unhealthyPodEvictionPolicy` stable; `matchConditions` of webhooks has been stable since 1.30. An older API server
 /// drops `matchLabelKeys`, and then an upgrade on two nodes waits forever.
 pub(crate) const OLDEST_SERVER: ServerVersion = ServerVersion { major: 1, minor: 31 };
+
+/// How long canaries may stay unanswered before that is a problem.
+const CANARY_GRACE: Duration = Duration::from_secs(10);
 
 /// The version of an API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +43,18 @@ pub(crate) struct Observed {
     pub(crate) registrations: [Registration; 2],
     /// The certificates that Pods serve. Only read while a retired CA is trusted.
     pub(crate) pods: Vec<PodCertificate>,
+    pub(crate) canary: Canary,
+}
+
+/// Whether the webhook has answered the last canary: a write that the API server sends to the webhook because of an entry of the
+/// validating configuration, so that the answer proves that the API server reaches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Canary {
+    /// No API server sends one, because the entry does not exist or is disabled.
+    NotSent,
+    Answered,
+    /// Since this time, no canary has been answered.
+    Unanswered(Timestamp),
 }
 
 /// The CAs in the Secret of the manager. All of them belong in the caBundles.
@@ -73,6 +89,10 @@ pub(crate) enum Serving {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Registration {
     Absent,
+    /// It has only the entry of the canary.
+    OnlyCanary {
+        is_current: bool,
+    },
     /// It is as it should be, including the caBundle with all CAs.
     Current,
     /// It differs. `trusts_any` is false if no certificate in its caBundle is valid.
@@ -102,7 +122,12 @@ pub(crate) enum Step {
     CreateNextAuthority,
     /// Issue a serving certificate.
     IssueCertificate,
-    /// Write the configurations that differ, after a test through the Service if API servers will call it.
+    /// Write the validating configuration with only the entry of the canary, after a test through the Service if API servers will
+    /// call it.
+    RegisterCanary,
+    /// Send the next canary soon, because no other entry is registered before one is answered.
+    AwaitCanary,
+    /// Write the configurations that differ, after the same test.
     Register,
     /// Record that both configurations trust the next CA.
     RecordTrust,
@@ -140,7 +165,7 @@ pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp)
     if !all_current {
         return match refusal(observed) {
             Some(refusal) => Step::Refuse(refusal),
-            None => Step::Register,
+            None => registration_step(observed),
         };
     }
     match (authorities.next, authorities.next_trusted_since) {
@@ -183,7 +208,10 @@ fn certificate_step(observed: &Observed, now: Timestamp) -> Option<Step> {
         if authorities.next.is_none() {
             let trusts_any = |registration: &Registration| match registration {
                 Registration::Outdated { trusts_any } => *trusts_any,
-                Registration::Absent | Registration::Current | Registration::Injected => false,
+                Registration::Absent
+                | Registration::OnlyCanary { .. }
+                | Registration::Current
+                | Registration::Injected => false,
             };
             return Some(if observed.registrations.iter().any(trusts_any) {
                 Step::AdoptTrusted
@@ -212,6 +240,45 @@ fn certificate_step(observed: &Observed, now: Timestamp) -> Option<Step> {
     }
     let is_due = authorities.rotation_requested || now >= renewal(signing);
     (authorities.next.is_none() && is_due).then_some(Step::CreateNextAuthority)
+}
+
+/// What to register. An API server that cannot reach the webhook would refuse writes because of entries that fail closed, so these
+/// wait until a canary is answered. Entries that exist stay, and are kept up to date.
+fn registration_step(observed: &Observed) -> Step {
+    if is_registered(observed) || observed.canary == Canary::Answered {
+        return Step::Register;
+    }
+    match observed.registrations {
+        [_, Registration::OnlyCanary { is_current: true }] => Step::AwaitCanary,
+        _ => Step::RegisterCanary,
+    }
+}
+
+/// Whether a configuration has entries besides that of the canary.
+fn is_registered(observed: &Observed) -> bool {
+    observed.registrations.iter().any(|registration| {
+        !matches!(
+            registration,
+            Registration::Absent | Registration::OnlyCanary { .. }
+        )
+    })
+}
+
+/// What to say about canaries without an answer. An API server needs a second to read a new entry.
+pub(crate) fn canary_problem(observed: &Observed, now: Timestamp) -> Option<String> {
+    match observed.canary {
+        Canary::Unanswered(since) if now >= later(since, CANARY_GRACE) => {}
+        Canary::Unanswered(_) | Canary::Answered | Canary::NotSent => return None,
+    }
+    let effect = if is_registered(observed) {
+        "it refuses writes to control planes"
+    } else {
+        "the webhook is not registered"
+    };
+    Some(format!(
+        "the API server gets no answer from kcp-webhook to an update of Lease {CANARY_LEASE}, so {effect}; if the Pods of \
+         kcp-webhook are ready, open their port webhook to the control plane, or run them with hostNetwork"
+    ))
 }
 
 fn refusal(observed: &Observed) -> Option<Refusal> {

@@ -3,26 +3,43 @@
 
 use std::collections::BTreeMap;
 
+use hyper::{
+    StatusCode,
+    header::{HeaderMap, WARNING},
+};
+use jiff::Timestamp;
 use k8s_openapi::{
     ByteString,
     api::{
+        coordination::v1::Lease,
         core::v1::{Pod, Secret, Service},
         rbac::v1::ClusterRole,
     },
+    apimachinery::pkg::apis::meta::v1::MicroTime,
 };
-use kcp_rules::registration::{CONFIGURATION, TLS_SECRET};
+use kcp_rules::registration::{
+    CANARY_ANNOTATION, CANARY_LEASE, CONFIGURATION, PROBLEM_ANNOTATION, TLS_SECRET, canary_warning,
+};
 use kube::{
-    Api, Client,
-    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, PostParams},
+    Api, Client, Resource as _,
+    api::{
+        ApiResource, DynamicObject, GroupVersionKind, ListParams, ObjectMeta, Patch, PatchParams, PostParams,
+        Request,
+    },
+    client::Body,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::{decision::ServerVersion, registration::Owner};
 use crate::{
     hook::Hook,
     request::{RequestError, call},
+    shorten::shorten,
 };
+
+/// The maximum length in characters of a problem in the annotation of the Lease.
+const MAX_PROBLEM: usize = 1000;
 
 /// The name of the Service, the `ClusterRole` and the value of the label of the Pods in `manifests/base`.
 const NAME: &str = "kcp-webhook";
@@ -194,6 +211,53 @@ impl Objects {
         Ok(())
     }
 
+    /// Writes the Lease that the API server sends to the webhook. Returns whether the webhook has answered. `answered` is when it last
+    /// did.
+    pub(crate) async fn send_canary(
+        &self,
+        answered: Option<Timestamp>,
+        problem: Option<&str>,
+    ) -> Result<bool, ObjectError> {
+        let action = format!("update the Lease {CANARY_LEASE}");
+        let nonce = Timestamp::now().as_nanosecond().to_string();
+        let problem = problem.map(|problem| shorten(problem, MAX_PROBLEM, ""));
+        let mut lease =
+            json!({"metadata": {"annotations": {CANARY_ANNOTATION: nonce, PROBLEM_ANNOTATION: problem}}});
+        if let (Some(lease), Some(answered)) = (lease.as_object_mut(), answered) {
+            lease.insert("spec".to_owned(), json!({"renewTime": MicroTime(answered)}));
+        }
+        let of_manager = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let request = Request::new(Lease::url_path(&(), Some(&self.namespace)))
+            .patch(CANARY_LEASE, &of_manager, &Patch::Merge(lease))
+            .map_err(|error| RequestError::failed(&action, &error))?;
+        let response = call(&action, self.client.send(request.map(Body::from))).await?;
+        match response.status() {
+            status if status.is_success() => Ok(has_warning(response.headers(), &canary_warning(&nonce))),
+            StatusCode::NOT_FOUND => self.create_canary().await.map(|()| false),
+            status => Err(RequestError::failed(&action, &status).into()),
+        }
+    }
+
+    async fn create_canary(&self) -> Result<(), ObjectError> {
+        let leases: Api<Lease> = self.namespaced();
+        let lease = Lease {
+            metadata: ObjectMeta {
+                name: Some(CANARY_LEASE.to_owned()),
+                ..ObjectMeta::default()
+            },
+            spec: None,
+        };
+        let action = format!("create the Lease {CANARY_LEASE}");
+        match call(&action, leases.create(&parameters(), &lease)).await {
+            // Another manager was faster.
+            Ok(_) | Err(RequestError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The Pods of the webhook that may serve: their names, and where they listen. None without an address.
     pub(crate) async fn pods(&self) -> Result<Vec<(String, Option<Address>)>, ObjectError> {
         let pods: Api<Pod> = self.namespaced();
@@ -222,6 +286,13 @@ impl Objects {
             &ApiResource::from_gvk_with_plural(&gvk, hook.plural()),
         )
     }
+}
+
+/// Whether the API server has returned a warning, as RFC 7234 defines the header.
+fn has_warning(headers: &HeaderMap, text: &str) -> bool {
+    let warnings = headers.get_all(WARNING).iter();
+    let mut warnings = warnings.filter_map(|warning| warning.to_str().ok());
+    warnings.any(|warning| warning.contains(&format!("\"{text}\"")))
 }
 
 fn parameters() -> PostParams {
@@ -317,6 +388,23 @@ mod tests {
             let service: Service = serde_json::from_value(json!({"spec": spec})).unwrap();
             let found = address(&service).map(|address| (address.host, address.port));
             assert_eq!(found, expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn the_answer_to_a_canary_is_a_warning() {
+        let mut headers = HeaderMap::new();
+        for (warning, expected) in [
+            ("299 - \"kcp-webhook has received the canary 123\"", false),
+            ("299 - \"v1 Lease is deprecated\"", false),
+            ("299 - \"kcp-webhook has received the canary 12\"", true),
+        ] {
+            headers.append(WARNING, warning.parse().unwrap());
+            assert_eq!(
+                has_warning(&headers, &canary_warning("12")),
+                expected,
+                "{warning}"
+            );
         }
     }
 

@@ -8,8 +8,10 @@ use std::{
 use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
-use kcp_rules::registration::TLS_SECRET;
-use kcp_rules::{anchor::KEY_PAIR, registration::calls_static_pods};
+use kcp_rules::{
+    anchor::KEY_PAIR,
+    registration::{Switch, TLS_SECRET, calls_static_pods, has_canary, switch},
+};
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::Value;
 use thiserror::Error;
@@ -22,9 +24,11 @@ use super::{
         Authorities, CA_VALIDITY, CERTIFICATE_VALIDITY, CaCertificate, KeyedCa, SecretError, certificates,
         offset_time,
     },
-    decision::{Observed, PodCertificate, Registration, Serving, Step, decide, later},
+    decision::{
+        Canary, Observed, PodCertificate, Registration, Serving, Step, canary_problem, decide, later,
+    },
     objects::{Address, ObjectError, Objects},
-    registration::{Place, bundles, compare, merge},
+    registration::{Place, bundles, compare, merge, only_canary},
 };
 use crate::{
     authority::{CertificateError, Lifetime, ServerNames, serial_number},
@@ -37,6 +41,9 @@ use crate::{
 
 /// The pause after a step. It bounds the load if another client reverts every write.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// The pause until the next canary if none has been answered. An API server needs a second to read a new configuration.
+const CANARY_RETRY: Duration = Duration::from_secs(2);
 
 /// Why a pass could not take its step. The next pass tries again.
 #[derive(Debug, Error)]
@@ -84,6 +91,10 @@ pub(crate) struct Manager {
     last_problem: LastProblem,
     /// Since when every self-test has passed. None before the first one, and after one that has failed.
     passes_since: Option<Timestamp>,
+    /// When the webhook last answered a canary.
+    answered: Option<Timestamp>,
+    /// Since when it has answered none that an API server should have sent.
+    unanswered_since: Option<Timestamp>,
 }
 
 /// What one pass has read.
@@ -96,8 +107,8 @@ struct Seen {
     service: Address,
     /// Whether the desired configurations make the API servers call static Pods.
     calls_static_pods: bool,
-    /// Why the API servers call the Service although there should be static Pods.
-    problem: Option<String>,
+    /// What prevents no step, but a person should know.
+    problems: Vec<String>,
     observed: Observed,
 }
 
@@ -118,6 +129,8 @@ impl Manager {
             settings,
             last_problem: LastProblem::default(),
             passes_since: None,
+            answered: None,
+            unanswered_since: None,
         }
     }
 
@@ -149,24 +162,49 @@ impl Manager {
 
     async fn pass(&mut self) -> Result<Next, PassError> {
         let now = Timestamp::now();
-        let seen = self.read(now).await?;
+        let mut seen = self.read(now).await?;
+        seen.observed.canary = self.canary(&mut seen, now).await;
         let step = decide(&seen.observed, self.settings.trust_delay, now);
-        match step {
-            Step::Wait(until) => {
-                self.last_problem.report(seen.problem);
-                Ok(Next::Wait(until))
-            }
+        let mut problems = seen.problems.clone();
+        problems.extend(canary_problem(&seen.observed, now));
+        let next = match step {
+            Step::Wait(until) => Next::Wait(until),
+            Step::AwaitCanary => Next::Wait(Some(later(now, CANARY_RETRY))),
             Step::Refuse(refusal) => {
-                let problem = format!("the webhook is not registered: {refusal}");
-                self.last_problem.report(Some(problem));
-                Ok(Next::Wait(None))
+                problems.push(format!("the webhook is not registered: {refusal}"));
+                Next::Wait(None)
             }
-            _ => {
-                let next = self.take(step, seen, now).await?;
-                self.last_problem.report(None);
-                Ok(next)
-            }
+            _ => self.take(step, seen, now).await?,
+        };
+        let problem = (!problems.is_empty()).then(|| problems.join("; "));
+        self.last_problem.report(problem);
+        Ok(next)
+    }
+
+    /// Sends a canary. If it cannot be sent, the webhook is registered no further, but everything else goes on.
+    async fn canary(&mut self, seen: &mut Seen, now: Timestamp) -> Canary {
+        let sent = self
+            .objects
+            .send_canary(self.answered, self.last_problem.get())
+            .await;
+        let is_answered = sent.unwrap_or_else(|error| {
+            seen.problems.push(error.to_string());
+            false
+        });
+        let [_, validating] = &seen.live;
+        if !validating
+            .as_ref()
+            .is_some_and(|live| has_canary(live) && switch(live) == Switch::On)
+        {
+            self.unanswered_since = None;
+            return Canary::NotSent;
         }
+        if !is_answered {
+            return Canary::Unanswered(*self.unanswered_since.get_or_insert(now));
+        }
+        self.answered = Some(now);
+        self.unanswered_since = None;
+        Canary::Answered
     }
 
     async fn read(&self, now: Timestamp) -> Result<Seen, PassError> {
@@ -214,6 +252,7 @@ impl Manager {
             serving: self.serving(tls_secret.as_ref(), &authorities, &live, now)?,
             registrations: [compared(0), compared(1)],
             pods: self.pod_certificates(&authorities, certificates).await?,
+            canary: Canary::NotSent,
         };
         Ok(Seen {
             ca_secret,
@@ -223,7 +262,7 @@ impl Manager {
             desired,
             service,
             calls_static_pods: static_pod_port.is_some(),
-            problem,
+            problems: problem.into_iter().collect(),
             observed,
         })
     }
@@ -384,8 +423,8 @@ impl Manager {
                 info!("removed the retired CA: every Pod serves a certificate from the CA that signs");
             }
             Step::IssueCertificate => self.issue(&seen, now).await?,
-            Step::Register => return self.register(&seen, now).await,
-            Step::Wait(_) | Step::Refuse(_) => {}
+            Step::RegisterCanary | Step::Register => return self.register(&seen, step, now).await,
+            Step::AwaitCanary | Step::Wait(_) | Step::Refuse(_) => {}
         }
         Ok(Next::Continue)
     }
@@ -435,7 +474,7 @@ impl Manager {
         Ok(())
     }
 
-    async fn register(&mut self, seen: &Seen, now: Timestamp) -> Result<Next, PassError> {
+    async fn register(&mut self, seen: &Seen, step: Step, now: Timestamp) -> Result<Next, PassError> {
         // Each anchor has tested its static Pod.
         if !seen.calls_static_pods {
             let trust = Trust::new(&seen.authorities.bundle(), &self.objects.host())?;
@@ -458,30 +497,40 @@ impl Manager {
             }
         }
         let of_hooks = Hook::ALL.into_iter().zip(&seen.live).zip(&seen.desired);
-        for ((hook, live), desired) in of_hooks {
-            match live {
-                None => self.objects.create_configuration(hook, desired).await?,
-                Some(live) => {
-                    let merged = merge(live, desired, now);
-                    if merged == *live {
-                        continue;
-                    }
-                    self.objects.replace_configuration(hook, &merged).await?;
-                }
+        // The validating configuration first, which has the canary.
+        for ((hook, live), desired) in of_hooks.rev() {
+            let canary = (step == Step::RegisterCanary).then(|| only_canary(desired.clone()));
+            if canary.is_some() && hook == Hook::Mutate {
+                continue;
             }
-            if seen.calls_static_pods {
-                info!(
-                    kind = hook.kind(),
-                    "the API servers call the static Pods beside them; wrote the configuration"
-                );
-            } else {
-                info!(
-                    kind = hook.kind(),
-                    "the webhook passed its self-test; wrote its configuration"
-                );
-            }
+            self.write_configuration(hook, live.as_ref(), canary.as_ref().unwrap_or(desired), now)
+                .await?;
+        }
+        if step == Step::RegisterCanary {
+            info!("registered the canary; the rest follows once an API server has sent one to the webhook");
         }
         Ok(Next::Continue)
+    }
+
+    async fn write_configuration(
+        &self,
+        hook: Hook,
+        live: Option<&Value>,
+        desired: &Value,
+        now: Timestamp,
+    ) -> Result<(), PassError> {
+        match live {
+            None => self.objects.create_configuration(hook, desired).await?,
+            Some(live) => {
+                let merged = merge(live, desired, now);
+                if merged == *live {
+                    return Ok(());
+                }
+                self.objects.replace_configuration(hook, &merged).await?;
+            }
+        }
+        info!(kind = hook.kind(), "wrote the configuration of the webhook");
+        Ok(())
     }
 }
 

@@ -5,7 +5,8 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use kcp_rules::registration::{
-    CONFIGURATION, disabled_entries, disabled_until, enabled, is_disabled, static_pod_url,
+    CANARY_ENTRY, CANARY_LEASE, CONFIGURATION, disabled_entries, disabled_until, enabled, has_only_canary,
+    is_disabled, static_pod_url,
 };
 use serde_json::{Map, Value, json};
 
@@ -38,12 +39,14 @@ impl Hook {
         let mut configuration: Value = serde_saphyr::from_str(self.manifest())
             .map_err(|error| format!("the shipped {} cannot be read: {error}", self.kind()))?;
         let bundle = STANDARD.encode(bundle);
-        for entry in configuration
-            .get_mut("webhooks")
-            .and_then(Value::as_array_mut)
-            .into_iter()
-            .flatten()
+        let mut entries = configuration.get_mut("webhooks").and_then(Value::as_array_mut);
+        if let (Self::Validate, Some(entries)) = (self, &mut entries)
+            && let Some(client) = entries.first().and_then(|entry| entry.get("clientConfig"))
         {
+            let canary = canary_entry(client, &place.namespace);
+            entries.push(canary);
+        }
+        for entry in entries.into_iter().flatten() {
             if let Some(client) = entry.get_mut("clientConfig").and_then(Value::as_object_mut) {
                 client.insert("caBundle".to_owned(), json!(bundle));
                 if let Some(port) = place.static_pod_port {
@@ -70,6 +73,36 @@ impl Hook {
     }
 }
 
+/// The entry because of which the API server sends writes of one Lease to the webhook. A failure has no effect.
+fn canary_entry(client: &Value, namespace: &str) -> Value {
+    json!({
+        "name": CANARY_ENTRY,
+        "rules": [{
+            "apiGroups": ["coordination.k8s.io"],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": ["leases"],
+            "scope": "Namespaced",
+        }],
+        "clientConfig": client,
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Ignore",
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+        "timeoutSeconds": 3,
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "matchConditions": [{"name": "canary", "expression": format!("object.metadata.name == '{CANARY_LEASE}'")}],
+    })
+}
+
+/// A configuration with only the entry of the canary.
+pub(crate) fn only_canary(mut configuration: Value) -> Value {
+    if let Some(entries) = configuration.get_mut("webhooks").and_then(Value::as_array_mut) {
+        entries.retain(|entry| entry.get("name").and_then(Value::as_str) == Some(CANARY_ENTRY));
+    }
+    configuration
+}
+
 impl Owner {
     // `blockOwnerDeletion` stays unset: setting it needs a permission on the finalizers of ClusterRoles where the admission
     // plugin OwnerReferencesPermissionEnforcement is enabled.
@@ -88,6 +121,10 @@ pub(crate) fn compare(live: Option<&Value>, desired: &Value, now: Timestamp) -> 
         .is_some_and(|annotations| annotations.get(INJECTED).is_some())
     {
         return Registration::Injected;
+    }
+    if has_only_canary(live) {
+        let is_current = merge(live, &only_canary(desired.clone()), now) == *live;
+        return Registration::OnlyCanary { is_current };
     }
     if merge(live, desired, now) == *live {
         return Registration::Current;
@@ -119,28 +156,27 @@ pub(crate) fn bundles(configuration: &Value) -> Vec<String> {
 /// The live configuration with everything that is desired. A configuration that someone has disabled stays disabled until the
 /// end that they have set.
 pub(crate) fn merge(live: &Value, desired: &Value, now: Timestamp) -> Value {
-    let mut desired = desired.clone();
     let has_ended = disabled_until(live).is_some_and(|until| until <= now);
-    let live = &if has_ended { enabled(live) } else { live.clone() };
-    if is_disabled(live)
-        && let Some(desired) = desired.as_object_mut()
-    {
-        let entries = disabled_entries(&Value::Object(desired.clone()));
-        desired.insert("webhooks".to_owned(), json!(entries));
+    let mut merged = if has_ended { enabled(live) } else { live.clone() };
+    let is_disabled = is_disabled(&merged);
+    if let (Some(merged), Some(desired)) = (merged.as_object_mut(), desired.as_object()) {
+        overlay(merged, desired);
+        remove_previous_backend(merged, desired);
     }
-    let mut merged = live.clone();
-    let references = owner_references(live, &desired);
-    if let (Some(live), Some(desired)) = (merged.as_object_mut(), desired.as_object()) {
-        overlay(live, desired);
-        remove_previous_backend(live, desired);
-        if let (Some(references), Some(metadata)) = (
-            references,
-            live.get_mut("metadata").and_then(Value::as_object_mut),
-        ) {
-            metadata.insert("ownerReferences".to_owned(), references);
-        }
+    if is_disabled {
+        let entries = disabled_entries(&merged);
+        set(&mut merged, "/webhooks", entries.into());
+    }
+    if let Some(references) = owner_references(live, desired) {
+        set(&mut merged, "/metadata/ownerReferences", references);
     }
     merged
+}
+
+fn set(object: &mut Value, path: &str, value: Value) {
+    if let Some(field) = object.pointer_mut(path) {
+        *field = value;
+    }
 }
 
 /// A client configuration has a Service or a URL, not both.

@@ -1,17 +1,20 @@
 //! Reads the webhook configurations of all programs, and the Pods of kcp-webhook.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Pod};
 use kcp_api::{
     Kind, Object as _, WebhookConfiguration,
-    kind::{MUTATING_WEBHOOK_CONFIGURATION, POD, VALIDATING_WEBHOOK_CONFIGURATION},
+    kind::{LEASE, MUTATING_WEBHOOK_CONFIGURATION, POD, VALIDATING_WEBHOOK_CONFIGURATION},
     webhook_configuration::Webhook,
 };
 use kcp_control_plane::webhook::{
-    HookKind, Pods, Registered, Registration, Trust, WebhookState, order::other_webhooks,
+    Canary, HookKind, Pods, Registered, Registration, Trust, WebhookState, order::other_webhooks,
 };
 use kcp_rules::{
     anchor::STATIC_POD,
-    registration::{CONFIGURATION, calls_static_pods, disabled_note, disabled_until, switch},
+    registration::{
+        CANARY_LEASE, CONFIGURATION, PROBLEM_ANNOTATION, calls_static_pods, canary_namespace, disabled_note,
+        disabled_until, switch,
+    },
 };
 use serde_json::Value;
 
@@ -53,6 +56,11 @@ pub async fn read_webhook(connection: &Connection, limit: ReadLimit) -> Result<W
         let service = |webhook: &Webhook| Some(webhook.client_config.service.as_ref()?.namespace.clone());
         own(all)?.1.webhooks.iter().find_map(service)
     });
+    let canary = own(&validating).and_then(|(object, _)| canary_namespace(object));
+    let canary = match canary {
+        Some(namespace) => read_canary(connection, namespace, limit).await,
+        None => Canary::Absent,
+    };
     let calls_static_pods = [&mutating, &validating]
         .into_iter()
         .any(|all| own(all).is_some_and(|(object, _)| calls_static_pods(object, None)));
@@ -74,6 +82,7 @@ pub async fn read_webhook(connection: &Connection, limit: ReadLimit) -> Result<W
             }
             None => Pods::Unknown,
         },
+        canary,
         namespace,
         others: [
             others(HookKind::Mutating, &mutating),
@@ -149,6 +158,24 @@ fn trust(configuration: &WebhookConfiguration) -> Trust {
     }
 }
 
+async fn read_canary(connection: &Connection, namespace: &str, limit: ReadLimit) -> Canary {
+    let resource = LEASE.api_resource("v1");
+    let action = Action::new("get", &resource)
+        .in_namespace(namespace)
+        .with_name(CANARY_LEASE);
+    let read = connection.get::<Lease>(&resource, namespace, CANARY_LEASE);
+    match connection.run_with_limit(limit, &action, read).await {
+        Ok(lease) => Canary::Read {
+            answered: lease.spec.and_then(|spec| Some(spec.renew_time?.0)),
+            problem: lease
+                .metadata
+                .annotations
+                .and_then(|mut all| all.remove(PROBLEM_ANNOTATION)),
+        },
+        Err(error) => Canary::Unread(one_line(&error.to_string())),
+    }
+}
+
 /// Reads the Pods with these labels in a namespace, or in all namespaces.
 async fn read_pods(
     connection: &Connection,
@@ -186,7 +213,7 @@ fn is_ready(pod: &Pod) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use kcp_rules::registration::Switch;
+    use kcp_rules::registration::{CANARY_ENTRY, Switch};
     use serde_json::json;
 
     use super::*;
@@ -206,11 +233,23 @@ mod tests {
     }
 
     async fn read(own: Vec<Value>, pods: (u16, Value)) -> WebhookState {
+        read_with(own, Vec::new(), pods, (404, json!({}))).await
+    }
+
+    async fn read_with(
+        mutating: Vec<Value>,
+        validating: Vec<Value>,
+        pods: (u16, Value),
+        lease: (u16, Value),
+    ) -> WebhookState {
         let connection = Connection::canned(move |_, path| {
             let path = path.split('?').next().unwrap_or_default();
             match path {
-                _ if path.ends_with("/mutatingwebhookconfigurations") => (200, json!({"items": own})),
-                _ if path.ends_with("/validatingwebhookconfigurations") => (200, json!({"items": []})),
+                _ if path.ends_with("/mutatingwebhookconfigurations") => (200, json!({"items": mutating})),
+                _ if path.ends_with("/validatingwebhookconfigurations") => {
+                    (200, json!({"items": validating}))
+                }
+                "/apis/coordination.k8s.io/v1/namespaces/edge/leases/kcp-webhook-canary" => lease.clone(),
                 "/api/v1/namespaces/kcp-webhook-system/pods" | "/api/v1/pods" => pods.clone(),
                 _ => panic!("{path}"),
             }
@@ -221,6 +260,33 @@ mod tests {
 
     fn pod(ready: &str) -> Value {
         json!({"status": {"conditions": [{"type": "Ready", "status": ready}]}})
+    }
+
+    #[tokio::test]
+    async fn the_lease_of_the_canary_is_in_the_namespace_that_its_entry_names() {
+        let mut entry = entry(&json!("bm8="), "Ignore");
+        entry["name"] = json!(CANARY_ENTRY);
+        entry["namespaceSelector"] = json!({"matchLabels": {"kubernetes.io/metadata.name": "edge"}});
+        let lease = json!({
+            "metadata": {"annotations": {PROBLEM_ANNOTATION: "p"}},
+            "spec": {"renewTime": "2026-12-01T12:00:00.000000Z"},
+        });
+        let expected = Canary::Read {
+            answered: "2026-12-01T12:00:00Z".parse().ok(),
+            problem: Some("p".to_owned()),
+        };
+        let own = configuration(CONFIGURATION, &json!([entry]));
+        let pods = (200, json!({"items": []}));
+        let read = async |lease| {
+            read_with(Vec::new(), vec![own.clone()], pods.clone(), lease)
+                .await
+                .canary
+        };
+        assert_eq!(read((200, lease)).await, expected);
+        assert!(matches!(
+            read(failure(403, "Forbidden", "no")).await,
+            Canary::Unread(_)
+        ));
     }
 
     #[tokio::test]

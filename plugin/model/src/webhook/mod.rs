@@ -7,8 +7,8 @@
 pub mod order;
 pub mod switch;
 
-use jiff::Timestamp;
-use kcp_rules::registration::Switch;
+use jiff::{SignedDuration, Timestamp};
+use kcp_rules::registration::{CANARY_LEASE, Switch};
 
 /// The two kinds of webhook configurations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,23 @@ pub enum Pods {
     Unknown,
 }
 
+/// What `kcp-webhook manage` has recorded in its Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// The registration has no canary: the manager does not manage it.
+    Absent,
+    Read {
+        /// When the webhook last answered a canary, which an API server had sent to it.
+        answered: Option<Timestamp>,
+        problem: Option<String>,
+    },
+    /// Why the Lease could not be read.
+    Unread(String),
+}
+
+/// The manager sends a canary every ten seconds, so several in succession have had no answer.
+const CANARY_LIMIT: SignedDuration = SignedDuration::from_mins(2);
+
 /// The state of kcp-webhook as the API server sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookState {
@@ -84,6 +101,7 @@ pub struct WebhookState {
     /// The namespace of the Service that the configurations name.
     pub namespace: Option<String>,
     pub pods: Pods,
+    pub canary: Canary,
     pub others: Vec<order::OtherWebhook>,
 }
 
@@ -101,7 +119,23 @@ impl WebhookState {
             )),
             Pods::Read { .. } | Pods::Unread(_) | Pods::Unknown => {}
         }
+        problems.extend(self.canary_problem(now));
         problems
+    }
+
+    fn canary_problem(&self, now: Timestamp) -> Option<String> {
+        let Canary::Read { answered, problem } = &self.canary else {
+            return None;
+        };
+        let is_recent = answered.is_some_and(|answered| now.duration_since(answered) <= CANARY_LIMIT);
+        match problem {
+            Some(problem) => Some(format!("kcp-webhook manage reports: {problem}")),
+            None if is_recent || !self.is_called() => None,
+            None => Some(format!(
+                "the API server does not reach the webhook, or kcp-webhook manage does not run: no update of Lease \
+                 {CANARY_LEASE} has been answered in the last two minutes"
+            )),
+        }
     }
 
     /// Whether the API server calls the webhook for any write.
@@ -188,10 +222,18 @@ mod tests {
             registrations: HookKind::ALL.map(registration),
             namespace: Some("kcp-webhook-system".to_owned()),
             pods: Pods::Read { ready: 2, total: 2 },
+            canary: Canary::Absent,
             others: Vec::new(),
         };
         change(&mut state);
         state
+    }
+
+    fn canary(answered: &str, problem: Option<&str>) -> Canary {
+        Canary::Read {
+            answered: Some(answered.parse().expect("a time")),
+            problem: problem.map(str::to_owned),
+        }
     }
 
     fn with(change: impl FnOnce(&mut Registered)) -> WebhookState {
@@ -221,6 +263,29 @@ mod tests {
                 "no pod",
                 state(|state| state.pods = Pods::Read { ready: 0, total: 2 }),
                 &["no Pod is ready (2 exist): the API server refuses writes to control planes"],
+            ),
+            (
+                "canary answered",
+                state(|state| state.canary = canary("2026-12-01T11:58:00Z", None)),
+                &[],
+            ),
+            (
+                "canary unread",
+                state(|state| state.canary = Canary::Unread("forbidden".to_owned())),
+                &[],
+            ),
+            (
+                "canary unanswered",
+                state(|state| state.canary = canary("2026-12-01T11:57:59Z", None)),
+                &[
+                    "the API server does not reach the webhook, or kcp-webhook manage does not run: no update of Lease \
+                     kcp-webhook-canary has been answered in the last two minutes",
+                ],
+            ),
+            (
+                "the manager waits",
+                state(|state| state.canary = canary("2026-12-01T11:58:00Z", Some("Pod a is old"))),
+                &["kcp-webhook manage reports: Pod a is old"],
             ),
             (
                 "absent",

@@ -5,6 +5,7 @@ use kcp_api::{
     Object as _,
     webhook_configuration::{Rule, Webhook, WebhookConfiguration},
 };
+use kcp_rules::registration::CANARY_ENTRY;
 
 use super::HookKind;
 
@@ -76,7 +77,8 @@ pub fn other_webhooks(
 /// The resources for which both review at least one common operation, in the order of our rules.
 fn shared_resources(own: &WebhookConfiguration, other: &Webhook) -> Vec<String> {
     let mut shared = Vec::new();
-    for rule in own.webhooks.iter().flat_map(|webhook| &webhook.rules) {
+    let reviewing = own.webhooks.iter().filter(|webhook| webhook.name != CANARY_ENTRY);
+    for rule in reviewing.flat_map(|webhook| &webhook.rules) {
         for resource in &rule.resources {
             let reviews = |other: &Rule| {
                 overlaps(&rule.api_groups, &other.api_groups)

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kcp_control_plane::webhook::{
-    Pods, Registration, Trust,
+    Canary, Pods, Registration, Trust,
     order::{OtherWebhook, Turn},
 };
 use kcp_rules::registration::{CONFIGURATION, Switch};
@@ -25,6 +25,9 @@ pub(super) struct WebhookStatusDocument<'r> {
     problems: Vec<String>,
     configurations: Vec<Configuration<'r>>,
     pods: PodsDocument<'r>,
+    /// The last write with which `kcp-webhook manage` tested whether the API server reaches the webhook; absent without the manager.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    canary: Option<CanaryDocument<'r>>,
     /// The webhooks of other programs that review the same objects, in the order in which the API server calls them.
     other_webhooks: Vec<Other<'r>>,
 }
@@ -81,6 +84,19 @@ struct PodsDocument<'r> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
+struct CanaryDocument<'r> {
+    /// When the webhook last answered one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
+    answered: Option<Timestamp>,
+    /// Why the Lease could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'r str>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
 struct Other<'r> {
     /// One of: mutating, validating.
     webhook: &'static str,
@@ -125,9 +141,19 @@ impl<'r> WebhookStatusDocument<'r> {
                 total,
                 reason,
             },
+            canary: canary_document(&state.canary),
             other_webhooks: state.others.iter().map(Other::new).collect(),
         }
     }
+}
+
+fn canary_document(canary: &Canary) -> Option<CanaryDocument<'_>> {
+    let (answered, reason) = match canary {
+        Canary::Absent => return None,
+        Canary::Read { answered, .. } => (*answered, None),
+        Canary::Unread(why) => (None, Some(why.as_str())),
+    };
+    Some(CanaryDocument { answered, reason })
 }
 
 /// The state of a configuration as one word.

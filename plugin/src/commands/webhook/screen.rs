@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use kcp_control_plane::{
     duration::format_duration,
-    staleness::age,
-    webhook::{Pods, Registration, Trust, order::OtherWebhook},
+    staleness::{age, format_age},
+    webhook::{Canary, Pods, Registration, Trust, order::OtherWebhook},
 };
 
 use super::{
@@ -39,6 +39,15 @@ pub(super) fn render(report: &WebhookReport, layout: Layout) -> String {
     };
     let lines = |text: &str| layout.wrap_lines(text, 0).join("\n") + "\n";
     text += &lines(&pods);
+    match &state.canary {
+        Canary::Absent => {}
+        Canary::Read { answered, .. } => {
+            let answered = answered.map(|answered| format!("{} ago", format_age(answered, report.now)));
+            let answered = answered.as_deref().unwrap_or("never");
+            text += &lines(&format!("Last test through the API server: answered {answered}"));
+        }
+        Canary::Unread(why) => text += &lines(&format!("Last test through the API server: not read: {why}")),
+    }
     for problem in state.problems(report.now) {
         text += &lines(&format!("problem: {problem}"));
     }

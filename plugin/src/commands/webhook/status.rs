@@ -88,7 +88,7 @@ impl Report for WebhookReport {
 mod tests {
     use jiff::Timestamp;
     use kcp_control_plane::webhook::{
-        HookKind, Pods, Registered, Registration, Trust, WebhookState,
+        Canary, HookKind, Pods, Registered, Registration, Trust, WebhookState,
         order::{OtherWebhook, Turn},
     };
     use kcp_rules::registration::Switch;
@@ -144,6 +144,10 @@ mod tests {
             ],
             namespace: Some("kcp-webhook-system".to_owned()),
             pods: Pods::Read { ready: 2, total: 2 },
+            canary: Canary::Read {
+                answered: "2026-12-01T11:59:55Z".parse().ok(),
+                problem: None,
+            },
             others: vec![
                 other(HookKind::Mutating, "a-policy", Turn::Before),
                 other(
@@ -173,6 +177,7 @@ mod tests {
             }
             state.pods =
                 Pods::Unread("cannot list pods in namespace \"kcp-webhook-system\": forbidden".to_owned());
+            state.canary = Canary::Unread("forbidden".to_owned());
             state.others.clear();
         })
     }

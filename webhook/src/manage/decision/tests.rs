@@ -29,6 +29,7 @@ fn observed() -> Observed {
         serving: Serving::Signed(lifetime(day(0), day(90))),
         registrations: [Registration::Current; 2],
         pods: Vec::new(),
+        canary: Canary::Answered,
     }
 }
 
@@ -87,6 +88,114 @@ fn installs_in_this_order() {
         ),
         ("all is current", day(0), |_| {}, Step::Wait(Some(day(60)))),
     ]);
+}
+
+#[test]
+fn registers_the_rest_once_a_canary_is_answered() {
+    const ONLY_CANARY: Registration = Registration::OnlyCanary { is_current: true };
+    check(&[
+        (
+            "nothing is registered",
+            day(0),
+            |observed| {
+                observed.registrations = [Registration::Absent; 2];
+                observed.canary = Canary::NotSent;
+            },
+            Step::RegisterCanary,
+        ),
+        (
+            "the canary trusts another CA",
+            day(0),
+            |observed| {
+                observed.registrations = [
+                    Registration::Absent,
+                    Registration::OnlyCanary { is_current: false },
+                ];
+                observed.canary = Canary::Unanswered(day(0));
+            },
+            Step::RegisterCanary,
+        ),
+        (
+            "no canary is answered",
+            day(0),
+            |observed| {
+                observed.registrations = [Registration::Absent, ONLY_CANARY];
+                observed.canary = Canary::Unanswered(day(0));
+            },
+            Step::AwaitCanary,
+        ),
+        (
+            "the canary is disabled",
+            day(0),
+            |observed| {
+                observed.registrations = [Registration::Absent, ONLY_CANARY];
+                observed.canary = Canary::NotSent;
+            },
+            Step::AwaitCanary,
+        ),
+        (
+            "a canary is answered",
+            day(0),
+            |observed| observed.registrations = [Registration::Absent, ONLY_CANARY],
+            Step::Register,
+        ),
+        (
+            "an upgrade of a registration without a canary",
+            day(0),
+            |observed| {
+                observed.registrations = [Registration::Current, OUTDATED];
+                observed.canary = Canary::NotSent;
+            },
+            Step::Register,
+        ),
+        (
+            "a registration exists, and no canary is answered",
+            day(0),
+            |observed| observed.canary = Canary::Unanswered(day(0)),
+            Step::Wait(Some(day(60))),
+        ),
+    ]);
+}
+
+#[test]
+fn a_canary_without_an_answer_is_a_problem_after_ten_seconds() {
+    let second = |seconds| day(0) + SignedDuration::from_secs(seconds);
+    let registered = [Registration::Current; 2];
+    let only_canary = [
+        Registration::Absent,
+        Registration::OnlyCanary { is_current: true },
+    ];
+    let unanswered = Canary::Unanswered(day(0));
+    for (registrations, canary, now, expected) in [
+        (registered, Canary::Answered, second(60), None),
+        (registered, Canary::NotSent, second(60), None),
+        (registered, unanswered, second(9), None),
+        (
+            registered,
+            unanswered,
+            second(10),
+            Some("it refuses writes to control planes"),
+        ),
+        (
+            only_canary,
+            unanswered,
+            second(10),
+            Some("the webhook is not registered"),
+        ),
+    ] {
+        let observed = Observed {
+            registrations,
+            canary,
+            ..observed()
+        };
+        let expected = expected.map(|effect| {
+            format!(
+                "the API server gets no answer from kcp-webhook to an update of Lease kcp-webhook-canary, so {effect}; if the \
+                 Pods of kcp-webhook are ready, open their port webhook to the control plane, or run them with hostNetwork"
+            )
+        });
+        assert_eq!(canary_problem(&observed, now), expected);
+    }
 }
 
 #[test]

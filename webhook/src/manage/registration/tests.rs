@@ -67,10 +67,40 @@ fn the_shipped_configurations_are_for_the_service_in_its_namespace() {
                 (&service["namespace"], &service["port"]),
                 (&json!("edge-admission"), &json!(8443))
             );
-            let excluded = &entry["namespaceSelector"]["matchExpressions"][0]["values"];
-            assert_eq!(*excluded, json!(["kube-system"]), "{entry}");
+            let selector = &entry["namespaceSelector"];
+            if entry["name"] == CANARY_ENTRY {
+                assert_eq!(entry["failurePolicy"], "Ignore");
+                let own = json!({"matchLabels": {"kubernetes.io/metadata.name": "edge-admission"}});
+                assert_eq!(*selector, own);
+            } else {
+                let excluded = &selector["matchExpressions"][0]["values"];
+                assert_eq!(*excluded, json!(["kube-system"]), "{entry}");
+            }
         }
+        let canaries = entries.iter().filter(|entry| entry["name"] == CANARY_ENTRY);
+        assert_eq!(canaries.count(), usize::from(hook == Hook::Validate));
     }
+}
+
+#[test]
+fn the_canary_is_registered_alone_and_then_with_the_rest() {
+    let wanted = desired(Hook::Validate, &ca());
+    let alone = stored(only_canary(wanted.clone()));
+    assert_eq!(alone["webhooks"].as_array().unwrap().len(), 1);
+    let is_current = |is_current| Registration::OnlyCanary { is_current };
+    assert_eq!(compare(Some(&alone), &wanted, now()), is_current(true));
+    let other_ca = desired(Hook::Validate, &ca());
+    assert_eq!(compare(Some(&alone), &other_ca, now()), is_current(false));
+    let all = merge(&alone, &wanted, now());
+    assert_eq!(compare(Some(&all), &wanted, now()), Registration::Current);
+    // A registration of an earlier version, which has no canary.
+    let mut before = stored(wanted.clone());
+    let entries = before["webhooks"].as_array_mut().unwrap();
+    entries.retain(|entry| entry["name"] != CANARY_ENTRY);
+    assert_eq!(
+        compare(Some(&before), &wanted, now()),
+        Registration::Outdated { trusts_any: true }
+    );
 }
 
 #[test]

@@ -51,8 +51,8 @@ use crate::{
     tasks::Tasks,
 };
 
-#[cfg(test)]
-pub(crate) use self::discovery::REGISTERED;
+pub(crate) use self::discovery::SUPPORTED;
+pub(crate) use self::versions::CONTROL_PLANES;
 pub(crate) use self::{
     cache::CacheState,
     live_reads::{LiveReads, ReadLimits},
@@ -159,8 +159,7 @@ impl ClusterReader {
         self.caches.count_pool_entries(now)
     }
 
-    /// The API versions in which the API server serves control planes, but which the webhook configurations
-    /// do not list.
+    /// The API versions in which the API server serves control planes, but which this program does not know.
     pub(crate) fn unregistered_versions(&self) -> Vec<String> {
         self.server.versions.unregistered_versions()
     }

@@ -99,7 +99,7 @@ impl Health {
             _ = writeln!(
                 text,
                 "[i]unregistered-version/{version} the API server converts KubeadmControlPlanes of this version before \
-                 review; add the version to the webhook configurations"
+                 review; upgrade kcp-webhook"
             );
         }
         for (kind, state, objects) in self.cluster.cache_states() {

@@ -185,8 +185,7 @@ impl Metrics {
         );
         registry.register(
             "kcp_webhook_unregistered_version",
-            "1 for each version of KubeadmControlPlanes that the API server serves but the webhook configurations do \
-             not list",
+            "1 for each version of KubeadmControlPlanes that the API server serves but kcp-webhook does not know",
             self.unregistered_versions.clone(),
         );
     }

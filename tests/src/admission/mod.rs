@@ -82,7 +82,12 @@ impl Admission {
         wait::until_served("kcp-webhook is ready", &mut process, || ready(&health)).await?;
 
         let mut redirected = Vec::new();
+        let version = served_version(api).await?;
         for configuration in configurations {
+            let configuration = configuration
+                .to_string()
+                .replace("\"v1beta2\"", &format!("\"{version}\""));
+            let configuration: Value = serde_json::from_str(&configuration)?;
             let mut configuration: DynamicObject = serde_json::from_value(configuration)?;
             manifests::redirect_webhooks(&mut configuration, |path| {
                 manifests::local_client_config(ports.secure, path, api.authority().certificate())
@@ -141,6 +146,18 @@ impl Admission {
             Ok(())
         })
         .await
+    }
+}
+
+/// The version that a person writes into manifests/registration: v1beta1 if Cluster API is so old that it does not serve v1beta2.
+async fn served_version(api: &ApiServer) -> Result<&'static str> {
+    let newest = api
+        .client()
+        .list_api_group_resources("controlplane.cluster.x-k8s.io/v1beta2");
+    match newest.await {
+        Ok(_) => Ok("v1beta2"),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok("v1beta1"),
+        Err(error) => Err(error).context("discovering the versions of Cluster API"),
     }
 }
 

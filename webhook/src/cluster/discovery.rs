@@ -1,4 +1,4 @@
-//! Discovers the API version in which to read a group, and the versions that the webhook configurations do not list.
+//! Discovers the API version in which to read a group, and the versions that this program does not know.
 
 use serde::Deserialize;
 use tokio::time;
@@ -11,10 +11,7 @@ use super::{
 use crate::limits::LIVE_READ_TIMEOUT;
 
 /// The API versions that this program can decode, newest first.
-const SUPPORTED: [&str; 2] = ["v1beta2", "v1beta1"];
-
-/// The API versions of control planes that `manifests/registration/*webhookconfiguration.yaml` lists.
-pub(crate) const REGISTERED: [&str; 2] = ["v1beta1", "v1beta2"];
+pub(crate) const SUPPORTED: [&str; 2] = ["v1beta2", "v1beta1"];
 
 impl LiveReads<'_> {
     /// The version in which to read a group: the newest served version that this program supports, or else the API
@@ -73,8 +70,8 @@ impl LiveReads<'_> {
             .map_or(group.preferred_version.version, str::to_owned))
     }
 
-    /// Reports the API versions in which the API server serves control planes, but which the webhook
-    /// configurations do not list. The API server converts a write in such a version for the webhook, so the
+    /// Reports the API versions in which the API server serves control planes, but which this program does not know, so that
+    /// no webhook configuration lists them. The API server converts a write in such a version for the webhook, so the
     /// field paths in the response differ from the fields that the user wrote.
     async fn note_unregistered(&self, served: impl Iterator<Item = &str>) {
         #[derive(Deserialize)]
@@ -86,7 +83,7 @@ impl LiveReads<'_> {
             name: String,
         }
         let mut unregistered = Vec::new();
-        for version in served.filter(|version| !REGISTERED.contains(version)) {
+        for version in served.filter(|version| !SUPPORTED.contains(version)) {
             let path = format!("/apis/{CONTROL_PLANES}/{version}");
             let resources = self.read_object::<Resources>(&path, Projection::Whole).await;
             let is_kind = |resource: &Resource| resource.name == "kubeadmcontrolplanes";
@@ -98,8 +95,7 @@ impl LiveReads<'_> {
         if self.server.versions.set_unregistered_versions(&unregistered) && !unregistered.is_empty() {
             tracing::warn!(
                 versions = unregistered.join(", "),
-                "the API server serves KubeadmControlPlanes in versions that the webhook configurations do \
-                not list; add these versions to the webhook configurations"
+                "the API server serves KubeadmControlPlanes in versions that kcp-webhook does not know; upgrade kcp-webhook"
             );
         }
         self.server.metrics.set_unregistered_versions(&unregistered);

@@ -11,6 +11,7 @@ use tokio::time;
 use super::{
     live_reads::{ApiServer, Projection},
     read_error::ReadError,
+    versions::CONTROL_PLANES,
 };
 use crate::{hook::Hook, tasks::Tasks};
 
@@ -32,14 +33,15 @@ struct RegistrationState {
 }
 
 impl RegistrationState {
-    fn new(hook: Hook, configuration: &Value, shipped: &[String]) -> Self {
+    /// `served` is the version in which this program reads control planes, and None if it is unknown.
+    fn new(hook: Hook, configuration: &Value, shipped: &[String], served: Option<&str>) -> Self {
         let entries = configuration.get("webhooks").and_then(Value::as_array);
         let entries = entries.map(Vec::as_slice).unwrap_or_default();
         let is_called = |name: &String| {
             let mut named = entries
                 .iter()
                 .filter(|entry| entry.get("name") == Some(&json!(name)));
-            named.any(|entry| has_client(hook, entry))
+            named.any(|entry| has_client(hook, entry) && has_version(entry, served))
         };
         let is_on = switch(configuration) == Switch::On;
         Self {
@@ -57,15 +59,35 @@ fn has_client(hook: Hook, entry: &Value) -> bool {
     !text("/clientConfig/caBundle").is_empty() && called.iter().any(|called| called.ends_with(hook.path()))
 }
 
+/// Whether the API server calls the entry for control planes in a version that it serves, or whether it is for another kind.
+fn has_version(entry: &Value, served: Option<&str>) -> bool {
+    let mut rules = entry.get("rules").and_then(Value::as_array).into_iter().flatten();
+    rules.all(|rule| {
+        let lists = |field: &str, text: &str| {
+            let listed = rule.get(field).and_then(Value::as_array);
+            listed.is_some_and(|listed| listed.contains(&json!(text)))
+        };
+        let is_served = |served| lists("apiVersions", served) || lists("apiVersions", "*");
+        !lists("apiGroups", CONTROL_PLANES) || served.is_none_or(is_served)
+    })
+}
+
 /// Checks both configurations from now on, and reports them as metrics.
 pub(super) fn spawn(server: &ApiServer, tasks: &mut Tasks) {
     let server = server.clone();
     let hooks = Hook::ALL.map(|hook| (hook, shipped_entries(hook)));
     tasks.spawn("registration check", async move {
         loop {
+            let reads = server.reads_within(REQUEST_TIMEOUT);
+            let version = reads.discover_version(CONTROL_PLANES).await.ok();
             for (hook, shipped) in &hooks {
                 let state = match read(&server, *hook).await {
-                    Ok(configuration) => Some(RegistrationState::new(*hook, &configuration, shipped)),
+                    Ok(configuration) => Some(RegistrationState::new(
+                        *hook,
+                        &configuration,
+                        shipped,
+                        version.as_deref(),
+                    )),
                     Err(ReadError::NotFound) => Some(RegistrationState::default()),
                     Err(error) => {
                         tracing::debug!(webhook = hook.path(), %error, "cannot read the webhook configuration");
@@ -106,7 +128,7 @@ mod tests {
     use kcp_rules::registration::{CANARY_ENTRY, DISABLED_ANNOTATION, disabled_entries};
     use serde_json::{Value, json};
 
-    use super::{Hook, RegistrationState, shipped_entries};
+    use super::{CONTROL_PLANES, Hook, RegistrationState, has_version, shipped_entries};
 
     #[test]
     fn every_shipped_entry_must_call_the_webhook() {
@@ -128,7 +150,7 @@ mod tests {
             ),
         ] {
             let configuration = json!({ "webhooks": entries });
-            let state = RegistrationState::new(Hook::Validate, &configuration, &shipped);
+            let state = RegistrationState::new(Hook::Validate, &configuration, &shipped, None);
             let expected = RegistrationState {
                 is_registered,
                 ..RegistrationState::default()
@@ -141,15 +163,34 @@ mod tests {
             ..RegistrationState::default()
         };
         assert_eq!(
-            RegistrationState::new(Hook::Validate, &canary, &shipped),
+            RegistrationState::new(Hook::Validate, &canary, &shipped, None),
             expected
         );
         let mut disabled = json!({"webhooks": [called("a"), called("b")]});
         disabled["webhooks"] = json!(disabled_entries(&disabled));
         disabled["metadata"]["annotations"] = json!({DISABLED_ANNOTATION: "2026-12-01T12:00:00Z: upgrade"});
-        let state = RegistrationState::new(Hook::Validate, &disabled, &shipped);
+        let state = RegistrationState::new(Hook::Validate, &disabled, &shipped, None);
         assert!(!state.is_registered);
         assert_eq!(state.disabled_since, "2026-12-01T12:00:00Z".parse().ok());
+    }
+
+    #[test]
+    fn an_entry_must_list_the_served_version() {
+        let entry = |group: &str, versions: Value| json!({"rules": [{"apiGroups": [group], "apiVersions": versions}]});
+        for (entry, served, expected) in [
+            (entry(CONTROL_PLANES, json!(["v1beta2"])), Some("v1beta2"), true),
+            (
+                entry(CONTROL_PLANES, json!(["v1beta1", "v1beta2"])),
+                Some("v1beta2"),
+                true,
+            ),
+            (entry(CONTROL_PLANES, json!(["*"])), Some("v1beta1"), true),
+            (entry(CONTROL_PLANES, json!(["v1beta2"])), Some("v1beta1"), false),
+            (entry(CONTROL_PLANES, json!(["v1beta2"])), None, true),
+            (entry("hive.openshift.io", json!(["v1"])), Some("v1beta2"), true),
+        ] {
+            assert_eq!(has_version(&entry, served), expected, "{entry} {served:?}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(super) const CLUSTER_API: &str = "cluster.x-k8s.io";
 /// The group of the `KubeadmConfig`s of Machines.
 pub(super) const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
 /// The group of Cluster API's control planes.
-pub(super) const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
+pub(crate) const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
 
 pub(super) const HIVE: &str = "hive.openshift.io";
 
@@ -24,7 +24,7 @@ const REMEMBERED: Duration = Duration::from_secs(300);
 /// The API version in which to read each group.
 pub(super) struct Versions {
     by_group: HashMap<&'static str, Mutex<Remembered>>,
-    /// Served versions of control planes that the webhook configurations do not list.
+    /// Served versions of control planes that this program does not know.
     unregistered: std::sync::Mutex<Vec<String>>,
 }
 
@@ -55,7 +55,7 @@ impl Versions {
         self.by_group.get(group)
     }
 
-    /// The served versions of control planes that the webhook configurations do not list.
+    /// The served versions of control planes that this program does not know.
     pub(super) fn unregistered_versions(&self) -> Vec<String> {
         self.unregistered
             .lock()

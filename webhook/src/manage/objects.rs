@@ -33,6 +33,7 @@ use thiserror::Error;
 
 use super::{decision::ServerVersion, registration::Owner};
 use crate::{
+    cluster::{CONTROL_PLANES, SUPPORTED},
     hook::Hook,
     request::{RequestError, call},
     shorten::shorten,
@@ -101,6 +102,29 @@ impl Objects {
     pub(crate) async fn server_version(&self) -> Result<ServerVersion, ObjectError> {
         let info = call("get /version", self.client.apiserver_version()).await?;
         parse_version(&info.major, &info.minor)
+    }
+
+    /// The newest version that the API server serves of those that the webhook can decode. The newest of all if it serves none: then
+    /// nobody can write a control plane.
+    pub(crate) async fn control_plane_version(&self) -> Result<&'static str, ObjectError> {
+        let [newest, _] = SUPPORTED;
+        for version in SUPPORTED {
+            let action = format!("discover {CONTROL_PLANES}/{version}");
+            let group_version = format!("{CONTROL_PLANES}/{version}");
+            let listed = async {
+                match self.client.list_api_group_resources(&group_version).await {
+                    Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+                    listed => listed.map(|listed| {
+                        let mut resources = listed.resources.iter();
+                        resources.any(|resource| resource.name == "kubeadmcontrolplanes")
+                    }),
+                }
+            };
+            if call(&action, listed).await? {
+                return Ok(version);
+            }
+        }
+        Ok(newest)
     }
 
     /// The `ClusterRole` that owns the configurations. None if it is gone or is being deleted.

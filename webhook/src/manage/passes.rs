@@ -235,6 +235,7 @@ impl Manager {
             namespace: objects.namespace().to_owned(),
             port: service.port.into(),
             static_pod_port,
+            control_plane_version: objects.control_plane_version().await?,
         };
         let desired = |hook: Hook| {
             hook.desired(&place, &bundle, owner.as_ref())

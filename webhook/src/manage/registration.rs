@@ -11,7 +11,7 @@ use kcp_rules::registration::{
 use serde_json::{Map, Value, json};
 
 use super::{authorities::certificates, decision::Registration};
-use crate::hook::Hook;
+use crate::{cluster::CONTROL_PLANES, hook::Hook};
 
 /// The annotation with which cert-manager's injector is told to write the caBundle of a configuration.
 const INJECTED: &str = "cert-manager.io/inject-ca-from";
@@ -24,6 +24,8 @@ pub(crate) struct Place {
     pub(crate) port: i32,
     /// The port on 127.0.0.1 of the static Pods, if the API servers call these instead of the Service.
     pub(crate) static_pod_port: Option<u16>,
+    /// The newest version in which the API server serves control planes.
+    pub(crate) control_plane_version: &'static str,
 }
 
 /// The `ClusterRole` that owns the configurations, so that Kubernetes deletes them together with it.
@@ -47,6 +49,7 @@ impl Hook {
             entries.push(canary);
         }
         for entry in entries.into_iter().flatten() {
+            set_version(entry, place.control_plane_version);
             if let Some(client) = entry.get_mut("clientConfig").and_then(Value::as_object_mut) {
                 client.insert("caBundle".to_owned(), json!(bundle));
                 if let Some(port) = place.static_pod_port {
@@ -70,6 +73,16 @@ impl Hook {
             configuration.insert("metadata".to_owned(), metadata);
         }
         Ok(configuration)
+    }
+}
+
+/// Replaces the shipped version of control planes.
+fn set_version(entry: &mut Value, version: &str) {
+    let rules = entry.get_mut("rules").and_then(Value::as_array_mut);
+    for rule in rules.into_iter().flatten() {
+        if rule.pointer("/apiGroups/0").and_then(Value::as_str) == Some(CONTROL_PLANES) {
+            set(rule, "/apiVersions", json!([version]));
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     admission::Target,
     arguments::{Arguments, Command},
-    cluster::REGISTERED,
+    cluster::SUPPORTED,
     hook::Hook,
     limits::LIVE_READ_TIMEOUT,
     review::Request,
@@ -118,7 +118,7 @@ fn every_entry_has_the_common_settings() {
         assert_eq!(rule["scope"], "Namespaced", "{name}");
         let (group, versions) = match rule["apiGroups"].as_array().unwrap().as_slice() {
             [group] if group == "hive.openshift.io" => (group, json!(["v1"])),
-            [group] => (group, json!(REGISTERED)),
+            [group] => (group, json!([SUPPORTED[0]])),
             groups => panic!("{name}: {groups:?}"),
         };
         assert_eq!(rule["apiVersions"], versions, "{name} {group}");

@@ -20,20 +20,23 @@ fn owner(uid: &str) -> Owner {
     }
 }
 
-fn desired(hook: Hook, bundle: &str) -> Value {
-    let place = Place {
+fn place() -> Place {
+    Place {
         namespace: "edge-admission".to_owned(),
         port: 8443,
         static_pod_port: None,
-    };
-    hook.desired(&place, bundle, Some(&owner("u1"))).unwrap()
+        control_plane_version: "v1beta2",
+    }
+}
+
+fn desired(hook: Hook, bundle: &str) -> Value {
+    hook.desired(&place(), bundle, Some(&owner("u1"))).unwrap()
 }
 
 fn desired_for_static_pods(hook: Hook, bundle: &str) -> Value {
     let place = Place {
-        namespace: "edge-admission".to_owned(),
-        port: 8443,
         static_pod_port: Some(11443),
+        ..place()
     };
     hook.desired(&place, bundle, Some(&owner("u1"))).unwrap()
 }
@@ -101,6 +104,26 @@ fn the_canary_is_registered_alone_and_then_with_the_rest() {
         compare(Some(&before), &wanted, now()),
         Registration::Outdated { trusts_any: true }
     );
+}
+
+#[test]
+fn control_planes_are_registered_in_the_newest_served_version() {
+    for version in ["v1beta2", "v1beta1"] {
+        for hook in Hook::ALL {
+            let place = Place {
+                control_plane_version: version,
+                ..place()
+            };
+            let configuration = hook.desired(&place, "CA", None).unwrap();
+            for entry in configuration["webhooks"].as_array().unwrap() {
+                let rule = &entry["rules"][0];
+                let is_control_plane = rule["apiGroups"] == json!([CONTROL_PLANES]);
+                let expected = if is_control_plane { version } else { "v1" };
+                assert_eq!(rule["apiVersions"], json!([expected]), "{entry}");
+                assert_eq!(entry["matchPolicy"], "Equivalent");
+            }
+        }
+    }
 }
 
 #[test]

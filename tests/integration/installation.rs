@@ -298,10 +298,15 @@ async fn switched(management: &ManagementCluster) -> Result<()> {
         denies(kubectl, NAME).await
     })
     .await?;
-    let status = kubectl.run(["kcp", "webhook", "status", "-o", "json"]).await?;
-    ensure!(status.code == 0, "{status}");
+    let status = wait::until("the status has the answer to a canary", || async {
+        let status = kubectl.run(["kcp", "webhook", "status", "-o", "json"]).await?;
+        ensure!(status.code == 0, "{status}");
+        Ok(status)
+    })
+    .await?;
     let document: Value = serde_json::from_str(&status.stdout)?;
     ensure!(document["problems"] == json!([]), "{status}");
+    ensure!(document["canary"]["answered"].is_string(), "{status}");
     ensure!(
         document["pods"] == json!({"namespace": "kcp-webhook-system", "ready": 1, "total": 1}),
         "{status}"
@@ -409,6 +414,8 @@ async fn two_managers(management: &ManagementCluster) -> Result<()> {
     managed.start_server(1).await?;
     managed.registered().await?;
     ensure!(managed.bundle().await?.len() == 1, "more than one CA");
+    // A Pod that is not ready serves nothing, so the rotation does not wait for it.
+    managed.write_pod_that_is_not_ready("crashed").await?;
     rotation_by_any(&managed).await?;
     // Both managers have made passes when the writer has made its writes: a pass takes place each half second.
     let before = managed.resource_versions().await?;

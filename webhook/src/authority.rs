@@ -30,6 +30,14 @@ pub(crate) struct Lifetime {
     pub(crate) until: Timestamp,
 }
 
+impl Lifetime {
+    /// When a certificate of this program was issued.
+    pub(crate) fn issued(self) -> Timestamp {
+        let skew = jiff::SignedDuration::from_secs(SKEW.whole_seconds());
+        self.from.checked_add(skew).unwrap_or(self.from)
+    }
+}
+
 /// The validity of a certificate in DER.
 pub(crate) fn lifetime(der: &[u8]) -> Option<Lifetime> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;

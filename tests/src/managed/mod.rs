@@ -353,6 +353,11 @@ impl Managed {
         Ok(secrets.get_opt(CA_SECRET).await?)
     }
 
+    /// Writes a Pod of a server that has ended, so that nobody listens at its address.
+    pub async fn write_pod_that_is_not_ready(&self, name: &str) -> Result<()> {
+        write_pod(&self.client, name, free_port()?, "False").await
+    }
+
     /// The resource versions of the Secrets and the configurations that the manager writes.
     pub async fn resource_versions(&self) -> Result<Vec<Option<String>>> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), NAMESPACE);
@@ -453,34 +458,38 @@ impl Server {
         }
     }
 
-    /// Writes the Pod that a `ReplicaSet` would have created, and the status that a kubelet would have written.
     async fn write_pod(&self, client: &Client) -> Result<()> {
-        let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": self.pod, "labels": {"app.kubernetes.io/name": "kcp-webhook"}},
-            "spec": {
-                "nodeName": "stand-in", "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
-                "containers": [{
-                    "name": "kcp-webhook", "image": "kcp-webhook:0.1.0",
-                    "ports": [{"name": "webhook", "containerPort": self.ports.secure}],
-                    "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
-                }],
-            },
-        });
-        let apply = PatchParams::apply("stand-in-kubelet").force();
-        pods.patch(&self.pod, &apply, &Patch::Apply(&pod))
-            .await
-            .context("writing a Pod")?;
-        let status = json!({"status": {
-            "phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}],
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }});
-        pods.patch_status(&self.pod, &PatchParams::default(), &Patch::Merge(&status))
-            .await
-            .context("writing the status of a Pod")?;
-        Ok(())
+        write_pod(client, &self.pod, self.ports.secure, "True").await
     }
+}
+
+/// Writes the Pod that a `ReplicaSet` would have created, and the status that a kubelet would have written.
+async fn write_pod(client: &Client, name: &str, port: u16, ready: &str) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "kcp-webhook"}},
+        "spec": {
+            "nodeName": "stand-in", "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{
+                "name": "kcp-webhook", "image": "kcp-webhook:0.1.0",
+                "ports": [{"name": "webhook", "containerPort": port}],
+                "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+            }],
+        },
+    });
+    let apply = PatchParams::apply("stand-in-kubelet").force();
+    pods.patch(name, &apply, &Patch::Apply(&pod))
+        .await
+        .context("writing a Pod")?;
+    let status = json!({"status": {
+        "phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}],
+        "conditions": [{"type": "Ready", "status": ready}],
+    }});
+    pods.patch_status(name, &PatchParams::default(), &Patch::Merge(&status))
+        .await
+        .context("writing the status of a Pod")?;
+    Ok(())
 }
 
 /// Copies the Secret to the volumes whenever it changes.

@@ -10,7 +10,10 @@ use k8s_openapi::api::{apps::v1::DaemonSet, core::v1::Pod};
 use kcp_rules::anchor::{ANCHOR, SERVES, STOPS};
 use kube::{Api, Client, api::ListParams};
 
-use super::decision::PodCertificate;
+use super::{
+    decision::{PodCertificate, ServedCertificate},
+    objects::is_ready,
+};
 use crate::{
     api_servers,
     request::{RequestError, call},
@@ -89,19 +92,24 @@ impl Anchors {
 
     /// Which CA has issued the certificate of each static Pod. `expected` is the port and the serial number of a certificate from the CA
     /// that signs. If the API servers call static Pods, also for each API server, because its anchor may be missing.
-    pub(crate) fn certificates(&self, expected: Option<&str>, are_called: bool) -> Vec<PodCertificate> {
+    pub(crate) fn certificates(&self, expected: Option<&str>, are_called: bool) -> Vec<ServedCertificate> {
         let serves = |pod: &AnchorPod| expected.is_some() && pod.serves.as_deref() == expected;
         let beside = |address: &IpAddr| self.pods.iter().any(|pod| pod.is_beside(address) && serves(pod));
-        let of_pods = self.pods.iter().map(serves);
+        let of_pods = self.pods.iter().map(|pod| (pod.hosts.first(), serves(pod)));
         let called = self.api_servers.iter().filter(|_| are_called);
         of_pods
-            .chain(called.map(beside))
-            .map(|signing| {
-                if signing {
+            .chain(called.map(|address| (Some(address), beside(address))))
+            .map(|(host, is_signing)| ServedCertificate {
+                pod: host.map_or_else(
+                    || "a static Pod".to_owned(),
+                    |host| format!("the static Pod at {host}"),
+                ),
+                is_ready: true,
+                certificate: if is_signing {
                     PodCertificate::Signing
                 } else {
                     PodCertificate::Another
-                }
+                },
             })
             .collect()
     }
@@ -141,15 +149,10 @@ fn anchor_pod(pod: &Pod) -> AnchorPod {
     let listed = listed.into_iter().flatten().map(|host| host.ip.as_str());
     let first = status.and_then(|status| status.host_ip.as_deref());
     let hosts: BTreeSet<IpAddr> = listed.chain(first).filter_map(|host| host.parse().ok()).collect();
-    let conditions = status.and_then(|status| status.conditions.as_ref());
-    let is_ready = conditions
-        .into_iter()
-        .flatten()
-        .any(|condition| condition.type_ == "Ready" && condition.status == "True");
     let annotation = |name: &str| pod.metadata.annotations.as_ref()?.get(name).cloned();
     AnchorPod {
         hosts: hosts.into_iter().collect(),
-        is_ready: is_ready && pod.metadata.deletion_timestamp.is_none(),
+        is_ready: is_ready(pod),
         serves: annotation(SERVES),
         stops: annotation(STOPS).is_some(),
     }
@@ -293,15 +296,21 @@ mod tests {
     #[test]
     fn a_ca_is_needed_while_an_api_server_may_call_a_certificate_of_it() {
         use PodCertificate::{Another, Signing};
+        let certificates = |anchors: &Anchors, expected, are_called| -> Vec<PodCertificate> {
+            let served = anchors.certificates(expected, are_called);
+            served.iter().map(|served| served.certificate).collect()
+        };
         let one_is_missing = anchors(&[1, 2], Some(2), vec![pod(1, true, "new")]);
-        assert_eq!(one_is_missing.certificates(Some("new"), false), [Signing]);
+        assert_eq!(certificates(&one_is_missing, Some("new"), false), [Signing]);
         assert_eq!(
-            one_is_missing.certificates(Some("new"), true),
+            certificates(&one_is_missing, Some("new"), true),
             [Signing, Signing, Another]
         );
+        let last = one_is_missing.certificates(Some("new"), true).pop().unwrap();
+        assert_eq!(last.pod, "the static Pod at 10.0.0.2");
         let old = anchors(&[1], Some(1), vec![pod(1, true, "old")]);
-        assert_eq!(old.certificates(Some("new"), false), [Another]);
-        assert_eq!(old.certificates(None, true), [Another, Another]);
+        assert_eq!(certificates(&old, Some("new"), false), [Another]);
+        assert_eq!(certificates(&old, None, true), [Another, Another]);
     }
 
     #[test]

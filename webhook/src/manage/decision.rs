@@ -6,11 +6,11 @@
 //! 2. Both webhook configurations get a caBundle with both.
 //! 3. After the trust delay, the next CA becomes the CA that signs, and the Secret of the Pods gets a certificate from it.
 //!    The CA that signed before stays in the caBundles as a retired CA.
-//! 4. When every Pod serves a certificate from the CA that signs, the retired CA is removed.
+//! 4. When every ready Pod serves a certificate from the CA that signs, the retired CA is removed.
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kcp_rules::registration::CANARY_LEASE;
 
 use crate::authority::Lifetime;
@@ -19,6 +19,9 @@ use crate::authority::Lifetime;
 /// and `unhealthyPodEvictionPolicy` stable; `matchConditions` of webhooks has been stable since 1.30. An older API server
 /// drops `matchLabelKeys`, and then an upgrade on two nodes waits forever.
 pub(crate) const OLDEST_SERVER: ServerVersion = ServerVersion { major: 1, minor: 31 };
+
+/// How far the clocks of the API server and of this host may be apart. Certificates are valid from an hour before they are issued.
+const MAX_CLOCK_DIFFERENCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// How long canaries may stay unanswered before that is a problem.
 const CANARY_GRACE: Duration = Duration::from_secs(10);
@@ -42,8 +45,10 @@ pub(crate) struct Observed {
     /// The mutating and the validating configuration.
     pub(crate) registrations: [Registration; 2],
     /// The certificates that Pods serve. Only read while a retired CA is trusted.
-    pub(crate) pods: Vec<PodCertificate>,
+    pub(crate) pods: Vec<ServedCertificate>,
     pub(crate) canary: Canary,
+    /// How far the clock of the API server is ahead of that of this host.
+    pub(crate) clock_difference: SignedDuration,
 }
 
 /// Whether the webhook has answered the last canary: a write that the API server sends to the webhook because of an entry of the
@@ -103,6 +108,16 @@ pub(crate) enum Registration {
     Injected,
 }
 
+/// The certificate that a Pod serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServedCertificate {
+    /// The Pod, as a message names it.
+    pub(crate) pod: String,
+    /// Whether the API server may call it.
+    pub(crate) is_ready: bool,
+    pub(crate) certificate: PodCertificate,
+}
+
 /// Which CA has issued the certificate that a Pod serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PodCertificate {
@@ -139,13 +154,14 @@ pub(crate) enum Step {
     RemoveRetired,
     /// Nothing to write until then. `None`: until something changes.
     Wait(Option<Timestamp>),
-    /// Certificates are up to date, but the configurations cannot be written.
+    /// Certificates are up to date, but the configurations cannot be written. Or neither can be, because of the clock.
     Refuse(Refusal),
 }
 
 /// Why the manager does not register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
+    Clock,
     OldServer(ServerVersion),
     NoOwner,
     Injected,
@@ -154,6 +170,9 @@ pub(crate) enum Refusal {
 /// Decides the next step.
 pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp) -> Step {
     let authorities = &observed.authorities;
+    if observed.clock_difference.abs() > MAX_CLOCK_DIFFERENCE {
+        return Step::Refuse(Refusal::Clock);
+    }
     if let Some(step) = certificate_step(observed, now) {
         return step;
     }
@@ -181,11 +200,9 @@ pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp)
         }
     }
     if !authorities.retired.is_empty() {
-        let until = later(authorities.signing_since.unwrap_or(now), trust_delay);
+        let until = mounted_at(observed, trust_delay, now);
         let all_expired = authorities.retired.iter().all(|retired| retired.until <= now);
-        let all_signed = observed.pods.iter().all(|pod| *pod == PodCertificate::Signing);
-        // Without any Pod, one may be starting with the previous Secret.
-        return if all_expired || all_signed && !observed.pods.is_empty() && now >= until {
+        return if all_expired || now >= until && holders(observed).is_empty() {
             Step::RemoveRetired
         } else {
             Step::Wait((now < until).then_some(until))
@@ -199,6 +216,42 @@ pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp)
         },
     ];
     Step::Wait(renewals.into_iter().flatten().min())
+}
+
+/// When each Pod has mounted the serving certificate of the CA that signs.
+fn mounted_at(observed: &Observed, delay: Duration, now: Timestamp) -> Timestamp {
+    let since = observed.authorities.signing_since.unwrap_or(now);
+    let issued = match observed.serving {
+        Serving::Signed(lifetime) => lifetime.issued(),
+        Serving::Unusable | Serving::Outdated => since,
+    };
+    later(since.max(issued), delay)
+}
+
+/// The Pods because of which the retired CAs are still trusted. A Pod that is not ready serves nothing, and has mounted the new
+/// certificate once it is ready. Without any ready Pod, one may be starting with the previous certificate.
+fn holders(observed: &Observed) -> Vec<&str> {
+    let ready = || observed.pods.iter().filter(|pod| pod.is_ready);
+    if ready().next().is_none() {
+        return vec!["a Pod that is ready"];
+    }
+    ready()
+        .filter(|pod| pod.certificate != PodCertificate::Signing)
+        .map(|pod| pod.pod.as_str())
+        .collect()
+}
+
+/// Why the retired CAs are trusted for longer than usual.
+pub(crate) fn rotation_problem(observed: &Observed, trust_delay: Duration, now: Timestamp) -> Option<String> {
+    let holders = holders(observed);
+    let waits = !observed.authorities.retired.is_empty() && !holders.is_empty();
+    (waits && now >= mounted_at(observed, trust_delay, now)).then(|| {
+        format!(
+            "the API server still trusts the retired CA until {} serves a certificate of the new CA; if a Pod does not respond, \
+             delete it",
+            holders.join(" and ")
+        )
+    })
 }
 
 /// The next step for the CAs and the serving certificate that needs no registration.
@@ -312,16 +365,20 @@ impl std::fmt::Display for ServerVersion {
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Clock => f.write_str(
+                "certificates and registration stay as they are, because the clocks of the API server and of the manager differ by \
+                 more than five minutes; correct the clocks of their nodes",
+            ),
             Self::OldServer(version) => write!(
                 f,
-                "the API server has version {version}, and kcp-webhook needs {OLDEST_SERVER} or newer; upgrade Kubernetes"
+                "the webhook is not registered: the API server has version {version}, and kcp-webhook needs {OLDEST_SERVER} or newer; upgrade Kubernetes"
             ),
             Self::NoOwner => f.write_str(
-                "the ClusterRole that owns the webhook configurations does not exist; apply manifests/managed again, or \
+                "the webhook is not registered: the ClusterRole that owns the webhook configurations does not exist; apply manifests/managed again, or \
                  delete the manager too",
             ),
             Self::Injected => f.write_str(
-                "cert-manager writes the caBundle of a webhook configuration; remove the annotation \
+                "the webhook is not registered: cert-manager writes the caBundle of a webhook configuration; remove the annotation \
                  cert-manager.io/inject-ca-from from it, or delete the manager",
             ),
         }

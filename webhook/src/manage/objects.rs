@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use http_body_util::{BodyExt as _, Limited};
 use hyper::{
-    StatusCode,
-    header::{HeaderMap, WARNING},
+    StatusCode, Uri,
+    header::{DATE, HeaderMap, WARNING},
 };
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -16,6 +17,7 @@ use k8s_openapi::{
         rbac::v1::ClusterRole,
     },
     apimachinery::pkg::apis::meta::v1::MicroTime,
+    apimachinery::pkg::version::Info,
 };
 use kcp_rules::registration::{
     CANARY_ANNOTATION, CANARY_LEASE, CONFIGURATION, PROBLEM_ANNOTATION, TLS_SECRET, canary_warning,
@@ -38,6 +40,9 @@ use crate::{
     request::{RequestError, call},
     shorten::shorten,
 };
+
+/// The maximum size in bytes of the response to a request for the version.
+const MAX_VERSION: usize = 64 * 1024;
 
 /// The maximum length in characters of a problem in the annotation of the Lease.
 const MAX_PROBLEM: usize = 1000;
@@ -72,6 +77,14 @@ pub(crate) struct Address {
     pub(crate) port: u16,
 }
 
+/// A Pod of the webhook.
+pub(crate) struct WebhookPod {
+    pub(crate) name: String,
+    pub(crate) is_ready: bool,
+    /// Where it listens. None before it has an address.
+    pub(crate) address: Option<Address>,
+}
+
 pub(crate) struct Objects {
     client: Client,
     namespace: String,
@@ -99,9 +112,21 @@ impl Objects {
         format!("{NAME}.{}.svc", self.namespace)
     }
 
-    pub(crate) async fn server_version(&self) -> Result<ServerVersion, ObjectError> {
-        let info = call("get /version", self.client.apiserver_version()).await?;
-        parse_version(&info.major, &info.minor)
+    /// The version of the API server, and its time.
+    pub(crate) async fn server(&self) -> Result<(ServerVersion, Timestamp), ObjectError> {
+        let action = "get /version";
+        let failed = |error: &dyn ToString| RequestError::Failed {
+            action: action.to_owned(),
+            error: error.to_string(),
+        };
+        let mut request = hyper::Request::new(Body::empty());
+        *request.uri_mut() = Uri::from_static("/version");
+        let response = call(action, self.client.send(request)).await?;
+        let now = date(response.headers()).ok_or_else(|| failed(&"the response has no date"))?;
+        let body = Limited::new(response.into_body(), MAX_VERSION).collect().await;
+        let body = body.map_err(|error| failed(&error))?.to_bytes();
+        let info: Info = serde_json::from_slice(&body).map_err(|error| failed(&error))?;
+        Ok((parse_version(&info.major, &info.minor)?, now))
     }
 
     /// The newest version that the API server serves of those that the webhook can decode. The newest of all if it serves none: then
@@ -282,8 +307,8 @@ impl Objects {
         }
     }
 
-    /// The Pods of the webhook that may serve: their names, and where they listen. None without an address.
-    pub(crate) async fn pods(&self) -> Result<Vec<(String, Option<Address>)>, ObjectError> {
+    /// The Pods of the webhook that may serve.
+    pub(crate) async fn pods(&self) -> Result<Vec<WebhookPod>, ObjectError> {
         let pods: Api<Pod> = self.namespaced();
         let selected = ListParams::default().labels("app.kubernetes.io/name=kcp-webhook");
         let listed = call("list pods", pods.list(&selected)).await?;
@@ -291,7 +316,7 @@ impl Objects {
             .items
             .iter()
             .filter(|pod| may_serve(pod))
-            .map(pod_address)
+            .map(webhook_pod)
             .collect())
     }
 
@@ -310,6 +335,12 @@ impl Objects {
             &ApiResource::from_gvk_with_plural(&gvk, hook.plural()),
         )
     }
+}
+
+/// The time of the API server. Its certificates and ours must be valid at this time, and not at that of this host.
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    let date = jiff::fmt::rfc2822::parse(headers.get(DATE)?.to_str().ok()?).ok()?;
+    Some(date.timestamp())
 }
 
 /// Whether the API server has returned a warning, as RFC 7234 defines the header.
@@ -376,14 +407,25 @@ fn may_serve(pod: &Pod) -> bool {
     has_node && !matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-fn pod_address(pod: &Pod) -> (String, Option<Address>) {
+/// Whether the Pod is an endpoint of its Service.
+pub(super) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    let is_ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    is_ready && pod.metadata.deletion_timestamp.is_none()
+}
+
+fn webhook_pod(pod: &Pod) -> WebhookPod {
     let ip = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
     let port = ports.find(|port| port.name.as_deref() == Some(PORT));
     let port = port.and_then(|port| u16::try_from(port.container_port).ok());
-    let name = pod.metadata.name.clone().unwrap_or_default();
-    (name, ip.zip(port).map(|(host, port)| Address { host, port }))
+    WebhookPod {
+        name: pod.metadata.name.clone().unwrap_or_default(),
+        is_ready: is_ready(pod),
+        address: ip.zip(port).map(|(host, port)| Address { host, port }),
+    }
 }
 
 #[cfg(test)]
@@ -413,6 +455,16 @@ mod tests {
             let found = address(&service).map(|address| (address.host, address.port));
             assert_eq!(found, expected, "{spec}");
         }
+    }
+
+    #[test]
+    fn the_time_of_the_api_server_is_read() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(date(&headers), None);
+        headers.insert(DATE, "Tue, 01 Dec 2026 12:00:00 GMT".parse().unwrap());
+        assert_eq!(date(&headers), "2026-12-01T12:00:00Z".parse().ok());
+        headers.insert(DATE, "today".parse().unwrap());
+        assert_eq!(date(&headers), None);
     }
 
     #[test]
@@ -464,7 +516,7 @@ mod tests {
             (pod(None, "Pending", None), None),
             (pod(Some("n"), "Failed", Some("10.0.0.7")), None),
         ] {
-            let found = may_serve(&pod).then(|| pod_address(&pod).1.map(|address| address.host));
+            let found = may_serve(&pod).then(|| webhook_pod(&pod).address.map(|address| address.host));
             assert_eq!(found, expected.map(|ip| ip.map(str::to_owned)), "{pod:?}");
         }
     }

@@ -25,7 +25,8 @@ use super::{
         offset_time,
     },
     decision::{
-        Canary, Observed, PodCertificate, Registration, Serving, Step, canary_problem, decide, later,
+        Canary, Observed, PodCertificate, Registration, ServedCertificate, ServerVersion, Serving, Step,
+        canary_problem, decide, later, rotation_problem,
     },
     objects::{Address, ObjectError, Objects},
     registration::{Place, bundles, compare, merge, only_canary},
@@ -60,14 +61,6 @@ enum PassError {
     SelfTest(ProbeError),
     #[error("{0}")]
     Trust(#[from] ProbeError),
-}
-
-/// What to do after a pass.
-enum Next {
-    /// Another pass at once, because this one has changed something.
-    Continue,
-    /// Another pass at this time at the latest.
-    Wait(Option<Timestamp>),
 }
 
 /// How the manager was started.
@@ -116,7 +109,7 @@ struct Seen {
 #[derive(Default)]
 struct SeenAnchors {
     /// The certificates of the static Pods.
-    certificates: Vec<PodCertificate>,
+    certificates: Vec<ServedCertificate>,
     /// The port of the static Pods, if the API servers should call these.
     static_pod_port: Option<u16>,
     problem: Option<String>,
@@ -137,48 +130,42 @@ impl Manager {
     /// Takes one step after the other.
     pub(crate) async fn run(mut self) {
         loop {
-            let until = match self.pass().await {
-                Ok(Next::Continue) => {
-                    time::sleep(PAUSE.min(self.settings.interval)).await;
-                    continue;
-                }
-                Ok(Next::Wait(until)) => until,
+            let pause = match self.pass().await {
+                Ok(pause) => pause,
                 Err(PassError::Object(ObjectError::Request(conflict @ RequestError::Conflict { .. }))) => {
                     debug!("{conflict}; reading again");
-                    time::sleep(PAUSE.min(self.settings.interval)).await;
-                    continue;
+                    PAUSE
                 }
                 Err(error) => {
                     self.last_problem.report(Some(error.to_string()));
-                    None
+                    self.settings.interval
                 }
             };
-            let left = until.map_or(self.settings.interval, |until| {
-                Duration::try_from(until.duration_since(Timestamp::now())).unwrap_or_default()
-            });
-            time::sleep(left.min(self.settings.interval)).await;
+            time::sleep(pause.min(self.settings.interval)).await;
         }
     }
 
-    async fn pass(&mut self) -> Result<Next, PassError> {
-        let now = Timestamp::now();
-        let mut seen = self.read(now).await?;
+    /// Takes one step. Returns how long to wait before the next one.
+    async fn pass(&mut self) -> Result<Duration, PassError> {
+        let (server, now) = self.objects.server().await?;
+        let mut seen = self.read(server, now).await?;
         seen.observed.canary = self.canary(&mut seen, now).await;
         let step = decide(&seen.observed, self.settings.trust_delay, now);
         let mut problems = seen.problems.clone();
         problems.extend(canary_problem(&seen.observed, now));
-        let next = match step {
-            Step::Wait(until) => Next::Wait(until),
-            Step::AwaitCanary => Next::Wait(Some(later(now, CANARY_RETRY))),
+        problems.extend(rotation_problem(&seen.observed, self.settings.trust_delay, now));
+        let pause = match step {
+            Step::Wait(until) => until.map_or(self.settings.interval, |until| left(now, until)),
+            Step::AwaitCanary => CANARY_RETRY,
             Step::Refuse(refusal) => {
-                problems.push(format!("the webhook is not registered: {refusal}"));
-                Next::Wait(None)
+                problems.push(refusal.to_string());
+                self.settings.interval
             }
             _ => self.take(step, seen, now).await?,
         };
         let problem = (!problems.is_empty()).then(|| problems.join("; "));
         self.last_problem.report(problem);
-        Ok(next)
+        Ok(pause)
     }
 
     /// Sends a canary. If it cannot be sent, the webhook is registered no further, but everything else goes on.
@@ -207,7 +194,7 @@ impl Manager {
         Canary::Answered
     }
 
-    async fn read(&self, now: Timestamp) -> Result<Seen, PassError> {
+    async fn read(&self, server: ServerVersion, now: Timestamp) -> Result<Seen, PassError> {
         let objects = &self.objects;
         // What depends on the CAs is read before them. So if another manager changes the CAs in the meantime, and then writes what
         // depends on them, the write of this pass is a conflict.
@@ -247,13 +234,14 @@ impl Manager {
             _ => Registration::Absent,
         };
         let observed = Observed {
-            server: objects.server_version().await?,
+            server,
             has_owner: owner.is_some(),
             authorities: authorities.observed(),
             serving: self.serving(tls_secret.as_ref(), &authorities, &live, now)?,
             registrations: [compared(0), compared(1)],
             pods: self.pod_certificates(&authorities, certificates).await?,
             canary: Canary::NotSent,
+            clock_difference: now.duration_since(Timestamp::now()),
         };
         Ok(Seen {
             ca_secret,
@@ -295,7 +283,14 @@ impl Manager {
                 });
                 (backend, certificates, problem)
             }
-            Err(error) => (current, vec![PodCertificate::Unknown], Some(error.to_string())),
+            Err(error) => {
+                let unknown = ServedCertificate {
+                    pod: "each static Pod".to_owned(),
+                    is_ready: true,
+                    certificate: PodCertificate::Unknown,
+                };
+                (current, vec![unknown], Some(error.to_string()))
+            }
         };
         SeenAnchors {
             certificates,
@@ -351,21 +346,26 @@ impl Manager {
     async fn pod_certificates(
         &self,
         authorities: &Authorities,
-        of_static_pods: Vec<PodCertificate>,
-    ) -> Result<Vec<PodCertificate>, PassError> {
+        of_static_pods: Vec<ServedCertificate>,
+    ) -> Result<Vec<ServedCertificate>, PassError> {
         let (Some(signing), false) = (&authorities.signing, authorities.retired.is_empty()) else {
             return Ok(Vec::new());
         };
         let trust = Trust::new(&signing.certificate.pem, &self.objects.host())?;
         let pods = self.objects.pods().await?;
-        let asked = pods.iter().map(async |(_, address)| {
-            let Some(Address { host, port }) = address else {
-                return PodCertificate::Unknown;
+        let asked = pods.into_iter().map(async |pod| {
+            let certificate = match &pod.address {
+                None => PodCertificate::Unknown,
+                Some(Address { host, port }) => match trust.connect(host, *port).await {
+                    Ok(_) => PodCertificate::Signing,
+                    Err(ProbeError::Untrusted(..)) => PodCertificate::Another,
+                    Err(_) => PodCertificate::Unknown,
+                },
             };
-            match trust.connect(host, *port).await {
-                Ok(_) => PodCertificate::Signing,
-                Err(ProbeError::Untrusted(..)) => PodCertificate::Another,
-                Err(_) => PodCertificate::Unknown,
+            ServedCertificate {
+                pod: format!("Pod {}", pod.name),
+                is_ready: pod.is_ready,
+                certificate,
             }
         });
         let mut certificates = join_all(asked).await;
@@ -373,7 +373,7 @@ impl Manager {
         Ok(certificates)
     }
 
-    async fn take(&mut self, step: Step, seen: Seen, now: Timestamp) -> Result<Next, PassError> {
+    async fn take(&mut self, step: Step, seen: Seen, now: Timestamp) -> Result<Duration, PassError> {
         let before = seen.ca_secret.as_ref();
         let authorities = seen.authorities.clone();
         match step {
@@ -427,7 +427,7 @@ impl Manager {
             Step::RegisterCanary | Step::Register => return self.register(&seen, step, now).await,
             Step::AwaitCanary | Step::Wait(_) | Step::Refuse(_) => {}
         }
-        Ok(Next::Continue)
+        Ok(PAUSE)
     }
 
     async fn write(&self, before: Option<&Secret>, authorities: &Authorities) -> Result<(), PassError> {
@@ -475,7 +475,7 @@ impl Manager {
         Ok(())
     }
 
-    async fn register(&mut self, seen: &Seen, step: Step, now: Timestamp) -> Result<Next, PassError> {
+    async fn register(&mut self, seen: &Seen, step: Step, now: Timestamp) -> Result<Duration, PassError> {
         // Each anchor has tested its static Pod.
         if !seen.calls_static_pods {
             let trust = Trust::new(&seen.authorities.bundle(), &self.objects.host())?;
@@ -494,7 +494,7 @@ impl Manager {
             }
             let until = later(*self.passes_since.get_or_insert(now), delay);
             if seen.live.iter().any(Option::is_none) && now < until {
-                return Ok(Next::Wait(Some(until)));
+                return Ok(left(now, until));
             }
         }
         let of_hooks = Hook::ALL.into_iter().zip(&seen.live).zip(&seen.desired);
@@ -510,7 +510,7 @@ impl Manager {
         if step == Step::RegisterCanary {
             info!("registered the canary; the rest follows once an API server has sent one to the webhook");
         }
-        Ok(Next::Continue)
+        Ok(PAUSE)
     }
 
     async fn write_configuration(
@@ -533,6 +533,10 @@ impl Manager {
         info!(kind = hook.kind(), "wrote the configuration of the webhook");
         Ok(())
     }
+}
+
+fn left(now: Timestamp, until: Timestamp) -> Duration {
+    Duration::try_from(until.duration_since(now)).unwrap_or_default()
 }
 
 /// The serial number of the serving certificate in a Secret.

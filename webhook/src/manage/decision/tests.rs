@@ -30,6 +30,15 @@ fn observed() -> Observed {
         registrations: [Registration::Current; 2],
         pods: Vec::new(),
         canary: Canary::Answered,
+        clock_difference: SignedDuration::ZERO,
+    }
+}
+
+fn pod(name: &str, is_ready: bool, certificate: PodCertificate) -> ServedCertificate {
+    ServedCertificate {
+        pod: name.to_owned(),
+        is_ready,
+        certificate,
     }
 }
 
@@ -248,7 +257,7 @@ fn does_not_register_where_it_must_not() {
     let refusal = Refusal::OldServer(ServerVersion { major: 1, minor: 30 });
     assert_eq!(
         refusal.to_string(),
-        "the API server has version 1.30, and kcp-webhook needs 1.31 or newer; upgrade Kubernetes"
+        "the webhook is not registered: the API server has version 1.30, and kcp-webhook needs 1.31 or newer; upgrade Kubernetes"
     );
 }
 
@@ -289,7 +298,8 @@ fn promoted(observed: &mut Observed) {
     observed.authorities.signing = Some(lifetime(day(240), day(600)));
     observed.authorities.retired = vec![lifetime(day(0), day(360))];
     observed.authorities.signing_since = Some(day(240));
-    observed.serving = Serving::Signed(lifetime(day(240), day(330)));
+    // Valid from an hour before it is issued.
+    observed.serving = Serving::Signed(lifetime(minute(240, -60), day(330)));
 }
 
 #[test]
@@ -362,7 +372,7 @@ fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
             minute(240, 4),
             |observed| {
                 promoted(observed);
-                observed.pods = vec![PodCertificate::Signing; 2];
+                observed.pods = vec![pod("a", true, PodCertificate::Signing)];
             },
             Step::Wait(Some(minute(240, 5))),
         ),
@@ -371,7 +381,10 @@ fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
             minute(240, 60),
             |observed| {
                 promoted(observed);
-                observed.pods = vec![PodCertificate::Signing, PodCertificate::Another];
+                observed.pods = vec![
+                    pod("a", true, PodCertificate::Signing),
+                    pod("b", true, PodCertificate::Another),
+                ];
             },
             Step::Wait(None),
         ),
@@ -380,17 +393,51 @@ fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
             minute(240, 60),
             |observed| {
                 promoted(observed);
-                observed.pods = vec![PodCertificate::Signing, PodCertificate::Unknown];
+                observed.pods = vec![
+                    pod("a", true, PodCertificate::Signing),
+                    pod("b", true, PodCertificate::Unknown),
+                ];
             },
             Step::Wait(None),
         ),
         ("there is no Pod", minute(240, 60), promoted, Step::Wait(None)),
         (
+            "a Pod that is not ready does not respond",
+            minute(240, 5),
+            |observed| {
+                promoted(observed);
+                observed.pods = vec![
+                    pod("a", true, PodCertificate::Signing),
+                    pod("b", false, PodCertificate::Unknown),
+                ];
+            },
+            Step::RemoveRetired,
+        ),
+        (
+            "no Pod is ready",
+            minute(240, 60),
+            |observed| {
+                promoted(observed);
+                observed.pods = vec![pod("a", false, PodCertificate::Signing)];
+            },
+            Step::Wait(None),
+        ),
+        (
+            "the certificate was issued later than the CA began to sign",
+            minute(240, 64),
+            |observed| {
+                promoted(observed);
+                observed.serving = Serving::Signed(lifetime(day(240), day(330)));
+                observed.pods = vec![pod("a", true, PodCertificate::Signing)];
+            },
+            Step::Wait(Some(minute(240, 65))),
+        ),
+        (
             "all Pods serve from the new CA",
             minute(240, 5),
             |observed| {
                 promoted(observed);
-                observed.pods = vec![PodCertificate::Signing; 2];
+                observed.pods = vec![pod("a", true, PodCertificate::Signing)];
             },
             Step::RemoveRetired,
         ),
@@ -400,9 +447,67 @@ fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
             |observed| {
                 promoted(observed);
                 observed.serving = Serving::Signed(lifetime(day(330), day(420)));
-                observed.pods = vec![PodCertificate::Unknown];
+                observed.pods = vec![pod("a", true, PodCertificate::Unknown)];
             },
             Step::RemoveRetired,
+        ),
+    ]);
+}
+
+#[test]
+fn names_the_pods_because_of_which_a_retired_ca_is_trusted() {
+    use PodCertificate::{Another, Signing, Unknown};
+    let text = |pods: &str| {
+        Some(format!(
+            "the API server still trusts the retired CA until {pods} serves a certificate of the new CA; if a Pod does not \
+             respond, delete it"
+        ))
+    };
+    let late = minute(240, 5);
+    for (pods, now, expected) in [
+        (vec![pod("a", true, Signing)], late, None),
+        (vec![pod("a", true, Another)], minute(240, 4), None),
+        (vec![pod("a", true, Another)], late, text("a")),
+        (
+            vec![
+                pod("a", true, Unknown),
+                pod("b", true, Another),
+                pod("c", false, Another),
+            ],
+            late,
+            text("a and b"),
+        ),
+        (Vec::new(), late, text("a Pod that is ready")),
+    ] {
+        let mut observed = observed();
+        promoted(&mut observed);
+        observed.pods = pods;
+        assert_eq!(rotation_problem(&observed, TRUST_DELAY, now), expected);
+        observed.authorities.retired.clear();
+        assert_eq!(rotation_problem(&observed, TRUST_DELAY, now), None);
+    }
+}
+
+#[test]
+fn issues_and_registers_nothing_with_a_wrong_clock() {
+    check(&[
+        (
+            "five minutes ahead",
+            day(60),
+            |observed| observed.clock_difference = SignedDuration::from_mins(5),
+            Step::IssueCertificate,
+        ),
+        (
+            "more",
+            day(60),
+            |observed| observed.clock_difference = SignedDuration::from_secs(301),
+            Step::Refuse(Refusal::Clock),
+        ),
+        (
+            "more behind",
+            day(60),
+            |observed| observed.clock_difference = SignedDuration::from_secs(-301),
+            Step::Refuse(Refusal::Clock),
         ),
     ]);
 }

@@ -298,31 +298,7 @@ async fn switched(management: &ManagementCluster) -> Result<()> {
         denies(kubectl, NAME).await
     })
     .await?;
-    let status = wait::until("the status has the answer to a canary", || async {
-        let status = kubectl.run(["kcp", "webhook", "status", "-o", "json"]).await?;
-        ensure!(status.code == 0, "{status}");
-        Ok(status)
-    })
-    .await?;
-    let document: Value = serde_json::from_str(&status.stdout)?;
-    ensure!(document["problems"] == json!([]), "{status}");
-    ensure!(document["canary"]["answered"].is_string(), "{status}");
-    ensure!(
-        document["pods"] == json!({"namespace": "kcp-webhook-system", "ready": 1, "total": 1}),
-        "{status}"
-    );
-    // Cluster API's mutating webhook, which sets absent replicas, comes after this one.
-    let others = document["otherWebhooks"].as_array().cloned().unwrap_or_default();
-    let turn = |kind: &str| {
-        let of_cluster_api =
-            |other: &&Value| other["webhook"] == kind && other["resources"][0] == "kubeadmcontrolplanes";
-        others
-            .iter()
-            .find(of_cluster_api)
-            .map(|other| other["turn"].clone())
-    };
-    ensure!(turn("mutating") == Some(json!("after")), "{status}");
-    ensure!(turn("validating") == Some(json!("same-time")), "{status}");
+    shows_no_problem(kubectl).await?;
 
     let disable = ["kcp", "webhook", "disable", "--reason", "upgrade of Cluster API"];
     let off = kubectl.succeed(disable).await?;
@@ -344,6 +320,15 @@ async fn switched(management: &ManagementCluster) -> Result<()> {
     ensure!(
         status.code == 1 && status.stdout.contains("upgrade of Cluster API"),
         "{status}"
+    );
+
+    let why = kubectl.run(["kcp", "why", OBJECT, "-n", NAME]).await?;
+    let text = why.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    ensure!(
+        text.contains(
+            "rules: kcp-webhook checks no changes, because the mutating configuration is disabled since"
+        ),
+        "{why}"
     );
 
     // The way out: no server runs, and no write is refused. The manager, started again, leaves it so.
@@ -386,6 +371,36 @@ async fn switched(management: &ManagementCluster) -> Result<()> {
             "{before:?}\n{after:?}"
         );
     }
+    Ok(())
+}
+
+/// The status of a webhook with one Pod.
+async fn shows_no_problem(kubectl: &Kubectl) -> Result<()> {
+    let status = wait::until("the status has the answer to a canary", || async {
+        let status = kubectl.run(["kcp", "webhook", "status", "-o", "json"]).await?;
+        ensure!(status.code == 0, "{status}");
+        Ok(status)
+    })
+    .await?;
+    let document: Value = serde_json::from_str(&status.stdout)?;
+    ensure!(document["problems"] == json!([]), "{status}");
+    ensure!(document["canary"]["answered"].is_string(), "{status}");
+    ensure!(
+        document["pods"] == json!({"namespace": "kcp-webhook-system", "ready": 1, "total": 1}),
+        "{status}"
+    );
+    // Cluster API's mutating webhook, which sets absent replicas, comes after this one.
+    let others = document["otherWebhooks"].as_array().cloned().unwrap_or_default();
+    let turn = |kind: &str| {
+        let of_cluster_api =
+            |other: &&Value| other["webhook"] == kind && other["resources"][0] == "kubeadmcontrolplanes";
+        others
+            .iter()
+            .find(of_cluster_api)
+            .map(|other| other["turn"].clone())
+    };
+    ensure!(turn("mutating") == Some(json!("after")), "{status}");
+    ensure!(turn("validating") == Some(json!("same-time")), "{status}");
     Ok(())
 }
 

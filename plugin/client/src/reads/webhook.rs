@@ -92,6 +92,18 @@ pub async fn read_webhook(connection: &Connection, limit: ReadLimit) -> Result<W
     })
 }
 
+/// That somebody has disabled kcp-webhook. None if it is enabled, if it is not installed, or if that cannot be read.
+pub async fn read_switched_off(connection: &Connection, limit: ReadLimit) -> Option<String> {
+    for kind in HookKind::ALL {
+        let all = list(connection, kind, limit).await.ok()?;
+        let own = own(&all).map(|(object, configuration)| registered(object, configuration));
+        if let Some(off) = own.and_then(|own| own.switched_off(kind, connection.now())) {
+            return Some(off);
+        }
+    }
+    None
+}
+
 async fn list(
     connection: &Connection,
     kind: HookKind,

@@ -147,6 +147,31 @@ impl WebhookState {
     }
 }
 
+impl Registered {
+    /// That somebody has disabled the configuration, since when, why and until when. None if it is enabled.
+    pub fn switched_off(&self, kind: HookKind, now: Timestamp) -> Option<String> {
+        let title = kind.title();
+        match self.switch {
+            Switch::On | Switch::Empty => None,
+            Switch::Partial => Some(format!(
+                "the {title} configuration is disabled in part: disable or enable it again"
+            )),
+            Switch::Off => {
+                let note = self.disabled_note.as_ref();
+                let note = note.map_or_else(String::new, |note| format!(" since {note}"));
+                let end = match self.disabled_until {
+                    Some(until) if until <= now => format!(
+                        "; it was to be enabled again at {until}: check kcp-webhook manage, or run: kubectl kcp webhook enable"
+                    ),
+                    Some(until) => format!("; kcp-webhook manage enables it again at {until}"),
+                    None => String::new(),
+                };
+                Some(format!("the {title} configuration is disabled{note}{end}"))
+            }
+        }
+    }
+}
+
 impl Registration {
     fn problems(&self, now: Timestamp) -> Vec<String> {
         let title = self.kind.title();
@@ -155,27 +180,13 @@ impl Registration {
                 "the {title} configuration does not exist: the API server does not call this webhook"
             )];
         };
-        let mut problems = Vec::new();
+        let mut problems: Vec<String> = registered.switched_off(self.kind, now).into_iter().collect();
         match (registered.switch, &registered.disabled_note) {
-            (Switch::On, None) => {}
             (Switch::On, Some(note)) => problems.push(format!(
                 "the {title} configuration says that it is disabled, but it is not ({note}): disable or enable it again"
             )),
-            (Switch::Off, note) => {
-                let note = note.as_ref().map_or_else(String::new, |note| format!(" since {note}"));
-                let end = match registered.disabled_until {
-                    Some(until) if until <= now => format!(
-                        "; it was to be enabled again at {until}: check kcp-webhook manage, or run: kubectl kcp webhook enable"
-                    ),
-                    Some(until) => format!("; kcp-webhook manage enables it again at {until}"),
-                    None => String::new(),
-                };
-                problems.push(format!("the {title} configuration is disabled{note}{end}"));
-            }
-            (Switch::Partial, _) => problems.push(format!(
-                "the {title} configuration is disabled in part: disable or enable it again"
-            )),
             (Switch::Empty, _) => problems.push(format!("the {title} configuration has no entries")),
+            (Switch::On | Switch::Off | Switch::Partial, _) => {}
         }
         let untrusted = match &registered.trust {
             Trust::Until { expires, .. } if *expires <= now => {

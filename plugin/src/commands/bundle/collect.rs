@@ -96,6 +96,7 @@ fn documents(observed: &Snapshot, connection: &Connection) -> Vec<Part> {
     let why = WhyReport {
         observed,
         explanation: &explanation,
+        webhook_off: None,
         now,
     };
     let status = Part {

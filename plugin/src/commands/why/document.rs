@@ -41,6 +41,10 @@ pub struct ExplanationDocument<'w> {
     /// The time of a rollout that is planned for later.
     #[serde(skip_serializing_if = "Option::is_none")]
     rollout_to_come: Option<Timestamp>,
+    /// That somebody has disabled kcp-webhook, so that no rule checks changes. Absent if it is enabled, or if the user may not read
+    /// the webhook configurations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook_off: Option<&'w str>,
     /// Which release of Cluster API the answer follows, if the controller may be of another one.
     #[serde(skip_serializing_if = "Option::is_none")]
     version_note: Option<String>,
@@ -81,6 +85,7 @@ impl<'w> ExplanationDocument<'w> {
             next: explanation.next_action.as_deref(),
             also: explanation.other_causes.iter().map(CauseDocument::new).collect(),
             rollout_to_come: explanation.planned_rollout_time,
+            webhook_off: report.webhook_off,
             version_note: report.observed.version_note(),
         }
     }

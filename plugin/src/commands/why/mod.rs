@@ -11,7 +11,7 @@ use clap::Args;
 use document::ExplanationDocument;
 use jiff::Timestamp;
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
-use kcp_client::reads::{self, Excluded};
+use kcp_client::reads::{self, Excluded, webhook::read_switched_off};
 use kcp_control_plane::{
     inspection::inspect,
     snapshot::Snapshot,
@@ -65,12 +65,19 @@ pub async fn run(arguments: WhyArguments, session: &Session) -> anyhow::Result<V
     let connection = session.connect_within(arguments.timeout).await?;
     let remaining = end.saturating_duration_since(Instant::now());
     let reader = reads::discover(&connection, reads::list_limit(remaining)).await?;
-    let observed = read_one(&reader, &arguments.name, Excluded::default(), end).await?;
+    let limit = reads::list_limit(end.saturating_duration_since(Instant::now()));
+    let (observed, webhook_off) = futures_util::future::join(
+        read_one(&reader, &arguments.name, Excluded::default(), end),
+        read_switched_off(&connection, limit),
+    )
+    .await;
+    let observed = observed?;
     let now = connection.now();
     let explanation = explain(&observed, &inspect(&observed, now), now);
     let report = WhyReport {
         observed: &observed,
         explanation: &explanation,
+        webhook_off: webhook_off.as_deref(),
         now,
     };
     print(&report, &arguments.output, &session.terminal)?;
@@ -92,6 +99,8 @@ impl From<State> for Verdict {
 pub struct WhyReport<'w> {
     pub observed: &'w Snapshot,
     pub explanation: &'w Explanation,
+    /// That somebody has disabled kcp-webhook. None if it is enabled, or if the user may not know.
+    pub webhook_off: Option<&'w str>,
     pub now: Timestamp,
 }
 

@@ -93,6 +93,9 @@ pub fn render(report: &WhyReport<'_>, layout: Layout) -> String {
             &format!("and {hidden} more: kubectl kcp status {name} -n {namespace}"),
         );
     }
+    if let Some(off) = report.webhook_off {
+        entry("rules:", &format!("kcp-webhook checks no changes, because {off}"));
+    }
     if let Some(note) = report.observed.version_note() {
         entry("note:", &note);
     }

@@ -1,8 +1,6 @@
 //! Reads and writes the objects of the manager. Every call has a time limit, and every write is conditional on the resource
 //! version that was read.
 
-use std::collections::BTreeMap;
-
 use http_body_util::{BodyExt as _, Limited};
 use hyper::{
     StatusCode, Uri,
@@ -10,7 +8,6 @@ use hyper::{
 };
 use jiff::Timestamp;
 use k8s_openapi::{
-    ByteString,
     api::{
         coordination::v1::Lease,
         core::v1::{Pod, Secret, Service},
@@ -20,7 +17,7 @@ use k8s_openapi::{
     apimachinery::pkg::version::Info,
 };
 use kcp_rules::registration::{
-    CANARY_ANNOTATION, CANARY_LEASE, CONFIGURATION, PROBLEM_ANNOTATION, TLS_SECRET, canary_warning,
+    CANARY_ANNOTATION, CANARY_LEASE, CONFIGURATION, PROBLEM_ANNOTATION, canary_warning,
 };
 use kube::{
     Api, Client, Resource as _,
@@ -53,8 +50,8 @@ const NAME: &str = "kcp-webhook";
 /// The name of the port in the Service and in the Pods.
 const PORT: &str = "webhook";
 
-/// The Secret with the CAs, which only the manager reads.
-const CA_SECRET: &str = "kcp-webhook-ca";
+/// The Secret with the CAs, which only the manager reads, and its type.
+pub(super) const CA_SECRET: (&str, &str) = ("kcp-webhook-ca", "Opaque");
 
 /// The name under which the API server records the fields that the manager writes.
 const FIELD_MANAGER: &str = "kcp-webhook-manage";
@@ -172,53 +169,21 @@ impl Objects {
         address(&service).ok_or_else(|| ObjectError::NoAddress(NAME.to_owned()))
     }
 
-    pub(crate) async fn ca_secret(&self) -> Result<Option<Secret>, ObjectError> {
+    pub(crate) async fn secret(&self, name: &str) -> Result<Option<Secret>, ObjectError> {
         let secrets: Api<Secret> = self.namespaced();
-        Ok(call("get the Secret kcp-webhook-ca", secrets.get_opt(CA_SECRET)).await?)
+        Ok(call(&format!("get the Secret {name}"), secrets.get_opt(name)).await?)
     }
 
-    pub(crate) async fn tls_secret(&self) -> Result<Option<Secret>, ObjectError> {
-        let secrets: Api<Secret> = self.namespaced();
-        Ok(call("get the Secret kcp-webhook-tls", secrets.get_opt(TLS_SECRET)).await?)
-    }
-
-    /// Writes the Secret with the CAs. `before` is the Secret that was read.
-    pub(crate) async fn write_ca_secret(
+    /// Writes a Secret. `before` is the Secret that was read.
+    pub(crate) async fn write_secret(
         &self,
-        before: Option<&Secret>,
-        change: impl FnOnce(&mut Secret),
-    ) -> Result<(), ObjectError> {
-        self.write_secret(CA_SECRET, "Opaque", before, change).await
-    }
-
-    /// Writes the Secret that the Pods mount.
-    pub(crate) async fn write_tls_secret(
-        &self,
-        before: Option<&Secret>,
-        data: &[(&str, &str)],
-    ) -> Result<(), ObjectError> {
-        self.write_secret(TLS_SECRET, "kubernetes.io/tls", before, |secret| {
-            let written: &mut BTreeMap<_, _> = secret.data.get_or_insert_default();
-            for (key, value) in data {
-                written.insert((*key).to_owned(), ByteString(value.as_bytes().to_vec()));
-            }
-        })
-        .await
-    }
-
-    async fn write_secret(
-        &self,
-        name: &str,
-        kind: &str,
+        (name, kind): (&str, &str),
         before: Option<&Secret>,
         change: impl FnOnce(&mut Secret),
     ) -> Result<(), ObjectError> {
         let secrets: Api<Secret> = self.namespaced();
         let mut secret = before.cloned().unwrap_or_else(|| Secret {
-            metadata: ObjectMeta {
-                name: Some(name.to_owned()),
-                ..ObjectMeta::default()
-            },
+            metadata: named(name),
             type_: Some(kind.to_owned()),
             ..Secret::default()
         });
@@ -237,26 +202,21 @@ impl Objects {
     pub(crate) async fn configuration(&self, hook: Hook) -> Result<Option<Value>, ObjectError> {
         let action = format!("get the {} {CONFIGURATION}", hook.kind());
         let found = call(&action, self.configurations(hook).get_opt(CONFIGURATION)).await?;
-        found.map(|object| to_value(&action, &object)).transpose()
+        let read = found.map(serde_json::to_value).transpose();
+        Ok(read.map_err(|error| RequestError::failed(&action, &error))?)
     }
 
-    pub(crate) async fn create_configuration(&self, hook: Hook, object: &Value) -> Result<(), ObjectError> {
-        let action = format!("create the {} {CONFIGURATION}", hook.kind());
-        let object = from_value(&action, object)?;
-        call(&action, self.configurations(hook).create(&parameters(), &object)).await?;
-        Ok(())
-    }
-
-    /// Replaces a configuration. `object` has the resource version that was read.
-    pub(crate) async fn replace_configuration(&self, hook: Hook, object: &Value) -> Result<(), ObjectError> {
-        let action = format!("update the {} {CONFIGURATION}", hook.kind());
-        let object = from_value(&action, object)?;
-        call(
-            &action,
-            self.configurations(hook)
-                .replace(CONFIGURATION, &parameters(), &object),
-        )
-        .await?;
+    /// Creates a configuration, or replaces one that has the resource version that was read.
+    pub(crate) async fn write_configuration(&self, hook: Hook, object: &Value) -> Result<(), ObjectError> {
+        let action = format!("write the {} {CONFIGURATION}", hook.kind());
+        let object: DynamicObject =
+            serde_json::from_value(object.clone()).map_err(|error| RequestError::failed(&action, &error))?;
+        let api = self.configurations(hook);
+        if object.metadata.resource_version.is_none() {
+            call(&action, api.create(&parameters(), &object)).await?;
+        } else {
+            call(&action, api.replace(CONFIGURATION, &parameters(), &object)).await?;
+        }
         Ok(())
     }
 
@@ -293,10 +253,7 @@ impl Objects {
     async fn create_canary(&self) -> Result<(), ObjectError> {
         let leases: Api<Lease> = self.namespaced();
         let lease = Lease {
-            metadata: ObjectMeta {
-                name: Some(CANARY_LEASE.to_owned()),
-                ..ObjectMeta::default()
-            },
+            metadata: named(CANARY_LEASE),
             spec: None,
         };
         let action = format!("create the Lease {CANARY_LEASE}");
@@ -357,12 +314,11 @@ fn parameters() -> PostParams {
     }
 }
 
-fn to_value(action: &str, object: &DynamicObject) -> Result<Value, ObjectError> {
-    serde_json::to_value(object).map_err(|error| RequestError::failed(action, &error).into())
-}
-
-fn from_value(action: &str, object: &Value) -> Result<DynamicObject, ObjectError> {
-    serde_json::from_value(object.clone()).map_err(|error| RequestError::failed(action, &error).into())
+fn named(name: &str) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name.to_owned()),
+        ..ObjectMeta::default()
+    }
 }
 
 /// Some distributions append a character to the minor version, as in `31+`.

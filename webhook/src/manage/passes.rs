@@ -6,8 +6,8 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Secret;
+use jiff::Timestamp;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kcp_rules::{
     anchor::KEY_PAIR,
     registration::{Switch, TLS_SECRET, calls_static_pods, has_canary, switch},
@@ -28,7 +28,7 @@ use super::{
         Canary, Observed, PodCertificate, Registration, ServedCertificate, ServerVersion, Serving, Step,
         canary_problem, decide, later, rotation_problem,
     },
-    objects::{Address, ObjectError, Objects},
+    objects::{Address, CA_SECRET, ObjectError, Objects},
     registration::{Place, bundles, compare, merge, only_canary},
 };
 use crate::{
@@ -202,8 +202,8 @@ impl Manager {
             objects.configuration(Hook::Mutate).await?,
             objects.configuration(Hook::Validate).await?,
         ];
-        let tls_secret = objects.tls_secret().await?;
-        let ca_secret = objects.ca_secret().await?;
+        let tls_secret = objects.secret(TLS_SECRET).await?;
+        let ca_secret = objects.secret(CA_SECRET.0).await?;
         let authorities = ca_secret
             .as_ref()
             .map(Authorities::read)
@@ -374,70 +374,53 @@ impl Manager {
     }
 
     async fn take(&mut self, step: Step, seen: Seen, now: Timestamp) -> Result<Duration, PassError> {
-        let before = seen.ca_secret.as_ref();
-        let authorities = seen.authorities.clone();
-        match step {
+        let mut authorities = seen.authorities.clone();
+        let create = || KeyedCa::create(now, CA_VALIDITY);
+        let done = match step {
             Step::CreateAuthority => {
-                let signing = KeyedCa::create(now, CA_VALIDITY)?;
-                let authorities = Authorities {
-                    signing: Some(signing),
-                    ..authorities
-                };
-                self.write(before, &authorities).await?;
-                info!("created a CA");
+                authorities.signing = Some(create()?);
+                "created a CA"
             }
             Step::AdoptTrusted => {
-                let authorities = Authorities {
-                    retired: trusted(&seen.live, now),
-                    ..authorities.with_next(KeyedCa::create(now, CA_VALIDITY)?)
-                };
-                self.write(before, &authorities).await?;
-                info!("created a CA, which replaces the CAs that the webhook configurations trust");
+                authorities = authorities.with_next(create()?);
+                authorities.retired = trusted(&seen.live, now);
+                "created a CA, which replaces the CAs that the webhook configurations trust"
             }
             Step::CreateNextAuthority => {
-                let authorities = authorities.with_next(KeyedCa::create(now, CA_VALIDITY)?);
-                self.write(before, &authorities).await?;
-                info!("created the next CA");
+                authorities = authorities.with_next(create()?);
+                "created the next CA"
             }
-            Step::RecordTrust | Step::ForgetTrust => {
-                let authorities = Authorities {
-                    next_trusted_since: (step == Step::RecordTrust).then_some(now),
-                    ..authorities
-                };
-                self.write(before, &authorities).await?;
-                if step == Step::RecordTrust {
-                    info!(delay = ?self.settings.trust_delay, "both webhook configurations trust the next CA; it signs after the delay");
-                } else {
-                    info!("a webhook configuration has been changed; the delay of the next CA starts again");
-                }
+            Step::RecordTrust => {
+                authorities.next_trusted_since = Some(now);
+                "both webhook configurations trust the next CA; it signs after the delay (--ca-trust-delay)"
+            }
+            Step::ForgetTrust => {
+                authorities.next_trusted_since = None;
+                "a webhook configuration has been changed; the delay of the next CA starts again"
             }
             Step::Promote => {
-                self.write(before, &authorities.promote(now)).await?;
-                info!("the next CA signs now");
+                authorities = authorities.promote(now);
+                "the next CA signs now"
             }
             Step::RemoveRetired => {
-                let authorities = Authorities {
-                    retired: Vec::new(),
-                    ..authorities
-                };
-                self.write(before, &authorities).await?;
-                info!("removed the retired CA: every Pod serves a certificate from the CA that signs");
+                authorities.retired.clear();
+                "removed the retired CA: every ready Pod serves a certificate from the CA that signs"
             }
-            Step::IssueCertificate => self.issue(&seen, now).await?,
+            Step::IssueCertificate => return self.issue(&seen, now).await,
             Step::RegisterCanary | Step::Register => return self.register(&seen, step, now).await,
-            Step::AwaitCanary | Step::Wait(_) | Step::Refuse(_) => {}
-        }
+            Step::AwaitCanary | Step::Wait(_) | Step::Refuse(_) => return Ok(PAUSE),
+        };
+        let write = |secret: &mut Secret| authorities.write(secret);
+        self.objects
+            .write_secret(CA_SECRET, seen.ca_secret.as_ref(), write)
+            .await?;
+        info!("{done}");
         Ok(PAUSE)
     }
 
-    async fn write(&self, before: Option<&Secret>, authorities: &Authorities) -> Result<(), PassError> {
-        let change = |secret: &mut Secret| authorities.write(secret);
-        Ok(self.objects.write_ca_secret(before, change).await?)
-    }
-
-    async fn issue(&self, seen: &Seen, now: Timestamp) -> Result<(), PassError> {
+    async fn issue(&self, seen: &Seen, now: Timestamp) -> Result<Duration, PassError> {
         let Some(signing) = &seen.authorities.signing else {
-            return Ok(());
+            return Ok(PAUSE);
         };
         let host = self.objects.host();
         let names = [host.clone(), format!("{host}.cluster.local")];
@@ -449,11 +432,7 @@ impl Manager {
                 &[]
             },
         };
-        let validity = SignedDuration::try_from(CERTIFICATE_VALIDITY).unwrap_or(SignedDuration::MAX);
-        let until = now
-            .checked_add(validity)
-            .unwrap_or(Timestamp::MAX)
-            .min(signing.certificate.lifetime.until);
+        let until = later(now, CERTIFICATE_VALIDITY).min(signing.certificate.lifetime.until);
         let issued = signing
             .authority()?
             .issue(names, offset_time(now), offset_time(until))?;
@@ -468,11 +447,18 @@ impl Manager {
         if self.settings.anchors.is_some() {
             data.push((KEY_PAIR, &pair));
         }
+        let write = |secret: &mut Secret| {
+            let data = data
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), ByteString(value.as_bytes().to_vec())));
+            secret.data.get_or_insert_default().extend(data);
+        };
+        let secret = (TLS_SECRET, "kubernetes.io/tls");
         self.objects
-            .write_tls_secret(seen.tls_secret.as_ref(), &data)
+            .write_secret(secret, seen.tls_secret.as_ref(), write)
             .await?;
         info!(secret = TLS_SECRET, expires = %until, "issued a serving certificate");
-        Ok(())
+        Ok(PAUSE)
     }
 
     async fn register(&mut self, seen: &Seen, step: Step, now: Timestamp) -> Result<Duration, PassError> {
@@ -497,41 +483,28 @@ impl Manager {
                 return Ok(left(now, until));
             }
         }
+        let is_canary = step == Step::RegisterCanary;
         let of_hooks = Hook::ALL.into_iter().zip(&seen.live).zip(&seen.desired);
         // The validating configuration first, which has the canary.
         for ((hook, live), desired) in of_hooks.rev() {
-            let canary = (step == Step::RegisterCanary).then(|| only_canary(desired.clone()));
-            if canary.is_some() && hook == Hook::Mutate {
-                continue;
+            let desired = match hook {
+                Hook::Mutate if is_canary => continue,
+                Hook::Validate if is_canary => only_canary(desired.clone()),
+                _ => desired.clone(),
+            };
+            let wanted = match live {
+                Some(live) => merge(live, &desired, now),
+                None => desired,
+            };
+            if live.as_ref() != Some(&wanted) {
+                self.objects.write_configuration(hook, &wanted).await?;
+                info!(
+                    kind = hook.kind(),
+                    is_canary, "wrote the configuration of the webhook"
+                );
             }
-            self.write_configuration(hook, live.as_ref(), canary.as_ref().unwrap_or(desired), now)
-                .await?;
-        }
-        if step == Step::RegisterCanary {
-            info!("registered the canary; the rest follows once an API server has sent one to the webhook");
         }
         Ok(PAUSE)
-    }
-
-    async fn write_configuration(
-        &self,
-        hook: Hook,
-        live: Option<&Value>,
-        desired: &Value,
-        now: Timestamp,
-    ) -> Result<(), PassError> {
-        match live {
-            None => self.objects.create_configuration(hook, desired).await?,
-            Some(live) => {
-                let merged = merge(live, desired, now);
-                if merged == *live {
-                    return Ok(());
-                }
-                self.objects.replace_configuration(hook, &merged).await?;
-            }
-        }
-        info!(kind = hook.kind(), "wrote the configuration of the webhook");
-        Ok(())
     }
 }
 

@@ -8,10 +8,9 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use kcp_rules::Change;
 use kcp_rules::api::{KubeadmControlPlane, decode};
 use kcp_rules::case::{Base, V1BETA1, V1BETA2};
-use kcp_rules::defaulting::{apply, default_control_plane};
+use kcp_rules::defaulting::SetDefaults as _;
 use kcp_rules::row::merge;
 use kcp_tests::cluster_api_alone::ClusterApiAlone;
 use kcp_tests::kubectl::Kubectl;
@@ -218,12 +217,11 @@ fn patches(version: &str) -> Vec<Value> {
 /// The object with the defaults of the webhook.
 fn defaulted(old: Option<&Value>, new: &Value) -> Result<Value> {
     let (text, old) = (new.to_string(), old.map(Value::to_string));
-    let new: KubeadmControlPlane = decode(&text)?;
+    let mut new: KubeadmControlPlane = decode(&text)?;
     let old = old.as_deref().map(decode::<KubeadmControlPlane>).transpose()?;
-    let change = old
-        .as_ref()
-        .map_or(Change::create(&new), |old| Change::update(old, &new));
-    let operations = default_control_plane(&change).operations;
-    let defaulted = apply(&text, &operations).context("the patch does not apply")?;
-    Ok(serde_json::from_str(&defaulted)?)
+    let operations = new.set_defaults(old.as_ref()).operations;
+    let patch: json_patch::Patch = serde_json::from_value(serde_json::to_value(operations)?)?;
+    let mut defaulted = serde_json::from_str(&text)?;
+    json_patch::patch(&mut defaulted, &patch)?;
+    Ok(defaulted)
 }

@@ -98,48 +98,35 @@ impl Admission {
         if let Some(decision) = too_large(request) {
             return decision;
         }
-        if target == Target::Canary {
-            return canary(request);
+        if hook == Hook::Mutate && request.operation == Operation::Delete {
+            return Decision::allowed();
         }
-        match hook {
-            Hook::Mutate if request.operation == Operation::Delete => Decision::allowed(),
-            Hook::Mutate => match self.mutate(target, request).await {
-                // Only a denial is worth the time that decoding the two versions takes.
-                decision if !matches!(decision.verdict, Verdict::Allowed) && is_stale(request) => {
-                    Decision::allowed()
-                }
-                decision => decision,
-            },
-            Hook::Validate => self.validate(target, request).await,
+        let decision = self.decide_on(target, hook, request).await;
+        // Only a denial is worth the time that decoding the two versions takes.
+        let is_denied = !matches!(decision.verdict, Verdict::Allowed);
+        if hook == Hook::Mutate && is_denied && is_stale(request) {
+            return Decision::allowed();
         }
+        decision
     }
 
-    async fn mutate(&self, target: Target, request: &Request<'_>) -> Decision {
-        let evaluator = &self.evaluator;
-        let mutation = match target {
-            Target::ControlPlane => object::mutate::<KubeadmControlPlane<'_>>(request, evaluator),
-            Target::ControlPlaneScale => return scale::mutate(request, evaluator).await,
-            Target::Template => object::mutate::<KubeadmControlPlaneTemplate<'_>>(request, evaluator),
-            Target::ClusterPool => object::mutate::<ClusterPool<'_>>(request, evaluator),
-            Target::Customization => object::mutate::<ClusterDeploymentCustomization<'_>>(request, evaluator),
-            Target::ClusterDeployment => object::mutate::<ClusterDeployment<'_>>(request, evaluator),
-            Target::Status | Target::Canary => return Decision::allowed(),
-        };
-        mutation.decision(request, evaluator).await
-    }
-
-    async fn validate(&self, target: Target, request: &Request<'_>) -> Decision {
+    async fn decide_on(&self, target: Target, hook: Hook, request: &Request<'_>) -> Decision {
         let evaluator = &self.evaluator;
         match target {
-            Target::ControlPlane => object::validate::<KubeadmControlPlane<'_>>(request, evaluator).await,
-            Target::ControlPlaneScale => scale::validate(request, evaluator).await,
-            Target::Template => object::validate::<KubeadmControlPlaneTemplate<'_>>(request, evaluator).await,
-            Target::ClusterPool => object::validate::<ClusterPool<'_>>(request, evaluator).await,
-            Target::Customization => {
-                object::validate::<ClusterDeploymentCustomization<'_>>(request, evaluator).await
+            Target::ControlPlane => object::decide::<KubeadmControlPlane<'_>>(hook, request, evaluator).await,
+            Target::ControlPlaneScale => scale::decide(hook, request, evaluator).await,
+            Target::Template => {
+                object::decide::<KubeadmControlPlaneTemplate<'_>>(hook, request, evaluator).await
             }
-            Target::ClusterDeployment => object::validate::<ClusterDeployment<'_>>(request, evaluator).await,
-            Target::Status | Target::Canary => Decision::allowed(),
+            Target::ClusterPool => object::decide::<ClusterPool<'_>>(hook, request, evaluator).await,
+            Target::Customization => {
+                object::decide::<ClusterDeploymentCustomization<'_>>(hook, request, evaluator).await
+            }
+            Target::ClusterDeployment => {
+                object::decide::<ClusterDeployment<'_>>(hook, request, evaluator).await
+            }
+            Target::Canary => canary(request),
+            Target::Status => Decision::allowed(),
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Decides on writes to an object itself, not to a subresource.
 
 use kcp_rules::{
-    Change, Context, Judgement,
+    Change, Context,
     api::{DecodeError, Metadata, decode},
-    defaulting::Defaulted,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -11,50 +10,100 @@ use serde_json::value::RawValue;
 use super::{evaluator::Evaluator, kind::Kind};
 use crate::{
     decision::Decision,
+    hook::Hook,
     limits::MAX_NAME_CHARS,
     review::{Operation, Request},
     shorten::shorten,
 };
 
-/// Evaluates all rules on a write to an object.
-pub(super) async fn validate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Decision {
+/// Decides on a write to an object.
+pub(super) async fn decide<'a, T: Kind<'a>>(
+    hook: Hook,
+    request: &Request<'a>,
+    evaluator: &Evaluator,
+) -> Decision {
     if request.operation == Operation::Delete {
         return validate_deletion::<T>(request, evaluator).await;
     }
     let Some(object) = request.object else {
         return Decision::missing_field("object");
     };
-    if request.operation == Operation::Create {
-        return match decode::<Box<T>>(object.get()) {
-            Ok(new) => evaluate_change(request, Change::create(&*new), evaluator).await,
-            Err(error) => undecodable::<T>(request, error),
-        };
-    }
-    let Some(old_object) = request.old_object else {
-        return Decision::missing_field("oldObject");
+    let old_object = match (request.operation, request.old_object) {
+        (Operation::Create, _) => None,
+        (_, None) => return Decision::missing_field("oldObject"),
+        (_, old_object) => old_object,
     };
     let new = decode::<Box<T>>(object.get());
-    let old = decode_old::<T>(old_object, new.as_deref().ok());
-    if is_deleting(&old, old_object) {
+    let old = old_object.map(|old| decode_old::<T>(old, new.as_deref().ok()));
+    if old_object
+        .zip(old.as_ref())
+        .is_some_and(|(text, old)| is_deleting(old, text))
+    {
         return Decision::allowed();
     }
+    match hook {
+        Hook::Mutate => mutate(request, new, old, evaluator).await,
+        Hook::Validate => validate(request, new, old, evaluator).await,
+    }
+}
+
+/// Evaluates all rules on a creation, or on an update of `old`.
+async fn validate<'a, T: Kind<'a>>(
+    request: &Request<'a>,
+    new: Result<Box<T>, DecodeError>,
+    old: Option<Result<Box<T>, DecodeError>>,
+    evaluator: &Evaluator,
+) -> Decision {
     let new = match new {
         Ok(new) => new,
         Err(error) => return undecodable::<T>(request, error),
     };
-    match &old {
-        Ok(old) => evaluate_change(request, Change::update(&**old, &*new), evaluator).await,
-        Err(error) => {
-            // Do not deny the update because of the stored object, which could then never be corrected.
-            let mut decision = evaluate_change(request, update_without_old(&*new), evaluator).await;
-            decision.other_warnings.push(format!(
-                "{}: cannot decode the stored object, so kcp-webhook checked only the new object, and did not \
-                 compare the two",
-                error.field
-            ));
-            decision
-        }
+    let change = match &old {
+        None => Change::create(&*new),
+        Some(Ok(old)) => Change::update(&**old, &*new),
+        // Do not deny the update because of the stored object, which could then never be corrected.
+        Some(Err(_)) => update_without_old(&*new),
+    };
+    let mut decision = evaluate_change(request, change, evaluator).await;
+    if let Some(Err(error)) = old {
+        decision.other_warnings.push(format!(
+            "{}: cannot decode the stored object, so kcp-webhook checked only the new object, and did not compare the two",
+            error.field
+        ));
     }
+    decision
+}
+
+/// Sets defaults, and denies a write that is still invalid with them: this webhook runs before schema validation
+/// and before every validating webhook, and a user sees only the first denial.
+///
+/// Allows an update if the new or the stored object cannot be decoded. The validating webhook finds out which
+/// of the two cannot be decoded.
+async fn mutate<'a, T: Kind<'a>>(
+    request: &Request<'a>,
+    new: Result<Box<T>, DecodeError>,
+    old: Option<Result<Box<T>, DecodeError>>,
+    evaluator: &Evaluator,
+) -> Decision {
+    let (mut new, old) = match (new, old.transpose()) {
+        (Ok(new), Ok(old)) => (new, old),
+        (Err(error), Ok(None)) => return undecodable::<T>(request, error),
+        // Set no defaults: they must not replace a stored value that cannot be read.
+        _ => return Decision::allowed(),
+    };
+    let old = old.as_deref();
+    let defaults = new.set_defaults(old);
+    let change = old.map_or(Change::create(&*new), |old| Change::update(old, &*new));
+    let mut judgement = evaluator.evaluate_object(request, change);
+    if judgement.is_denied() {
+        evaluator
+            .apply_configured_exemptions(request, &mut judgement)
+            .await;
+    }
+    // If the write is allowed, return no warnings, because the validating webhook returns them.
+    Decision::from_judgement(T::GROUP, T::KIND, || name(request, new.metadata()), judgement)
+        .denial()
+        .unwrap_or_else(|| Decision::defaulted(defaults))
 }
 
 /// Evaluates the rules on a deletion. Allows the deletion of an object that cannot be decoded.
@@ -65,102 +114,9 @@ async fn validate_deletion<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &E
     }
 }
 
-/// The result of the mutating webhook, before the exemptions of the configuration apply.
-pub(super) enum Mutation {
-    Decided(Decision),
-    Judged {
-        group: &'static str,
-        kind: &'static str,
-        /// The name of the object; empty unless the write is denied.
-        name: String,
-        judgement: Judgement,
-        defaults: Defaulted,
-    },
-}
-
-impl Mutation {
-    pub(super) async fn decision(self, request: &Request<'_>, evaluator: &Evaluator) -> Decision {
-        match self {
-            Self::Decided(decision) => decision,
-            Self::Judged {
-                group,
-                kind,
-                name,
-                mut judgement,
-                defaults,
-            } => {
-                if judgement.is_denied() {
-                    evaluator
-                        .apply_configured_exemptions(request, &mut judgement)
-                        .await;
-                }
-                // If the write is allowed, return no warnings, because the validating webhook returns them.
-                Decision::from_judgement(group, kind, || name, judgement)
-                    .denial()
-                    .unwrap_or_else(|| Decision::defaulted(defaults))
-            }
-        }
-    }
-}
-
-/// Sets defaults, and denies a write that is still invalid with them: this webhook runs before schema validation
-/// and before every validating webhook, and a user sees only the first denial.
-///
-/// Allows an update if the new or the stored object cannot be decoded. The validating webhook finds out which
-/// of the two cannot be decoded.
-pub(super) fn mutate<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Mutation {
-    let Some(object) = request.object else {
-        return Mutation::Decided(Decision::missing_field("object"));
-    };
-    if request.operation == Operation::Create {
-        return match decode::<Box<T>>(object.get()) {
-            Ok(new) => judge_with_defaults(request, new, None, evaluator),
-            Err(error) => Mutation::Decided(undecodable::<T>(request, error)),
-        };
-    }
-    let Some(old_object) = request.old_object else {
-        return Mutation::Decided(Decision::missing_field("oldObject"));
-    };
-    let new = decode::<Box<T>>(object.get());
-    match (decode_old::<T>(old_object, new.as_deref().ok()), new) {
-        (Ok(old), Ok(new)) if !old.metadata().is_deleting() => {
-            judge_with_defaults(request, new, Some(&old), evaluator)
-        }
-        // Set no defaults: they must not replace a stored value that cannot be read.
-        _ => Mutation::Decided(Decision::allowed()),
-    }
-}
-
-fn judge_with_defaults<'a, T: Kind<'a>>(
-    request: &Request<'a>,
-    mut new: Box<T>,
-    old: Option<&T>,
-    evaluator: &Evaluator,
-) -> Mutation {
-    let defaults = new.set_defaults(old);
-    let judgement = evaluator.evaluate_object(request, change_of(&*new, old));
-    let name = if judgement.is_denied() {
-        name(request, new.metadata())
-    } else {
-        String::new()
-    };
-    Mutation::Judged {
-        group: T::GROUP,
-        kind: T::KIND,
-        name,
-        judgement,
-        defaults,
-    }
-}
-
 /// Decodes the stored object of an update. Shares what `new` has unchanged.
 fn decode_old<'a, T: Kind<'a>>(old: &'a RawValue, new: Option<&T>) -> Result<Box<T>, DecodeError> {
     new.map_or_else(|| decode(old.get()), |new| T::decode_old(old, new).map(Box::new))
-}
-
-/// The update of `old`, or the creation if there is none.
-fn change_of<'c, T>(new: &'c T, old: Option<&'c T>) -> Change<'c, T> {
-    old.map_or(Change::create(new), |old| Change::update(old, new))
 }
 
 async fn evaluate_change<'a, T: Kind<'a>>(

@@ -12,6 +12,7 @@ use super::{evaluator::Evaluator, kind::CONTROL_PLANE_GROUP};
 use crate::{
     cluster::ReadError,
     decision::{Decision, RefusalKind},
+    hook::Hook,
     limits::MAX_NAME_CHARS,
     review::Request,
     shorten::shorten,
@@ -42,9 +43,19 @@ struct ScaleSpec {
     replicas: i64,
 }
 
+/// Decides on a write of a Scale. The mutating webhook denies what the validating webhook would deny later.
+pub(super) async fn decide(hook: Hook, request: &Request<'_>, evaluator: &Evaluator) -> Decision {
+    let decision = validate(request, evaluator).await;
+    match hook {
+        // If the control plane cannot be read, the validating webhook refuses the write.
+        Hook::Mutate => decision.denial().unwrap_or_else(Decision::allowed),
+        Hook::Validate => decision,
+    }
+}
+
 /// Evaluates the rules on the control plane with its new number of replicas. A Scale contains only this number, so
 /// the control plane is read from the cache or, if it is not cached, from the API server.
-pub(super) async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> Decision {
+async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> Decision {
     let Some(object) = request.object else {
         return Decision::missing_field("object");
     };
@@ -98,15 +109,6 @@ fn cached_control_plane(request: &Request<'_>, evaluator: &Evaluator) -> Option<
     evaluator
         .cluster
         .cached_control_plane(version, namespace, &request.name, &resource_version)
-}
-
-/// Denies a write that the validating webhook would deny later. If the control plane cannot be read, the validating
-/// webhook refuses the write.
-pub(super) async fn mutate(request: &Request<'_>, evaluator: &Evaluator) -> Decision {
-    validate(request, evaluator)
-        .await
-        .denial()
-        .unwrap_or_else(Decision::allowed)
 }
 
 /// Refuses a write because the control plane cannot be read. This includes a 404, because the webhook may have the

@@ -251,7 +251,7 @@ fn review_of(scenario: &Scenario, new: &Value) -> String {
 async fn decide(server: &Admission, hook: Hook, scenario: &Scenario, new: &Value) -> Decision {
     let review = review_of(scenario, new);
     server
-        .decide(hook, &mut review::decode_review(review.as_bytes()).unwrap())
+        .decide(hook, &review::decode_review(review.as_bytes()).unwrap())
         .await
 }
 

@@ -13,7 +13,7 @@
 //! - Worker Machines and `MachinePool`s, which rules need only for deletions. A deletion must not depend on a stale object.
 //! - Namespaces, because a cluster can have very many.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::{Arc, LazyLock};
 
 use kcp_rules::{
     api::hive::Lease,
@@ -23,7 +23,7 @@ use kcp_rules::{
     },
 };
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, json, value::RawValue};
 
 use super::{
     cache::{Cache, CacheState, Cached},
@@ -229,121 +229,68 @@ pub(super) struct CachedControlPlane {
 /// The annotation in which client-side apply stores a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// The fields of the metadata and of the status that rules read. Of `managedFields`, which are long, only the times are left, and
+/// whether a client owns fields of the spec: rules read the other fields only for writes of the topology controller, which does
+/// not write Scales.
+static KEPT: LazyLock<[Value; 2]> = LazyLock::new(|| {
+    let managed_fields = json!({"time": {}, "subresource": {}, "fieldsV1": {"f:spec": {}}});
+    let metadata = json!({
+        "name": null, "namespace": null, "generation": null, "deletionTimestamp": null, "labels": null,
+        "ownerReferences": null, "annotations": null, "managedFields": managed_fields,
+    });
+    let deprecated = json!({"v1beta1": {"updatedReplicas": null}});
+    let mut status = json!({
+        "observedGeneration": null, "replicas": null, "upToDateReplicas": null, "updatedReplicas": null, "version": null,
+        "deprecated": deprecated, "conditions": {"type": null, "status": null, "observedGeneration": null},
+    });
+    status["v1beta2"] = status.clone();
+    [metadata, status]
+});
+
+/// Removes the fields that `kept` does not have. Null in `kept` keeps a field with all that is in it.
+fn prune(value: &mut Value, kept: &Value) {
+    match (value, kept) {
+        (Value::Array(items), kept) => items.iter_mut().for_each(|item| prune(item, kept)),
+        (Value::Object(fields), Value::Object(kept)) => fields.retain(|name, value| {
+            let kept = kept.get(name);
+            kept.is_some_and(|kept| {
+                prune(value, kept);
+                true
+            })
+        }),
+        _ => {}
+    }
+}
+
+/// A control plane whose spec stays text.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PrunedControlPlane<'o> {
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow)]
     api_version: Option<&'o RawValue>,
-    #[serde(borrow, default)]
-    metadata: PrunedMetadata<'o>,
+    #[serde(default)]
+    metadata: Value,
     #[serde(borrow, skip_serializing_if = "Option::is_none")]
     spec: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    status: Option<PrunedStatus<'o>>,
-}
-
-/// The fields of [`kcp_rules::api::Metadata`]. Of `managedFields`, which are long, only the times are left, and whether a
-/// client owns fields of the spec: rules read the other fields only for writes of the topology controller, which does not
-/// write Scales.
-#[derive(Default, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PrunedMetadata<'o> {
-    #[serde(skip_serializing)]
-    resource_version: String,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    name: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    namespace: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    generation: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    deletion_timestamp: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    labels: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    owner_references: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "BTreeMap::is_empty")]
-    annotations: BTreeMap<String, &'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Vec::is_empty")]
-    managed_fields: Vec<PrunedManagedFieldsEntry<'o>>,
-}
-
-#[derive(Default, Deserialize, Serialize)]
-#[serde(default)]
-struct PrunedManagedFieldsEntry<'o> {
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    time: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    subresource: Option<&'o RawValue>,
-    #[serde(rename = "fieldsV1")]
-    fields: PrunedFields,
-}
-
-#[derive(Default, Deserialize, Serialize)]
-#[serde(default)]
-struct PrunedFields {
-    #[serde(rename = "f:spec", skip_serializing_if = "Option::is_none")]
-    spec: Option<NoFields>,
-}
-
-/// The fields of the spec are skipped.
-#[derive(Deserialize, Serialize)]
-struct NoFields {}
-
-/// The fields of [`kcp_rules::api::KubeadmControlPlaneStatus`].
-#[derive(Default, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PrunedStatus<'o> {
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    observed_generation: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    replicas: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    up_to_date_replicas: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    updated_replicas: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    version: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    deprecated: Option<PrunedDeprecated<'o>>,
-    #[serde(borrow, skip_serializing_if = "Vec::is_empty")]
-    conditions: Vec<PrunedCondition<'o>>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    v1beta2: Option<Box<PrunedStatus<'o>>>,
-}
-
-/// The fields of [`kcp_rules::api::control_plane::DeprecatedStatus`].
-#[derive(Default, Deserialize, Serialize)]
-#[serde(default)]
-struct PrunedDeprecated<'o> {
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    v1beta1: Option<PrunedDeprecatedV1Beta1<'o>>,
-}
-
-#[derive(Default, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PrunedDeprecatedV1Beta1<'o> {
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    updated_replicas: Option<&'o RawValue>,
-}
-
-#[derive(Default, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PrunedCondition<'o> {
-    #[serde(borrow, rename = "type", skip_serializing_if = "Option::is_none")]
-    kind: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    status: Option<&'o RawValue>,
-    #[serde(borrow, skip_serializing_if = "Option::is_none")]
-    observed_generation: Option<&'o RawValue>,
+    #[serde(default)]
+    status: Value,
 }
 
 impl Cached for CachedControlPlane {
     fn decode(object: &str) -> serde_json::Result<Self> {
         let mut pruned: PrunedControlPlane<'_> = serde_json::from_str(object)?;
-        pruned.metadata.annotations.remove(LAST_APPLIED);
+        let resource_version = pruned.metadata.get("resourceVersion").and_then(Value::as_str);
+        let resource_version = resource_version.unwrap_or_default().into();
+        let annotations = pruned
+            .metadata
+            .get_mut("annotations")
+            .and_then(Value::as_object_mut);
+        annotations.and_then(|annotations| annotations.remove(LAST_APPLIED));
+        let [metadata, status] = &*KEPT;
+        prune(&mut pruned.metadata, metadata);
+        prune(&mut pruned.status, status);
         Ok(Self {
-            resource_version: pruned.metadata.resource_version.as_str().into(),
+            resource_version,
             text: serde_json::to_string(&pruned)?.into(),
         })
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kcp_rules::Configuration;
-use kcp_rules::case::{Base, Case, V1BETA2, Write};
+use kcp_rules::case::{Base, Case, V1BETA1, V1BETA2, Write};
 use kcp_rules::topics::TOPICS;
 use kcp_tests::addresses::free_port;
 use kcp_tests::cluster_api::FEATURE_GATES;
@@ -131,7 +131,8 @@ impl Environment {
             arguments,
             nothing,
         )?);
-        for configuration in shipped_configurations(management).await? {
+        for mut configuration in shipped_configurations(management).await? {
+            review_each_version(&mut configuration);
             let mut configuration: DynamicObject = serde_json::from_value(configuration)?;
             manifests::redirect_webhooks(&mut configuration, |path| {
                 manifests::local_client_config(port, path, self.cluster.api().authority().certificate())
@@ -194,6 +195,19 @@ async fn shipped_configurations(management: &ManagementCluster) -> Result<Vec<Va
         bail!("manifests/registration has no webhook configuration");
     }
     Ok(objects)
+}
+
+/// Has each row reviewed in its own version: a row in v1beta1 is about an API server that serves nothing newer.
+fn review_each_version(configuration: &mut Value) {
+    let webhooks = configuration["webhooks"].as_array_mut().into_iter().flatten();
+    for rule in webhooks
+        .flat_map(|webhook| webhook["rules"].as_array_mut())
+        .flatten()
+    {
+        if rule["apiVersions"] == json!([V1BETA2]) {
+            rule["apiVersions"] = json!([V1BETA1, V1BETA2]);
+        }
+    }
 }
 
 /// Excludes the seeder, and all namespaces except for those with the label `by`.

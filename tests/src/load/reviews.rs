@@ -71,9 +71,11 @@ fn known() -> Result<Vec<Known>> {
             request: create(&good)?,
             verdict: Verdict::Mutated(json!([
                 {"op": "add", "path": "/spec/replicas", "value": 1},
-                {"op": "add", "path": "/spec/rollout", "value": {
-                    "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}
-                }},
+                {"op": "add", "path": "/spec/rollout", "value": {}},
+                {"op": "add", "path": "/spec/rollout/strategy", "value": {}},
+                {"op": "add", "path": "/spec/rollout/strategy/type", "value": "RollingUpdate"},
+                {"op": "add", "path": "/spec/rollout/strategy/rollingUpdate", "value": {}},
+                {"op": "add", "path": "/spec/rollout/strategy/rollingUpdate/maxSurge", "value": 1},
             ])),
         },
         validate(

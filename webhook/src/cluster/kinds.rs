@@ -27,7 +27,6 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{
     cache::{Cache, CacheState, Cached},
-    live_reads::Projection,
     versions::{CLUSTER_API, CONTROL_PLANES, HIVE},
 };
 
@@ -36,37 +35,31 @@ use super::{
 pub(super) struct Kind {
     pub(super) group: &'static str,
     pub(super) plural: &'static str,
-    pub(super) projection: Projection,
 }
 
 pub(super) const CONTROL_PLANE: Kind = Kind {
     group: CONTROL_PLANES,
     plural: "kubeadmcontrolplanes",
-    projection: Projection::Whole,
 };
 
 pub(super) const CLUSTER: Kind = Kind {
     group: CLUSTER_API,
     plural: "clusters",
-    projection: Projection::Whole,
 };
 
 pub(super) const POOL: Kind = Kind {
     group: HIVE,
     plural: "clusterpools",
-    projection: Projection::Whole,
 };
 
 pub(super) const CUSTOMIZATION: Kind = Kind {
     group: HIVE,
     plural: "clusterdeploymentcustomizations",
-    projection: Projection::Whole,
 };
 
 pub(super) const CLUSTER_DEPLOYMENT: Kind = Kind {
     group: HIVE,
     plural: "clusterdeployments",
-    projection: Projection::Whole,
 };
 
 /// The caches of all watched kinds. Without API access, they stay empty and are not used.
@@ -239,12 +232,14 @@ static KEPT: LazyLock<[Value; 2]> = LazyLock::new(|| {
         "ownerReferences": null, "annotations": null, "managedFields": managed_fields,
     });
     let deprecated = json!({"v1beta1": {"updatedReplicas": null}});
-    let mut status = json!({
-        "observedGeneration": null, "replicas": null, "upToDateReplicas": null, "updatedReplicas": null, "version": null,
-        "deprecated": deprecated, "conditions": {"type": null, "status": null, "observedGeneration": null},
-    });
-    status["v1beta2"] = status.clone();
-    [metadata, status]
+    let status = |v1beta2: Value| {
+        json!({
+            "observedGeneration": null, "replicas": null, "upToDateReplicas": null, "updatedReplicas": null,
+            "version": null, "deprecated": deprecated, "v1beta2": v1beta2,
+            "conditions": {"type": null, "status": null, "observedGeneration": null},
+        })
+    };
+    [metadata, status(status(json!({})))]
 });
 
 /// Removes the fields that `kept` does not have. Null in `kept` keeps a field with all that is in it.

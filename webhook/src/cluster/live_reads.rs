@@ -118,13 +118,6 @@ impl Projection {
             Self::Metadata => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
         }
     }
-
-    pub(super) const fn watch_accept_header(self) -> &'static str {
-        match self {
-            Self::Whole => "application/json",
-            Self::Metadata => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-        }
-    }
 }
 
 impl LiveReads<'_> {

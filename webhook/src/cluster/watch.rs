@@ -20,7 +20,7 @@ use super::{
     cache::{Cache, CacheState, Cached},
     events::{Event, Lines, Named, Page},
     kinds::{CLUSTER, CLUSTER_DEPLOYMENT, CONTROL_PLANE, CUSTOMIZATION, Caches, Kind, POOL},
-    live_reads::ApiServer,
+    live_reads::{ApiServer, Projection},
     read_error::{ReadError, parse_status},
 };
 use crate::{
@@ -170,10 +170,7 @@ impl<T: Cached> Watch<T> {
             let path = format!("{}?{query}", self.path(version));
             let _turn = self.listing.lock().await;
             let reads = self.server.reads_within(REQUEST_TIMEOUT);
-            let answer = reads
-                .get(&path, self.kind.projection)
-                .await
-                .map_err(stop_reason)?;
+            let answer = reads.get(&path, Projection::Whole).await.map_err(stop_reason)?;
             let page: Page<'_> = serde_json::from_slice(answer.as_bytes())
                 .map_err(|error| ReadError::from_json_error(&error))?;
             if next.is_empty() {
@@ -240,7 +237,7 @@ impl<T: Cached> Watch<T> {
             .append_pair("resourceVersion", resource_version)
             .finish();
         let request = Request::get(format!("{}?{query}", self.path(version)))
-            .header(header::ACCEPT, self.kind.projection.watch_accept_header())
+            .header(header::ACCEPT, Projection::Whole.accept_header())
             .body(Body::empty())
             .map_err(|error| ReadError::Failed(error.to_string()))?;
         let deadline = Instant::now() + REQUEST_TIMEOUT;

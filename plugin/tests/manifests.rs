@@ -179,3 +179,56 @@ fn the_reference_names_every_role() {
         .collect();
     assert_eq!(missing, Vec::<String>::new());
 }
+
+/// The documents of a YAML file.
+fn documents(file: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(&read(&workspace().join(file))).expect("YAML")
+}
+
+#[test]
+fn the_pods_of_the_webhook_are_restricted() {
+    for file in [
+        "manifests/base/deployment.yaml",
+        "manifests/managed/deployment.yaml",
+    ] {
+        let deployments = documents(file);
+        let pods: Vec<_> = deployments
+            .iter()
+            .filter_map(|object| object.pointer("/spec/template/spec"))
+            .collect();
+        assert_eq!(pods.len(), 1, "{file}");
+        for pod in pods {
+            assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{file}");
+            for container in pod["containers"].as_array().expect("containers") {
+                let context = &container["securityContext"];
+                assert_eq!(context["readOnlyRootFilesystem"], true, "{file}");
+                assert_eq!(context["allowPrivilegeEscalation"], false, "{file}");
+                assert_eq!(
+                    context["capabilities"]["drop"],
+                    serde_json::json!(["ALL"]),
+                    "{file}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_role_of_the_webhook_only_reads_and_reads_no_secrets() {
+    let objects = documents("manifests/base/rbac.yaml");
+    let rules = objects.iter().filter_map(|object| object["rules"].as_array());
+    let mut count = 0;
+    for rule in rules.flatten() {
+        count += 1;
+        let list = |field: &str| rule[field].as_array().expect("a list").clone();
+        let reads = |verb: &Value| ["get", "list", "watch"].iter().any(|read| verb == read);
+        assert!(list("verbs").iter().all(reads), "{rule}");
+        assert!(
+            !list("resources")
+                .iter()
+                .any(|resource| resource == "secrets" || resource == "*"),
+            "{rule}"
+        );
+    }
+    assert!(count > 5, "{count}");
+}

@@ -201,7 +201,7 @@ async fn shipped_configurations(management: &ManagementCluster) -> Result<Vec<Va
 fn review_each_version(configuration: &mut Value) {
     let webhooks = configuration["webhooks"].as_array_mut().into_iter().flatten();
     for rule in webhooks
-        .flat_map(|webhook| webhook["rules"].as_array_mut())
+        .filter_map(|webhook| webhook["rules"].as_array_mut())
         .flatten()
     {
         if rule["apiVersions"] == json!([V1BETA2]) {

@@ -61,7 +61,9 @@ async fn accepts_only_posts_of_json_to_two_paths() {
             .header(header::CONTENT_TYPE, content_type)
             .body(Full::new(Bytes::from_static(NO_REQUEST)))
             .unwrap();
-        let (status, text) = read(router().answer(request, &caller()).await).await;
+        let response = router().answer(request, &caller()).await;
+        assert_eq!(response.headers()[header::CONNECTION], "close");
+        let (status, text) = read(response).await;
         assert_eq!(
             (status.as_u16(), text.as_str()),
             (code, sentence),
@@ -422,6 +424,11 @@ async fn counts_requests_decisions_and_rules() {
     .await;
     send(&router, "/validate", &review("CREATE", &bad, &Value::Null)).await;
     post(&router, "/validate", "{").await;
+    let skipped = Decision {
+        skipped_rules: vec!["inventory-shared"],
+        ..Decision::allowed()
+    };
+    router.metrics.count_decision(Hook::Mutate, &skipped);
     let text = router.metrics.encode().unwrap();
     for line in [
         r#"controller_runtime_webhook_requests_total{webhook="/validate",code="200"} 2"#,
@@ -432,6 +439,8 @@ async fn counts_requests_decisions_and_rules() {
         r#"kcp_webhook_decisions_total{webhook="/validate",decision="denied"} 1"#,
         r#"kcp_webhook_rule_findings_total{rule="replicas-even",decision="deny"} 1"#,
         r#"kcp_webhook_rule_findings_total{rule="replicas-not-positive",decision="deny"} 0"#,
+        r#"kcp_webhook_rules_skipped_total{rule="inventory-shared"} 1"#,
+        r#"kcp_webhook_rules_skipped_total{rule="inventory-name-unknown"} 0"#,
         "certwatcher_read_certificate_total 0",
         "certwatcher_read_certificate_errors_total 0",
     ] {

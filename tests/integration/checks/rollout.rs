@@ -24,6 +24,9 @@ const UNSEEN: &str = "unknown status-outdated KubeadmControlPlane/edge";
 /// The check that is unknown until then.
 const OUTDATED: &str = "status-outdated";
 
+/// The check that is unknown until a busy controller has recorded what it has compared.
+const UNRECORDED: &str = "change-not-recorded";
+
 /// The checks that report the creation and the replacement of Machines as information.
 const INFO_DURING_ROLLOUT: [&str; 17] = [
     "api-servers-mismatch",
@@ -155,7 +158,7 @@ impl Results {
             others
                 .alarms()
                 .into_iter()
-                .filter(|alarm| !alarm.contains(OUTDATED)),
+                .filter(|alarm| !alarm.contains(OUTDATED) && !alarm.contains(UNRECORDED)),
         );
         let after = StatusResult::take(management, &["--timeout", "30s"]).await?;
         self.judge(&after);
@@ -173,11 +176,18 @@ impl Results {
         let findings = result.findings();
         // In later results the controller has observed the change.
         let is_unseen = self.in_progress == 0 && findings.iter().any(|finding| finding == UNSEEN);
-        let verdict = if is_unseen { (2, "Unknown") } else { (0, "Healthy") };
+        let is_unrecorded = findings.iter().any(|finding| finding.contains(UNRECORDED));
+        let verdict = if is_unseen || is_unrecorded {
+            (2, "Unknown")
+        } else {
+            (0, "Healthy")
+        };
         let is_expected = |finding: &String| {
             let mut words = finding.split(' ');
             let (severity, id) = (words.next(), words.next().unwrap_or_default());
-            severity == Some("info") && INFO_DURING_ROLLOUT.contains(&id) || is_unseen && finding == UNSEEN
+            severity == Some("info") && INFO_DURING_ROLLOUT.contains(&id)
+                || severity == Some("unknown") && id == UNRECORDED
+                || is_unseen && finding == UNSEEN
         };
         if (result.exit_code, result.verdict()) != verdict || !findings.iter().all(is_expected) {
             let told = result.at("/findings");

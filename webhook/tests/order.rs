@@ -1,5 +1,4 @@
-//! Modules do not depend on each other in cycles: the top-level ones follow the order in lib.rs, and the modules of a folder
-//! use only each other, without cycles, and never the parent.
+//! The top-level modules follow the order in lib.rs. `plugin/tests/structure.rs` looks for cycles in the folders.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -7,7 +6,6 @@
 )]
 
 use std::{
-    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -24,54 +22,42 @@ fn listed(library: &str) -> Vec<String> {
         .collect()
 }
 
-/// The paths after each `prefix` in a source, with those of groups.
+/// The names after each `prefix` in a source, in `use` groups and elsewhere.
 fn used(source: &str, prefix: &str) -> Vec<String> {
     let code = source.split("#[cfg(test)]").next().unwrap();
-    let mut used: Vec<String> = code
-        .split(prefix)
-        .skip(1)
-        .flat_map(|after| expand("", after))
-        .collect();
-    used.retain(|path| !path.is_empty() && !path.ends_with("::"));
+    let mut used = Vec::new();
+    for after in code.split(prefix).skip(1) {
+        let Some(group) = after.strip_prefix('{') else {
+            used.push(first_name(after));
+            continue;
+        };
+        let mut depth = 0_usize;
+        let mut start = 0;
+        for (at, character) in group.char_indices() {
+            match character {
+                '{' => depth += 1,
+                '}' if depth == 0 => {
+                    used.push(first_name(&group[start..at]));
+                    break;
+                }
+                '}' => depth -= 1,
+                ',' if depth == 0 => {
+                    used.push(first_name(&group[start..at]));
+                    start = at + 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    used.retain(|name| !name.is_empty());
     used
 }
 
-/// The paths at the start of a text: one, or those of a group.
-fn expand(parent: &str, text: &str) -> Vec<String> {
-    let is_path = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | ':');
-    let end = text.find(|character| !is_path(character)).unwrap_or(text.len());
-    let path = format!("{parent}{}", &text[..end]);
-    match text[end..].strip_prefix('{') {
-        Some(group) if path.is_empty() || path.ends_with("::") => items(group)
-            .into_iter()
-            .flat_map(|item| expand(&path, item.trim()))
-            .collect(),
-        _ => vec![path],
-    }
-}
-
-/// The items of a group, whose opening brace is already read.
-fn items(group: &str) -> Vec<&str> {
-    let (mut items, mut depth, mut start) = (Vec::new(), 0_usize, 0);
-    for (at, character) in group.char_indices() {
-        match character {
-            '{' => depth += 1,
-            '}' if depth > 0 => depth -= 1,
-            ',' | '}' if depth == 0 => {
-                items.push(&group[start..at]);
-                start = at + 1;
-                if character == '}' {
-                    break;
-                }
-            }
-            _ => {}
-        }
-    }
-    items
-}
-
-fn first_name(path: &str) -> &str {
-    path.split("::").next().unwrap()
+fn first_name(path: &str) -> String {
+    path.trim_start()
+        .chars()
+        .take_while(|character| character.is_ascii_alphanumeric() || *character == '_')
+        .collect()
 }
 
 /// The files of a module, without tests.
@@ -118,7 +104,7 @@ fn each_module_uses_only_modules_below_it() {
     for (at, module) in listed.iter().enumerate() {
         for file in files(module) {
             for name in used(&fs::read_to_string(&file).unwrap(), "crate::") {
-                if place(first_name(&name)).is_some_and(|other| other < at) {
+                if place(&name).is_some_and(|other| other < at) {
                     upward.push(format!("{module} uses {name}"));
                 }
             }
@@ -127,84 +113,9 @@ fn each_module_uses_only_modules_below_it() {
     assert_eq!(upward, [""; 0]);
 }
 
-/// Each folder of `src`, and the modules in it: files and folders.
-fn folders() -> Vec<(PathBuf, BTreeSet<String>)> {
-    let mut waiting = vec![PathBuf::from(SOURCES)];
-    let mut found = Vec::new();
-    while let Some(folder) = waiting.pop() {
-        let paths: Vec<PathBuf> = fs::read_dir(&folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| {
-                !["tests", "tests.rs", "snapshots"]
-                    .iter()
-                    .any(|name| path.ends_with(name))
-            })
-            .collect();
-        waiting.extend(paths.iter().filter(|path| path.is_dir()).cloned());
-        if folder != Path::new(SOURCES) {
-            let name = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
-            found.push((folder, paths.iter().map(name).collect()));
-        }
-    }
-    found
-}
-
-/// What a module of `folder` uses from this folder: with `super` in its own file, and by the whole path in all its files.
-fn used_beside(folder: &Path, module: &str) -> Vec<String> {
-    let relative = folder.strip_prefix(SOURCES).unwrap().join("");
-    let prefix = relative.to_str().unwrap().replace('/', "::");
-    let own = folder.join(module).with_extension("rs");
-    let mut found = Vec::new();
-    for file in files(relative.join(module).to_str().unwrap()) {
-        let source = fs::read_to_string(&file).unwrap();
-        let whole = used(&source, "crate::");
-        found.extend(
-            whole
-                .iter()
-                .filter_map(|path| path.strip_prefix(&prefix).map(str::to_owned)),
-        );
-        if file == own {
-            found.extend(used(&source, "super::"));
-        }
-    }
-    found
-}
-
-#[test]
-fn modules_of_a_folder_use_neither_their_parent_nor_each_other_in_cycles() {
-    let mut faults = Vec::new();
-    for (folder, names) in folders() {
-        let mut graph: Vec<(&String, Vec<String>)> = Vec::new();
-        for name in &names {
-            let beside = used_beside(&folder, name);
-            let first: Vec<String> = beside.iter().map(|path| first_name(path).to_owned()).collect();
-            let of_parent = first.iter().filter(|item| !names.contains(*item));
-            faults.extend(
-                of_parent.map(|item| format!("{name} uses {item} of its parent {}", folder.display())),
-            );
-            graph.push((name, first));
-        }
-        // Remove the modules that use no remaining one, until only cycles remain.
-        loop {
-            let remaining: Vec<&String> = graph.iter().map(|(name, _)| *name).collect();
-            let before = graph.len();
-            graph.retain(|(name, used)| used.iter().any(|used| used != *name && remaining.contains(&used)));
-            if graph.len() == before {
-                break;
-            }
-        }
-        let in_cycles = graph
-            .iter()
-            .map(|(name, used)| format!("{name} is in a cycle: it uses {used:?}"));
-        faults.extend(in_cycles);
-    }
-    assert_eq!(faults, [""; 0]);
-}
-
 #[test]
 fn reads_use_groups_to_their_end() {
     let source =
         "use crate::{\n    a::{B, c::D},\n    e,\n};\nfn f() { crate::g::h() }\n#[cfg(test)]\nuse crate::x;";
-    assert_eq!(used(source, "crate::"), ["a::B", "a::c::D", "e", "g::h"]);
+    assert_eq!(used(source, "crate::"), ["a", "e", "g"]);
 }

@@ -437,6 +437,8 @@ const IGNORED: &str = "leader-migration-ignored";
 const MISSING: &str = "leader-migration-file-missing";
 const INVALID: &str = "leader-migration-configuration-invalid";
 const UNCHECKED: &str = "leader-migration-configuration-unchecked";
+/// A rule of the topic `leader_migration_change`.
+pub(super) const CHANGED: &str = "leader-migration-changed";
 const UNPROTECTED: &str = "leader-migration-unprotected";
 
 const FIRST: &str = "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value";
@@ -615,7 +617,7 @@ const CASES: &[Case] = &[
         "warns_of_short_name",
         WITH_NODE_IPAM,
         r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\ncontrollerLeaders:\n- {name: nodeipam, component: \"*\"}\n"}]}}}"#,
-        &[(UNPROTECTED, CONTENT), (UNPROTECTED, CONTENT), (super::leader_migration_change::CHANGED, CONTENT)],
+        &[(UNPROTECTED, CONTENT), (UNPROTECTED, CONTENT), (CHANGED, CONTENT)],
     )
     .only_in_version(V1BETA2),
 ];

@@ -129,6 +129,14 @@ fuzz-corpus: ## reduce the corpus of T to the hundred files with the most covera
 	rm -r tests/fuzz/corpus/$(T) && mkdir tests/fuzz/corpus/$(T)
 	cd tests/fuzz/artifacts/least && cp $$(ls -tr | sed 100q) ../../corpus/$(T)
 
+# d2 draws text as SVG, and is a Go program.
+.PHONY: pictures
+pictures: ## draw docs/pictures as SVG for the book; needs Go
+	for picture in $$(ls docs/pictures/*.d2 | grep -v classes); do \
+		go run oss.terrastruct.com/d2@v0.7.2 --dark-theme 200 --pad 24 $$picture docs/src/pictures/$$(basename $$picture .d2).svg \
+			|| exit 1; \
+	done
+
 .PHONY: lint
 lint: ## check format and clippy as CI does
 	cargo fmt --all --check

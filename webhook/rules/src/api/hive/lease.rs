@@ -1,4 +1,4 @@
-//! The lease that `kubectl kcp pool` records in the status of a customization. `plugin/pool/MODEL.md` has the model.
+//! The lease that `kubectl kcp pool` records in the status of a customization. The page "The model of leases" of the book describes leases.
 
 use jiff::{SignedDuration, Timestamp};
 

@@ -127,6 +127,11 @@ impl Component {
     }
 }
 
+/// The oldest and the newest minor version of a component that the tables cover.
+pub fn minors(component: Component) -> (u64, u64) {
+    component.flags().range()
+}
+
 struct Tables {
     api_server: Table,
     controller_manager: Table,

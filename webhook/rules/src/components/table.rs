@@ -33,6 +33,15 @@ impl Table {
         }
     }
 
+    /// The oldest and the newest minor version.
+    pub(super) fn range(&self) -> (u64, u64) {
+        let (oldest, newest) = (self.minors.iter().min(), self.minors.iter().max());
+        (
+            oldest.copied().unwrap_or_default(),
+            newest.copied().unwrap_or_default(),
+        )
+    }
+
     pub(super) fn covers(&self, minor: u64) -> bool {
         self.minors.contains(&minor)
     }

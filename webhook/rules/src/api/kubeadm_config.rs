@@ -6,7 +6,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::{
     Text, Verbatim,
@@ -67,7 +67,7 @@ pub struct ClusterConfiguration<'a> {
     pub etcd: Option<Etcd<'a>>,
     pub dns: Option<Dns<'a>>,
     /// The feature gates of kubeadm.
-    pub feature_gates: Option<BTreeMap<String, Present>>,
+    pub feature_gates: Option<BTreeMap<String, Value>>,
     /// The settings of the API server.
     pub api_server: Option<Component<'a>>,
     /// The settings of the controller manager.

@@ -88,23 +88,6 @@ pub fn decide(
 ) -> Result<Upgrade, DecodeError> {
     let version = with_leading_v(options.version);
     let patch = json!({ "spec": { "version": version } });
-    let mut upgrade = decide_patch(snapshot, options, patch, context)?;
-    if matches!(upgrade.decision, Decision::Write(_))
-        && let Some(refusal) = refusal_while_paused(&snapshot.observed, options.force)
-    {
-        upgrade.decision = Decision::Refused(refusal);
-    }
-    Ok(upgrade)
-}
-
-/// Like [`decide`], for a merge patch that changes other fields together with `spec.version`.
-pub fn decide_patch(
-    snapshot: &ChangeSnapshot,
-    options: UpgradeOptions<'_>,
-    patch: Value,
-    context: ReviewContext<'_>,
-) -> Result<Upgrade, DecodeError> {
-    let version = with_leading_v(options.version);
     let observed = &snapshot.observed;
     let from = observed.control_plane.spec.version();
     let preflight = preflight(snapshot, &patch, options.force, context)?;
@@ -122,6 +105,8 @@ pub fn decide_patch(
     let decision = if from == version {
         Decision::Unchanged(format!("the version is already {version}"))
     } else if let Some(refusal) = refusal(preflight.refusal, &assessment) {
+        Decision::Refused(refusal)
+    } else if let Some(refusal) = refusal_while_paused(observed, options.force) {
         Decision::Refused(refusal)
     } else {
         let from_to = format!("from {from} to {version}");

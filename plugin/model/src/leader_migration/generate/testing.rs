@@ -1,46 +1,66 @@
 //! Control planes and the reports of their controller managers, for the tests of the steps.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
-use kcp_api::{KubeadmControlPlane, decode as decode_object};
-use kcp_rules::{
-    api::decode,
-    leader_migration::{Component, Flags, Lock},
-};
+use kcp_api::Machine;
+use kcp_rules::leader_migration::{Component, Flags, Lock};
 use serde_json::{Value, json};
 
+use super::{Facts, Generated};
 use crate::{
-    change::decision::Decision,
     leader_migration::{
         Health, LockRole, ObservedLease, ObservedLock, ObservedManager, ObservedManagers, Settings,
         SettingsSource, served,
     },
-    plan::options::apply_patch,
-    snapshot::change::ChangeSnapshot,
     testing::{change, objects::now},
 };
 
 pub(super) const LEADER: &str = "m";
 
-/// A control plane of three Machines at this version.
-pub(super) fn snapshot(version: &str) -> ChangeSnapshot {
-    let mut snapshot = change::snapshot();
-    let mut object: Value = decode(&snapshot.json).expect("JSON");
-    object["spec"]["version"] = json!(version);
-    set_object(&mut snapshot, &object);
-    for machine in &mut snapshot.observed.machines {
-        machine.spec.version = Some(version.to_owned());
-    }
-    snapshot
+/// A control plane and its three Machines.
+#[derive(Clone, Debug)]
+pub(super) struct Scene {
+    pub(super) control_plane: Value,
+    pub(super) machines: Vec<Machine>,
 }
 
-fn set_object(snapshot: &mut ChangeSnapshot, object: &Value) {
-    snapshot.json = object.to_string();
-    snapshot.json_at_start.clone_from(&snapshot.json);
-    let decoded: KubeadmControlPlane = decode_object(&snapshot.json).expect("a control plane");
-    snapshot.observed.control_plane.spec = decoded.spec;
-    snapshot.observed.control_plane.metadata = decoded.metadata;
+impl Scene {
+    /// A control plane whose Machines have the same version.
+    pub(super) fn at(version: &str) -> Self {
+        let snapshot = change::snapshot();
+        let mut control_plane: Value = serde_json::from_str(&snapshot.json).expect("JSON");
+        control_plane["spec"]["version"] = json!(version);
+        let scene = Self {
+            control_plane,
+            machines: snapshot.observed.machines,
+        };
+        scene.replaced(3, version)
+    }
+
+    /// The first Machines have this version.
+    pub(super) fn replaced(mut self, count: usize, version: &str) -> Self {
+        for machine in self.machines.iter_mut().take(count) {
+            machine.spec.version = Some(version.to_owned());
+        }
+        self
+    }
+
+    pub(super) fn facts<'s>(&'s self, observed: &'s ObservedManagers) -> Facts<'s> {
+        Facts {
+            control_plane: &self.control_plane,
+            machines: &self.machines,
+            observed,
+        }
+    }
+
+    /// The control plane after a patch.
+    pub(super) fn patched(mut self, generated: &Generated) -> Self {
+        let patch: json_patch::Patch =
+            serde_json::from_value(generated.patch.clone().into()).expect("a JSON patch");
+        json_patch::patch(&mut self.control_plane, &patch).expect("it applies");
+        self
+    }
 }
 
 fn configuration(leader: &str) -> String {
@@ -53,6 +73,7 @@ fn configuration(leader: &str) -> String {
 /// A kube-controller-manager with these flags. Its configuration has this leader name.
 pub(super) fn kube(pod: &str, flags: &str, leader: &str) -> ObservedManager {
     let file = configuration(leader);
+    let flags = format!("--allocate-node-cidrs=true {flags}");
     let flags = Flags::from_command(flags.split(' '));
     ObservedManager {
         component: Component::Kube,
@@ -77,13 +98,24 @@ pub(super) fn migrating(pod: &str) -> ObservedManager {
     )
 }
 
+/// Three kube-controller-managers that migrate, of which the first one leads.
 pub(super) fn three() -> Vec<ObservedManager> {
-    ["k1", "k2", "k3"].map(migrating).to_vec()
+    vec![migrating("k1"), waiting("k2"), waiting("k3")]
 }
 
-/// The main Leases, held by `k_1` and `c_1`, and the migration Lease with this holder.
+/// A kube-controller-manager that migrates, and waits for its main lock.
+pub(super) fn waiting(pod: &str) -> ObservedManager {
+    ObservedManager {
+        health: Health::Serves(BTreeSet::new()),
+        ..migrating(pod)
+    }
+}
+
+/// The main Leases, held by `k_1` and, if a cloud-controller-manager runs, by `c_1`, and the migration Lease with this holder.
 pub(super) fn observed(managers: Vec<ObservedManager>, holder: Option<&str>) -> ObservedManagers {
     let time: Timestamp = now();
+    let is_cloud = |manager: &ObservedManager| manager.component == Component::Cloud;
+    let cloud_holder = managers.iter().any(is_cloud).then_some("c_1");
     let lock = |role, name: &str, holder: Option<&str>| ObservedLock {
         role,
         lock: Lock {
@@ -109,34 +141,16 @@ pub(super) fn observed(managers: Vec<ObservedManager>, holder: Option<&str>) -> 
             lock(
                 LockRole::Main(Component::Cloud),
                 "cloud-controller-manager",
-                Some("c_1"),
+                cloud_holder,
             ),
             lock(LockRole::Migration, LEADER, holder),
         ],
     }
 }
 
-/// The control plane after a write.
-pub(super) fn take(mut snapshot: ChangeSnapshot, decision: &Decision) -> ChangeSnapshot {
-    let Decision::Write(proposal) = decision else {
-        panic!("not written: {decision:?}");
-    };
-    let object = apply_patch(&snapshot.json, proposal.write.fields()).expect("JSON");
-    set_object(&mut snapshot, &decode(&object).expect("JSON"));
-    snapshot
-}
-
-/// Sets the version of the first Machines.
-pub(super) fn replace(mut snapshot: ChangeSnapshot, count: usize, version: &str) -> ChangeSnapshot {
-    for machine in snapshot.observed.machines.iter_mut().take(count) {
-        machine.spec.version = Some(version.to_owned());
-    }
-    snapshot
-}
-
 /// A cloud-controller-manager with Node IPAM.
 pub(super) fn cloud(pod: &str, flags: &str) -> ObservedManager {
-    let flags = format!("--allocate-node-cidrs=true --controllers=*,node-ipam-controller {flags}");
+    let flags = format!("--controllers=*,node-ipam-controller {flags}");
     let of_kube = kube(pod, &flags, LEADER);
     let settings = of_kube.settings.described.expect("known settings");
     let file = settings.configuration.is_some().then(|| configuration(LEADER));
@@ -160,11 +174,7 @@ pub(super) fn cloud(pod: &str, flags: &str) -> ObservedManager {
 pub(super) fn handed_over() -> Vec<ObservedManager> {
     let manager = |pod| ObservedManager {
         health: Health::Serves(["serviceaccount-token-controller".to_owned()].into()),
-        ..kube(
-            pod,
-            "--allocate-node-cidrs=true --controllers=*,-node-ipam-controller",
-            LEADER,
-        )
+        ..kube(pod, "--controllers=*,-node-ipam-controller", LEADER)
     };
     ["k1", "k2", "k3"].map(manager).to_vec()
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-
-use super::{
-    Assignment, CONTROLLERS, Component, Controller, Flags, Manager, Step,
+use kcp_rules::leader_migration::{
+    Assignment, CONTROLLERS, Component, Controller, Flags, Manager,
     cloud_provider::{LAST_IN_TREE, is_in_tree},
     flags::CONFIGURATION_FLAG,
 };
+use serde_json::{Value, json};
+
+use super::step::Step;
 
 /// The path of the configuration file, both on the host and in the Pod.
 pub const CONFIGURATION_PATH: &str = "/etc/kubernetes/leader-migration.yaml";
@@ -39,7 +40,7 @@ pub struct Manifest<'m> {
 }
 
 /// Enables leader migration on kube-controller-manager, with this configuration.
-pub fn start(configuration: &str) -> Step {
+pub(super) fn start(configuration: &str) -> Step {
     let volume = json!({"name": VOLUME, "hostPath": CONFIGURATION_PATH, "mountPath": CONFIGURATION_PATH, "readOnly": true, "pathType": "File"});
     Step {
         flags: flags([(ENABLE_FLAG, "true"), (CONFIGURATION_FLAG, CONFIGURATION_PATH)]),
@@ -53,7 +54,7 @@ pub fn start(configuration: &str) -> Step {
 /// kube-controller-manager before the upgrade, and `minor` the minor version of `version`.
 ///
 /// The configuration stays in `files`, because a cloud-controller-manager on the Machine may use it.
-pub fn handover(kube: &Manager, version: &str, minor: u64, manifest: Option<Manifest<'_>>) -> Step {
+pub(super) fn handover(kube: &Manager, version: &str, minor: u64, manifest: Option<Manifest<'_>>) -> Step {
     let mut flags =
         BTreeMap::from([ENABLE_FLAG, CONFIGURATION_FLAG].map(|flag| (flag.to_owned(), Vec::new())));
     // An in-tree cloud provider runs its controllers in kube-controller-manager.
@@ -93,7 +94,7 @@ pub fn handover(kube: &Manager, version: &str, minor: u64, manifest: Option<Mani
 }
 
 /// Removes the configuration, after the handover.
-pub fn finish(manifest: Option<Manifest<'_>>) -> Step {
+pub(super) fn finish(manifest: Option<Manifest<'_>>) -> Step {
     let mut files = static_pod(manifest);
     files.insert(CONFIGURATION_PATH.to_owned(), Value::Null);
     Step {
@@ -103,7 +104,7 @@ pub fn finish(manifest: Option<Manifest<'_>>) -> Step {
 }
 
 /// The value of `--controllers` that disables controllers of kube-controller-manager.
-pub fn disable_controllers(flags: &Flags, controllers: &[&Controller], minor: u64) -> String {
+fn disable_controllers(flags: &Flags, controllers: &[&Controller], minor: u64) -> String {
     let is_named = |item: &str| {
         let name = item.strip_prefix('-').unwrap_or(item);
         controllers
@@ -150,7 +151,7 @@ fn file(path: &str, content: &str) -> (String, Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
+    use kcp_rules::{
         Change, Configuration,
         api::{KubeadmControlPlane, decode},
         judge,
@@ -189,13 +190,6 @@ mod tests {
         })
     }
 
-    fn taken(object: &Value, step: &Step) -> Value {
-        let mut object = object.clone();
-        let patch = step.patch(&object);
-        json_patch::merge(&mut object, &patch);
-        object
-    }
-
     fn manager(object: &Value) -> Manager {
         let text = object.to_string();
         let object: KubeadmControlPlane<'_> = decode(&text).unwrap();
@@ -222,7 +216,7 @@ mod tests {
             leader_name: "m".to_owned(),
         });
         let start = start(&text.unwrap());
-        let enabled = taken(&before, &start);
+        let enabled = start.taken(&before);
         assert_eq!(
             extra_args(&enabled),
             &json!([
@@ -233,14 +227,14 @@ mod tests {
         );
         assert_eq!(judged(None, &enabled), []);
         assert_eq!(judged(Some(&before), &enabled), []);
-        assert_eq!(taken(&enabled, &start.inverse(&before)), before);
+        assert_eq!(start.inverse(&before).taken(&enabled), before);
 
         let manifest = Manifest {
             path: MANIFEST_PATH,
             content: POD,
         };
         let handover = handover(&manager(&enabled), "v1.36.0", 36, Some(manifest));
-        let handed_over = taken(&enabled, &handover);
+        let handed_over = handover.taken(&enabled);
         assert_eq!(
             extra_args(&handed_over),
             &json!([
@@ -250,7 +244,7 @@ mod tests {
         );
         assert_eq!(judged(Some(&enabled), &handed_over), []);
         assert_eq!(manager(&handed_over).startup_errors, []);
-        let undone = taken(&handed_over, &handover.inverse(&enabled));
+        let undone = handover.inverse(&enabled).taken(&handed_over);
         assert_eq!(undone, enabled);
 
         let plain = POD.replace("--enable-leader-migration, ", "");
@@ -258,7 +252,7 @@ mod tests {
             content: &plain,
             ..manifest
         }));
-        let finished = taken(&handed_over, &finish);
+        let finished = finish.taken(&handed_over);
         let files = finished["spec"]["kubeadmConfigSpec"]["files"].as_array().unwrap();
         let paths: Vec<_> = files.iter().map(|file| file["path"].as_str().unwrap()).collect();
         assert_eq!(paths, ["/etc/other", MANIFEST_PATH]);
@@ -329,9 +323,9 @@ mod tests {
                 migrates_node_ipam: true,
                 leader_name: "m".to_owned(),
             });
-            let enabled = taken(&control_plane(version, &json!(list)), &start(&text.unwrap()));
+            let enabled = start(&text.unwrap()).taken(&control_plane(version, &json!(list)));
             let step = handover(&manager(&enabled), &format!("v1.{to}.0"), to, None);
-            let after = taken(&enabled, &step);
+            let after = step.taken(&enabled);
             let mut found: Vec<String> = extra_args(&after)
                 .as_array()
                 .into_iter()

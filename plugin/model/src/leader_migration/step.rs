@@ -28,12 +28,6 @@ pub struct Step {
 }
 
 impl Step {
-    /// The merge patch that takes the step, in the API version of the control plane. A merge patch replaces
-    /// whole lists, so it also contains the list entries that do not change.
-    pub fn patch(&self, control_plane: &Value) -> Value {
-        between(control_plane, &self.taken(control_plane)).unwrap_or_else(|| json!({}))
-    }
-
     /// The step that restores the control plane as it is now.
     #[must_use]
     pub fn inverse(&self, control_plane: &Value) -> Self {
@@ -70,7 +64,8 @@ impl Step {
     }
 
     /// The control plane after the step.
-    fn taken(&self, control_plane: &Value) -> Value {
+    #[must_use]
+    pub fn taken(&self, control_plane: &Value) -> Value {
         let mut object = control_plane.clone();
         if let (Some(version), Some(spec)) = (&self.version, object_at(&mut object, &["spec"])) {
             spec.insert("version".to_owned(), json!(version));
@@ -207,24 +202,61 @@ fn remove_if_empty(value: &mut Value, path: &[&str]) {
     }
 }
 
-/// The merge patch from one object to another; `None` if they are equal.
-fn between(old: &Value, new: &Value) -> Option<Value> {
-    if old == new {
-        return None;
+/// The operations of a JSON patch (RFC 6902) that turn `old` into `new`. They do not contain what stays, because the
+/// other files of a control plane may contain secrets.
+pub fn operations(old: &Value, new: &Value) -> Vec<Value> {
+    let mut found = Vec::new();
+    compare("", old, new, &mut found);
+    found
+}
+
+fn compare(path: &str, old: &Value, new: &Value, found: &mut Vec<Value>) {
+    match (old, new) {
+        (Value::Object(before), Value::Object(after)) => {
+            let removed = before.keys().filter(|name| !after.contains_key(*name));
+            found.extend(removed.map(|name| remove(&child(path, name))));
+            for (name, value) in after {
+                match before.get(name) {
+                    Some(old) => compare(&child(path, name), old, value, found),
+                    None => found.push(add(&child(path, name), value)),
+                }
+            }
+        }
+        (Value::Array(before), Value::Array(after)) => compare_lists(path, before, after, found),
+        (old, new) if old == new => {}
+        (_, new) => found.push(json!({"op": "replace", "path": path, "value": new})),
     }
-    let (Value::Object(before), Value::Object(after)) = (old, new) else {
-        return Some(new.clone());
-    };
-    let removed = before.keys().filter(|name| !after.contains_key(*name));
-    let removed = removed.map(|name| (name.clone(), Value::Null));
-    let set = after.iter().filter_map(|(name, value)| {
-        let patch = match before.get(name) {
-            Some(old) => between(old, value)?,
-            None => value.clone(),
-        };
-        Some((name.clone(), patch))
-    });
-    Some(Value::Object(removed.chain(set).collect()))
+}
+
+fn compare_lists(path: &str, before: &[Value], after: &[Value], found: &mut Vec<Value>) {
+    let mut list = before.to_vec();
+    for (index, item) in before.iter().enumerate().rev() {
+        if !after.contains(item) {
+            list.remove(index);
+            found.push(remove(&format!("{path}/{index}")));
+        }
+    }
+    for (index, item) in after.iter().enumerate() {
+        if list.get(index) != Some(item) {
+            list.insert(index, item.clone());
+            found.push(add(&format!("{path}/{index}"), item));
+        }
+    }
+    let left = (after.len()..list.len()).rev();
+    found.extend(left.map(|index| remove(&format!("{path}/{index}"))));
+}
+
+fn add(path: &str, value: &Value) -> Value {
+    json!({"op": "add", "path": path, "value": value})
+}
+
+fn remove(path: &str) -> Value {
+    json!({"op": "remove", "path": path})
+}
+
+/// The JSON pointer (RFC 6901) to a field of the object at `path`.
+fn child(path: &str, name: &str) -> String {
+    format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 #[cfg(test)]
@@ -242,6 +274,14 @@ mod tests {
             spec["files"] = files.clone();
         }
         object
+    }
+
+    /// A value to which another library applies our patch.
+    fn patched(old: &Value, new: &Value) -> Value {
+        let patch: json_patch::Patch = serde_json::from_value(operations(old, new).into()).unwrap();
+        let mut patched = old.clone();
+        json_patch::patch(&mut patched, &patch).unwrap();
+        patched
     }
 
     fn step() -> Step {
@@ -297,15 +337,13 @@ mod tests {
                 ),
             ),
         ] {
-            let patch = step().patch(&object);
-            let mut after = object.clone();
-            json_patch::merge(&mut after, &patch);
+            let after = step().taken(&object);
             assert_ne!(after, object, "{case}");
             assert_eq!(after["spec"]["version"], json!("v1.36.0"), "{case}");
-            assert_eq!(step().patch(&after), json!({}), "{case}: the step is taken");
-            let back = step().inverse(&object).patch(&after);
-            json_patch::merge(&mut after, &back);
-            assert_eq!(after, object, "{case}");
+            assert_eq!(step().taken(&after), after, "{case}: the step is taken");
+            assert_eq!(step().inverse(&object).taken(&after), object, "{case}");
+            assert_eq!(patched(&object, &after), after, "{case}");
+            assert_eq!(patched(&after, &object), object, "{case}");
         }
     }
 
@@ -317,22 +355,50 @@ mod tests {
                 {"name": "a", "value": "x"}, {"name": "gone", "value": "y"}, {"name": "b", "value": "z"}]}}),
             &json!([{"path": "/f"}, {"path": "/g"}]),
         );
+        let manager = "/spec/kubeadmConfigSpec/clusterConfiguration/controllerManager";
+        let at = |path: &str| format!("{manager}/{path}");
         assert_eq!(
-            step().patch(&object),
-            json!({"spec": {"version": "v1.36.0", "kubeadmConfigSpec": {
-                "clusterConfiguration": {"controllerManager": {
-                    "extraArgs": [{"name": "a", "value": "new"}, {"name": "b", "value": "z"}],
-                    "extraVolumes": [{"name": "v", "hostPath": "/v"}]}},
-                "files": [{"path": "/f", "content": "new"}, {"path": "/g"}]}}})
+            operations(&object, &step().taken(&object)),
+            [
+                remove(&at("extraArgs/1")),
+                remove(&at("extraArgs/0")),
+                add(&at("extraArgs/0"), &json!({"name": "a", "value": "new"})),
+                add(&at("extraVolumes"), &json!([{"name": "v", "hostPath": "/v"}])),
+                remove("/spec/kubeadmConfigSpec/files/0"),
+                add(
+                    "/spec/kubeadmConfigSpec/files/0",
+                    &json!({"path": "/f", "content": "new"})
+                ),
+                json!({"op": "replace", "path": "/spec/version", "value": "v1.36.0"}),
+            ]
         );
         let map = control_plane(
             "v1beta1",
             &json!({"controllerManager": {"extraArgs": {"gone": "y", "b": "z"}}}),
             &json!(null),
         );
+        let patch = operations(&map, &step().taken(&map));
         assert_eq!(
-            step().patch(&map)["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["controllerManager"]["extraArgs"],
-            json!({"gone": null, "a": "new"})
+            patch.get(..2),
+            Some(
+                [
+                    remove(&at("extraArgs/gone")),
+                    add(&at("extraArgs/a"), &json!("new"))
+                ]
+                .as_slice()
+            )
         );
+    }
+
+    #[test]
+    fn a_patch_escapes_names_and_puts_lists_in_order() {
+        for (old, new) in [
+            (json!({"a/b~c": 1}), json!({"a/b~c": 2, "d/e": 3})),
+            (json!([1, 2, 3]), json!([3, 1, 2])),
+            (json!([1, 1, 2]), json!([1, 2])),
+            (json!([1]), json!({"a": 1})),
+        ] {
+            assert_eq!(patched(&old, &new), new, "{old}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The whole migration of Node IPAM on three Machines by the guided verbs, with the rollouts of Cluster API's controller.
+//! The whole migration of Node IPAM on three Machines with the steps of `leader-migration generate`, with the rollouts of Cluster API's controller.
 //!
 //! The proof is what the processes list at `/healthz` all the while, and the audit log of the API server.
 
@@ -9,7 +9,7 @@ use kcp_tests::addresses::free_port;
 use kcp_tests::assets::Assets;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::controller_manager::{CloudPod, Identity};
-use kcp_tests::kubectl::{CommandOutput, Kubectl};
+use kcp_tests::kubectl::Kubectl;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
@@ -21,10 +21,11 @@ use super::{
     start_cloud, writers,
 };
 use crate::leader_migration::permissions::permit_main_lock;
+use crate::leader_migration::steps::{NODE_IPAM as STEP_FLAGS, Steps};
 use crate::leader_migration::{MIGRATION, election};
 use crate::objects::written;
 
-pub(super) const NAMESPACE: &str = "migration-verbs";
+pub(super) const NAMESPACE: &str = "migration-guided";
 
 const OLD: &str = "v1.35.4";
 
@@ -39,9 +40,6 @@ const PATH: &str = "/etc/kubernetes/leader-migration.yaml";
 
 /// The Node of the cloud-controller-manager. No rollout replaces it.
 const WORKER: &str = "cloud";
-
-/// `--wait` with a limit below that of a command in these tests.
-const WAIT: &str = "--wait=9m";
 
 pub(super) async fn migrated(management: &ManagementCluster) -> Result<()> {
     let component = json!({"extraArgs": election()});
@@ -104,20 +102,26 @@ impl Guided<'_> {
         self.finish().await
     }
 
-    async fn run(&self, verb: &str, more: &[&str]) -> Result<CommandOutput> {
-        let arguments = ["kcp", "leader-migration", verb, NAME, "-n", NAMESPACE];
-        let yes = (verb != "rbac").then_some(&"--yes");
-        let arguments = arguments.iter().chain(more).chain(yes);
-        self.management.kubectl().run(arguments).await
+    fn steps(&self) -> Steps<'_> {
+        Steps {
+            management: self.management,
+            workload: &self.kubectl,
+            namespace: NAMESPACE,
+            name: NAME,
+        }
     }
 
-    async fn runs(&self, verb: &str, more: &[&str], code: i32, text: &str) -> Result<CommandOutput> {
-        let ended = self.run(verb, more).await?;
-        ensure!(
-            ended.code == code && ended.stdout.contains(text),
-            "{verb} {text}: {ended}"
-        );
-        Ok(ended)
+    /// Takes a step, and waits for the end of the rollout.
+    async fn take(&self, step: &str, flags: &[&str]) -> Result<Option<Vec<String>>> {
+        let old = self.cluster.machines().await?;
+        let after = self.steps().take(step, flags).await?;
+        wait::until("the rollout replaces each Machine", || async {
+            let now = self.cluster.machines().await?;
+            ensure!(now.iter().all(|machine| !old.contains(machine)), "{now:?}");
+            self.cluster.is_settled(3).await
+        })
+        .await?;
+        Ok(after)
     }
 
     async fn healthy(&self, expected: &[&str]) -> Result<()> {
@@ -131,17 +135,13 @@ impl Guided<'_> {
     }
 
     async fn start(&self) -> Result<()> {
-        let flags = ["--to", NEW, "--node-ipam", "--leader-name", MIGRATION, WAIT];
-        let started = "every kube-controller-manager uses leader migration with Lease migration";
-        self.runs("start", &flags, 0, started).await?;
+        permit_main_lock(&self.kubectl).await?;
+        self.take("start", &STEP_FLAGS).await?;
         self.healthy(&[TOKENS, NODE_IPAM]).await?;
         node_gets_range(&self.workload, "started").await
     }
 
     async fn upgrade_and_roll_back(&self) -> Result<()> {
-        permit_main_lock(&self.kubectl).await?;
-        let rbac = ["--leader-name", MIGRATION, "--apply"];
-        self.runs("rbac", &rbac, 0, "leader-migration created").await?;
         self.create_worker().await?;
         let content = self.configuration().await?;
         self.replace_cloud("cloud", &cloud_pod(Some(&content))).await?;
@@ -149,14 +149,12 @@ impl Guided<'_> {
         // Nothing is rolled out, so that no Machine has the new version.
         self.cluster.pause(true).await?;
         let enabled = self.spec().await?;
-        let upgrade = ["--to", NEW];
-        wait::until("cloud-controller-manager responds", || async {
-            let handover = "with the handover to cloud-controller-manager";
-            self.runs("upgrade", &upgrade, 0, handover).await
+        let steps = self.steps();
+        wait::until("cloud-controller-manager responds", || {
+            steps.take("upgrade", &["--to", NEW])
         })
         .await?;
-        let back = "rolled back to v1.35.4 with leader migration";
-        self.runs("rollback", &[], 0, back).await?;
+        steps.take("rollback", &[]).await?;
         let restored = self.spec().await?;
         ensure!(restored == enabled, "{restored} instead of {enabled}");
         self.cluster.pause(false).await?;
@@ -164,16 +162,14 @@ impl Guided<'_> {
     }
 
     async fn upgrade(&self) -> Result<()> {
-        let upgrade = ["--to", NEW, WAIT];
-        self.runs("upgrade", &upgrade, 0, "every Machine has v1.36.3")
-            .await?;
+        self.take("upgrade", &["--to", NEW]).await?;
         self.healthy(&UPGRADED).await?;
         node_gets_range(&self.workload, "upgraded").await
     }
 
     async fn finish(&self) -> Result<()> {
-        let remove = "remove --enable-leader-migration from its DaemonSet first";
-        self.runs("finish", &[WAIT], 1, remove).await?;
+        let remove = "remove --enable-leader-migration from the DaemonSet of cloud-controller-manager";
+        self.steps().is_refused("finish", &[], remove).await?;
         self.replace_cloud("cloud-after", &cloud_pod(None)).await?;
         wait::until("cloud-controller-manager runs Node IPAM", || async {
             let cloud = self.samples.cloud.lock().await;
@@ -182,10 +178,8 @@ impl Guided<'_> {
             Ok(())
         })
         .await?;
-        let finished = "no controller manager uses leader migration";
-        let ended = self.runs("finish", &[WAIT], 0, finished).await?;
-        let deleted = "lease.coordination.k8s.io/migration deleted\n";
-        ensure!(ended.stdout.ends_with(deleted), "{ended}");
+        let delete = self.take("finish", &[]).await?.context("no command")?;
+        self.kubectl.succeed(&delete).await?;
         let left = [
             "get",
             "lease",

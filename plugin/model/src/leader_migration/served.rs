@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use kcp_rules::leader_migration::{
-    Component, Flags, Manager, flags::CONFIGURATION_FLAG, known_names::KNOWN_MINORS,
+use kcp_rules::{
+    components,
+    leader_migration::{Component, Flags, Manager, flags::CONFIGURATION_FLAG},
 };
 use serde_json::{Value, json};
 
@@ -11,7 +12,9 @@ use serde_json::{Value, json};
 const ELECTION_CHECK: &str = "leaderElection";
 
 /// The minor version that is assumed if the tag of the image is not a version. Names and flags have been the same since 1.32.
-const ASSUMED_MINOR: u64 = *KNOWN_MINORS.end();
+fn assumed_minor() -> u64 {
+    components::minors(components::Component::ControllerManager).1
+}
 
 /// Returns the controllers in the response of `/healthz?verbose`, which has lines such as
 /// `[+]node-ipam-controller ok` and `[-]node-ipam-controller failed: reason withheld`. A controller whose
@@ -105,7 +108,7 @@ pub fn flags_in_flagz(response: &str) -> Result<Flags, String> {
 
 /// Returns a controller manager with these flags, and with `file` as the text of its leader migration configuration.
 pub fn manager(component: Component, minor: Option<u64>, flags: Flags, file: Option<&str>) -> Manager {
-    Manager::new(component, minor.unwrap_or(ASSUMED_MINOR), flags, file)
+    Manager::new(component, minor.unwrap_or_else(assumed_minor), flags, file)
 }
 
 /// Returns the leader migration configuration in the API version that has only these fields.

@@ -254,6 +254,11 @@ pub fn controller(name: &str, version: &Version) -> Answer<()> {
     TABLES.controllers.answer(name, minor, |_, _| ())
 }
 
+/// The name, if any version has a controller with it. Other text in a flag or a file may be secret.
+pub fn controller_name(name: &str) -> Option<&'static str> {
+    TABLES.controllers.name(name)
+}
+
 /// The kinds that version `to` no longer serves, and version `from` still does.
 pub fn removed_kinds(from: &Version, to: &Version) -> Vec<RemovedKind> {
     let [from, to] = [from, to].map(|version| Component::ApiServer.minor(version));

@@ -46,6 +46,10 @@ impl Table {
         self.minors.contains(&minor)
     }
 
+    pub(super) fn name(&self, name: &str) -> Option<&'static str> {
+        self.rows.get_key_value(name).map(|(known, _)| *known)
+    }
+
     pub(super) fn rows(&self) -> impl Iterator<Item = (&'static str, &Row)> {
         self.rows.iter().map(|(name, row)| (*name, row))
     }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::{
     Assignment, CONTROLLERS, Component, Controller, Lock, Manager, Problem, flags::CONFIGURATION_FLAG,
-    known_names,
 };
+use crate::components::controller_name;
 
 /// A setting whose effect differs from what its name suggests. Names come from the configuration. Messages
 /// show only the names of controllers and Leases, because any other text in a flag or a file may be secret.
@@ -59,7 +59,7 @@ impl Finding {
                 )
             }
             Self::Alias { name, .. } => format!("add an entry for {name}, and keep the existing entry"),
-            Self::Repeated(_, name) => match known_names::known_name(name) {
+            Self::Repeated(_, name) => match controller_name(name) {
                 Some(name) => format!("keep one entry for {name}"),
                 None => "keep one of the entries with the same name".to_owned(),
             },
@@ -113,7 +113,7 @@ impl fmt::Display for Finding {
             Self::Repeated(component, name) => write!(
                 f,
                 "the configuration of {component} names {} more than once, and only the last entry counts",
-                known_names::known_name(name).unwrap_or("a controller")
+                controller_name(name).unwrap_or("a controller")
             ),
             Self::ConfigurationIgnored(component) => write!(
                 f,
@@ -229,7 +229,7 @@ fn names(manager: &Manager, findings: &mut Vec<Finding>) {
                     });
                 }
             }
-            None if known_names::is_a_controller(&name) => findings.push(Finding::NotShared(component, name)),
+            None if controller_name(&name).is_some() => findings.push(Finding::NotShared(component, name)),
             // A cloud-controller-manager can have controllers of its own.
             None if component == Component::Kube => findings.push(Finding::UnknownName(component, name)),
             None => {}

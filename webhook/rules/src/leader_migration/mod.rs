@@ -6,7 +6,7 @@
 //!
 //! From the bottom up:
 //!
-//! - [`cloud_provider`], [`known_names`], [`controllers`]: what each minor version of Kubernetes has
+//! - [`cloud_provider`], [`controllers`]: what each minor version of Kubernetes has
 //! - [`configuration`]: the configuration file, its validation and its defaults
 //! - [`component`], [`flags`], [`startup_error`], [`manager`]: a controller manager, whether it starts, and what it does with each controller
 //! - [`election`]: every way in which controller managers can hold their locks
@@ -25,7 +25,6 @@ pub mod finding;
 pub mod flags;
 pub mod generate;
 pub mod handover;
-pub mod known_names;
 pub mod manager;
 pub mod pair;
 pub mod startup_error;

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use super::{Component, Flags, Problem, cloud_provider, flags::BOOLEAN, known_names};
+use semver::Version;
+
+use super::{Component, Flags, Problem, cloud_provider, flags::BOOLEAN};
+use crate::components::{self, Answer, controller_name};
 
 /// The first minor version that does not know the feature gate `ControllerManagerLeaderMigration`.
 pub const GATE_UNKNOWN_SINCE: u64 = 27;
@@ -62,7 +65,7 @@ impl fmt::Display for StartupError {
             ),
             Self::UnknownFlag(flag) => write!(f, "this version does not know --{flag}"),
             Self::UnknownController(name) => {
-                let name = known_names::known_name(name).unwrap_or("a name");
+                let name = controller_name(name).unwrap_or("a name");
                 write!(
                     f,
                     "{name} in --controllers is not in the list of known controllers"
@@ -96,7 +99,7 @@ impl StartupError {
             Self::FeatureGate => "remove ControllerManagerLeaderMigration from --feature-gates".to_owned(),
             Self::LockedGate => "remove DisableCloudProviders from --feature-gates".to_owned(),
             Self::UnknownFlag(flag) => format!("remove --{flag}"),
-            Self::UnknownController(name) => match known_names::known_name(name) {
+            Self::UnknownController(name) => match controller_name(name) {
                 Some(name) => format!("remove {name} from --controllers"),
                 None => "correct or remove the names in --controllers that no controller has".to_owned(),
             },
@@ -146,7 +149,8 @@ fn kube(minor: u64, flags: &Flags, startup_errors: &mut Vec<StartupError>) {
     }
     let unknown = flags.list("controllers").filter_map(|item| {
         let name = item.strip_prefix('-').unwrap_or(item);
-        let is_unknown = item != "*" && known_names::is_known(name, minor) == Some(false);
+        let answer = components::controller(name, &Version::new(1, minor, 0));
+        let is_unknown = item != "*" && matches!(answer, Answer::Unknown(_));
         is_unknown.then(|| StartupError::UnknownController(name.to_owned()))
     });
     startup_errors.extend(unknown);

@@ -7,8 +7,9 @@ use crate::{
     case::{Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
+    components,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    leader_migration::{Component, Flags, StartupError, cloud_provider, known_names, startup_error},
+    leader_migration::{Component, Flags, StartupError, cloud_provider, startup_error},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::{
         Topic,
@@ -66,15 +67,14 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The minor version for checks of a template, which has no version of its own. It is the newest version
-/// whose controllers are known. Problems of a template are only warnings.
-const TEMPLATE_MINOR: u64 = *known_names::KNOWN_MINORS.end();
-
 /// Finds flags that make kube-controller-manager exit at startup, except for flags that other rules check.
 fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     let list = controller_manager(spec);
-    let minor = spec.minor().unwrap_or(TEMPLATE_MINOR);
+    // A template has no version. Its problems are only warnings.
+    let minor = spec
+        .minor()
+        .unwrap_or_else(|| components::minors(components::Component::ControllerManager).1);
     let flags = Flags::from_pairs(list.pairs());
     let errors = startup_error::errors_of_flags(Component::Kube, minor, &flags);
     let mut names: Vec<&str> = Vec::new();
@@ -87,7 +87,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             ),
             StartupError::UnknownController(name) => {
                 // Text that is not the name of a controller may be secret.
-                names.push(known_names::known_name(name).unwrap_or("one of the names"));
+                names.push(components::controller_name(name).unwrap_or("one of the names"));
                 continue;
             }
             // Other rules report these.

@@ -13,6 +13,7 @@ use super::{Cluster, ClusterDeployment, Customization, Machine, Pool};
 use crate::api::hive::{
     ClusterDeploymentCustomizationStatus, ClusterPoolReference, Inventory, PoolMembership,
 };
+use kcp_api::Object as _;
 
 /// A Kubernetes object. By default, only the metadata is decoded.
 #[derive(Clone, Debug, Deserialize)]
@@ -201,6 +202,18 @@ impl From<ClusterObject> for Cluster {
     }
 }
 
+impl From<&kcp_api::Cluster> for Cluster {
+    fn from(cluster: &kcp_api::Cluster) -> Self {
+        Self {
+            name: cluster.name().to_owned(),
+            uid: cluster.metadata.uid.clone(),
+            paused: cluster.spec.paused,
+            is_deleting: cluster.is_deleting(),
+            control_plane: cluster.control_plane().map(str::to_owned),
+        }
+    }
+}
+
 /// A `ClusterPool`, group `hive.openshift.io`.
 pub type PoolObject = Object<PoolSpec>;
 
@@ -309,7 +322,7 @@ mod tests {
     use serde_json::{Value, from_value, json};
 
     use super::{ClusterDeploymentObject, CustomizationObject, MachineObject, PoolObject};
-    use crate::view::{ClusterDeployment, Machine, Pool};
+    use crate::view::{Cluster, ClusterDeployment, Machine, Pool};
 
     fn machine(metadata: &Value) -> MachineObject {
         from_value(json!({ "metadata": metadata })).unwrap()
@@ -365,6 +378,23 @@ mod tests {
             ..Machine::default()
         };
         assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn rules_see_whose_a_cluster_is_and_whether_it_is_paused_or_deleted() {
+        let read: kcp_api::Cluster = from_value(json!({
+            "metadata": {"name": "c1", "uid": "u1", "deletionTimestamp": "2026-08-21T10:00:00Z"},
+            "spec": {"paused": true, "controlPlaneRef": {"kind": "KubeadmControlPlane", "name": "c1-cp"}},
+        }))
+        .unwrap();
+        let seen = Cluster {
+            name: "c1".to_owned(),
+            uid: Some("u1".to_owned()),
+            paused: true,
+            is_deleting: true,
+            control_plane: Some("c1-cp".to_owned()),
+        };
+        assert_eq!(Cluster::from(&read), seen);
     }
 
     #[test]

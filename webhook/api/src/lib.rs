@@ -9,6 +9,8 @@
 //! - Kubernetes: [`secret`], [`webhook_configuration`]. Nodes, Pods, Deployments and `DaemonSets` use `k8s_openapi` types, because their lists
 //!   are read page by page and need no compact type
 //! - [`metadata`], [`condition`], [`reference`], [`remediation`]: types shared by several kinds
+//! - [`review`]: the fields of the same kinds that admission rules read, borrowed from the JSON of a review
+//! - [`syntax`]: the syntax of names, versions and durations
 //! - [`decode`]: decodes objects and lists from JSON, with errors that name the object and the field
 //! - [`kind`], [`names`]: groups, kinds, labels, annotations and finalizers
 
@@ -33,7 +35,9 @@ pub mod metadata;
 pub mod names;
 pub mod reference;
 pub mod remediation;
+pub mod review;
 pub mod secret;
+pub mod syntax;
 pub mod webhook_configuration;
 
 pub use cluster::Cluster;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{HiveCondition, Inventory, LocalReference};
-use crate::api::Metadata;
+use crate::review::Metadata;
 
 /// A `ClusterPool`, which creates clusters in advance, with the fields that rules read.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

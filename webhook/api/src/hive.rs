@@ -1,15 +1,12 @@
 //! Hive's kinds, `hive.openshift.io/v1`.
 //!
-//! The types of the specs come from the admission rules (`kcp_rules::api::hive`). [`conditions`] also keep
+//! The types of the specs come from the admission rules (`crate::review::hive`). [`conditions`] also keep
 //! unknown fields, because a merge patch replaces the whole list. The specs of pools and customizations also
 //! keep unknown fields, because the plugin copies the specs to other objects.
 
 pub mod conditions;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kcp_rules::api::hive::{
-    ClusterClaimSpec, ClusterPoolReference, ClusterPoolSpec, Inventory, LocalReference,
-};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
 
@@ -17,6 +14,7 @@ use crate::{
     decode::null_as_default,
     metadata::{self, Object as _},
     names::finalizer,
+    review::hive::{ClusterClaimSpec, ClusterPoolReference, ClusterPoolSpec, Inventory, LocalReference},
 };
 pub use conditions::Conditions;
 

@@ -102,7 +102,7 @@ impl<'de> Deserialize<'de> for Inventory {
 
 #[cfg(test)]
 mod tests {
-    use crate::api::{ClusterPool, decode};
+    use crate::review::{ClusterPool, decode};
 
     fn pool(inventory: &str) -> String {
         format!(

@@ -376,7 +376,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::KubeadmControlPlane;
-    use crate::api::decode;
+    use crate::review::decode;
 
     fn text(config: &str) -> String {
         format!(

@@ -8,7 +8,7 @@ use super::{
     kubeadm_config::{ClusterConfiguration, KubeadmConfigSpec},
     machine_template::{ObjectMeta, Taint},
 };
-use crate::{action::Action, syntax::parse_version};
+use crate::syntax::parse_version;
 
 /// The spec of a `KubeadmControlPlane` or of a `KubeadmControlPlaneTemplate`. Rules that read it apply to both kinds.
 #[derive(Clone, Copy, Debug)]
@@ -61,16 +61,6 @@ impl<'c> ControlPlaneSpec<'c> {
     pub fn minor(&self) -> Option<u64> {
         let version = parse_version(self.spec?.version.as_ref()?).ok()?;
         (version.major == 1).then_some(version.minor)
-    }
-
-    /// The severest action on a problem that depends on the version. It is a warning for a template, which has no
-    /// version.
-    pub fn versioned_action(&self) -> Action {
-        if self.minor().is_some() {
-            Action::Deny
-        } else {
-            Action::Warn
-        }
     }
 
     pub fn cluster_configuration(&self) -> Option<&'c ClusterConfiguration<'c>> {

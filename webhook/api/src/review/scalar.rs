@@ -254,7 +254,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for IntOrString<'a> {
 #[cfg(test)]
 mod tests {
     use super::Redacted;
-    use crate::api::decode;
+    use crate::review::decode;
 
     #[test]
     fn a_redacted_string_stores_only_its_length() {

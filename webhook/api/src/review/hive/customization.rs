@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::{Condition, LocalReference};
-use crate::api::Metadata;
+use crate::review::Metadata;
 
 /// A `ClusterDeploymentCustomization` with the fields that rules read. It contains patches for one cluster of
 /// a pool at a time.

@@ -194,7 +194,7 @@ fn without_value(fault: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{DecodeError, decode, with_json_type_names, without_value};
-    use crate::api::{ClusterPool, KubeadmControlPlane};
+    use crate::review::{ClusterPool, KubeadmControlPlane};
 
     #[test]
     fn errors_name_the_field() {

@@ -13,8 +13,8 @@ use crate::{
     condition::{self, V1Beta2Status},
     decode::null_as_default,
     metadata,
+    syntax::parse_go_duration,
 };
-use kcp_rules::syntax::parse_go_duration;
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(from = "Wire")]

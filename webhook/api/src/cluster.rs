@@ -4,7 +4,6 @@ use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kcp_rules::view;
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, SeqAccess, Visitor},
@@ -151,18 +150,6 @@ impl Cluster {
     }
 }
 
-impl From<&Cluster> for view::Cluster {
-    fn from(cluster: &Cluster) -> Self {
-        Self {
-            name: cluster.name().to_owned(),
-            uid: cluster.metadata.uid.clone(),
-            paused: cluster.spec.paused,
-            is_deleting: cluster.is_deleting(),
-            control_plane: cluster.control_plane().map(str::to_owned),
-        }
-    }
-}
-
 #[derive(Deserialize)]
 struct Wire {
     #[serde(deserialize_with = "metadata::with_managers_of_pause")]
@@ -257,7 +244,6 @@ impl From<Wire> for Cluster {
 
 #[cfg(test)]
 mod tests {
-    use kcp_rules::view;
     use serde_json::{Value, json};
 
     use super::{Cluster, Condition, Endpoint};
@@ -322,22 +308,6 @@ mod tests {
             assert_eq!(cluster.control_plane(), None);
             assert_eq!(cluster.control_plane_failure_domains().count(), 0);
         }
-    }
-
-    #[test]
-    fn rules_see_whose_it_is_and_whether_it_is_paused_or_deleted() {
-        let read = cluster(&json!({
-            "metadata": {"name": "c1", "uid": "u1", "deletionTimestamp": "2026-08-21T10:00:00Z"},
-            "spec": {"paused": true, "controlPlaneRef": {"kind": "KubeadmControlPlane", "name": "c1-cp"}},
-        }));
-        let seen = view::Cluster {
-            name: "c1".to_owned(),
-            uid: Some("u1".to_owned()),
-            paused: true,
-            is_deleting: true,
-            control_plane: Some("c1-cp".to_owned()),
-        };
-        assert_eq!(view::Cluster::from(&read), seen);
     }
 
     #[test]

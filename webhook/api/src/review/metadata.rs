@@ -7,7 +7,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::Text;
-use crate::syntax::is_dns1123_subdomain;
+use crate::{
+    names::{self, label},
+    syntax::is_dns1123_subdomain,
+};
 
 /// The `metadata` of any object.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -115,26 +118,15 @@ impl OwnerReference<'_> {
             .api_version
             .as_deref()
             .and_then(|version| version.split_once('/'));
-        self.kind.as_deref() == Some("Cluster") && group.is_some_and(|(group, _)| group == CLUSTER_API)
+        self.kind.as_deref() == Some("Cluster")
+            && group.is_some_and(|(group, _)| group == names::group::CLUSTER)
     }
 }
-
-/// The annotation that pauses an object. Cluster API checks only its presence.
-pub const PAUSED: &str = "cluster.x-k8s.io/paused";
-
-/// `clusterctl move` sets this annotation on objects that it has copied to another cluster and is about to delete.
-pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
-
-/// The group of `Cluster`.
-const CLUSTER_API: &str = "cluster.x-k8s.io";
-
-/// The label with the name of the object's Cluster.
-const CLUSTER_NAME: &str = "cluster.x-k8s.io/cluster-name";
 
 impl Metadata<'_> {
     /// The name of the object's Cluster, from the owner reference or else from the label; `None` if it has neither.
     pub fn cluster_name(&self) -> Option<&str> {
-        let labelled = || self.labels.as_ref()?.get(CLUSTER_NAME).map(|name| &**name);
+        let labelled = || self.labels.as_ref()?.get(label::CLUSTER_NAME).map(|name| &**name);
         let owner = self.cluster_owner().and_then(|owner| owner.name.as_deref());
         owner.or_else(labelled)
     }

@@ -266,7 +266,7 @@ fn collect_differences(path: &str, one: &Value, other: &Value, found: &mut Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{decode, kubeadm_config::KubeadmConfig};
+    use crate::review::{decode, kubeadm_config::KubeadmConfig};
 
     fn differences(one: &str, other: &str) -> String {
         let (one, other): (KubeadmConfig, KubeadmConfig) = (decode(one).unwrap(), decode(other).unwrap());

@@ -59,6 +59,8 @@ pub mod lease {
 pub mod annotation {
     /// On an object, with any value: Cluster API's controllers do not reconcile the object.
     pub const PAUSED: &str = "cluster.x-k8s.io/paused";
+    /// On an object that `clusterctl move` has copied to another cluster and is about to delete.
+    pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 
     /// On a Machine, with any value: a scale down deletes this Machine first.
     pub const DELETE_MACHINE: &str = "cluster.x-k8s.io/delete-machine";
@@ -112,10 +114,10 @@ pub mod annotation {
     pub const CLUSTER_CONFIGURATION: &str = "controlplane.cluster.x-k8s.io/kubeadm-cluster-configuration";
 
     /// Set by Hive on a `ClusterDeployment`: a hash of the pool spec that it was created from.
-    pub use kcp_rules::pool_version::ANNOTATION as CLUSTER_POOL_SPEC_HASH;
+    pub const CLUSTER_POOL_SPEC_HASH: &str = "hive.openshift.io/cluster-pool-spec-hash";
 
-    /// The annotation that overrides admission rules. The value says until when each rule is overridden.
-    pub use kcp_rules::overrides::ANNOTATION as OVERRIDE_RULES;
+    /// The annotation that overrides admission rules: a comma-separated list of `<rule id>=<RFC 3339 expiry time>`.
+    pub const OVERRIDE_RULES: &str = "kubectl-kcp.dev/override-rules";
 
     /// On a `ClusterDeployment`: the id of the lease that it was created with. On a `ClusterClaim`: the id of the command
     /// that created it.

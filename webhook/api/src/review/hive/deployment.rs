@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::LocalReference;
-use crate::api::Metadata;
+use crate::review::Metadata;
 
 /// A `ClusterDeployment`, which stands for one cluster, with the fields that rules read.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

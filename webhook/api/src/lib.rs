@@ -8,6 +8,7 @@
 //! - Hive: [`hive`]
 //! - Kubernetes: [`secret`], [`webhook_configuration`]. Nodes, Pods, Deployments and `DaemonSets` use `k8s_openapi` types, because their lists
 //!   are read page by page and need no compact type
+//! - [`lease_record`]: the record of a lease in the status of a Hive customization
 //! - [`metadata`], [`condition`], [`reference`], [`remediation`]: types shared by several kinds
 //! - [`review`]: the fields of the same kinds that admission rules read, borrowed from the JSON of a review
 //! - [`syntax`]: the syntax of names, versions and durations
@@ -27,6 +28,7 @@ pub mod extension_config;
 pub mod hive;
 pub mod kind;
 pub mod kubeadm_config;
+pub mod lease_record;
 pub mod machine;
 pub mod machine_deployment;
 pub mod machine_drain_rule;

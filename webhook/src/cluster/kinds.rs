@@ -15,6 +15,8 @@
 
 use std::sync::{Arc, LazyLock};
 
+use jiff::Timestamp;
+use kcp_api::lease_record::State;
 use kcp_rules::{
     api::hive::Lease,
     view::{
@@ -133,11 +135,28 @@ impl Cached for view::Pool {
 /// The cached part of a customization: its lease, and whether it is cordoned.
 #[derive(Clone, Debug)]
 pub(super) struct CachedCustomization {
-    pub(super) lease: Option<Lease>,
+    pub(super) lease: Option<CachedLease>,
     /// The pool for which the customization is leased.
     pub(super) pool: Option<String>,
     /// Whether `kubectl kcp pool cordon` excludes the customization from new leases.
     pub(super) cordoned: bool,
+}
+
+/// The part of a lease that metrics count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CachedLease {
+    /// When the lease ends; `None` if it never ends.
+    pub(super) end: Option<Timestamp>,
+    pub(super) is_cluster_gone: bool,
+}
+
+impl From<Lease> for CachedLease {
+    fn from(lease: Lease) -> Self {
+        Self {
+            end: lease.end(),
+            is_cluster_gone: matches!(lease, Lease::Recorded(record) if record.state == State::ClusterGone),
+        }
+    }
 }
 
 impl Cached for CachedCustomization {
@@ -149,17 +168,13 @@ impl Cached for CachedCustomization {
         let pool = status.and_then(|status| status.cluster_pool_ref);
         Ok(Self {
             pool: pool.map(|pool| pool.name).filter(|_| lease.is_some()),
-            lease,
+            lease: lease.map(CachedLease::from),
             cordoned,
         })
     }
 
     fn bytes(&self) -> usize {
-        let lease = match &self.lease {
-            Some(Lease::Recorded(record)) => record.holder.len() + record.id.len(),
-            Some(Lease::Unreadable) | None => 0,
-        };
-        lease + self.pool.as_ref().map_or(0, String::len)
+        self.pool.as_ref().map_or(0, String::len)
     }
 }
 

@@ -25,16 +25,12 @@ use crate::{
         ClusterName, Holder,
         cluster_deployment::Deletion as _,
         entry::{Entry, EntryStatus as _, Reservation},
-        record::{LeaseRecord, State},
+        record::{CLOCK_MARGIN, LeaseRecord, State},
     },
 };
 
 /// How long an entry stays reserved after its cluster no longer exists, unless `--grace` says otherwise.
 pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(10);
-
-/// How long other clients wait after a lease's deadline, because the holder's estimate of the server's time may lag
-/// by this much.
-const CLOCK_MARGIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// The time and the grace period with which leases are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

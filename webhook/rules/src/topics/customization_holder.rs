@@ -1,10 +1,12 @@
 //! Clusters that refer to a customization of another holder, or of Hive.
 
+use kcp_api::{lease_record::LeaseRecord, names::annotation};
+
 use crate::{
     action::Action,
     api::{
         ClusterDeployment,
-        hive::{ClusterPoolReference, Lease, LeaseRecord},
+        hive::{ClusterPoolReference, Lease},
     },
     case::Case,
     cel::{Cel, NoCel},
@@ -54,12 +56,6 @@ const RULES: &[Rule] = &[
 ];
 
 const FIELD: &str = "spec.clusterPoolRef.clusterDeploymentCustomization";
-
-/// The annotation with the pool's version, which Hive sets on each cluster that it creates.
-const POOL_VERSION: &str = "hive.openshift.io/cluster-pool-spec-hash";
-
-/// The annotation that contains the id of the lease for which the `ClusterDeployment` was created.
-const LEASE_ID: &str = "kubectl-kcp.dev/lease-id";
 
 fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
     let Some((pool, customization)) = added_customization(change) else {
@@ -129,7 +125,7 @@ fn not_made_by_hive(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Fau
         return;
     };
     let annotations = change.new.metadata.annotations.as_ref();
-    if annotations.is_some_and(|annotations| annotations.get(POOL_VERSION).is_some()) {
+    if annotations.is_some_and(|annotations| annotations.get(annotation::CLUSTER_POOL_SPEC_HASH).is_some()) {
         return;
     }
     let Some(used) = view.customization.get() else {
@@ -174,7 +170,7 @@ fn added_customization<'c>(
 /// Whether the cluster has the name of the lease's holder, or was created for this lease.
 fn is_own(cluster: &ClusterDeployment<'_>, record: &LeaseRecord) -> bool {
     let annotations = cluster.metadata.annotations.as_ref();
-    let lease_id = annotations.and_then(|annotations| annotations.get(LEASE_ID));
+    let lease_id = annotations.and_then(|annotations| annotations.get(annotation::LEASE_ID));
     cluster.metadata.name.as_deref() == Some(record.holder.as_str())
         || lease_id.map(|id| &**id) == Some(record.id.as_str())
 }

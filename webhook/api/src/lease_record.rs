@@ -15,9 +15,7 @@
 
 use std::fmt::{self, Write as _};
 
-use jiff::Timestamp;
-
-use crate::objects::ClusterName;
+use jiff::{SignedDuration, Timestamp};
 
 /// The type of the condition whose message is the record of a lease.
 pub const CONDITION: &str = "kubectl-kcp.dev/Lease";
@@ -27,6 +25,10 @@ pub const VERSION: &str = "v1";
 
 /// The maximum length of the user's name in a record, in characters. A longer name is cut.
 const MAX_USER: usize = 200;
+
+/// How long after a lease's deadline other clients free its entry, because the holder's estimate of the server's time may lag
+/// by this much.
+pub const CLOCK_MARGIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// The state of a lease, as its record says. An entry that is free has no record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +61,28 @@ pub struct LeaseRecord {
     pub cluster: Option<ClusterName>,
     /// The user who acquired the lease; `None` if the server did not report the user's name.
     pub user: Option<String>,
+}
+
+/// The namespace and the name of a ClusterDeployment.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClusterName {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl ClusterName {
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for ClusterName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
 }
 
 /// Why the record of a lease cannot be read.
@@ -102,6 +126,12 @@ impl State {
 }
 
 impl LeaseRecord {
+    /// When the lease ends; `None` if it never ends, as while a cluster uses its entry.
+    pub fn end(&self) -> Option<Timestamp> {
+        self.deadline
+            .filter(|_| !matches!(self.state, State::InUse { .. }))
+    }
+
     /// Parses the record of a lease from a condition's message.
     ///
     /// # Errors
@@ -256,15 +286,23 @@ mod tests {
     use jiff::Timestamp;
     use proptest::prelude::*;
 
-    use super::{LeaseRecord, State, Unreadable};
-    use crate::{objects::ClusterName, testing::objects::lease};
+    use super::{ClusterName, LeaseRecord, State, Unreadable};
 
     const MESSAGE: &str = "v1 state=held uid=- holder=paris id=k4x7 renewals=0 acquired=2026-11-21T04:00:00Z \
                            deadline=2026-11-22T04:00:00Z cluster=paris/paris user=jane";
 
     #[test]
     fn a_record_is_one_line() {
-        let mut record = lease("paris", Some("2026-11-22T04:00:00Z"));
+        let mut record = LeaseRecord {
+            state: State::Held,
+            holder: "paris".to_owned(),
+            id: "k4x7".to_owned(),
+            renewals: 0,
+            acquired: "2026-11-21T04:00:00Z".parse().unwrap(),
+            deadline: "2026-11-22T04:00:00Z".parse().ok(),
+            cluster: Some(ClusterName::new("paris", "paris")),
+            user: Some("jane".to_owned()),
+        };
         assert_eq!(record.message(), MESSAGE);
         assert_eq!(LeaseRecord::parse(MESSAGE).as_ref(), Ok(&record));
         record.state = State::InUse {
@@ -283,6 +321,7 @@ mod tests {
 
     #[test]
     fn rejects_records_that_it_does_not_write() {
+        let long = format!("user={}", "j".repeat(201));
         for (from, to) in [
             ("v1 ", ""),
             ("v1", "V1"),
@@ -290,17 +329,28 @@ mod tests {
             ("uid=-", "uid=u"),
             ("state=held", "state=in-use"),
             ("state=held", "state=lost"),
+            ("holder=paris", "holder=-"),
+            ("holder=paris", "holder=%70aris"),
+            ("id=k4x7", "id=-"),
+            ("id=k4x7", "id=%"),
             ("uid=- ", ""),
             (" holder=paris", "  holder=paris"),
             ("renewals=0", "renewals=00"),
             ("renewals=0", "renewals=-1"),
+            ("renewals=0", "renewals=-"),
+            ("renewals=0", "renewals=4294967296"),
+            ("acquired=2026-11-21T04:00:00Z", "acquired=-"),
             ("04:00:00Z deadline", "04:00:00+00:00 deadline"),
             ("04:00:00Z deadline", "04:00:00.5Z deadline"),
             ("deadline=2026", "deadline=soon"),
             ("cluster=paris/paris", "cluster=paris"),
             ("user=jane", "user=jane "),
             ("user=jane", "user=jane more=1"),
+            ("user=jane", "user=jan\u{e9}"),
             ("user=jane", "user=%6aane"),
+            ("user=jane", "user=%6Aane"),
+            ("user=jane", "user=%c3%a9"),
+            ("user=jane", long.as_str()),
             ("user=jane", "user=%4"),
             ("user=jane", "user=%FF"),
         ] {

@@ -10,7 +10,7 @@ use serde::{
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-use crate::review;
+use crate::field_error;
 
 const ROOT_PATH: &str = ".";
 
@@ -48,7 +48,7 @@ impl From<serde_json::Error> for DecodeError {
     }
 }
 
-impl From<DecodeError> for review::DecodeError {
+impl From<DecodeError> for field_error::DecodeError {
     /// Drops the object's name, because the caller's error already names the object.
     fn from(DecodeError { field, fault, .. }: DecodeError) -> Self {
         Self { field, fault }
@@ -215,7 +215,7 @@ pub fn decode_each<T: DeserializeOwned>(
 
 /// Decodes the JSON a second time and records paths, to find the field that `T` rejects.
 fn locate_error<T: DeserializeOwned>(json: &str) -> DecodeError {
-    let (field, fault) = match review::decode::<T>(json) {
+    let (field, fault) = match field_error::decode::<T>(json) {
         Err(error) => (error.field, error.fault),
         Ok(_) => (
             ROOT_PATH.to_owned(),

@@ -30,6 +30,13 @@ const MAX_USER: usize = 200;
 /// by this much.
 pub const CLOCK_MARGIN: SignedDuration = SignedDuration::from_secs(5);
 
+/// Whether other clients may free an entry whose lease ends at this time. If the current time is unknown, every end counts as
+/// passed.
+pub fn has_passed(end: Timestamp, now: Option<Timestamp>) -> bool {
+    let freed = end.checked_add(CLOCK_MARGIN).unwrap_or(end);
+    now.is_none_or(|now| freed <= now)
+}
+
 /// The state of a lease, as its record says. An entry that is free has no record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {

@@ -12,6 +12,7 @@
 //! - [`metadata`], [`condition`], [`reference`], [`remediation`]: types shared by several kinds
 //! - [`review`]: the fields of the same kinds that admission rules read, borrowed from the JSON of a review
 //! - [`syntax`]: the syntax of names, versions and durations
+//! - [`field_error`]: decodes one object of a review, with an error that names the field
 //! - [`decode`]: decodes objects and lists from JSON, with errors that name the object and the field
 //! - [`kind`], [`names`]: groups, kinds, labels, annotations and finalizers
 
@@ -25,6 +26,7 @@ pub mod condition;
 pub mod control_plane;
 pub mod decode;
 pub mod extension_config;
+pub mod field_error;
 pub mod hive;
 pub mod kind;
 pub mod kubeadm_config;

@@ -49,7 +49,7 @@ struct Wire<M> {
 }
 
 /// Decodes [`ObjectMeta`] without `managedFields` and [`SKIPPED_ANNOTATIONS`], for `#[serde(deserialize_with)]`.
-pub(crate) fn without_managed_fields<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
+pub fn without_managed_fields<'de, D: Deserializer<'de>>(metadata: D) -> Result<ObjectMeta, D::Error> {
     let wire: Wire<IgnoredAny> = Wire::deserialize(metadata)?;
     Ok(wire.into_metadata(|_| None))
 }

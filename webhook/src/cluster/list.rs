@@ -1,9 +1,9 @@
 //! Reads lists of objects from the API server.
 
-use kcp_rules::view::object::Object;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
+    events::Named,
     live_reads::{LiveReads, Projection},
     read_error::ReadError,
 };
@@ -46,7 +46,7 @@ impl LiveReads<'_> {
     }
 
     pub(super) async fn list_names(&self, path: &str) -> Result<Vec<String>, ReadError> {
-        let objects: Vec<Object> = self.pages(path, "", Projection::Metadata).await?;
+        let objects: Vec<Named> = self.pages(path, "", Projection::Metadata).await?;
         Ok(objects.into_iter().map(|object| object.metadata.name).collect())
     }
 

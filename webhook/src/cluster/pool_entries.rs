@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
-use kcp_rules::api::hive::has_passed;
+use kcp_api::lease_record::has_passed;
 
 use super::kinds::{CachedCustomization, Caches};
 use crate::metrics::{OTHER_POOLS, PoolEntries, PoolName};

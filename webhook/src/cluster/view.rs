@@ -5,19 +5,22 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
+use kcp_api::{
+    Cluster, ClusterDeploymentCustomization, KubeadmConfig, Machine, Object as _, PartialObjectMetadata,
+    names::label,
+};
 use kcp_rules::{
     topics::leader_migration_change::migration_of_kubeadm_config,
     view::{
         self, MissingParts, Part, View,
-        object::{
-            ClusterObject, CustomizationObject, KubeadmConfigObject, MachineObject, Object, PoolObject,
-        },
+        object::{PoolFragment, belongs_to},
     },
 };
 use serde::de::DeserializeOwned;
 use tokio::time;
 
 use super::{
+    events::Named,
     kinds::Caches,
     list::List,
     live_reads::{LiveReads, Projection},
@@ -28,8 +31,6 @@ use super::{
 
 /// The maximum number of workers that the webhook reads. One is enough to deny a deletion, and the message names a few.
 const NAMED_WORKERS: usize = 3;
-
-const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
 
 /// The source from which a view is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,30 +202,27 @@ impl LiveReads<'_> {
         plural: &str,
     ) -> Result<Vec<T>, ReadError> {
         let cluster = subject.cluster()?;
-        let selector = format!("cluster.x-k8s.io/cluster-name={cluster},{CONTROL_PLANE}");
+        let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
         let path = self.path(group, &subject.namespace, plural).await?;
         self.list(&path, &selector).await
     }
 
     async fn machines(&self, subject: &Subject) -> Result<Vec<view::Machine>, ReadError> {
         let cluster = subject.cluster()?;
-        let machines: Vec<MachineObject> = self
+        let machines: Vec<Machine> = self
             .list_of_control_plane(subject, CLUSTER_API, "machines")
             .await?;
         let own = machines
-            .into_iter()
-            .filter(|machine| machine.belongs_to(Some(&subject.name), Some(cluster)));
+            .iter()
+            .filter(|machine| belongs_to(machine, Some(&subject.name), Some(cluster)));
         Ok(own.map(view::Machine::from).collect())
     }
 
     async fn migrations(&self, subject: &Subject) -> Result<Vec<view::Migration>, ReadError> {
-        let configs: Vec<KubeadmConfigObject> = self
+        let configs: Vec<KubeadmConfig> = self
             .list_of_control_plane(subject, BOOTSTRAP, "kubeadmconfigs")
             .await?;
-        let migrations = configs
-            .iter()
-            .filter_map(|config| migration_of_kubeadm_config(config.spec_text()?));
-        Ok(migrations.collect())
+        Ok(configs.iter().filter_map(migration_of_kubeadm_config).collect())
     }
 
     async fn cluster(&self, subject: &Subject) -> Result<Option<view::Cluster>, ReadError> {
@@ -233,8 +231,8 @@ impl LiveReads<'_> {
         };
         let clusters = self.path(CLUSTER_API, &subject.namespace, "clusters").await?;
         let path = format!("{clusters}/{name}");
-        let cluster = optional(self.read_object::<ClusterObject>(&path, Projection::Whole).await)?;
-        Ok(cluster.map(view::Cluster::from))
+        let cluster = optional(self.read_object::<Cluster>(&path, Projection::Whole).await)?;
+        Ok(cluster.as_ref().map(view::Cluster::from))
     }
 
     /// The names of worker Machines and `MachinePool`s of the Cluster. If the API server does not serve `MachinePool`s,
@@ -254,17 +252,17 @@ impl LiveReads<'_> {
                 .finish();
             format!("{path}?{query}")
         };
-        let of_cluster = format!("cluster.x-k8s.io/cluster-name={cluster}");
-        let machines = first(&machines, &format!("{of_cluster},!{CONTROL_PLANE}"));
-        let machines: List<Object> = self.metadata(&machines).await?;
-        let pools = self.metadata::<List<Object>>(&first(&pools, &of_cluster)).await;
+        let of_cluster = format!("{}={cluster}", label::CLUSTER_NAME);
+        let machines = first(&machines, &format!("{of_cluster},!{}", label::CONTROL_PLANE));
+        let machines: List<Named> = self.metadata(&machines).await?;
+        let pools = self.metadata::<List<Named>>(&first(&pools, &of_cluster)).await;
         let pools = optional(pools)?.and_then(|list| list.items).unwrap_or_default();
         let workers = machines.items.into_iter().flatten().chain(pools);
         Ok(workers.map(|worker| worker.metadata.name).collect())
     }
 
     async fn namespace_terminating(&self, namespace: &str) -> Result<bool, ReadError> {
-        let object: Object = self
+        let object: PartialObjectMetadata = self
             .read_object(&format!("/api/v1/namespaces/{namespace}"), Projection::Whole)
             .await?;
         Ok(object.is_deleting())
@@ -279,7 +277,7 @@ impl LiveReads<'_> {
 
     async fn pools(&self, namespace: &str, this: &str) -> Result<Vec<view::Pool>, ReadError> {
         let path = self.path(HIVE, namespace, "clusterpools").await?;
-        let pools: Vec<PoolObject> = self.list(&path, "").await?;
+        let pools: Vec<PoolFragment> = self.list(&path, "").await?;
         Ok(others(pools.into_iter().map(view::Pool::from).collect(), this))
     }
 
@@ -299,7 +297,8 @@ impl LiveReads<'_> {
             .path(HIVE, namespace, "clusterdeploymentcustomizations")
             .await?;
         let path = format!("{customizations}/{name}");
-        let customization: CustomizationObject = self.read_object(&path, Projection::Whole).await?;
+        let customization: ClusterDeploymentCustomization =
+            self.read_object(&path, Projection::Whole).await?;
         Ok(Some(customization.into()))
     }
 

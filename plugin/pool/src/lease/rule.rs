@@ -24,7 +24,7 @@ use crate::{
     objects::{
         ClusterName, Holder,
         cluster_deployment::Deletion as _,
-        entry::{Entry, EntryStatus as _, Reservation},
+        entry::{Entry, Reservation},
         record::{CLOCK_MARGIN, LeaseRecord, State},
     },
 };
@@ -119,11 +119,11 @@ impl Rule {
                 Usage::Used(cluster) => cluster.pool(),
                 Usage::Unused | Usage::Unknown => None,
             };
-            let pool = holder.or(entry.cluster_pool()).or(used_by);
+            let pool = holder.or(entry.status.pool()).or(used_by);
             pool.unwrap_or_default().to_owned()
         };
         let adopt = |pool: String| {
-            let holder = entry.cluster_deployment().filter(|_| !pool.is_empty());
+            let holder = entry.status.holder().filter(|_| !pool.is_empty());
             let holder = holder.map(|cluster_deployment| Holder {
                 pool: &pool,
                 cluster_deployment,
@@ -132,7 +132,7 @@ impl Rule {
             let transition = record.map_or(Transition::Keep, Transition::Write);
             (pool, transition)
         };
-        match (entry.reservation(), seen) {
+        match (entry.status.reservation(), seen) {
             (Reservation::Leased(record), Usage::Used(cluster)) if !belongs_to_lease(cluster, &record) => {
                 if self.is_contested(&record, seen) {
                     (pool_of(None), Transition::Keep)

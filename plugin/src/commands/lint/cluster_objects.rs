@@ -1,13 +1,12 @@
 //! Reads from a cluster the objects that `lint --cluster` checks.
 
 use kcp_api::{
-    Kind,
+    Kind, Machine,
     kind::{
         CLUSTER, CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT_CUSTOMIZATION, CLUSTER_POOL, KUBEADM_CONTROL_PLANE,
         KUBEADM_CONTROL_PLANE_TEMPLATE, MACHINE,
     },
 };
-use kcp_rules::view::object::MachineObject;
 use serde_json::value::RawValue;
 
 use crate::commands::lint::{input::Input, report::ObjectSource, subject::Subject};
@@ -49,7 +48,7 @@ pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Re
             None => input.add_unserved_kind(format!("{}.{}", kind.plural, kind.group)),
         }
     }
-    let machines: Option<Vec<MachineObject>> = list(connection, &served, &MACHINE, namespace).await?;
+    let machines: Option<Vec<Machine>> = list(connection, &served, &MACHINE, namespace).await?;
     input.add_listed_machines(machines.unwrap_or_default());
     Ok(input)
 }

@@ -1,12 +1,12 @@
 //! The conditions of Hive's objects. They keep unknown fields, because a merge patch replaces the whole list of conditions.
 
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::decode::parse_time;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Conditions(Vec<Value>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

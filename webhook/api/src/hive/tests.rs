@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
+use super::{ClusterClaim, ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, DeletionState};
 use crate::{decode, metadata::Object as _};
 
 fn read<T: DeserializeOwned>(object: &Value) -> T {
@@ -134,7 +134,7 @@ fn a_customization_names_its_holder() {
         let customization: ClusterDeploymentCustomization = read(&json!({
             "metadata": {"name": "host-1"}, "spec": {"installConfigPatches": [], "later": 1}, "status": status}));
         assert_eq!(
-            (customization.cluster_deployment(), customization.cluster_pool()),
+            (customization.status.holder(), customization.status.pool()),
             holder,
             "{status}"
         );
@@ -143,4 +143,58 @@ fn a_customization_names_its_holder() {
             ("host-1", &json!(1))
         );
     }
+}
+
+#[test]
+fn the_deletion_state_depends_on_finalizers() {
+    const DELETED: &str = "2026-11-21T05:00:00Z";
+    for (deleted, finalizers, expected) in [
+        (None, json!([]), DeletionState::Alive),
+        (None, json!(["kubectl-kcp.dev/pool-lease"]), DeletionState::Alive),
+        (
+            Some(DELETED),
+            json!(["kubectl-kcp.dev/pool-lease"]),
+            DeletionState::Deprovisioned,
+        ),
+        (Some(DELETED), json!([]), DeletionState::Deprovisioned),
+        (
+            Some(DELETED),
+            json!(["hive.openshift.io/deprovision", "kubectl-kcp.dev/pool-lease"]),
+            DeletionState::Deprovisioning,
+        ),
+        (Some(DELETED), json!(["other"]), DeletionState::Deprovisioning),
+    ] {
+        let mut object = json!({"metadata": {"name": "a", "finalizers": finalizers}});
+        if let Some(time) = deleted {
+            object["metadata"]["deletionTimestamp"] = time.into();
+        }
+        let read: ClusterDeployment = read(&object);
+        assert_eq!(read.deletion_state(), expected, "{object}");
+    }
+}
+
+#[test]
+fn a_lease_ends_five_seconds_after_its_deadline_unless_a_cluster_uses_it() {
+    const END: &str = "2026-06-01T12:00:00Z";
+    let ended = |state: &str, uid: &str, deadline: &str, now: Option<&str>| {
+        let message = format!(
+            "v1 state={state} uid={uid} holder=us id=a renewals=0 acquired=2026-05-01T00:00:00Z deadline={deadline} \
+             cluster=us/us user=jane"
+        );
+        let status = json!({"clusterDeploymentRef": {"name": "us"},
+            "conditions": [{"type": "kubectl-kcp.dev/Lease", "status": "True", "message": message}]});
+        let read: ClusterDeploymentCustomization =
+            read(&json!({"metadata": {"name": "a"}, "status": status}));
+        read.status
+            .reservation()
+            .has_ended(now.map(|now| now.parse().unwrap()))
+    };
+    for state in ["held", "gone"] {
+        assert!(!ended(state, "-", END, Some("2026-06-01T12:00:04Z")), "{state}");
+        assert!(ended(state, "-", END, Some("2026-06-01T12:00:05Z")), "{state}");
+        assert!(ended(state, "-", END, None), "{state}");
+        assert!(!ended(state, "-", "-", None), "{state}");
+    }
+    assert!(!ended("in-use", "u", END, Some("2026-06-02T00:00:00Z")));
+    assert!(!ended("damaged", "-", END, None));
 }

@@ -5,21 +5,23 @@ pub mod cluster;
 pub mod control_plane;
 pub mod control_plane_spec;
 pub mod control_plane_template;
-pub mod decode;
-pub mod hive;
 pub mod kubeadm_config;
 pub mod machine_setup;
 pub mod machine_template;
 pub mod metadata;
+mod pools;
 pub mod scalar;
 pub mod verbatim;
 
+pub use crate::{
+    field_error::{DecodeError, decode},
+    hive,
+};
 pub use cluster::Cluster;
 pub use control_plane::KubeadmControlPlane;
 pub use control_plane_spec::ControlPlaneSpec;
 pub use control_plane_template::KubeadmControlPlaneTemplate;
-pub use decode::{DecodeError, decode};
-pub use hive::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
 pub use metadata::Metadata;
+pub use pools::{ClusterDeployment, ClusterDeploymentCustomization, ClusterPool};
 pub use scalar::{IntOrString, Redacted, RedactedText, Text};
 pub use verbatim::Verbatim;

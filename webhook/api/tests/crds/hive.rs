@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
 };
-use kcp_api::review::hive::custom_resource_definitions;
+use kcp_api::hive::custom_resource_definitions;
 
 use crate::fields::Fields;
 

@@ -3,10 +3,10 @@
 use std::{fs, path::PathBuf};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kcp_api::review::hive::custom_resource_definitions;
+use kcp_api::hive::custom_resource_definitions;
 
 const HEADER: &str = "\
-# Generated from webhook/api/src/review/hive by `make crds`.
+# Generated from webhook/api/src/hive by `make crds`.
 # For clusters without Hive: never apply it over Hive's own.
 ";
 

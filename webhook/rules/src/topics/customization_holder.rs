@@ -6,7 +6,7 @@ use crate::{
     action::Action,
     api::{
         ClusterDeployment,
-        hive::{ClusterPoolReference, Lease},
+        hive::{ClusterPoolReference, Reservation},
     },
     case::Case,
     cel::{Cel, NoCel},
@@ -97,12 +97,15 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
             ),
         );
     }
-    let Some(lease) = used.and_then(Option::as_ref).and_then(|used| lease(change, used)) else {
+    let Some(used) = used.and_then(Option::as_ref) else {
         return;
     };
+    let lease = used.status.reservation();
     match &lease {
-        Lease::Recorded(record) if is_own(change.new, record) => {}
-        Lease::Recorded(record) => {
+        _ if lease.has_ended(change.context.now) => {}
+        Reservation::Free | Reservation::Unrecorded => {}
+        Reservation::Leased(record) if is_own(change.new, record) => {}
+        Reservation::Leased(record) => {
             let until = lease
                 .end()
                 .map_or_else(String::new, |end| format!(" until {end}"));
@@ -111,7 +114,7 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
                 remedy(change.new, pool),
             );
         }
-        Lease::Unreadable => push(
+        Reservation::Unreadable(_) => push(
             "the customization's lease record cannot be read: it is damaged, or a newer kubectl-kcp wrote \
              it"
             .to_owned(),
@@ -132,8 +135,9 @@ fn not_made_by_hive(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Fau
         return faults.unread();
     };
     let Some(used) = used else { return };
-    let is_leased =
-        matches!(lease(change, used), Some(Lease::Recorded(record)) if is_own(change.new, &record));
+    let lease = used.status.reservation();
+    let is_leased = !lease.has_ended(change.context.now)
+        && matches!(&lease, Reservation::Leased(record) if is_own(change.new, record));
     let finalizer = format!("hive.openshift.io/{}", pool.pool_name);
     if is_leased || !used.finalizers.contains(&finalizer) {
         return;
@@ -149,12 +153,6 @@ fn not_made_by_hive(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Fau
         .into(),
         remedy: "create a ClusterClaim instead; if Hive no longer runs, lease the customization first".into(),
     });
-}
-
-/// The lease of a customization, unless it has ended.
-fn lease(change: &Change<'_, ClusterDeployment<'_>>, used: &view::Customization) -> Option<Lease> {
-    let lease = used.status.as_ref().and_then(Lease::from_status);
-    lease.filter(|lease| !lease.has_ended(change.context.now))
 }
 
 /// The customization that this write adds to the object, and the reference that contains it.
@@ -198,7 +196,7 @@ fn view(clusters: &[(&str, bool)], record: Option<&str>) -> View {
         pool: "example".to_owned(),
         customization: Some("foo".to_owned()),
         is_deleting: deleting,
-        claim: None,
+        ..view::ClusterDeployment::default()
     };
     let status = record.map(|record| {
         let status = serde_json::json!({
@@ -217,7 +215,7 @@ fn view(clusters: &[(&str, bool)], record: Option<&str>) -> View {
         cluster_deployments: clusters.iter().map(using).collect::<Vec<_>>().into(),
         customization: Some(view::Customization {
             finalizers: Vec::new(),
-            status,
+            status: status.unwrap_or_default(),
         })
         .into(),
         ..View::default()

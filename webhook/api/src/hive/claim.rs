@@ -1,8 +1,40 @@
 //! `ClusterClaim`.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-use super::HiveCondition;
+use super::Conditions;
+#[cfg(feature = "schema")]
+use super::schema::HiveCondition;
+use crate::{decode::null_as_default, metadata};
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct ClusterClaim {
+    #[serde(deserialize_with = "metadata::without_managed_fields")]
+    pub metadata: ObjectMeta,
+    pub spec: ClusterClaimSpec,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub status: ClusterClaimStatus,
+}
+
+impl ClusterClaim {
+    /// The `ClusterDeployment` that Hive has assigned to the claim; its namespace has the same name. None while the
+    /// claim is pending.
+    pub fn cluster_deployment(&self) -> Option<&str> {
+        let namespace = self.spec.namespace.as_deref();
+        namespace.filter(|name| !name.is_empty())
+    }
+
+    /// Why the claim is pending: the message of the condition `Pending`, or its reason if the message is empty. None if
+    /// the condition is absent.
+    pub fn pending_reason(&self) -> Option<&str> {
+        let conditions = &self.status.conditions;
+        let message = conditions
+            .message("Pending")
+            .filter(|message| !message.is_empty());
+        message.or_else(|| conditions.reason("Pending"))
+    }
+}
 
 /// The desired state of a `ClusterClaim`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,8 +87,9 @@ pub struct ClusterClaimSpec {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClusterClaimStatus {
     /// The conditions, such as `Pending` and `ClusterRunning`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub conditions: Option<Vec<HiveCondition>>,
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(!default, with = "Option<Vec<HiveCondition>>"))]
+    pub conditions: Conditions,
     /// The lifetime of the claim. When it ends, Hive deletes the claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime: Option<String>,

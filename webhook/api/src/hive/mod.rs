@@ -1,26 +1,29 @@
-//! Hive's kinds, group `hive.openshift.io/v1`, reduced to the fields that we read and write.
+//! Hive's kinds, group `hive.openshift.io/v1`, with the fields that we read and write.
+//!
+//! [`conditions`] also keep unknown fields, because a merge patch replaces the whole list. The specs of pools and customizations
+//! also keep unknown fields, because the plugin copies the specs to other objects.
 //!
 //! With the feature `schema`, each kind is also a `CustomResource`, for clients and for generating the CRDs in
 //! `manifests/dev/crds`, which are for clusters without Hive.
 
 mod claim;
-mod condition;
+pub mod conditions;
 #[cfg(feature = "schema")]
 mod crds;
 mod customization;
 mod deployment;
 mod inventory;
-mod lease;
 mod pool;
+#[cfg(feature = "schema")]
+pub mod schema;
 
-pub use claim::*;
-pub use condition::*;
+pub use claim::{ClusterClaim, ClusterClaimSpec, ClusterClaimStatus};
+pub use conditions::Conditions;
 #[cfg(feature = "schema")]
 pub use crds::custom_resource_definitions;
 pub use customization::*;
 pub use deployment::*;
 pub use inventory::*;
-pub use lease::*;
 pub use pool::*;
 
 use serde::{Deserialize, Serialize};
@@ -41,8 +44,11 @@ pub struct LocalReference {
 }
 
 impl LocalReference {
-    /// Whether the name is set.
-    pub fn is_set(&self) -> bool {
-        !self.name.is_empty()
+    /// The name; `None` if it is empty.
+    pub fn name(&self) -> Option<&str> {
+        Some(self.name.as_str()).filter(|name| !name.is_empty())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,17 +1,78 @@
 //! `ClusterPool`.
 
-use serde::{Deserialize, Serialize};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::{Map, Value};
 
-use super::{HiveCondition, Inventory, LocalReference};
-use crate::review::Metadata;
+#[cfg(feature = "schema")]
+use super::schema::HiveCondition;
+use super::{Conditions, Inventory, LocalReference};
+use crate::{
+    decode::null_as_default,
+    metadata::{self, Object as _},
+    names::finalizer,
+};
 
-/// A `ClusterPool`, which creates clusters in advance, with the fields that rules read.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct ClusterPool<'a> {
-    #[serde(borrow, default)]
-    pub metadata: Metadata<'a>,
+#[serde(from = "WirePool")]
+pub struct ClusterPool {
+    pub metadata: ObjectMeta,
     pub spec: ClusterPoolSpec,
+    /// The pool's spec with all its fields. The plugin also copies unknown fields to the pool's
+    /// `ClusterDeployments`.
+    pub whole_spec: Value,
+    pub status: ClusterPoolStatus,
+}
+
+impl ClusterPool {
+    /// Whether Hive's controller manages the pool, that is, has set its finalizer.
+    pub fn is_managed_by_hive(&self) -> bool {
+        self.has_finalizer(finalizer::HIVE_CLUSTERS)
+    }
+
+    /// The names of the customizations in the pool's inventory, without duplicates, in the order of the spec.
+    pub fn inventory(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        for name in self.spec.inventory.iter().flat_map(Inventory::names) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+}
+
+#[derive(Deserialize)]
+struct WirePool {
+    #[serde(deserialize_with = "metadata::without_managed_fields")]
+    metadata: ObjectMeta,
+    spec: WirePoolSpec,
+    #[serde(default, deserialize_with = "null_as_default")]
+    status: ClusterPoolStatus,
+}
+
+struct WirePoolSpec {
+    known: ClusterPoolSpec,
+    whole: Value,
+}
+
+impl<'de> Deserialize<'de> for WirePoolSpec {
+    fn deserialize<D: Deserializer<'de>>(spec: D) -> Result<Self, D::Error> {
+        let whole = Value::deserialize(spec)?;
+        let known = serde_path_to_error::deserialize(&whole).map_err(D::Error::custom)?;
+        Ok(Self { known, whole })
+    }
+}
+
+impl From<WirePool> for ClusterPool {
+    fn from(wire: WirePool) -> Self {
+        Self {
+            metadata: wire.metadata,
+            spec: wire.spec.known,
+            whole_spec: wire.spec.whole,
+            status: wire.status,
+        }
+    }
 }
 
 /// The desired state of a `ClusterPool`.
@@ -104,17 +165,17 @@ impl InventoryEntry {
 #[serde(rename_all = "camelCase")]
 pub struct ClusterPoolStatus {
     /// The number of unclaimed clusters.
-    #[serde(default)]
-    #[cfg_attr(feature = "schema", schemars(!default))]
-    pub size: i32,
+    // None until Hive's controller has written a status.
+    #[cfg_attr(feature = "schema", schemars(required))]
+    pub size: Option<i32>,
     /// The number of unclaimed clusters that are installed and not running.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standby: Option<i32>,
     /// The number of unclaimed clusters that are installed and running.
-    #[serde(default)]
-    #[cfg_attr(feature = "schema", schemars(!default))]
-    pub ready: i32,
+    #[cfg_attr(feature = "schema", schemars(required))]
+    pub ready: Option<i32>,
     /// The conditions, such as `InventoryValid`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub conditions: Option<Vec<HiveCondition>>,
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(!default, with = "Option<Vec<HiveCondition>>"))]
+    pub conditions: Conditions,
 }

@@ -102,7 +102,7 @@ impl<'de> Deserialize<'de> for Inventory {
 
 #[cfg(test)]
 mod tests {
-    use crate::review::{ClusterPool, decode};
+    use crate::{field_error::decode, review::ClusterPool};
 
     fn pool(inventory: &str) -> String {
         format!(

@@ -8,8 +8,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 
 use super::{
-    ClusterClaimResource, ClusterDeploymentCustomizationResource, ClusterDeploymentResource,
-    ClusterPoolResource,
+    claim::ClusterClaimResource, customization::ClusterDeploymentCustomizationResource,
+    pool::ClusterPoolResource, schema::ClusterDeploymentResource,
 };
 
 /// All definitions, sorted by name.

@@ -56,7 +56,7 @@ impl DecodeError {
     }
 
     /// Returns the same error for a document that is nested in another one at `field`.
-    pub(super) fn prefix_field(self, field: &str) -> Self {
+    pub(crate) fn prefix_field(self, field: &str) -> Self {
         Self {
             field: join(field, &self.field),
             fault: self.fault,
@@ -65,7 +65,7 @@ impl DecodeError {
     }
 
     /// Converts the error of a nested document to the error type of the outer deserializer.
-    pub(super) fn outer_error<E: de::Error>(&self) -> E {
+    pub(crate) fn outer_error<E: de::Error>(&self) -> E {
         E::custom(Nested(self))
     }
 

@@ -120,6 +120,17 @@ pub struct ListMeta {
     #[serde(rename = "continue")]
     pub continue_: Option<String>,
     pub resource_version: Option<String>,
+    /// How many objects the later pages have. None if the API server does not report it.
+    pub remaining_item_count: Option<usize>,
+}
+
+impl<T> List<T> {
+    /// The number of objects on this page and all later pages, if the API server reports it.
+    pub fn total(&self) -> Option<usize> {
+        let is_last = self.metadata.continue_.as_deref().unwrap_or_default().is_empty();
+        let remaining = self.metadata.remaining_item_count.or(is_last.then_some(0));
+        Some(self.items.len() + remaining?)
+    }
 }
 
 /// Decodes a page of a list.

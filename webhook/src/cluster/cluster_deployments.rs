@@ -6,17 +6,15 @@
 //! object that it finds in the cache again, and counts all objects with one small request. If the count differs from
 //! the cache, it lists all objects.
 
-use kcp_api::ClusterDeployment;
+use kcp_api::{ClusterDeployment, List, names::group::HIVE};
 use kcp_rules::view;
 use serde::de::IgnoredAny;
 
 use super::{
     cache::Cache,
-    list::List,
     live_reads::{LiveReads, Projection},
     read_error::ReadError,
     subject::Subject,
-    versions::HIVE,
 };
 
 /// The maximum number of `ClusterDeployment`s that the webhook reads again one by one. Only one cluster uses a

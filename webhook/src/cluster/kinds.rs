@@ -17,49 +17,17 @@ use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
 use kcp_api::{
-    Cluster, ClusterDeployment, ClusterDeploymentCustomization, Object as _, hive::Reservation,
-    lease_record::State, names::annotation,
+    Cluster, ClusterDeployment, ClusterDeploymentCustomization, Object as _,
+    hive::Reservation,
+    kind::{self, Kind},
+    lease_record::State,
+    names::annotation,
 };
 use kcp_rules::view::{self, object::PoolFragment};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
-use super::{
-    cache::{Cache, CacheState, Cached},
-    versions::{CLUSTER_API, CONTROL_PLANES, HIVE},
-};
-
-/// A kind whose objects the webhook watches and caches.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Kind {
-    pub(super) group: &'static str,
-    pub(super) plural: &'static str,
-}
-
-pub(super) const CONTROL_PLANE: Kind = Kind {
-    group: CONTROL_PLANES,
-    plural: "kubeadmcontrolplanes",
-};
-
-pub(super) const CLUSTER: Kind = Kind {
-    group: CLUSTER_API,
-    plural: "clusters",
-};
-
-pub(super) const POOL: Kind = Kind {
-    group: HIVE,
-    plural: "clusterpools",
-};
-
-pub(super) const CUSTOMIZATION: Kind = Kind {
-    group: HIVE,
-    plural: "clusterdeploymentcustomizations",
-};
-
-pub(super) const CLUSTER_DEPLOYMENT: Kind = Kind {
-    group: HIVE,
-    plural: "clusterdeployments",
-};
+use super::cache::{Cache, CacheState, Cached};
 
 /// The caches of all watched kinds. Without API access, they stay empty and are not used.
 #[derive(Default)]
@@ -76,11 +44,14 @@ impl Caches {
     pub(crate) fn states(&self) -> [(&'static str, CacheState, usize); 5] {
         let of = |kind: Kind, (state, objects)| (kind.plural, state, objects);
         [
-            of(CONTROL_PLANE, self.control_planes.state()),
-            of(CLUSTER, self.clusters.state()),
-            of(POOL, self.pools.state()),
-            of(CUSTOMIZATION, self.customizations.state()),
-            of(CLUSTER_DEPLOYMENT, self.cluster_deployments.state()),
+            of(kind::KUBEADM_CONTROL_PLANE, self.control_planes.state()),
+            of(kind::CLUSTER, self.clusters.state()),
+            of(kind::CLUSTER_POOL, self.pools.state()),
+            of(
+                kind::CLUSTER_DEPLOYMENT_CUSTOMIZATION,
+                self.customizations.state(),
+            ),
+            of(kind::CLUSTER_DEPLOYMENT, self.cluster_deployments.state()),
         ]
     }
 }

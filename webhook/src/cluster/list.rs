@@ -1,6 +1,7 @@
 //! Reads lists of objects from the API server.
 
-use serde::{Deserialize, de::DeserializeOwned};
+use kcp_api::List;
+use serde::de::DeserializeOwned;
 
 use super::{
     events::Named,
@@ -8,33 +9,6 @@ use super::{
     read_error::ReadError,
 };
 use crate::limits::{LIST_PAGE_SIZE, MAX_LISTED_OBJECTS};
-
-#[derive(Deserialize)]
-pub(super) struct List<T> {
-    #[serde(default)]
-    metadata: ListMetadata,
-    /// The objects. Go encodes an empty list of metadata as null.
-    pub(super) items: Option<Vec<T>>,
-}
-
-#[derive(Default, Deserialize)]
-struct ListMetadata {
-    #[serde(default, rename = "continue")]
-    next: String,
-    #[serde(rename = "remainingItemCount")]
-    remaining: Option<usize>,
-}
-
-impl<T> List<T> {
-    /// The number of objects on this page and all later pages, if the API server reports it.
-    pub(super) fn total(&self) -> Option<usize> {
-        let here = self.items.as_ref().map_or(0, Vec::len);
-        match self.metadata.remaining {
-            None if !self.metadata.next.is_empty() => None,
-            remaining => Some(here + remaining.unwrap_or_default()),
-        }
-    }
-}
 
 impl LiveReads<'_> {
     pub(super) async fn list<T: DeserializeOwned>(
@@ -67,14 +41,14 @@ impl LiveReads<'_> {
                 .append_pair("continue", &next)
                 .finish();
             let page: List<T> = self.read_object(&format!("{path}?{query}"), projection).await?;
-            members.extend(page.items.into_iter().flatten());
-            if page.metadata.next.is_empty() {
+            members.extend(page.items);
+            let Some(token) = page.metadata.continue_.filter(|token| !token.is_empty()) else {
                 return Ok(members);
-            }
+            };
             if members.len() >= MAX_LISTED_OBJECTS {
                 return Err(ReadError::TooMany(MAX_LISTED_OBJECTS));
             }
-            next = page.metadata.next;
+            next = token;
         }
     }
 }

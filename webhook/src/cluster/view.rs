@@ -6,8 +6,9 @@ use std::sync::{
 };
 
 use kcp_api::{
-    Cluster, ClusterDeploymentCustomization, KubeadmConfig, Machine, Object as _, PartialObjectMetadata,
-    names::label,
+    Cluster, ClusterDeploymentCustomization, KubeadmConfig, List, Machine, Object as _,
+    PartialObjectMetadata,
+    names::{group, label},
 };
 use kcp_rules::{
     topics::leader_migration_change::migration_of_kubeadm_config,
@@ -22,11 +23,9 @@ use tokio::time;
 use super::{
     events::Named,
     kinds::Caches,
-    list::List,
     live_reads::{LiveReads, Projection},
     read_error::ReadError,
     subject::Subject,
-    versions::{BOOTSTRAP, CLUSTER_API, CONTROL_PLANES, HIVE},
 };
 
 /// The maximum number of workers that the webhook reads. One is enough to deny a deletion, and the message names a few.
@@ -210,7 +209,7 @@ impl LiveReads<'_> {
     async fn machines(&self, subject: &Subject) -> Result<Vec<view::Machine>, ReadError> {
         let cluster = subject.cluster()?;
         let machines: Vec<Machine> = self
-            .list_of_control_plane(subject, CLUSTER_API, "machines")
+            .list_of_control_plane(subject, group::CLUSTER, "machines")
             .await?;
         let own = machines
             .iter()
@@ -220,7 +219,7 @@ impl LiveReads<'_> {
 
     async fn migrations(&self, subject: &Subject) -> Result<Vec<view::Migration>, ReadError> {
         let configs: Vec<KubeadmConfig> = self
-            .list_of_control_plane(subject, BOOTSTRAP, "kubeadmconfigs")
+            .list_of_control_plane(subject, group::BOOTSTRAP, "kubeadmconfigs")
             .await?;
         Ok(configs.iter().filter_map(migration_of_kubeadm_config).collect())
     }
@@ -229,7 +228,7 @@ impl LiveReads<'_> {
         let Some(name) = &subject.cluster else {
             return Ok(None);
         };
-        let clusters = self.path(CLUSTER_API, &subject.namespace, "clusters").await?;
+        let clusters = self.path(group::CLUSTER, &subject.namespace, "clusters").await?;
         let path = format!("{clusters}/{name}");
         let cluster = optional(self.read_object::<Cluster>(&path, Projection::Whole).await)?;
         Ok(cluster.as_ref().map(view::Cluster::from))
@@ -242,8 +241,9 @@ impl LiveReads<'_> {
             return Ok(Vec::new());
         };
         let [machines, pools] = [
-            self.path(CLUSTER_API, &subject.namespace, "machines").await?,
-            self.path(CLUSTER_API, &subject.namespace, "machinepools").await?,
+            self.path(group::CLUSTER, &subject.namespace, "machines").await?,
+            self.path(group::CLUSTER, &subject.namespace, "machinepools")
+                .await?,
         ];
         let first = |path: &str, selector: &str| {
             let query = form_urlencoded::Serializer::new(String::new())
@@ -256,8 +256,8 @@ impl LiveReads<'_> {
         let machines = first(&machines, &format!("{of_cluster},!{}", label::CONTROL_PLANE));
         let machines: List<Named> = self.metadata(&machines).await?;
         let pools = self.metadata::<List<Named>>(&first(&pools, &of_cluster)).await;
-        let pools = optional(pools)?.and_then(|list| list.items).unwrap_or_default();
-        let workers = machines.items.into_iter().flatten().chain(pools);
+        let pools = optional(pools)?.map_or_else(Vec::new, |list| list.items);
+        let workers = machines.items.into_iter().chain(pools);
         Ok(workers.map(|worker| worker.metadata.name).collect())
     }
 
@@ -270,20 +270,20 @@ impl LiveReads<'_> {
 
     async fn control_planes(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
         let path = self
-            .path(CONTROL_PLANES, namespace, "kubeadmcontrolplanes")
+            .path(group::CONTROL_PLANE, namespace, "kubeadmcontrolplanes")
             .await?;
         self.list_names(&path).await
     }
 
     async fn pools(&self, namespace: &str, this: &str) -> Result<Vec<view::Pool>, ReadError> {
-        let path = self.path(HIVE, namespace, "clusterpools").await?;
+        let path = self.path(group::HIVE, namespace, "clusterpools").await?;
         let pools: Vec<PoolFragment> = self.list(&path, "").await?;
         Ok(others(pools.into_iter().map(view::Pool::from).collect(), this))
     }
 
     async fn customizations(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
         let path = self
-            .path(HIVE, namespace, "clusterdeploymentcustomizations")
+            .path(group::HIVE, namespace, "clusterdeploymentcustomizations")
             .await?;
         self.list_names(&path).await
     }
@@ -294,7 +294,7 @@ impl LiveReads<'_> {
             return Ok(None);
         };
         let customizations = self
-            .path(HIVE, namespace, "clusterdeploymentcustomizations")
+            .path(group::HIVE, namespace, "clusterdeploymentcustomizations")
             .await?;
         let path = format!("{customizations}/{name}");
         let customization: ClusterDeploymentCustomization =

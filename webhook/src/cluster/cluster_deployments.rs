@@ -95,11 +95,10 @@ impl LiveReads<'_> {
         name: &str,
     ) -> Result<Vec<view::ClusterDeployment>, ReadError> {
         let path = format!("/apis/{HIVE}/{version}/clusterdeployments");
-        let deployments: Vec<ClusterDeployment> = self.list(&path, "").await?;
-        let all = deployments.iter().map(view::ClusterDeployment::from);
-        Ok(all
-            .filter(|deployment| deployment.refers_to(namespace, name))
-            .collect())
+        let matching = |deployment: ClusterDeployment| {
+            Some(view::ClusterDeployment::from(&deployment)).filter(|found| found.refers_to(namespace, name))
+        };
+        self.list(&path, "", matching).await
     }
 }
 

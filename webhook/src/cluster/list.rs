@@ -11,28 +11,31 @@ use super::{
 use crate::limits::{LIST_PAGE_SIZE, MAX_LISTED_OBJECTS};
 
 impl LiveReads<'_> {
-    pub(super) async fn list<T: DeserializeOwned>(
+    /// Lists whole objects. Of each, keeps only the part that `part` returns: a list can be long, and an object large.
+    pub(super) async fn list<T: DeserializeOwned, P>(
         &self,
         path: &str,
         selector: &str,
-    ) -> Result<Vec<T>, ReadError> {
-        self.pages(path, selector, Projection::Whole).await
+        part: impl Fn(T) -> Option<P>,
+    ) -> Result<Vec<P>, ReadError> {
+        self.pages(path, selector, Projection::Whole, part).await
     }
 
     pub(super) async fn list_names(&self, path: &str) -> Result<Vec<String>, ReadError> {
-        let objects: Vec<Named> = self.pages(path, "", Projection::Metadata).await?;
-        Ok(objects.into_iter().map(|object| object.metadata.name).collect())
+        let name = |object: Named| Some(object.metadata.name);
+        self.pages(path, "", Projection::Metadata, name).await
     }
 
     /// Reads all pages of a list. Fails if the list is too long: a rule must not decide on part of a list,
     /// and memory is limited.
-    async fn pages<T: DeserializeOwned>(
+    async fn pages<T: DeserializeOwned, P>(
         &self,
         path: &str,
         selector: &str,
         projection: Projection,
-    ) -> Result<Vec<T>, ReadError> {
-        let mut members = Vec::new();
+        part: impl Fn(T) -> Option<P>,
+    ) -> Result<Vec<P>, ReadError> {
+        let (mut parts, mut listed) = (Vec::new(), 0);
         let mut next = String::new();
         loop {
             let query = form_urlencoded::Serializer::new(String::new())
@@ -41,11 +44,12 @@ impl LiveReads<'_> {
                 .append_pair("continue", &next)
                 .finish();
             let page: List<T> = self.read_object(&format!("{path}?{query}"), projection).await?;
-            members.extend(page.items);
+            listed += page.items.len();
+            parts.extend(page.items.into_iter().filter_map(&part));
             let Some(token) = page.metadata.continue_.filter(|token| !token.is_empty()) else {
-                return Ok(members);
+                return Ok(parts);
             };
-            if members.len() >= MAX_LISTED_OBJECTS {
+            if listed >= MAX_LISTED_OBJECTS {
                 return Err(ReadError::TooMany(MAX_LISTED_OBJECTS));
             }
             next = token;

@@ -8,7 +8,8 @@ use std::sync::{
 use kcp_api::{
     Cluster, ClusterDeploymentCustomization, KubeadmConfig, List, Machine, Object as _,
     PartialObjectMetadata,
-    names::{group, label},
+    kind::{self, Kind},
+    names::label,
 };
 use kcp_rules::{
     topics::leader_migration_change::migration_of_kubeadm_config,
@@ -193,42 +194,38 @@ impl LiveReads<'_> {
         }
     }
 
-    /// Lists the objects of a kind that have the label of the control plane's Cluster and the label of control planes.
-    async fn list_of_control_plane<T: DeserializeOwned>(
+    /// Lists the parts of the objects of a kind that have the label of the control plane's Cluster and the label of control
+    /// planes.
+    async fn list_of_control_plane<T: DeserializeOwned, P>(
         &self,
         subject: &Subject,
-        group: &'static str,
-        plural: &str,
-    ) -> Result<Vec<T>, ReadError> {
+        kind: Kind,
+        part: impl Fn(T) -> Option<P>,
+    ) -> Result<Vec<P>, ReadError> {
         let cluster = subject.cluster()?;
         let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
-        let path = self.path(group, &subject.namespace, plural).await?;
-        self.list(&path, &selector).await
+        let path = self.path(kind, &subject.namespace).await?;
+        self.list(&path, &selector, part).await
     }
 
     async fn machines(&self, subject: &Subject) -> Result<Vec<view::Machine>, ReadError> {
-        let cluster = subject.cluster()?;
-        let machines: Vec<Machine> = self
-            .list_of_control_plane(subject, group::CLUSTER, "machines")
-            .await?;
-        let own = machines
-            .iter()
-            .filter(|machine| belongs_to(machine, Some(&subject.name), Some(cluster)));
-        Ok(own.map(view::Machine::from).collect())
+        let own = |machine: Machine| {
+            belongs_to(&machine, Some(&subject.name), subject.cluster.as_deref()).then(|| (&machine).into())
+        };
+        self.list_of_control_plane(subject, kind::MACHINE, own).await
     }
 
     async fn migrations(&self, subject: &Subject) -> Result<Vec<view::Migration>, ReadError> {
-        let configs: Vec<KubeadmConfig> = self
-            .list_of_control_plane(subject, group::BOOTSTRAP, "kubeadmconfigs")
-            .await?;
-        Ok(configs.iter().filter_map(migration_of_kubeadm_config).collect())
+        let migration = |config: KubeadmConfig| migration_of_kubeadm_config(&config);
+        self.list_of_control_plane(subject, kind::KUBEADM_CONFIG, migration)
+            .await
     }
 
     async fn cluster(&self, subject: &Subject) -> Result<Option<view::Cluster>, ReadError> {
         let Some(name) = &subject.cluster else {
             return Ok(None);
         };
-        let clusters = self.path(group::CLUSTER, &subject.namespace, "clusters").await?;
+        let clusters = self.path(kind::CLUSTER, &subject.namespace).await?;
         let path = format!("{clusters}/{name}");
         let cluster = optional(self.read_object::<Cluster>(&path, Projection::Whole).await)?;
         Ok(cluster.as_ref().map(view::Cluster::from))
@@ -241,9 +238,8 @@ impl LiveReads<'_> {
             return Ok(Vec::new());
         };
         let [machines, pools] = [
-            self.path(group::CLUSTER, &subject.namespace, "machines").await?,
-            self.path(group::CLUSTER, &subject.namespace, "machinepools")
-                .await?,
+            self.path(kind::MACHINE, &subject.namespace).await?,
+            self.path(kind::MACHINE_POOL, &subject.namespace).await?,
         ];
         let first = |path: &str, selector: &str| {
             let query = form_urlencoded::Serializer::new(String::new())
@@ -269,21 +265,19 @@ impl LiveReads<'_> {
     }
 
     async fn control_planes(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
-        let path = self
-            .path(group::CONTROL_PLANE, namespace, "kubeadmcontrolplanes")
-            .await?;
+        let path = self.path(kind::KUBEADM_CONTROL_PLANE, namespace).await?;
         self.list_names(&path).await
     }
 
     async fn pools(&self, namespace: &str, this: &str) -> Result<Vec<view::Pool>, ReadError> {
-        let path = self.path(group::HIVE, namespace, "clusterpools").await?;
-        let pools: Vec<PoolFragment> = self.list(&path, "").await?;
-        Ok(others(pools.into_iter().map(view::Pool::from).collect(), this))
+        let path = self.path(kind::CLUSTER_POOL, namespace).await?;
+        let other = |pool: PoolFragment| Some(view::Pool::from(pool)).filter(|pool| pool.name != this);
+        self.list(&path, "", other).await
     }
 
     async fn customizations(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
         let path = self
-            .path(group::HIVE, namespace, "clusterdeploymentcustomizations")
+            .path(kind::CLUSTER_DEPLOYMENT_CUSTOMIZATION, namespace)
             .await?;
         self.list_names(&path).await
     }
@@ -294,7 +288,7 @@ impl LiveReads<'_> {
             return Ok(None);
         };
         let customizations = self
-            .path(group::HIVE, namespace, "clusterdeploymentcustomizations")
+            .path(kind::CLUSTER_DEPLOYMENT_CUSTOMIZATION, namespace)
             .await?;
         let path = format!("{customizations}/{name}");
         let customization: ClusterDeploymentCustomization =
@@ -302,7 +296,8 @@ impl LiveReads<'_> {
         Ok(Some(customization.into()))
     }
 
-    async fn path(&self, group: &'static str, namespace: &str, plural: &str) -> Result<String, ReadError> {
+    async fn path(&self, kind: Kind, namespace: &str) -> Result<String, ReadError> {
+        let Kind { group, plural, .. } = kind;
         let version = self.discover_version(group).await?;
         Ok(format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}"))
     }

@@ -75,8 +75,8 @@ impl RelatedObjects {
     /// cannot be decoded, which are reported when they are checked, and objects without a name, to which no
     /// object can refer.
     pub(super) fn add(&mut self, object: &Object, namespace: &str) {
-        fn read<T: DeserializeOwned, P>(object: &Object, into: &mut Vec<P>, part: impl Fn(T) -> P) {
-            into.extend(serde_json::from_str::<T>(&object.text).map(part));
+        fn read<T: DeserializeOwned>(object: &Object) -> Option<T> {
+            serde_json::from_str(&object.text).ok()
         }
         let (Some(kind), Some(name)) = (RelatedKind::new(object.role), &object.name.name) else {
             return;
@@ -84,19 +84,22 @@ impl RelatedObjects {
         let namespace = object.namespace_or(namespace).to_owned();
         let objects = self.namespaces.entry(namespace).or_default();
         match kind {
-            RelatedKind::Machine => read(object, &mut objects.machines, |machine| machine),
-            RelatedKind::Cluster => read(object, &mut objects.clusters, |cluster: Cluster| {
-                view::Cluster::from(&cluster)
-            }),
-            RelatedKind::ControlPlane => objects.control_planes.push(name.clone()),
-            RelatedKind::Pool => read(object, &mut objects.pools, |pool: PoolFragment| pool.into()),
-            RelatedKind::Customization => {
-                read(object, &mut objects.customizations, |customization| customization)
+            RelatedKind::Machine => objects.machines.extend(read::<Machine>(object)),
+            RelatedKind::Cluster => {
+                let cluster: Option<Cluster> = read(object);
+                objects.clusters.extend(cluster.as_ref().map(view::Cluster::from));
             }
+            RelatedKind::ControlPlane => objects.control_planes.push(name.clone()),
+            RelatedKind::Pool => objects
+                .pools
+                .extend(read::<PoolFragment>(object).map(view::Pool::from)),
+            RelatedKind::Customization => objects
+                .customizations
+                .extend(read::<ClusterDeploymentCustomization>(object)),
             RelatedKind::ClusterDeployment => {
-                read(object, &mut self.deployments, |cluster: ClusterDeployment| {
-                    view::ClusterDeployment::from(&cluster)
-                })
+                let deployment: Option<ClusterDeployment> = read(object);
+                self.deployments
+                    .extend(deployment.as_ref().map(view::ClusterDeployment::from));
             }
         }
     }

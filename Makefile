@@ -18,7 +18,7 @@ with_assets = set -m; nice -n 19 tests/envtest/assets $(1) > /dev/null & assets=
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: assets
 assets: ## build the programs that the tests and the demo run against, once: about seven minutes on two cores
@@ -129,6 +129,14 @@ fuzz-corpus: ## reduce the corpus of T to the hundred files with the most covera
 	rm -r tests/fuzz/corpus/$(T) && mkdir tests/fuzz/corpus/$(T)
 	cd tests/fuzz/artifacts/least && cp $$(ls -tr | sed 100q) ../../corpus/$(T)
 
+# d2 draws text as SVG, and is a Go program.
+.PHONY: pictures
+pictures: ## draw docs/pictures as SVG for the book; needs Go
+	for picture in $$(ls docs/pictures/*.d2 | grep -v classes); do \
+		go run oss.terrastruct.com/d2@v0.7.2 --dark-theme 200 --pad 24 $$picture docs/src/pictures/$$(basename $$picture .d2).svg \
+			|| exit 1; \
+	done
+
 .PHONY: lint
 lint: ## check format and clippy as CI does
 	cargo fmt --all --check
@@ -146,6 +154,16 @@ deny: ## check licences, sources and advisories of dependencies on every platfor
 .PHONY: crds
 crds: ## generate manifests/dev/crds from the Rust types
 	UPDATE_CRDS=1 cargo test --package kcp-api --features schema --locked --test crds
+
+# The versions are those in webhook/rules/components/data, unless VERSIONS has others.
+.PHONY: components
+components: ## derive the flags, gates and APIs of components from their sources; VERSIONS="v1.38.1 v3.8.0" adds versions
+	webhook/rules/components/generate $(VERSIONS)
+
+.PHONY: components-check
+components-check: ## compare webhook/rules/components/data with the programs of the tests, or with those in the folders PROGRAMS
+	programs="$(PROGRAMS)"; [ -n "$$programs" ] || programs=$$(tests/envtest/assets all); \
+		cd webhook/rules/components/table && export GOWORK=off; go test . && go run . check ../data $$programs
 
 .PHONY: man
 man: ## create the manual pages in target/man, and check them with mandoc if it is installed
@@ -179,7 +197,7 @@ lint-workflows: ## check .github/workflows with actionlint, which this builds on
 book: ## build the book in target/book; needs mdbook
 	mdbook build docs
 
-# Takes hours. The steps: release, images, support-matrix, lint-workflows, deny, man, book and reproducible.
+# Takes hours. The steps: release, images, support-matrix, components-check, lint-workflows, deny, man, book and reproducible.
 .PHONY: nightly
 nightly: ## run what CI does not; prints `not checked: no TOOL` for a step whose tool is absent, and fails if a step fails
 	.ci/nightly

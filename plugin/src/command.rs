@@ -108,6 +108,38 @@ pub enum Command {
     Version(VersionArguments),
 }
 
+/// The commands under headings, as in kubectl's help.
+const GROUPS: [(&str, &[&str]); 6] = [
+    (
+        "Inspect",
+        &[
+            "status",
+            "why",
+            "plan",
+            "certificates",
+            "audit",
+            "validate",
+            "bundle",
+        ],
+    ),
+    (
+        "Change",
+        &[
+            "scale",
+            "rollout",
+            "upgrade",
+            "machine",
+            "reconcile",
+            "etcd",
+            "leader-migration",
+        ],
+    ),
+    ("Hosts and workload clusters", &["node", "generate", "kubectl"]),
+    ("Pools", &["pool"]),
+    ("Admission rules", &["lint", "rules", "webhook"]),
+    ("Other", &["completion", "man", "options", "version", "help"]),
+];
+
 /// The line at the end of each command's help, as in kubectl.
 const OPTIONS_HINT: &str = "List the global flags of all commands with: kubectl kcp options";
 
@@ -163,7 +195,44 @@ pub fn command() -> clap::Command {
         let after = after.collect::<Vec<_>>().join("\n\n");
         command.after_help(after).mut_subcommands(see_options)
     }
-    see_options(program())
+    with_headings(see_options(program()))
+}
+
+/// Lists the commands under the headings of [`GROUPS`].
+fn with_headings(command: clap::Command) -> clap::Command {
+    let mut all = command.clone();
+    all.build();
+    let part = || {
+        clap::Command::new("part")
+            .version("")
+            .max_term_width(MAX_HELP_WIDTH)
+            .disable_help_flag(true)
+            .disable_version_flag(true)
+            .disable_help_subcommand(true)
+            .help_template("{all-args}")
+    };
+    let groups = GROUPS.map(|(heading, names)| {
+        let commands = names.iter().filter_map(|name| {
+            let about = all.find_subcommand(name)?.get_about()?.clone();
+            Some(clap::Command::new(*name).about(about))
+        });
+        let mut group = part().subcommand_help_heading(heading).subcommands(commands);
+        group.render_help().ansi().to_string()
+    });
+    let options = part()
+        .args(all.get_arguments().cloned())
+        .render_help()
+        .ansi()
+        .to_string();
+    let parts: Vec<&str> = groups
+        .iter()
+        .chain([&options])
+        .map(|part| part.trim_end())
+        .collect();
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}{{after-help}}",
+        parts.join("\n\n")
+    ))
 }
 
 /// The output of `kubectl kcp options`.
@@ -202,6 +271,25 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn each_command_is_under_one_heading() {
+        let mut listed: Vec<&str> = super::GROUPS
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .copied()
+            .collect();
+        let mut all = command();
+        all.build();
+        let mut names: Vec<&str> = all
+            .get_subcommands()
+            .filter(|below| !below.is_hide_set())
+            .map(clap::Command::get_name)
+            .collect();
+        listed.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(listed, names);
     }
 
     #[test]

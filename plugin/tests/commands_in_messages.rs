@@ -69,14 +69,18 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     sources
 }
 
+/// The value for `{version}` and `VERSION`.
+const VERSION: &str = "v1.36.0";
+
 /// Replaces `{name}`, `NAME` and `N` in a word with 1, which is a valid name, number, time and file.
 fn filled(word: &str) -> String {
     let mut filled = String::new();
     let mut rest = word;
     while let Some((before, after)) = rest.split_once('{') {
+        let (name, after) = after.split_once('}').unwrap_or_default();
         filled += before;
-        filled += "1";
-        rest = after.split_once('}').map_or("", |(_, after)| after);
+        filled += if name == "version" { VERSION } else { "1" };
+        rest = after;
     }
     filled += rest;
     let (flag, value) = match filled.split_once('=') {
@@ -84,7 +88,12 @@ fn filled(word: &str) -> String {
         None => (String::new(), filled),
     };
     let is_placeholder = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_uppercase());
-    format!("{flag}{}", if is_placeholder { "1" } else { &value })
+    let value = match value.as_str() {
+        "VERSION" => VERSION,
+        _ if is_placeholder => "1",
+        value => value,
+    };
+    format!("{flag}{value}")
 }
 
 fn understood(command: &str) -> Result<(), String> {
@@ -161,6 +170,8 @@ fn placeholders_are_filled() {
         ("N", "1"),
         ("--cluster=NAME", "--cluster=1"),
         ("{a}/{b}", "1/1"),
+        ("{version}", VERSION),
+        ("--to=VERSION", "--to=v1.36.0"),
         ("status", "status"),
     ] {
         assert_eq!(filled(word), expected, "{word}");

@@ -315,3 +315,23 @@ fn a_link_that_leaves_the_book_is_found() {
         assert_eq!(leaves_book(&page, link), expected, "{link}");
     }
 }
+
+/// `make pictures` draws them.
+#[test]
+fn each_picture_shows_the_labels_of_its_text() {
+    let sources = entries(&workspace().join("docs/pictures"));
+    for source in sources.iter().filter(|source| !source.ends_with("classes.d2")) {
+        let name = source.file_stem().expect("a name");
+        let picture = read(&book().join("pictures").join(name).with_extension("svg"));
+        let text = read(source);
+        let labels = text
+            .split('"')
+            .skip(1)
+            .step_by(2)
+            .flat_map(|label| label.split("\\n"));
+        for label in labels {
+            let label = label.replace('&', "&amp;");
+            assert!(picture.contains(&label), "{}: {label}", source.display());
+        }
+    }
+}

@@ -140,7 +140,12 @@ fn named(module: &[String], code: &str) -> BTreeSet<Vec<String>> {
         .skip(1)
         .filter_map(|rest| rest.split(';').next());
     let uses = uses.flat_map(|tree| expand(&tree.split_whitespace().collect::<String>()));
-    let inline = code.match_indices("crate::").map(|(at, _)| {
+    let starts = ["crate::", "super::"]
+        .into_iter()
+        .flat_map(|prefix| code.match_indices(prefix));
+    let is_start =
+        |at: usize| !code[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '$'));
+    let inline = starts.filter(|(at, _)| is_start(*at)).map(|(at, _)| {
         let rest = code.get(at..).unwrap_or_default();
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
         rest.get(..end.unwrap_or(rest.len()))

@@ -134,12 +134,7 @@ fn adopted_control_planes_are_denied() {
 async fn adopted_and_faulty(management: &ManagementCluster) -> Result<()> {
     const NAMESPACE: &str = "lint-adopted";
     let faults = [
-        (
-            "one",
-            "controller-manager-flag-removed",
-            "concurrent-service-syncs",
-            "2",
-        ),
+        ("one", "component-flag-unknown", "concurrent-service-syncs", "2"),
         ("two", "cloud-provider-removed", "cloud-provider", "aws"),
     ];
     let until = Timestamp::now() + SignedDuration::from_hours(1);

@@ -1,6 +1,7 @@
 //! Command-line arguments.
 
 use std::{
+    io::{self, IsTerminal},
     net::{IpAddr, Ipv4Addr},
     path::PathBuf,
     time::Duration,
@@ -8,7 +9,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use kcp_rules::{anchor, api_proxy};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::{filter::Targets, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// Admission webhook for Cluster API control planes and Hive cluster pools.
 #[derive(Debug, Parser)]
@@ -113,7 +114,7 @@ pub struct ServeArguments {
 ///
 /// Runs beside the servers, in a Deployment of its own. Creates a CA and a serving certificate in Secrets, and renews
 /// both. Registers the webhook once it has passed a self-test through its Service, and updates the registration when the
-/// CA changes or a new version has other webhooks. If several managers run, only one acts at a time.
+/// CA changes or a new version has other webhooks. Several managers can run: they make the same changes.
 #[derive(Clone, Debug, Args)]
 pub struct ManageArguments {
     /// Namespace of the Service, the Pods and the Secrets.
@@ -290,6 +291,35 @@ pub struct LogArguments {
     /// Log level: error, warn, info, debug or trace. Can be set per module: `warn,kcp_webhook=debug`.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: Targets,
+}
+
+impl LogArguments {
+    /// Starts logging for the rest of the process.
+    ///
+    /// Uses `Targets` instead of `EnvFilter`, whose regular expressions take a megabyte.
+    pub fn init(&self) {
+        let registry = tracing_subscriber::registry().with(self.log_level.clone());
+        // Fails only if logging was started before.
+        _ = match self.log_format {
+            LogFormat::Text => registry
+                .with(
+                    fmt::layer()
+                        .with_writer(io::stderr)
+                        .with_ansi(io::stderr().is_terminal()),
+                )
+                .try_init(),
+            LogFormat::Json => registry
+                .with(
+                    fmt::layer()
+                        .json()
+                        .flatten_event(true)
+                        .with_current_span(false)
+                        .with_span_list(false)
+                        .with_writer(io::stderr),
+                )
+                .try_init(),
+        };
+    }
 }
 
 /// The format of the log.

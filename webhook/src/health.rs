@@ -4,7 +4,7 @@
 //! until it shuts down. Readiness must not depend on anything else, such as the caches: with `failurePolicy:
 //! Fail`, a webhook that is not ready blocks every write for which it is registered.
 
-use std::{fmt::Write, sync::Arc};
+use std::{fmt::Write, io, sync::Arc, thread};
 
 use http_body_util::Full;
 use hyper::{
@@ -13,15 +13,23 @@ use hyper::{
     header::{self, HeaderValue},
 };
 use jiff::Timestamp;
-use tokio::sync::watch;
+use tokio::{
+    net::TcpListener,
+    runtime,
+    sync::{oneshot, watch},
+};
 
 use crate::{
     cluster::{CacheState, ClusterReader},
     configuration::CurrentConfiguration,
-    handle::{Client, Handle},
+    limits::RateLimit,
     metrics::{self, Metrics},
-    rate_limit::RateLimit,
+    net::{
+        connection::{Client, Handle},
+        listener::Listener,
+    },
     shutdown::Phase,
+    tasks::Tasks,
 };
 
 /// Responds to probes and scrapes.
@@ -143,6 +151,39 @@ impl Handle for Health {
     async fn handle(&self, request: Request<Incoming>, _: &Client) -> Response<Full<Bytes>> {
         self.answer(&request)
     }
+}
+
+/// Serves the health port on a thread of its own, and starts a background task that ends when the thread ends. If the task is
+/// aborted, the thread ends too. Probes must get a response even while every thread for reviews is busy, because otherwise the
+/// kubelet restarts the server.
+pub(crate) fn spawn<H: Handle>(
+    tasks: &mut Tasks,
+    socket: TcpListener,
+    listener: Listener<H>,
+) -> io::Result<()> {
+    let socket = socket.into_std()?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (running, ended) = oneshot::channel::<()>();
+    thread::Builder::new().name("probes".to_owned()).spawn(move || {
+        // This is dropped when the thread ends, even by a panic.
+        let _running = running;
+        runtime.block_on(async {
+            let Ok(socket) = TcpListener::from_std(socket) else {
+                return;
+            };
+            tokio::select! {
+                () = listener.run(socket) => {}
+                _ = stopped => {}
+            }
+        });
+    })?;
+    tasks.spawn("probes", async move {
+        let _stop = stop;
+        // Wait until the other side is dropped. No message is ever sent.
+        _ = ended.await;
+    });
+    Ok(())
 }
 
 fn answer(code: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {

@@ -5,7 +5,13 @@
 //! of the API server ([`MAX_BUFFERED_RESPONSE_BYTES`]), about 50 MiB for the caches of five kinds ([`MAX_CACHED_OBJECTS`] and
 //! [`MAX_CACHED_BYTES`] each), 70 KiB for each of 512 connections ([`READ_BUFFER_BYTES`], and TLS), and 17 MiB for the program.
 
-use std::time::Duration;
+use std::{
+    borrow::Cow,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
 
 /// The largest head of a request, and the largest chunk of a body, in bytes. A larger head gets the response 431.
 pub(crate) const READ_BUFFER_BYTES: usize = 32 * 1024;
@@ -130,6 +136,65 @@ impl Default for Limits {
             request_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(120),
+        }
+    }
+}
+
+/// How often the server does at most what any client that reaches a port can cause.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Limits how often the server does something: when it last did, and how often it did not since.
+#[derive(Default)]
+pub(crate) struct RateLimit(Mutex<(Option<Instant>, u64)>);
+
+impl RateLimit {
+    /// Whether to do it now. Returns how often it was not done since the last time.
+    pub(crate) fn admit(&self) -> Option<u64> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, dropped) = *state;
+        if last.is_some_and(|last| last.elapsed() < INTERVAL) {
+            state.1 += 1;
+            return None;
+        }
+        *state = (Some(Instant::now()), 0);
+        Some(dropped)
+    }
+}
+
+/// Shortens `text` to at most `limit` characters. Shortened text ends in `…` and `tail`.
+pub(crate) fn shorten<'a>(text: &'a str, limit: usize, tail: &str) -> Cow<'a, str> {
+    // Text with few bytes has few characters, and need not be counted.
+    if text.len() <= limit || text.chars().nth(limit).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let kept = limit.saturating_sub(tail.chars().count() + 1);
+    Cow::Owned(text.chars().take(kept).chain(['…']).chain(tail.chars()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn counts_what_it_drops() {
+        let limit = RateLimit::default();
+        let admitted = [(); 3].map(|()| limit.admit());
+        time::advance(INTERVAL).await;
+        assert_eq!((admitted, limit.admit()), ([Some(0), None, None], Some(2)));
+    }
+
+    #[test]
+    fn shortens_only_text_that_is_too_long() {
+        for (text, limit, tail, expected) in [
+            ("abc", 3, "", "abc"),
+            ("abcd", 3, "", "ab…"),
+            ("\u{e4}\u{e4}\u{e4}\u{e4}", 3, "", "\u{e4}\u{e4}…"),
+            ("abcdefgh (id)", 10, " (id)", "abcd… (id)"),
+            ("", 0, "", ""),
+        ] {
+            assert_eq!(shorten(text, limit, tail), expected, "{text}");
         }
     }
 }

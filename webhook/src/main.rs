@@ -8,9 +8,10 @@ use std::{
 use clap::Parser;
 use jiff::Timestamp;
 use kcp_webhook::{
-    anchor, api_proxy,
     arguments::{Arguments, CertsCommand, Command},
-    certs, configuration, manage, node_probe, serve,
+    configuration,
+    manager::{anchor, api_proxy, certs, manage, node_probe},
+    serve,
 };
 
 /// The exit code for invalid arguments, files or addresses.

@@ -14,22 +14,24 @@ use tokio::{net::TcpListener, runtime, sync::watch, time};
 use tracing::{error, info, warn};
 
 use crate::{
-    admission::Admission,
     arguments::ServeArguments,
     cluster::{AccessError, ClusterReader},
     configuration::{CurrentConfiguration, RELOAD_INTERVAL},
-    denial_events::DenialEvents,
-    health::Health,
-    limits::Limits,
-    listener::{self, Listener, Transport},
-    log,
+    health::{self, Health},
+    limits::{Limits, RateLimit},
     metrics::{ConnectionMetrics, Metrics},
-    panics, probes,
-    rate_limit::RateLimit,
-    router::{Admissions, Router},
+    net::{
+        listener::{self, Listener, Transport},
+        tls::{self, ClientCa, ClientCaError, KeyPair, KeyPairError},
+    },
+    review::{
+        admission::Admission,
+        denial_events::DenialEvents,
+        panics,
+        router::{Admissions, Router},
+    },
     shutdown::{Phase, Stop},
     tasks::{EndedTask, Tasks},
-    tls::{self, ClientCa, ClientCaError, KeyPair, KeyPairError},
 };
 
 /// The maximum number of connections to the health port, which is enough for a kubelet and a few scrapers.
@@ -78,7 +80,7 @@ const REVIEW_THREADS: usize = 2;
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
-    log::init(&arguments.log);
+    arguments.log.init();
     // Install the default provider of the process, which the Kubernetes client uses.
     _ = rustls::crypto::ring::default_provider().install_default();
     panics::log_panics_without_message();
@@ -224,7 +226,7 @@ impl Server {
             );
         }
         let (sender, phase) = watch::channel(Phase::Serving);
-        if let Err(error) = probes::spawn(&mut tasks, health, parts.probes(phase.clone())) {
+        if let Err(error) = health::spawn(&mut tasks, health, parts.probes(phase.clone())) {
             error!(%error, "cannot start the thread that answers probes; kcp-webhook stops");
             return StopReason::Failed;
         }

@@ -25,14 +25,15 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::{
-    admission::Admission,
     cluster::ClusterReader,
     configuration::CurrentConfiguration,
-    connection_slots::ConnectionSlots,
-    handle::Client as Caller,
     limits::Limits,
     metrics::Metrics,
-    router::{Admissions, Router},
+    net::{connection::Client as Caller, connection_slots::ConnectionSlots},
+    review::{
+        admission::Admission,
+        router::{Admissions, Router},
+    },
     shutdown::Phase,
 };
 

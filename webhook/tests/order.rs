@@ -1,5 +1,4 @@
-//! Modules do not depend on each other in cycles: the top-level ones follow the order in lib.rs, and the files of a folder
-//! use only each other, without cycles, and never the parent.
+//! The top-level modules follow the order in lib.rs. `plugin/tests/structure.rs` looks for cycles in the folders.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -112,61 +111,6 @@ fn each_module_uses_only_modules_below_it() {
         }
     }
     assert_eq!(upward, [""; 0]);
-}
-
-/// The files in each folder of `src`, which hold the submodules of the file with the folder's name.
-fn submodules() -> Vec<Vec<PathBuf>> {
-    let mut folders = vec![PathBuf::from(SOURCES)];
-    let mut submodules = Vec::new();
-    while let Some(folder) = folders.pop() {
-        let paths: Vec<PathBuf> = fs::read_dir(&folder)
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| !path.ends_with("tests") && !path.ends_with("tests.rs"))
-            .collect();
-        folders.extend(paths.iter().filter(|path| path.is_dir()).cloned());
-        if folder != Path::new(SOURCES) {
-            submodules.push(paths.into_iter().filter(|path| path.is_file()).collect());
-        }
-    }
-    submodules
-}
-
-#[test]
-fn submodules_use_neither_their_parent_nor_each_other_in_cycles() {
-    let mut faults = Vec::new();
-    for files in submodules() {
-        let name = |file: &PathBuf| file.file_stem().unwrap().to_str().unwrap().to_owned();
-        let names: Vec<String> = files.iter().map(name).collect();
-        let mut graph: Vec<(String, Vec<String>)> = Vec::new();
-        for file in &files {
-            let source = fs::read_to_string(file).unwrap();
-            let siblings = used(&source, "super::");
-            let of_parent = siblings.iter().filter(|item| !names.contains(item));
-            faults.extend(of_parent.map(|item| format!("{} uses {item} of its parent", file.display())));
-            let top = file.strip_prefix(SOURCES).unwrap().components().next().unwrap();
-            let own = format!("crate::{}::", top.as_os_str().to_str().unwrap());
-            if source.split("#[cfg(test)]").next().unwrap().contains(&own) {
-                faults.push(format!("{} uses its parent by {own}", file.display()));
-            }
-            graph.push((name(file), siblings));
-        }
-        // Remove the files that use no remaining one, until only cycles remain.
-        loop {
-            let remaining: Vec<String> = graph.iter().map(|(file, _)| file.clone()).collect();
-            let before = graph.len();
-            graph.retain(|(file, used)| used.iter().any(|used| used != file && remaining.contains(used)));
-            if graph.len() == before {
-                break;
-            }
-        }
-        faults.extend(
-            graph
-                .iter()
-                .map(|(file, used)| format!("{file} is in a cycle: it uses {used:?}")),
-        );
-    }
-    assert_eq!(faults, [""; 0]);
 }
 
 #[test]

@@ -20,7 +20,6 @@ mod discovery;
 mod error;
 pub mod events;
 mod flags;
-pub mod grant;
 pub mod kubeconfig;
 mod limit;
 pub mod proxy;

@@ -6,7 +6,7 @@
 //!
 //! - [`objects`]: the objects that the API server stores, the records of leases in them, and the patches that change them
 //! - [`install_config`]: the install-config, and a customization's patches on it
-//! - [`lease`]: the model of leases, which `MODEL.md` describes on one page
+//! - [`lease`]: the model of leases, which a page of the book describes
 //! - [`hive`]: whether Hive manages a pool
 //! - [`store`]: reads and writes on the API server; [`snapshot`]: the objects of one namespace, read at one time
 //! - [`events`]: Events of leases

@@ -139,6 +139,12 @@ mod tests {
             ("upgrade", "via", "Version"),
             ("leader-migration check", "to", "Version"),
             ("leader-migration check", "ccm", "File"),
+            ("leader-migration generate", "to", "Version"),
+            (
+                "leader-migration generate",
+                "step",
+                "start|upgrade|finish|rollback",
+            ),
             ("leader-migration status", "ccm_namespace", "Unknown"),
             ("rules explain", "id", "Rule"),
             ("scale", "dry_run", "client|server"),

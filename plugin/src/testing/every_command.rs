@@ -47,10 +47,6 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("etcd remove-member edge m", &[]),
     ("leader-migration check edge", &[]),
     ("leader-migration status edge", &[]),
-    ("leader-migration start edge --to v1.36.0", &[]),
-    ("leader-migration upgrade edge --to v1.36.0", &[]),
-    ("leader-migration finish edge", &[]),
-    ("leader-migration rollback edge", &[]),
     ("pool lease p --cluster-deployment a", &["env"]),
     (
         "pool lease p --cluster-deployment a --install-config f",

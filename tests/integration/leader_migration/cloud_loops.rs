@@ -1,5 +1,5 @@
 //! The loops of a cloud move from kube-controller-manager 1.30, the last version that can contain a cloud, to
-//! cloud-controller-manager, and back again. `leader-migration start`, `upgrade` and `rollback` write the control plane, and the
+//! cloud-controller-manager, and back again. The steps of `leader-migration generate` write the control plane, and the
 //! kube-controller-managers run with the flags and files of the control plane.
 //!
 //! The proof is what each program lists at `/healthz`, and which program wrote the status of a Service, according to its
@@ -78,18 +78,16 @@ async fn moved(management: &ManagementCluster) -> Result<()> {
     ];
     let arguments = arguments.map(|(name, value)| json!({"name": name, "value": value}));
     control_plane.pause(&arguments).await?;
-    control_plane.start().await?;
 
     let scene = Scene::set(control_plane).await?;
+    scene.control_plane.start(&scene.kubectl).await?;
     let port = scene.kube_port().await?;
     let old = scene.kube("old", OLD, OLD, port).await?;
     scene.runs_all(&old).await?;
-    scene.control_plane.is_started().await?;
     scene.service("before", "kube-controller-manager-1.30").await?;
 
-    scene.control_plane.permit().await?;
     let cloud = scene.cloud().await?;
-    scene.control_plane.upgrade().await?;
+    scene.control_plane.upgrade(&scene.kubectl).await?;
     scene.is_handed_over().await?;
     let mut new = scene.kube("new", NEW, STAND_IN, free_port()?).await?;
     new.logged(&attempt(Program::Kube.name())).await?;
@@ -100,7 +98,7 @@ async fn moved(management: &ManagementCluster) -> Result<()> {
     scene.service("after", "cloud-controller-manager").await?;
 
     new.kill().await?;
-    scene.control_plane.roll_back().await?;
+    scene.control_plane.roll_back(&scene.kubectl).await?;
     let mut old = scene.kube("back", OLD, OLD, port).await?;
     // 1.30 logs it as text.
     old.logged(&format!("leader lease {KUBE_SYSTEM}/{MIGRATION}"))

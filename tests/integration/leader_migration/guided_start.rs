@@ -1,13 +1,15 @@
-//! `kubectl kcp leader-migration start`: the real `KubeadmControlPlane` controller rolls out what it writes, and it does not
-//! pass before the controller managers report leader migration. `rollback` removes it again.
+//! The step `start` of `leader-migration generate`: the real `KubeadmControlPlane` controller rolls it out, and the next step is
+//! refused before the controller managers report leader migration. `rollback` removes it again.
 
 use anyhow::{Result, ensure};
+use kcp_tests::assets::Assets;
 use kcp_tests::cluster::Cluster;
-use kcp_tests::kubectl::CommandOutput;
+use kcp_tests::kubectl::Kubectl;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 
 use super::MIGRATION;
+use super::steps::{NODE_IPAM, Steps};
 use crate::shared::with_controllers;
 
 const NAMESPACE: &str = "migration-start";
@@ -16,7 +18,7 @@ const NAMESPACE: &str = "migration-start";
 const NAME: &str = "edge";
 
 #[test]
-fn start_installs_leader_migration_once_and_waits_for_every_controller_manager() {
+fn start_is_rolled_out_and_upgrade_waits_for_every_controller_manager() {
     with_controllers(NAMESPACE, started);
 }
 
@@ -24,88 +26,51 @@ async fn started(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 1, "v1.35.4").await?;
     cluster.settled(1).await?;
     let old = cluster.machines().await?;
+    let workload = management.machines().cluster(NAMESPACE, NAME).await?;
+    let steps = Steps {
+        management,
+        workload: &Kubectl::new(management.run(), &Assets::locate()?, workload.kubeconfig())?,
+        namespace: NAMESPACE,
+        name: NAME,
+    };
 
-    let nothing = start(management, &[]).await?;
+    let nothing = "nothing to migrate, because kube-controller-manager 1.35";
+    steps
+        .is_refused("start", &["--to", "v1.36.3", "--leader-name", MIGRATION], nothing)
+        .await?;
+    let printed = steps.generate("start", &NODE_IPAM).await?;
     ensure!(
-        nothing.code == 0
-            && nothing
-                .stdout
-                .contains("nothing to migrate, because kube-controller-manager 1.35"),
-        "{nothing}"
+        printed.code == 0
+            && printed.stdout.contains("kind: RoleBinding\n")
+            && printed.stdout.contains("leaderName: migration"),
+        "{printed}"
     );
-    let planned = start(management, &["--node-ipam", "--dry-run=server", "-o", "yaml"]).await?;
-    ensure!(
-        planned.code == 0 && planned.stdout.contains("leaderName: migration"),
-        "{planned}"
-    );
-    ensure!(cluster.machines().await? == old, "a dry run replaced a Machine");
+    ensure!(cluster.machines().await? == old, "generate replaced a Machine");
 
-    // The rollout takes longer than a second.
-    let late = start(management, &["--node-ipam", "--wait=1s"]).await?;
-    ensure!(
-        late.code == 1
-            && late
-                .stdout
-                .contains("leader migration enabled with Lease migration")
-            && late.stdout.contains("timed out after 1s, still waiting for:\n"),
-        "{late}"
-    );
+    steps.take("start", &NODE_IPAM).await?;
+    replaced(&cluster, &old).await?;
+    // No controller manager runs in this Machine.
+    steps
+        .is_refused(
+            "upgrade",
+            &["--to", "v1.36.3"],
+            "does not report which controllers it runs",
+        )
+        .await?;
+
+    let enabled = cluster.machines().await?;
+    steps.take("rollback", &[]).await?;
+    replaced(&cluster, &enabled).await?;
+    cluster.delete().await
+}
+
+/// Waits until the rollout has replaced the Machine.
+pub(super) async fn replaced(cluster: &Cluster, old: &[String]) -> Result<()> {
     wait::until("the rollout replaces the Machine", || async {
         let now = cluster.machines().await?;
         ensure!(now.len() == 1 && now != old, "{now:?}");
         Ok(())
     })
     .await?;
-    cluster.settled(1).await?;
-
-    // No controller manager runs in this Machine.
-    let unproven = start(management, &["--node-ipam"]).await?;
-    ensure!(
-        unproven.code == 1
-            && unproven
-                .stdout
-                .contains("does not report which controllers it runs"),
-        "{unproven}"
-    );
-
-    let enabled = cluster.machines().await?;
-    let arguments = ["rollback", NAME, "-n", NAMESPACE, "--yes", "--wait=9m"];
-    let leader_migration = ["kcp", "leader-migration"].into_iter();
-    let back = management
-        .kubectl()
-        .run(leader_migration.chain(arguments))
-        .await?;
-    ensure!(
-        back.code == 0
-            && back
-                .stdout
-                .contains("rolled back to the state before leader migration")
-            && back
-                .stdout
-                .ends_with("the rollout of kubeadmcontrolplane/edge is complete\n"),
-        "{back}"
-    );
-    // The wait ends after the rollout.
-    cluster.is_settled(1).await?;
-    ensure!(
-        cluster.machines().await? != enabled,
-        "the rollout replaced no Machine"
-    );
-    cluster.delete().await
-}
-
-async fn start(management: &ManagementCluster, more: &[&str]) -> Result<CommandOutput> {
-    let arguments = [
-        "kcp",
-        "leader-migration",
-        "start",
-        NAME,
-        "-n",
-        NAMESPACE,
-        "--to=v1.36.0",
-        "--leader-name",
-        MIGRATION,
-        "--yes",
-    ];
-    management.kubectl().run(arguments.iter().chain(more)).await
+    cluster.settled(1).await
 }

@@ -1,5 +1,5 @@
-//! A whole migration of Node IPAM with `start`, `upgrade`, `rollback` and `finish`: the real controller of Cluster API rolls out
-//! what they write, the real webhook judges it, and real controller managers report what they run.
+//! A whole migration of Node IPAM with the steps of `leader-migration generate`: the real controller of Cluster API rolls out
+//! what kubectl applies, the real webhook judges it, and real controller managers report what they run.
 //!
 //! kube-controller-manager 1.35 is not built here. A cloud-controller-manager with its lock stands for it.
 
@@ -8,13 +8,15 @@ use kcp_tests::addresses::free_port;
 use kcp_tests::assets::Assets;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::controller_manager::{ControllerManager, ControllerManagers, Identity, Locks, Program};
-use kcp_tests::kubectl::{CommandOutput, Kubectl};
+use kcp_tests::kubectl::Kubectl;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use serde_json::{Value, json};
 
 use super::MIGRATION;
+use super::guided_start::replaced;
+use super::steps::{NODE_IPAM, Steps};
 use crate::objects::written;
 use crate::shared::with_controllers;
 
@@ -31,17 +33,11 @@ const KUBE_SYSTEM: &str = "kube-system";
 
 const CLOUD_POD: &str = "cloud-controller-manager-edge";
 
-/// `--wait`, with a limit below that of a command in these tests.
-const WAIT: &str = "--wait=9m";
-
-/// Why `--wait` ends without success while nothing is rolled out.
-const PAUSED: &str = " is paused: no controller reconciles ";
-
 /// Where `start` installs the configuration.
 const PATH: &str = "/etc/kubernetes/leader-migration.yaml";
 
 #[test]
-fn node_ipam_is_handed_over_by_start_upgrade_and_finish() {
+fn node_ipam_is_handed_over_by_what_generate_prints() {
     with_controllers(NAMESPACE, migrated);
 }
 
@@ -51,7 +47,7 @@ async fn migrated(management: &ManagementCluster) -> Result<()> {
     let scene = Scene::set(management, &cluster).await?;
     scene.start().await?;
     let mut kube = scene.upgrade_waits_for_every_controller_manager().await?;
-    scene.upgrade_and_rollback_write_once().await?;
+    scene.upgrade_is_conditional_and_rollback_restores().await?;
     scene.upgrade().await?;
     kube.kill().await?;
     scene.finish().await?;
@@ -117,20 +113,17 @@ impl<'m> Scene<'m> {
         })
     }
 
-    async fn run(&self, verb: &str, more: &[&str]) -> Result<CommandOutput> {
-        let arguments = ["kcp", "leader-migration", verb, NAME, "-n", NAMESPACE];
-        let yes = (verb != "rbac").then_some(&"--yes");
-        let arguments = arguments.iter().chain(more).chain(yes);
-        self.management.kubectl().run(arguments).await
+    fn steps(&self) -> Steps<'_> {
+        Steps {
+            management: self.management,
+            workload: &self.workload_kubectl,
+            namespace: NAMESPACE,
+            name: NAME,
+        }
     }
 
-    async fn runs(&self, verb: &str, more: &[&str], code: i32, text: &str) -> Result<CommandOutput> {
-        let ended = self.run(verb, more).await?;
-        ensure!(
-            ended.code == code && ended.stdout.contains(text),
-            "{verb} {text}: {ended}"
-        );
-        Ok(ended)
+    fn upgrade_flags(&self) -> [&str; 4] {
+        ["--to", NEW, "--ccm-manifest", &self.manifest]
     }
 
     async fn spec(&self) -> Result<Value> {
@@ -141,35 +134,10 @@ impl<'m> Scene<'m> {
             .context("the control plane has no spec")
     }
 
-    /// Waits until the rollout has replaced the Machine.
-    async fn replaced(&self, old: &[String]) -> Result<()> {
-        wait::until("the rollout replaces the Machine", || async {
-            let now = self.cluster.machines().await?;
-            ensure!(now.len() == 1 && now != old, "{now:?}");
-            Ok(())
-        })
-        .await?;
-        self.cluster.settled(1).await
-    }
-
     async fn start(&self) -> Result<()> {
         let old = self.cluster.machines().await?;
-        let flags = ["--to=v1.36.0", "--node-ipam", "--leader-name", MIGRATION];
-        let before = self.spec().await?;
-        let planned = [&flags[..], &["--dry-run=server"]].concat();
-        let planned = self.runs("start", &planned, 0, "(server dry run)").await?;
-        let arguments = "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs";
-        let line = format!("  + {arguments}[enable-leader-migration].value: true\n");
-        ensure!(planned.stdout.contains(&line), "{planned}");
-        ensure!(self.spec().await? == before, "a dry run wrote");
-        self.runs(
-            "start",
-            &flags,
-            0,
-            "leader migration enabled with Lease migration",
-        )
-        .await?;
-        self.replaced(&old).await
+        self.steps().take("start", &NODE_IPAM).await?;
+        replaced(self.cluster, &old).await
     }
 
     /// A controller manager behind the Pod of kube-controller-manager on the only Machine, with these flags.
@@ -226,10 +194,11 @@ impl<'m> Scene<'m> {
             "--leader-elect-resource-name=kube-controller-manager".to_owned(),
             "--controllers=node-ipam-controller".to_owned(),
         ];
-        let upgrade = ["--to", NEW, "--ccm-manifest", &self.manifest];
         let mut old = self.kube(Program::Cloud, "old", &own).await?;
         self.locks.held("kube-controller-manager").await?;
-        self.runs("upgrade", &upgrade, 1, "runs without leader migration")
+        let reason = "runs without leader migration";
+        self.steps()
+            .is_refused("upgrade", &self.upgrade_flags(), reason)
             .await?;
         old.kill().await?;
         self.vacate().await?;
@@ -237,40 +206,31 @@ impl<'m> Scene<'m> {
         let flags = [&own[..], &self.migration_flags().await?].concat();
         let migrating = self.kube(Program::Cloud, "migrating", &flags).await?;
         self.locks.held(MIGRATION).await?;
-        let start = ["--to=v1.36.0", "--node-ipam", "--leader-name", MIGRATION];
-        let started = "every kube-controller-manager uses leader migration with Lease migration";
-        self.runs("start", &start, 0, started).await?;
-
-        let forbidden = format!(
-            "{} is not allowed to update Lease {MIGRATION}",
-            Program::Cloud.user()
-        );
-        self.runs("upgrade", &upgrade, 1, &forbidden).await?;
-        let rbac = ["--leader-name", MIGRATION, "--apply"];
-        self.runs("rbac", &rbac, 0, "leader-migration created").await?;
         Ok(migrating)
     }
 
     /// Nothing is rolled out, because the control plane is paused.
-    async fn upgrade_and_rollback_write_once(&self) -> Result<()> {
+    async fn upgrade_is_conditional_and_rollback_restores(&self) -> Result<()> {
         self.cluster.pause(true).await?;
         let enabled = self.spec().await?;
-        let upgrade = ["--to", NEW, "--ccm-manifest", &self.manifest];
-        let planned = [&upgrade[..], &["--dry-run=server"]].concat();
-        let planned = self.runs("upgrade", &planned, 0, "(server dry run)").await?;
-        for line in [
-            format!("  - spec.version: {OLD}"),
-            format!("  + spec.version: {NEW}"),
-        ] {
-            ensure!(planned.stdout.contains(&line), "{planned}");
-        }
-        ensure!(self.spec().await? == enabled, "a dry run wrote");
+        let steps = self.steps();
+        let flags = self.upgrade_flags();
+        let stale = wait::until("Node IPAM is protected", || {
+            steps.commands("upgrade", "patch", &flags)
+        });
+        let stale = stale.await?.into_iter().next().context("no command")?;
+        let kubectl = self.management.kubectl();
+        let annotate = ["annotate", "kcp", NAME, "-n", NAMESPACE, "changed=true"];
+        kubectl.succeed(annotate).await?;
+        let rejected = kubectl.run(&stale).await?;
+        ensure!(
+            rejected.code == 1 && rejected.stderr.contains("the object has been modified"),
+            "{rejected}"
+        );
+        ensure!(self.spec().await? == enabled, "a stale patch wrote");
 
         let generation = self.generation().await?;
-        let waiting = [&upgrade[..], &[WAIT]].concat();
-        let handover = "with the handover to cloud-controller-manager";
-        let written = self.runs("upgrade", &waiting, 1, handover).await?;
-        ensure!(written.stdout.contains(PAUSED), "{written}");
+        steps.take("upgrade", &self.upgrade_flags()).await?;
         ensure!(self.generation().await? == generation + 1, "more than one write");
         let flags = self.extra_args().await?;
         ensure!(
@@ -278,10 +238,11 @@ impl<'m> Scene<'m> {
                 == json!([{"name": "controllers", "value": "*,bootstrapsigner,tokencleaner,-node-ipam-controller"}]),
             "{flags}"
         );
-        self.runs("upgrade", &upgrade, 1, "not yet v1.36.3").await?;
-        let back = "rolled back to v1.35.4 with leader migration";
-        let written = self.runs("rollback", &[WAIT], 1, back).await?;
-        ensure!(written.stdout.contains(PAUSED), "{written}");
+        // The upgrade is written, so there is nothing more to change.
+        steps.take("upgrade", &self.upgrade_flags()).await?;
+        ensure!(self.generation().await? == generation + 1, "more than one write");
+        steps.is_refused("finish", &[], "not yet v1.36.3").await?;
+        steps.take("rollback", &[]).await?;
         let restored = self.spec().await?;
         ensure!(restored == enabled, "{restored} instead of {enabled}");
         Ok(())
@@ -301,27 +262,12 @@ impl<'m> Scene<'m> {
 
     async fn upgrade(&self) -> Result<()> {
         let old = self.cluster.machines().await?;
-        let upgrade = ["--to", NEW, "--ccm-manifest", &self.manifest];
-        let waiting = [&upgrade[..], &[WAIT]].concat();
+        self.steps().take("upgrade", &self.upgrade_flags()).await?;
         self.cluster.pause(false).await?;
-        let handover = "with the handover to cloud-controller-manager";
-        let upgraded = self.runs("upgrade", &waiting, 0, handover).await?;
-        let confirmed = "the rollout of kubeadmcontrolplane/edge is complete\n";
-        ensure!(
-            upgraded.stdout.contains(confirmed) && upgraded.stdout.contains("every Machine has v1.36.3"),
-            "{upgraded}"
-        );
-        // The wait ends after the rollout.
-        self.cluster.is_settled(1).await?;
-        ensure!(
-            self.cluster.machines().await? != old,
-            "the rollout replaced no Machine"
-        );
-        self.runs("rollback", &[], 1, "Kubernetes does not support downgrades")
-            .await?;
-        self.runs("upgrade", &upgrade, 0, "every Machine has v1.36.3")
-            .await?;
-        Ok(())
+        replaced(self.cluster, &old).await?;
+        self.steps()
+            .is_refused("rollback", &[], "Kubernetes does not support downgrades")
+            .await
     }
 
     /// kube-controller-manager 1.36 runs with the flags that `upgrade` wrote.
@@ -345,13 +291,9 @@ impl<'m> Scene<'m> {
         let started = kube.controllers().await?;
         ensure!(!started.contains("node-ipam-controller"), "{started:?}");
         let finish = ["--ccm-manifest", &self.manifest_without_migration];
-        self.runs(
-            "finish",
-            &finish,
-            1,
-            "no controller manager runs node-ipam-controller",
-        )
-        .await?;
+        let steps = self.steps();
+        let nobody = "no controller manager runs node-ipam-controller";
+        steps.is_refused("finish", &finish, nobody).await?;
 
         let port = free_port()?;
         self.workload.forward(CLOUD_POD, 10258, port).await?;
@@ -368,36 +310,27 @@ impl<'m> Scene<'m> {
         flags.extend(self.migration_flags().await?);
         let mut cloud = self.manager(port, Program::Cloud, "new-owner", &flags).await?;
         self.locks.held(MIGRATION).await?;
-        self.runs(
-            "finish",
-            &[],
-            1,
-            "the static Pod of cloud-controller-manager enables leader migration",
-        )
-        .await?;
+        let migrates = "the static Pod of cloud-controller-manager enables leader migration";
         self.cluster.pause(true).await?;
-        let waiting = [&finish[..], &[WAIT]].concat();
-        wait::until("cloud-controller-manager runs Node IPAM", || async {
-            let finished = "leader migration finished at v1.36.3";
-            let written = self.runs("finish", &waiting, 1, finished).await?;
-            ensure!(written.stdout.contains(PAUSED), "{written}");
-            Ok(())
+        wait::until("cloud-controller-manager runs Node IPAM", || {
+            steps.is_refused("finish", &[], migrates)
         })
         .await?;
+        let delete = steps.take("finish", &finish).await?.context("no command")?;
         let spec = self.spec().await?.to_string();
         ensure!(
             !spec.contains(PATH) && !spec.contains("enable-leader-migration"),
             "{spec}"
         );
-        self.runs(
-            "finish",
-            &[],
-            1,
-            "cloud-controller-manager still uses leader migration",
-        )
-        .await?;
         kube.kill().await?;
         cloud.kill().await?;
+        self.workload_kubectl.succeed(&delete).await?;
+        let left = ["get", "lease,role,rolebinding", "-n", KUBE_SYSTEM, "-o", "name"];
+        let left = self.workload_kubectl.succeed(left).await?.stdout;
+        ensure!(
+            !left.contains("/leader-migration\n") && !left.contains("/migration\n"),
+            "{left}"
+        );
         self.cluster.pause(false).await
     }
 }

@@ -1,11 +1,10 @@
 //! Machines that boot the real kube-controller-manager with the flags, volumes and files of their bootstrap data, so that what
 //! is written to the `KubeadmControlPlane` is what runs.
 
+mod guided;
 mod samples;
-mod verbs;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Node;
@@ -20,7 +19,8 @@ use kcp_tests::wait;
 use kube::api::{Api, PostParams};
 use serde_json::json;
 
-use super::{ELECTION, MIGRATION, election};
+use super::steps::{NODE_IPAM as STEP_FLAGS, Steps};
+use super::{ELECTION, election};
 use crate::objects::written;
 use crate::shared::with_controllers;
 
@@ -61,11 +61,11 @@ fn three_machines_hand_node_ipam_over_during_their_upgrade() {
 
 #[test]
 #[ignore = "needs kube-controller-managers that take half an hour to build: make test-migration"]
-fn three_machines_hand_node_ipam_over_by_start_upgrade_and_finish() {
-    with_controllers(verbs::NAMESPACE, verbs::migrated);
+fn three_machines_hand_node_ipam_over_by_what_generate_prints() {
+    with_controllers(guided::NAMESPACE, guided::migrated);
 }
 
-async fn upgraded(management: &ManagementCluster, namespace: &str) -> Result<()> {
+async fn upgraded(management: &ManagementCluster, namespace: &'static str) -> Result<()> {
     let component = json!({"extraArgs": election()});
     let (client, version) = (management.client(), "v1.35.4");
     let cluster =
@@ -74,7 +74,8 @@ async fn upgraded(management: &ManagementCluster, namespace: &str) -> Result<()>
     let workload = management.machines().cluster(namespace, NAME).await?;
     all_healthy(&cluster, &workload, &[TOKENS, NODE_IPAM]).await?;
 
-    let configuration = enable(management, namespace).await?;
+    let kubectl = Kubectl::new(management.run(), &Assets::locate()?, workload.kubeconfig())?;
+    let configuration = enable(management, namespace, &kubectl).await?;
     rolled_out(&cluster, &workload, None).await?;
     all_healthy(&cluster, &workload, &[TOKENS, NODE_IPAM]).await?;
     node_gets_range(&workload, "before").await?;
@@ -122,42 +123,23 @@ fn writers(workload: &WorkloadCluster) -> Result<BTreeMap<String, String>> {
     Ok(writers)
 }
 
-/// Enables leader migration with the objects of `generate`, and returns the configuration.
-async fn enable(management: &ManagementCluster, namespace: &str) -> Result<String> {
-    let kubectl = management.kubectl();
-    let resource = "kubeadmcontrolplanes.v1beta2.controlplane.cluster.x-k8s.io";
-    let read = kubectl
-        .succeed(["get", resource, NAME, "-n", namespace, "-o", "yaml"])
-        .await?;
-    let manifest = kubectl.scratch_file("machines-control-plane.yaml");
-    fs::write(&manifest, read.stdout).context("writing the control plane")?;
-    let manifest = manifest.display().to_string();
-    let generate = [
-        "kcp",
-        "leader-migration",
-        "generate",
-        "--from=v1.35.4",
-        "--to=v1.36.3",
-        "--node-ipam",
-    ];
-    let more = ["--leader-name", MIGRATION, "-f", &manifest];
-    let generated = kubectl.succeed(generate.into_iter().chain(more)).await?.stdout;
-    let (configuration, patch) = generated.split_once("---\n").context("generate wrote no patch")?;
-    let file = kubectl.scratch_file("machines-patch.yaml");
-    fs::write(&file, patch).context("writing the patch")?;
-    let file = file.display().to_string();
-    let patch = [
-        "patch",
-        resource,
-        NAME,
-        "-n",
+/// Enables leader migration, and returns the configuration.
+async fn enable(
+    management: &ManagementCluster,
+    namespace: &'static str,
+    workload: &Kubectl,
+) -> Result<String> {
+    let steps = Steps {
+        management,
+        workload,
         namespace,
-        "--type=merge",
-        "--patch-file",
-        &file,
-    ];
-    kubectl.succeed(patch).await?;
-    Ok(configuration.to_owned())
+        name: NAME,
+    };
+    let configuration = [&STEP_FLAGS[..], &["-o", "configuration"]].concat();
+    let configuration = steps.generate("start", &configuration).await?;
+    ensure!(configuration.code == 0, "{configuration}");
+    steps.take("start", &STEP_FLAGS).await?;
+    Ok(configuration.stdout)
 }
 
 /// The Pod of the cloud-controller-manager, with a leader migration configuration if it migrates.

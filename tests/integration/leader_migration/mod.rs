@@ -20,6 +20,7 @@ mod start;
 mod start_files;
 mod start_rows;
 mod status;
+mod steps;
 mod upgrade;
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
 //! Node IPAM moves from kube-controller-manager 1.35 to cloud-controller-manager while kube-controller-manager 1.36 replaces
-//! 1.35, and back again, as often as `MIGRATION_ROUNDS` says. `leader-migration start`, `upgrade` and `rollback` write the
+//! 1.35, and back again, as often as `MIGRATION_ROUNDS` says. The steps of `leader-migration generate` write the
 //! control plane, and the kube-controller-managers run with the flags and files of the control plane.
 //!
 //! The proof is the audit log of the API server, and what each program lists at `/healthz`. `status` is compared with it.
@@ -64,11 +64,9 @@ async fn moved(management: &ManagementCluster) -> Result<()> {
     control_plane.pause(&[]).await?;
     let mut scene = Scene::set(control_plane).await?;
     let first = scene.program(&OLD)?;
-    scene.control_plane.start().await?;
+    scene.enable().await?;
     let mut old = scene.start(&OLD).await?;
     scene.becomes_owner(&mut old).await?;
-    scene.control_plane.is_started().await?;
-    scene.permit().await?;
     let mut handovers = Vec::new();
     for round in 1..=rounds {
         handovers.push(
@@ -92,7 +90,7 @@ async fn moved(management: &ManagementCluster) -> Result<()> {
 /// the main lock, and then the old one ends.
 async fn forward(scene: &mut Scene<'_>, old: &mut Manager) -> Result<Handover> {
     scene.start_cloud().await?;
-    scene.control_plane.upgrade().await?;
+    scene.upgrade().await?;
     let mut new = scene.start(&NEW).await?;
     scene.waits_for_main_lock(&mut new).await?;
     scene.replace_new(new);
@@ -109,7 +107,7 @@ async fn forward(scene: &mut Scene<'_>, old: &mut Manager) -> Result<Handover> {
 /// The rollback: the old version starts again and waits for the migration lock, and then the cloud-controller-manager ends.
 async fn back(scene: &mut Scene<'_>, old: &mut Manager) -> Result<Handover> {
     scene.end_new().await?;
-    scene.control_plane.roll_back().await?;
+    scene.roll_back().await?;
     *old = scene.start(&OLD).await?;
     scene.waits_for_migration_lock(old).await?;
     let (killed, acquired) = scene.hand_over_from_cloud(old).await?;

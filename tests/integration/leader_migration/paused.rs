@@ -1,10 +1,12 @@
-//! A paused control plane that the guided verbs change. What they write is what its kube-controller-managers run.
+//! A paused control plane whose controllers migrate. What the steps write is what its kube-controller-managers run.
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
+use kcp_tests::kubectl::Kubectl;
 use kcp_tests::management_cluster::ManagementCluster;
 use serde_json::{Value, json};
 
+use super::steps::Steps;
 use super::{MIGRATION, election};
 
 /// The name of the cluster.
@@ -32,52 +34,34 @@ impl ControlPlane<'_> {
         self.cluster.patch(&patch).await
     }
 
-    /// Writes leader migration.
-    pub(super) async fn start(&self) -> Result<()> {
-        let written = "leader migration enabled with Lease migration";
-        self.runs("start", &self.start_flags(), written).await
-    }
-
-    /// Succeeds if every kube-controller-manager uses leader migration.
-    pub(super) async fn is_started(&self) -> Result<()> {
-        let started = "every kube-controller-manager uses leader migration with Lease migration";
-        self.runs("start", &self.start_flags(), started).await
-    }
-
-    fn start_flags(&self) -> Vec<&'static str> {
+    /// Permits both controller managers to use the migration lock, and enables leader migration.
+    pub(super) async fn start(&self, workload: &Kubectl) -> Result<()> {
         let flags = ["--to", self.new, "--leader-name", MIGRATION];
         let node_ipam = self.node_ipam.then_some("--node-ipam");
-        flags.into_iter().chain(node_ipam).collect()
+        let flags: Vec<&str> = flags.into_iter().chain(node_ipam).collect();
+        self.steps(workload).take("start", &flags).await.map(drop)
     }
 
-    /// Grants cloud-controller-manager the permissions for the migration lock.
-    pub(super) async fn permit(&self) -> Result<()> {
-        let flags = ["--leader-name", MIGRATION, "--apply"];
-        self.runs("rbac", &flags, "leader-migration created").await
+    /// Changes the version to the new one, whose kube-controller-manager does not run what migrates.
+    pub(super) async fn upgrade(&self, workload: &Kubectl) -> Result<()> {
+        self.steps(workload)
+            .take("upgrade", &["--to", self.new])
+            .await
+            .map(drop)
     }
 
-    /// Writes the new version, whose kube-controller-manager does not run Node IPAM.
-    pub(super) async fn upgrade(&self) -> Result<()> {
-        let written = "with the handover to cloud-controller-manager";
-        self.runs("upgrade", &["--to", self.new], written).await
+    /// Restores the old version and leader migration.
+    pub(super) async fn roll_back(&self, workload: &Kubectl) -> Result<()> {
+        self.steps(workload).take("rollback", &[]).await.map(drop)
     }
 
-    /// Writes the old version and leader migration again.
-    pub(super) async fn roll_back(&self) -> Result<()> {
-        let written = format!("rolled back to {} with leader migration", self.old);
-        self.runs("rollback", &[], &written).await
-    }
-
-    async fn runs(&self, verb: &str, more: &[&str], text: &str) -> Result<()> {
-        let arguments = ["kcp", "leader-migration", verb, NAME, "-n", self.namespace];
-        let yes = (verb != "rbac").then_some(&"--yes");
-        let arguments = arguments.iter().chain(more).chain(yes);
-        let ended = self.management.kubectl().run(arguments).await?;
-        ensure!(
-            ended.code == 0 && ended.stdout.contains(text),
-            "{verb} {text}: {ended}"
-        );
-        Ok(())
+    fn steps<'s>(&'s self, workload: &'s Kubectl) -> Steps<'s> {
+        Steps {
+            management: self.management,
+            workload,
+            namespace: self.namespace,
+            name: NAME,
+        }
     }
 
     /// The `kubeadmConfigSpec`, if the control plane has this version.

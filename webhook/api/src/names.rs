@@ -128,7 +128,7 @@ pub mod annotation {
     pub const CORDONED: &str = "kubectl-kcp.dev/cordoned";
     /// On a control plane: the Machine that `kubectl kcp machine replace` is replacing, as JSON.
     pub const MACHINE_REPLACEMENT: &str = "kubectl-kcp.dev/machine-replacement";
-    /// On a control plane: how `kubectl kcp leader-migration rollback` reverses the last step of a migration, as JSON.
+    /// On a control plane: how `--step rollback` of `kubectl kcp leader-migration generate` reverses the last step of a migration, as JSON.
     pub const LEADER_MIGRATION: &str = "kubectl-kcp.dev/leader-migration";
     /// On a control plane: the last etcd snapshot that `kubectl kcp etcd snapshot` saved, as JSON.
     pub const ETCD_SNAPSHOT: &str = "kubectl-kcp.dev/etcd-snapshot";

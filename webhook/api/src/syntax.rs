@@ -52,6 +52,39 @@ pub fn key_fault(key: &str) -> Option<&'static str> {
     }
 }
 
+/// The keys in Kubernetes' domains that a kubelet may set, beside those in [`KUBELET_DOMAINS`].
+const KUBELET_KEYS: [&str; 11] = [
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+    "beta.kubernetes.io/instance-type",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+];
+
+const KUBELET_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
+
+/// Whether Kubernetes lets a kubelet set the label when it registers its Node, as `--node-labels`. From Kubernetes v1.37
+/// (`pkg/kubelet/apis/well_known_labels.go`).
+pub fn may_kubelet_set(key: &str) -> bool {
+    let is_in = |domain: &&str| is_in_domain(key, domain);
+    !["kubernetes.io", "k8s.io"].iter().any(is_in)
+        || KUBELET_KEYS.contains(&key)
+        || KUBELET_DOMAINS.iter().any(is_in)
+}
+
+/// Whether a key is in a domain or in one of its subdomains.
+pub fn is_in_domain(key: &str, parent: &str) -> bool {
+    let domain = key.split_once('/').map(|(domain, _)| domain);
+    let rest = domain.and_then(|domain| domain.strip_suffix(parent));
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
 /// What is wrong with the value of a label; `None` if it is valid.
 pub fn label_value_fault(value: &str) -> Option<&'static str> {
     match value.len() {
@@ -106,6 +139,25 @@ pub fn parse_go_duration(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kubelet_sets_few_labels_of_kubernetes() {
+        for (key, expected) in [
+            ("rack", true),
+            ("example.com/rack", true),
+            ("node.cluster.x-k8s.io/a", true),
+            ("node.kubernetes.io/a", true),
+            ("a.kubelet.kubernetes.io/a", true),
+            ("topology.kubernetes.io/zone", true),
+            ("kubernetes.io/hostname", true),
+            ("node-role.kubernetes.io/worker", false),
+            ("node-restriction.kubernetes.io/a", false),
+            ("kubernetes.io/a", false),
+            ("a.k8s.io/a", false),
+        ] {
+            assert_eq!(may_kubelet_set(key), expected, "{key}");
+        }
+    }
 
     #[test]
     fn accepts_subdomains() {

@@ -13,6 +13,7 @@
 //! - [`configuration`]: the actions that an operator sets for rules, and exemptions
 //! - [`case`]: accepted and rejected examples of each rule
 //! - [`progress`]: changes in progress on a control plane: a rollout, the adoption of Machines, a pause
+//! - [`components`]: the flags, feature gates, admission plugins and APIs that each version of a component knows
 //! - [`leader_migration`]: the controllers of kube-controller-manager that can migrate, and the configuration of KEP-2436
 //! - [`pool_version`]: the hash by which Hive finds stale unclaimed clusters of a pool
 //! - [`topics`]: every rule, by topic; the table of contents
@@ -38,6 +39,7 @@ pub mod api_proxy;
 pub mod case;
 pub mod cel;
 pub mod change;
+pub mod components;
 pub mod configuration;
 pub mod context;
 pub mod defaulting;

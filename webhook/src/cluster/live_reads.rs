@@ -15,12 +15,14 @@ use super::{
     versions::Versions,
 };
 use crate::{
-    body::{self, BufferedBody},
     limits::{
         BUSY_DELAY, LIVE_READ_TIMEOUT, MAX_BUFFERED_RESPONSE_BYTES, MAX_CONCURRENT_READS, MAX_RESPONSE_BYTES,
     },
     metrics::Metrics,
-    shares::{Peer, Shares},
+    net::{
+        body::{self, BufferedBody},
+        shares::{Peer, Shares},
+    },
 };
 
 /// What to read: a path of the API, and how much of each object at that path. Clients share no read, because one would wait for the

@@ -5,9 +5,8 @@ use kube::core::Status;
 use thiserror::Error;
 
 use crate::{
-    body::BodyError,
-    limits::{MAX_QUOTED_CHARS, MAX_RESPONSE_BYTES},
-    shorten::shorten,
+    limits::{MAX_QUOTED_CHARS, MAX_RESPONSE_BYTES, shorten},
+    net::body::BodyError,
 };
 
 /// Why an object could not be read. Each message ends with advice to the user, if there is any.

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::{Mutex as Turn, OnceCell};
 
-use crate::shares::{Peer, Shares};
+use crate::net::shares::{Peer, Shares};
 
 /// The reads in progress, by path, and the number of callers that wait for them.
 pub(super) struct SharedReads<K, V> {

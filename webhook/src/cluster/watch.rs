@@ -25,9 +25,11 @@ use super::{
     read_error::{ReadError, parse_status},
 };
 use crate::{
-    body::{self, BufferedBody},
     limits::{LIST_PAGE_SIZE, MAX_CACHED_OBJECTS, MAX_RESPONSE_BYTES},
-    shares::Peer,
+    net::{
+        body::{self, BufferedBody},
+        shares::Peer,
+    },
     tasks::Tasks,
 };
 

@@ -8,7 +8,7 @@ use tokio::{
 use super::*;
 use crate::{
     arguments::{IssueArguments, LogArguments, LogFormat},
-    certs,
+    manager::certs,
 };
 
 const DEADLINE: Duration = Duration::from_secs(20);

@@ -10,7 +10,7 @@ use std::{
 use kcp_webhook::{
     Limits, Stop,
     arguments::{IssueArguments, LogArguments, LogFormat, ServeArguments},
-    certs,
+    manager::certs,
     serve::{Server, StopReason},
 };
 use tempfile::TempDir;

@@ -5,16 +5,21 @@
 //! - [`locks`]: which Leases matter, whether each is held, and by which controller manager
 //! - [`reason`]: the verdicts on controllers, and their reasons; [`verdict`]: the decision about each controller
 //! - [`problem`]: the problems of an upgrade, and how to fix them
-//! - [`permissions`]: what controller managers may do with a migration lock
+//! - [`permissions`]: the Role that lets controller managers use a migration lock
+//! - [`step`]: a change of a control plane that can be reversed; [`steps`]: the steps of a migration
+//! - [`generate`]: the patch that takes a step, or why the step is not safe now
 //!
 //! A Lease alone proves nothing: its holder renews the Lease even if the holder runs none of the controllers.
 
+pub mod generate;
 pub mod locks;
 pub mod observed;
 pub mod permissions;
 pub mod problem;
 pub mod reason;
 pub mod served;
+pub mod step;
+pub mod steps;
 pub mod verdict;
 
 pub use locks::{Attribution, LockState, locks, unused_locks};

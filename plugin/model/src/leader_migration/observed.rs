@@ -93,8 +93,6 @@ pub struct ObservedLease {
     pub duration: Option<Duration>,
     /// The field manager that wrote `holderIdentity`, according to `managedFields` of the Lease.
     pub writer: Option<String>,
-    pub uid: Option<String>,
-    pub resource_version: Option<String>,
 }
 
 impl ObservedManagers {

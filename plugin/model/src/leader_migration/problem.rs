@@ -108,17 +108,14 @@ fn fix_of_two_owners(pair: &ControllerManagerChange, name: &str) -> String {
              cloud-controller-manager"
         );
     }
-    let (from, to) = (pair.before.kube.minor, pair.after.kube.minor);
-    let ipam = if name == "node-ipam-controller" {
-        " --node-ipam"
-    } else {
-        ""
-    };
-    format!(
+    let to = pair.after.kube.minor;
+    let fix = format!(
         "before the upgrade, enable leader migration on kube-controller-manager and cloud-controller-manager, with a \
-         configuration that lists {name}; to generate this configuration: kubectl kcp leader-migration generate \
-         --from 1.{from} --to 1.{to}{ipam}"
-    )
+         configuration that lists {name}; to generate the change: kubectl kcp leader-migration generate NAME --step start \
+         --to v1.{to}.0"
+    );
+    let is_node_ipam = name == "node-ipam-controller";
+    fix + if is_node_ipam { " --node-ipam" } else { "" }
 }
 
 fn fix_of_no_owner(pair: &ControllerManagerChange, name: &str) -> String {
@@ -128,8 +125,8 @@ fn fix_of_no_owner(pair: &ControllerManagerChange, name: &str) -> String {
              its leader migration configuration"
         ),
         None => format!(
-            "if a cloud-controller-manager runs {name}, pass its manifest with --ccm; otherwise enable \
-             {name} in kube-controller-manager"
+            "if a cloud-controller-manager runs {name}, start it, or pass its manifest (to `check` with --ccm, to \
+             `generate` with --ccm-manifest); otherwise enable {name} in kube-controller-manager"
         ),
     }
 }

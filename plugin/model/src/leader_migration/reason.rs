@@ -178,10 +178,11 @@ impl Reason {
                  migration configuration of both components"
                     .to_owned()
             }
-            Self::LockNotTaken { lock, .. } => format!(
-                "check the permissions for the Lease: kubectl kcp leader-migration rbac NAME --leader-name {}",
-                lock.name
-            ),
+            Self::LockNotTaken { .. } => {
+                "apply the permissions for the Lease in the workload cluster, which `leader-migration generate -o rbac` \
+                 prints"
+                    .to_owned()
+            }
             Self::NotRunning { pod, .. } => format!("find out why the Pod does not run: kubectl -n kube-system logs \
                 {pod}"),
             Self::Stale { .. } => {

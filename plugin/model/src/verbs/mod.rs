@@ -1,7 +1,6 @@
 //! The decisions of the commands that write: one for each command.
 
 pub mod etcd;
-pub mod leader_migration;
 pub mod machine;
 pub mod node;
 pub mod reconcile;

@@ -10,7 +10,7 @@ use crate::{
     },
     kubelet_skew::{self, Workers},
     plan::{Plan, options::with_leading_v},
-    release_changes::{outdated_tags, removals},
+    release_changes::{API_GUIDE, outdated_tags, removals},
     review::ReviewContext,
     snapshot::change::ChangeSnapshot,
 };
@@ -88,23 +88,6 @@ pub fn decide(
 ) -> Result<Upgrade, DecodeError> {
     let version = with_leading_v(options.version);
     let patch = json!({ "spec": { "version": version } });
-    let mut upgrade = decide_patch(snapshot, options, patch, context)?;
-    if matches!(upgrade.decision, Decision::Write(_))
-        && let Some(refusal) = refusal_while_paused(&snapshot.observed, options.force)
-    {
-        upgrade.decision = Decision::Refused(refusal);
-    }
-    Ok(upgrade)
-}
-
-/// Like [`decide`], for a merge patch that changes other fields together with `spec.version`.
-pub fn decide_patch(
-    snapshot: &ChangeSnapshot,
-    options: UpgradeOptions<'_>,
-    patch: Value,
-    context: ReviewContext<'_>,
-) -> Result<Upgrade, DecodeError> {
-    let version = with_leading_v(options.version);
     let observed = &snapshot.observed;
     let from = observed.control_plane.spec.version();
     let preflight = preflight(snapshot, &patch, options.force, context)?;
@@ -122,6 +105,8 @@ pub fn decide_patch(
     let decision = if from == version {
         Decision::Unchanged(format!("the version is already {version}"))
     } else if let Some(refusal) = refusal(preflight.refusal, &assessment) {
+        Decision::Refused(refusal)
+    } else if let Some(refusal) = refusal_while_paused(observed, options.force) {
         Decision::Refused(refusal)
     } else {
         let from_to = format!("from {from} to {version}");
@@ -165,9 +150,9 @@ fn refusal(preflight: Option<Refusal>, assessment: &Assessment) -> Option<Refusa
 /// Assesses the effects of an upgrade. `config` is the `kubeadmConfigSpec`.
 pub fn assess(from: &str, to: &str, config: &Value, workers: &Workers) -> Assessment {
     let unsupported_workers = kubelet_skew::unsupported_workers(&workers.workers, to);
-    let removed = removals(from, to, config).into_iter().map(|removal| Notice {
-        message: removal.message(),
-        source: Some(removal.source),
+    let removed = removals(from, to).into_iter().map(|message| Notice {
+        message,
+        source: Some(API_GUIDE),
     });
     let tags = outdated_tags(config, to).into_iter().map(|outdated| Notice {
         message: outdated.message(to),
@@ -192,8 +177,8 @@ mod tests {
     use serde_json::json;
 
     use super::{
-        Assessment, Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, Upgrade, UpgradeOptions,
-        assess, decide,
+        API_GUIDE, Assessment, Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, Upgrade,
+        UpgradeOptions, assess, decide,
     };
     use crate::{
         kubelet_skew::{Worker, Workers},
@@ -416,7 +401,7 @@ mod tests {
     #[test]
     fn an_upgrade_without_notices() {
         assert_eq!(
-            assess("v1.33.6", "v1.34.2", &json!({}), &Workers::default()),
+            assess("v1.34.2", "v1.34.4", &json!({}), &Workers::default()),
             Assessment::default()
         );
     }
@@ -448,9 +433,8 @@ mod tests {
             reported,
             [
                 (
-                    "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start if the flag \
-                     is set: remove it",
-                    Some("https://github.com/kubernetes/kubernetes/pull/130162")
+                    "v1.33 no longer serves SelfSubjectReview in authentication.k8s.io/v1beta1: stop using it",
+                    Some(API_GUIDE)
                 ),
                 (
                     "clusterConfiguration.dns.imageTag pins CoreDNS at v1.10.1, but kubeadm v1.33.6 installs v1.12.0 \

@@ -1,4 +1,4 @@
-//! Acquires, checks and renews leases. `plugin/pool/MODEL.md` describes the whole model on one page.
+//! Acquires, checks and renews leases. The page "The model of leases" of the book describes the whole model.
 //!
 //! - [`access`]: the reads and writes of leases
 //! - [`usage`]: finds the clusters that use an entry; [`rule`]: decides when a lease

@@ -1,18 +1,15 @@
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use kcp_client::{parse_namespace, reads::leader_migration::WorkloadKind};
 
 use crate::{
     arguments::{
-        ControlPlaneName, DryRun, parse_control_plane, parse_control_plane_of_cluster, parse_object_name,
+        ControlPlaneName, parse_control_plane, parse_control_plane_of_cluster, parse_object_name,
         parse_timeout,
     },
-    commands::leader_migration::{
-        parse::{DEFAULT_LEADER_NAME, parse_lease, parse_minor},
-        step_arguments::{
-            CloudIdentity, FinishArguments, RollbackArguments, StartArguments, UpgradeArguments,
-        },
+    commands::leader_migration::parse::{
+        DEFAULT_LEADER_NAME, parse_full_version, parse_lease, parse_minor, parse_service_account,
     },
     output::OutputArguments,
 };
@@ -28,20 +25,10 @@ pub struct LeaderMigrationArguments {
 pub enum LeaderMigrationCommand {
     /// Show which controller manager runs each controller before and after an upgrade
     Check(CheckArguments),
-    /// Generate the leader migration configuration for an upgrade, and the patch that installs it
-    Generate(GenerateArguments),
     /// Show which controller manager runs each controller now, under which lock, and what proves it
     Status(StatusArguments),
-    /// Check or grant the permissions that both controller managers need for the migration lock
-    Rbac(RbacArguments),
-    /// Enable leader migration on every kube-controller-manager before an upgrade, and check that each one uses it
-    Start(StartArguments),
-    /// Upgrade a control plane, and hand the migrated controllers over to cloud-controller-manager
-    Upgrade(UpgradeArguments),
-    /// Remove the leader migration configuration after the upgrade
-    Finish(FinishArguments),
-    /// Reverse the last step, unless a Machine with the new version has joined
-    Rollback(RollbackArguments),
+    /// Print the patch and the permissions for a step of a migration, unless the step would harm the cluster
+    Generate(GenerateArguments),
 }
 
 const CHECK_HELP: &str = "Exit code 1 means that the upgrade would stop a controller, run it twice, or stop a controller \
@@ -66,8 +53,8 @@ pub struct CheckArguments {
     pub name: Option<String>,
 
     /// Kubernetes version after the upgrade [default: the version of the manifest or of the control plane]
-    #[arg(long, value_name = "VERSION", value_parser = parse_minor)]
-    pub to: Option<u64>,
+    #[arg(long, value_name = "VERSION", value_parser = parse_full_version)]
+    pub to: Option<String>,
 
     /// Manifest of the control plane after the upgrade; - means stdin
     #[arg(short, long = "filename", value_name = "FILE")]
@@ -106,37 +93,116 @@ pub struct CheckArguments {
     pub output: OutputArguments,
 }
 
-const GENERATE_HELP: &str =
-    "The output is YAML: the configuration for both controller managers, and, with --filename, a merge patch to apply to \
-the KubeadmControlPlane before the upgrade.
+const GENERATE_HELP: &str = "The steps of a migration:
+  start     enables leader migration on kube-controller-manager, before the upgrade
+  upgrade   changes the version, disables the migrated controllers in kube-controller-manager, and removes leader
+            migration from it; with --ccm-manifest, it also installs a static Pod of cloud-controller-manager
+  finish    removes the configuration, once cloud-controller-manager runs the migrated controllers
+  rollback  reverses start or upgrade; possible until a Machine with the new version has joined
+
+The command changes nothing. Apply its output with kubectl: the Role and the RoleBinding in the workload cluster with \
+`kubectl apply -f -`, and the JSON patch in the management cluster with `kubectl patch --type=json`. Each part starts \
+with the command that applies it. The patch contains the uid and the resourceVersion of the control plane, so the API \
+server rejects it if the control plane has changed since the command judged it.
+
+Exit code 1 means that the step would harm the cluster, or that it is unknown whether it would; then the command prints \
+the reasons on stderr, and nothing else. It makes the same checks as `leader-migration check`, and asks the controller \
+managers that run, like `leader-migration status`. With --filename, it needs no cluster, but cannot ask them.
 
 Examples:
-  kubectl kcp leader-migration generate --from v1.35.4 --to v1.36.0 --node-ipam
-  kubectl kcp leader-migration generate --from v1.30.2 --to v1.31.0 -f control-plane.yaml";
+  kubectl kcp leader-migration generate edge --step start --to v1.36.0 --node-ipam
+  kubectl kcp leader-migration generate edge --step upgrade --to v1.36.0 --ccm-manifest ccm.yaml -o rbac
+  kubectl kcp leader-migration generate edge --step upgrade --to v1.36.0 -o patch --output-file upgrade.yaml
+  kubectl kcp leader-migration generate edge --step rollback -o patch
+  kubectl kcp leader-migration generate -f edge.yaml --step start --to v1.36.0 --node-ipam -o configuration";
 
-/// Generate the leader migration configuration for an upgrade, and the patch that installs it.
+/// Print the patch and the permissions for a step of a migration, unless the step would harm the cluster.
 #[derive(Debug, Args)]
 #[command(after_help = GENERATE_HELP)]
 pub struct GenerateArguments {
-    /// Kubernetes version before the upgrade
-    #[arg(long, value_name = "VERSION", value_parser = parse_minor)]
-    pub from: u64,
+    /// Control plane to change, as NAME or kcp/NAME
+    #[arg(value_parser = parse_control_plane, required_unless_present = "file", conflicts_with = "file")]
+    pub name: Option<String>,
 
-    /// Kubernetes version after the upgrade
-    #[arg(long, value_name = "VERSION", value_parser = parse_minor)]
-    pub to: u64,
+    /// Step of the migration
+    #[arg(long, value_name = "STEP", value_enum)]
+    pub step: StepName,
 
-    /// Also migrate Node IPAM
+    /// Kubernetes version after the upgrade, for the steps start and upgrade
+    #[arg(long, value_name = "VERSION", value_parser = parse_full_version,
+          required_if_eq_any([("step", "start"), ("step", "upgrade")]))]
+    pub to: Option<String>,
+
+    /// Also migrate Node IPAM, from the step start on
     #[arg(long)]
     pub node_ipam: bool,
 
-    /// Name of the Lease that is the migration lock
+    /// Name of the Lease that is the migration lock, for the step start
     #[arg(long, value_name = "NAME", default_value = DEFAULT_LEADER_NAME, value_parser = parse_lease)]
     pub leader_name: String,
 
-    /// Manifest of the control plane, whose flags, volumes and files the patch keeps; - means stdin
+    /// Manifest of the Pod of cloud-controller-manager, to install as a static Pod with the step upgrade or finish
+    #[arg(long, value_name = "FILE")]
+    pub ccm_manifest: Option<PathBuf>,
+
+    /// Version of the Kubernetes libraries in the image of --ccm-manifest [default: from the tag of its image]
+    #[arg(long, value_name = "VERSION", value_parser = parse_minor, requires = "ccm_manifest")]
+    pub ccm_version: Option<u64>,
+
+    #[command(flatten)]
+    pub cloud: CloudIdentity,
+
+    /// Namespace of the Pods of cloud-controller-manager in the workload cluster
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system", value_parser = parse_namespace)]
+    pub ccm_namespace: String,
+
+    /// Manifest of the control plane, for the step start without a cluster; - means stdin
     #[arg(short, long = "filename", value_name = "FILE")]
     pub file: Option<PathBuf>,
+
+    /// Print only this part [default: the permissions, if the step needs some, and the patch]
+    #[arg(short = 'o', long = "output", value_name = "PART", value_enum)]
+    pub part: Option<Part>,
+
+    /// Create this file with mode 0600; - means stdout
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub output_file: PathBuf,
+
+    /// Time limit for all reads, such as 30s or 2m
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "20s")]
+    pub timeout: Duration,
+}
+
+/// A step of a migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StepName {
+    Start,
+    Upgrade,
+    Finish,
+    Rollback,
+}
+
+/// A part of what takes a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// The JSON patch of the control plane
+    Patch,
+    /// The permissions for the migration Lease
+    Rbac,
+    /// The leader migration configuration, for cloud-controller-manager
+    Configuration,
+}
+
+/// The user that cloud-controller-manager authenticates as.
+#[derive(Debug, Args)]
+pub struct CloudIdentity {
+    /// User of cloud-controller-manager
+    #[arg(long, value_name = "USER", default_value = "system:cloud-controller-manager")]
+    pub ccm_user: String,
+
+    /// Service account of cloud-controller-manager, instead of a user
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = parse_service_account, conflicts_with = "ccm_user")]
+    pub ccm_service_account: Option<(String, String)>,
 }
 
 const STATUS_HELP: &str = "A Lease alone proves nothing: its holder renews the Lease even while it runs none of the \
@@ -176,51 +242,6 @@ pub struct StatusArguments {
     /// Time limit for all reads, such as 30s or 2m
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "20s")]
     pub timeout: Duration,
-}
-
-const RBAC_HELP: &str = "Without NAME, the command prints the manifests of the Role and the RoleBinding. With NAME, \
-it asks the API server of the workload cluster what the users of both controller managers may do with the migration \
-Lease. In that case, exit code 1 means that a permission is missing.
-
---apply creates the Role and the RoleBinding leader-migration, or adds to them what is missing. It never changes the \
-built-in roles of Kubernetes.
-
-Examples:
-  kubectl kcp leader-migration rbac
-  kubectl kcp leader-migration rbac edge --leader-name ipam-migration
-  kubectl kcp leader-migration rbac edge --ccm-service-account kube-system/cloud-controller-manager --apply";
-
-/// Check or grant the permissions that both controller managers need for the migration lock.
-#[derive(Debug, Args)]
-#[command(after_help = RBAC_HELP)]
-pub struct RbacArguments {
-    /// Control plane whose workload cluster to check, as NAME or kcp/NAME; if omitted, the command prints the
-    /// manifests
-    #[arg(value_parser = parse_control_plane)]
-    pub name: Option<String>,
-
-    /// Grant the missing permissions in the workload cluster
-    #[arg(long, requires = "name")]
-    pub apply: bool,
-
-    /// Check the change without writing it: only locally (client), or also on the server (server)
-    #[arg(long, value_name = "WHERE", value_enum, requires = "apply")]
-    pub dry_run: Option<DryRun>,
-
-    /// Name under which the server records the change
-    #[arg(long, value_name = "NAME", default_value = "kubectl-kcp")]
-    pub field_manager: String,
-
-    /// Time limit for the reads, such as 30s or 2m
-    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "20s")]
-    pub timeout: Duration,
-
-    /// Name of the Lease that is the migration lock
-    #[arg(long, value_name = "NAME", default_value = DEFAULT_LEADER_NAME, value_parser = parse_lease)]
-    pub leader_name: String,
-
-    #[command(flatten)]
-    pub cloud: CloudIdentity,
 }
 
 /// The source of a cloud-controller-manager's manifest: a file, or an object of the workload cluster.

@@ -97,8 +97,8 @@ fn new(arguments: &CheckArguments, old: &Value) -> anyhow::Result<Value> {
         Some(file) => input::read_control_plane(file)?,
         None => old.clone(),
     };
-    if let (Some(minor), Some(version)) = (arguments.to, new.pointer_mut("/spec/version")) {
-        *version = format!("v1.{minor}.0").into();
+    if let (Some(to), Some(version)) = (&arguments.to, new.pointer_mut("/spec/version")) {
+        *version = to.as_str().into();
     }
     Ok(new)
 }

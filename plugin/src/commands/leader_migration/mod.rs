@@ -3,33 +3,21 @@
 //!
 //! - [`check`]: reads and checks an upgrade; [`checked_upgrade`]: the result; [`document`], [`screen`]: its JSON and
 //!   text
-//! - [`generate`]: prints a configuration that protects the controllers
+//! - [`generate`]: prints what takes a step of a migration
 //! - [`status`]: what runs in a workload cluster now
-//! - [`rbac`]: permissions for the migration lock
-//! - [`start`], [`upgrade`], [`finish`], [`rollback`]: the steps of a migration; [`step`], [`static_pod`]:
-//!   the parts that they share
 //! - [`input`]: reads manifests of control planes and controller managers; [`parse`]: parses flags
 
 mod arguments;
 mod check;
 mod checked_upgrade;
 mod document;
-mod finish;
 mod generate;
 mod input;
-mod left_over;
 mod parse;
-mod rbac;
-mod rollback;
 mod screen;
-mod start;
-mod static_pod;
 mod status;
-mod step;
-mod step_arguments;
 #[cfg(test)]
 mod tests;
-mod upgrade;
 
 pub use arguments::LeaderMigrationArguments;
 use arguments::LeaderMigrationCommand;
@@ -43,12 +31,7 @@ use crate::{session::Session, verdict::Verdict};
 pub async fn run(arguments: LeaderMigrationArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         LeaderMigrationCommand::Check(arguments) => check::run(&arguments, session).await,
-        LeaderMigrationCommand::Generate(arguments) => generate::run(&arguments, session),
+        LeaderMigrationCommand::Generate(arguments) => Box::pin(generate::run(&arguments, session)).await,
         LeaderMigrationCommand::Status(arguments) => status::run(&arguments, session).await,
-        LeaderMigrationCommand::Rbac(arguments) => rbac::run(&arguments, session).await,
-        LeaderMigrationCommand::Start(arguments) => start::run(&arguments, session).await,
-        LeaderMigrationCommand::Upgrade(arguments) => upgrade::run(&arguments, session).await,
-        LeaderMigrationCommand::Finish(arguments) => finish::run(&arguments, session).await,
-        LeaderMigrationCommand::Rollback(arguments) => rollback::run(&arguments, session).await,
     }
 }

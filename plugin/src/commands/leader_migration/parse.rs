@@ -1,5 +1,6 @@
 //! Parses the values of flags.
 
+use kcp_control_plane::plan::options::with_leading_v;
 use kcp_rules::syntax::parse_version;
 
 /// The migration lock of the default configuration.
@@ -11,6 +12,14 @@ pub(super) fn parse_service_account(text: &str) -> Result<(String, String), Stri
             Ok((namespace.to_owned(), name.to_owned()))
         }
         _ => Err("expected NAMESPACE/NAME, such as kube-system/cloud-controller-manager".to_owned()),
+    }
+}
+
+/// A Kubernetes version such as `v1.36.0`, with the leading `v`.
+pub(super) fn parse_full_version(text: &str) -> Result<String, String> {
+    match parse_version(text) {
+        Ok(version) if version.major == 1 => Ok(with_leading_v(text)),
+        _ => Err("expected a Kubernetes 1.x version, such as v1.36.0".to_owned()),
     }
 }
 
@@ -45,7 +54,7 @@ pub(super) fn parse_lease(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_lease, parse_minor};
+    use super::{parse_full_version, parse_lease, parse_minor};
 
     #[test]
     fn versions_and_names_are_parsed() {
@@ -56,6 +65,14 @@ mod tests {
             ("x", None),
         ] {
             assert_eq!(parse_minor(text).ok(), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("v1.36.0", Some("v1.36.0")),
+            ("1.36.0", Some("v1.36.0")),
+            ("1.36", None),
+            ("v2.0.0", None),
+        ] {
+            assert_eq!(parse_full_version(text).ok().as_deref(), expected, "{text}");
         }
         assert!(parse_lease("ipam-migration").is_ok());
         assert!(parse_lease("kube-scheduler").is_err());

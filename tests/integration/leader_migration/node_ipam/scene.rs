@@ -144,10 +144,18 @@ impl<'m> Scene<'m> {
         })
     }
 
-    /// Lets cloud-controller-manager hold both locks, with the permissions of its own user.
-    pub(super) async fn permit(&self) -> Result<()> {
+    /// Enables leader migration, and lets cloud-controller-manager hold both locks with the permissions of its own user.
+    pub(super) async fn enable(&self) -> Result<()> {
         permit_main_lock(&self.kubectl).await?;
-        self.control_plane.permit().await
+        self.control_plane.start(&self.kubectl).await
+    }
+
+    pub(super) async fn upgrade(&self) -> Result<()> {
+        self.control_plane.upgrade(&self.kubectl).await
+    }
+
+    pub(super) async fn roll_back(&self) -> Result<()> {
+        self.control_plane.roll_back(&self.kubectl).await
     }
 
     /// Starts the cloud-controller-manager with the same configuration, and waits until it waits for the migration lock.

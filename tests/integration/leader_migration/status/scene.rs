@@ -10,7 +10,7 @@ use kcp_tests::cluster::Cluster;
 use kcp_tests::controller_manager::{
     CLOUD_POD, CloudPod, ControllerManager, ControllerManagers, Identity, Locks, Program,
 };
-use kcp_tests::kubectl::{CommandOutput, Kubectl};
+use kcp_tests::kubectl::Kubectl;
 use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 
 use super::{MIGRATION, NAME, NAMESPACE};
 use crate::leader_migration::permissions::permit_main_lock;
-use crate::objects::written;
+use crate::leader_migration::steps::NODE_IPAM;
+use crate::objects::{control_plane, written};
 use crate::schema;
 
 const KUBE_SYSTEM: &str = "kube-system";
@@ -219,19 +220,24 @@ impl<'m> Scene<'m> {
         Ok(())
     }
 
-    /// Runs `rbac` for the migration lock.
-    pub(super) async fn rbac(&self, more: &[&str]) -> Result<CommandOutput> {
-        let arguments = [
+    /// Applies the permissions that `generate` prints without a cluster, for a control plane before the upgrade.
+    pub(super) async fn permit_migration_lock(&self) -> Result<()> {
+        let old = control_plane(NAME, 1, "v1.35.4").to_string();
+        let old = self.programs.file("old.json", &old)?.display().to_string();
+        let generate = [
             "kcp",
             "leader-migration",
-            "rbac",
-            NAME,
-            "-n",
-            NAMESPACE,
-            "--leader-name",
-            MIGRATION,
+            "generate",
+            "--step=start",
+            "-f",
+            &old,
+            "-o=rbac",
         ];
-        self.management.kubectl().run(arguments.iter().chain(more)).await
+        let generate = generate.iter().chain(&NODE_IPAM);
+        let printed = self.management.kubectl().succeed(generate).await?.stdout;
+        let file = self.programs.file("rbac.yaml", &printed)?.display().to_string();
+        self.workload_kubectl.succeed(["apply", "-f", &file]).await?;
+        Ok(())
     }
 
     pub(super) async fn delete_cloud_pod(&self) -> Result<()> {

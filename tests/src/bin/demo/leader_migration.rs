@@ -95,28 +95,31 @@ async fn upgrade(demo: &Run, kubectl: &Kubectl) -> Result<String> {
     fs::write(&old, OLD).context("writing the control plane's manifest")?;
     let old = old.display().to_string();
     run(kubectl, &["apply", "-f", &old]).await?;
-    let generate = [
-        "kcp",
-        "leader-migration",
-        "generate",
-        "--from=v1.35.4",
-        "--to=v1.36.3",
-        "--node-ipam",
-        "--leader-name",
-        LEASE,
-        "-f",
-        &old,
-    ];
-    println!("$ kubectl {}", generate.join(" "));
-    let generated = kubectl.succeed(generate).await?.stdout;
-    print!("{generated}");
-    let (configuration, patch) = generated.split_once("---\n").context("generate wrote no patch")?;
+    let generate = |part| {
+        let step = [
+            "kcp",
+            "leader-migration",
+            "generate",
+            "--step=start",
+            "--to",
+            VERSION,
+            "--node-ipam",
+        ];
+        [&step[..], &["--leader-name", LEASE, "-f", &old, "-o", part]].concat()
+    };
+    let configuration = kubectl.succeed(generate("configuration")).await?.stdout;
+    println!("$ kubectl {}", generate("patch").join(" "));
+    let generated = kubectl.succeed(generate("patch")).await?.stdout;
+    println!("{generated}");
     let file = demo.folder().join("patch.yaml");
-    fs::write(&file, patch).context("writing the patch")?;
+    fs::write(&file, generated).context("writing the patch")?;
     let file = file.display().to_string();
-    println!();
-    let patch = ["patch", "kubeadmcontrolplane", "old", "--type=merge"];
-    run(kubectl, &[patch.as_slice(), &["--patch-file", &file]].concat()).await?;
+    let patch = ["patch", "kubeadmcontrolplane", "old"];
+    run(
+        kubectl,
+        &[patch.as_slice(), &["--type=json", "--patch-file", &file]].concat(),
+    )
+    .await?;
 
     title("check shows what an upgrade to 1.36 would do: kube-controller-manager would exit.");
     let check = ["kcp", "leader-migration", "check", "old", "--to", VERSION];
@@ -127,10 +130,10 @@ async fn upgrade(demo: &Run, kubectl: &Kubectl) -> Result<String> {
     denied(
         kubectl,
         "leader-migration-unsupported",
-        &[patch.as_slice(), &["-p", &version]].concat(),
+        &[patch.as_slice(), &["--type=merge", "-p", &version]].concat(),
     )
     .await?;
-    Ok(configuration.to_owned())
+    Ok(configuration)
 }
 
 /// Starts the real program with what the webhook denied.

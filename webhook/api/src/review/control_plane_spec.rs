@@ -57,6 +57,11 @@ impl<'c> ControlPlaneSpec<'c> {
         self.spec?.kubeadm_config_spec.as_deref()
     }
 
+    /// The version of Kubernetes as written; `None` for a template, which has no version.
+    pub fn version(&self) -> Option<&'c str> {
+        self.spec?.version.as_deref()
+    }
+
     /// The minor version of Kubernetes; `None` if the version is invalid, and for a template, which has no version.
     pub fn minor(&self) -> Option<u64> {
         let version = parse_version(self.spec?.version.as_ref()?).ok()?;

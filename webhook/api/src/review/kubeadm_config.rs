@@ -1,12 +1,12 @@
 //! `kubeadmConfigSpec`, group `bootstrap.cluster.x-k8s.io`, reduced to the fields that rules read.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{
     Deserialize, Deserializer,
     de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::{
     Text, Verbatim,
@@ -66,6 +66,8 @@ pub struct ClusterConfiguration<'a> {
     /// The settings of stacked etcd, or the address of an external etcd.
     pub etcd: Option<Etcd<'a>>,
     pub dns: Option<Dns<'a>>,
+    /// The feature gates of kubeadm.
+    pub feature_gates: Option<BTreeMap<String, Value>>,
     /// The settings of the API server.
     pub api_server: Option<Component<'a>>,
     /// The settings of the controller manager.

@@ -14,7 +14,6 @@
 //! - [`finding`]: settings whose effect differs from what their name suggests
 //! - [`workload`]: a cloud-controller-manager in a manifest
 //! - [`generate`]: a configuration that protects an upgrade
-//! - [`step`]: a change of a control plane that can be reversed; [`steps`]: the steps of a migration
 //! - [`handover`]: how long no controller manager runs a controller
 
 pub mod cloud_provider;
@@ -30,8 +29,6 @@ pub mod known_names;
 pub mod manager;
 pub mod pair;
 pub mod startup_error;
-pub mod step;
-pub mod steps;
 pub mod workload;
 
 pub use component::Component;
@@ -42,4 +39,3 @@ pub use flags::Flags;
 pub use manager::{Assignment, Lock, Manager};
 pub use pair::{ControllerManagerChange, ControllerManagers, Phase, Row, Verdict};
 pub use startup_error::StartupError;
-pub use step::Step;

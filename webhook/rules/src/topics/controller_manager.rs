@@ -80,35 +80,10 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
     let mut names: Vec<&str> = Vec::new();
     for error in &errors {
         let (flag, detail, remedy) = match error {
-            StartupError::FeatureGate => (
-                "feature-gates",
-                format!(
-                    "kube-controller-manager 1.{} and later do not know the feature gate \
-                     ControllerManagerLeaderMigration, and exit at startup",
-                    startup_error::GATE_UNKNOWN_SINCE
-                ),
-                "remove the gate; leader migration needs no feature gate",
-            ),
-            StartupError::LockedGate => (
-                "feature-gates",
-                format!(
-                    "kube-controller-manager 1.{} and later do not start if the feature gate DisableCloudProviders is false",
-                    cloud_provider::LAST_IN_TREE + 1
-                ),
-                "remove the gate; these versions have no in-tree cloud providers",
-            ),
             StartupError::ResourceLock => (
                 "leader-elect-resource-lock",
                 "kube-controller-manager exits at startup with any lock other than leases".to_owned(),
                 "remove the flag; leases is the default",
-            ),
-            StartupError::UnknownFlag(flag) => (
-                *flag,
-                format!(
-                    "kube-controller-manager 1.{} and later do not know this flag and exit at startup",
-                    startup_error::SERVICE_SYNCS_UNKNOWN_SINCE
-                ),
-                "remove the flag; only cloud-controller-manager still has it",
             ),
             StartupError::UnknownController(name) => {
                 // Text that is not the name of a controller may be secret.
@@ -116,7 +91,10 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
                 continue;
             }
             // Other rules report these.
-            StartupError::MigrationUnsupported
+            StartupError::FeatureGate
+            | StartupError::LockedGate
+            | StartupError::UnknownFlag(_)
+            | StartupError::MigrationUnsupported
             | StartupError::NoServiceAccountKey
             | StartupError::NotABoolean(_)
             | StartupError::CloudProvider(_)
@@ -218,7 +196,7 @@ const REMOVED_FLAG: &str = "controller-manager-flag-removed";
 const PROVIDER: &str = "cloud-provider-removed";
 const DIFFERS: &str = "kubelet-cloud-provider-differs";
 const AT_1_37: &str = r#"{"spec":{"version":"v1.37.0","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
-    "extraArgs":[{"name":"concurrent-service-syncs","value":"2"},{"name":"controllers","value":"*,-route"}]}}}}}"#;
+    "extraArgs":[{"name":"controllers","value":"*,-route"}]}}}}}"#;
 
 const CASES: &[Case] = &[
     Case::create(
@@ -233,24 +211,8 @@ const CASES: &[Case] = &[
     )
     .only_in_version(V1BETA2),
     Case::create(
-        "rejects_flags_that_1_37_does_not_know",
+        "rejects_controller_that_1_37_does_not_know",
         AT_1_37,
-        &[
-            (
-                REMOVED_FLAG,
-                "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
-            ),
-            (
-                REMOVED_FLAG,
-                "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[1].value",
-            ),
-        ],
-    )
-    .only_in_version(V1BETA2),
-    Case::create(
-        "rejects_gate_that_1_31_locks",
-        r#"{"spec":{"version":"v1.31.0","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
-            "extraArgs":[{"name":"feature-gates","value":"A=true,DisableCloudProviders=false"}]}}}}}"#,
         &[(
             REMOVED_FLAG,
             "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
@@ -268,19 +230,13 @@ const CASES: &[Case] = &[
     )
     .only_in_version(V1BETA2),
     Case::create(
-        "rejects_gate_and_lock",
+        "rejects_lock",
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{"extraArgs":{
-            "feature-gates":"A=true,ControllerManagerLeaderMigration=true","leader-elect-resource-lock":"endpoints"}}}}}}"#,
-        &[
-            (
-                REMOVED_FLAG,
-                "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[feature-gates]",
-            ),
-            (
-                REMOVED_FLAG,
-                "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[leader-elect-resource-lock]",
-            ),
-        ],
+            "leader-elect-resource-lock":"endpoints"}}}}}}"#,
+        &[(
+            REMOVED_FLAG,
+            "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[leader-elect-resource-lock]",
+        )],
     )
     .only_in_version(V1BETA1),
     Case::create(
@@ -309,9 +265,9 @@ const CASES: &[Case] = &[
         "rejects_cloud_providers_that_ended_or_are_disabled",
         r#"{"spec":{"version":"v1.29.4","kubeadmConfigSpec":{
             "clusterConfiguration":{"controllerManager":{"extraArgs":{"cloud-provider":"azure"}}},
-            "initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":{"cloud_provider":"gce","feature-gates":"A=true"}}},
+            "initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":{"cloud_provider":"gce","feature-gates":"AllAlpha=false"}}},
             "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":{"cloud-provider":"gce",
-                "feature-gates":"A=true,DisableCloudProviders=false"}}}}}}"#,
+                "feature-gates":"DisableCloudProviders=false"}}}}}}"#,
         &[
             (
                 PROVIDER,
@@ -347,7 +303,7 @@ const CASES: &[Case] = &[
     Case::template(
         "warns_of_removed_flag_and_different_kubelets_in_template",
         r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{
-            "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"concurrent-service-syncs","value":"2"}]}},
+            "clusterConfiguration":{"controllerManager":{"extraArgs":[{"name":"controllers","value":"*,-route"}]}},
             "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"cloud-provider","value":"external"}]}}
             }}}}}"#,
         &[
@@ -416,20 +372,6 @@ mod tests {
                 json!({"leader-elect-resource-lock": "endpoints", "leader-elect": "false"}),
                 false,
             ),
-            // A gate is trimmed.
-            (
-                "v1.35.4",
-                json!({"feature-gates": "A=true, ControllerManagerLeaderMigration =true"}),
-                true,
-            ),
-            (
-                "v1.26.4",
-                json!({"feature-gates": "ControllerManagerLeaderMigration=true"}),
-                false,
-            ),
-            // pflag accepts underscores.
-            ("v1.37.0", json!({"concurrent_service_syncs": "2"}), true),
-            ("v1.36.3", json!({"concurrent-service-syncs": "2"}), false),
         ] {
             let mut object = Base::ControlPlane(V1BETA1).object();
             let patch = json!({"spec": {"version": version, "kubeadmConfigSpec": {"clusterConfiguration": {

@@ -1,14 +1,17 @@
 //! The choice between stacked and external etcd.
 
+use semver::Version;
+
 use crate::{
     action::Action,
     api::{ControlPlaneSpec, KubeadmControlPlane, kubeadm_config::KubeadmConfigSpec},
     case::Case,
-    cel::Cel,
+    cel::{Cel, NoCel},
     change::Change,
-    fault::{CauseReason, Fault, Faults},
+    components::{self, Component},
+    fault::{CauseReason, Fault, Faults, HIDDEN},
     rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
-    topics::Topic,
+    topics::{Topic, images},
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -44,7 +47,155 @@ const RULES: &[Rule] = &[
         check: Check::ControlPlane(topology_switched),
         cel: Cel::Faults(include_str!("cel/etcd-topology-switched.cel")),
     },
+    Rule {
+        id: "etcd-version-unsupported",
+        summary: "kubeadm must support the version of stacked etcd",
+        why: "kubeadm starts etcd with flags and probes that an older etcd does not have. etcd of the first new Machine then never \
+              becomes ready, and the rollout stops.",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: true,
+        source: "Kubernetes CHANGELOG-1.31: /livez and /readyz of etcd; CHANGELOG-1.36: etcd < 3.6.0 is no longer supported",
+        check: Check::ControlPlaneSpec(version_unsupported),
+        cel: Cel::None(NoCel::Grammar),
+    },
+    Rule {
+        id: "etcd-version-lowered",
+        summary: "the minor version of stacked etcd must not be lowered",
+        why: "An older minor version of etcd does not start with the data of a newer one. The first new Machine then never becomes \
+              ready, and the rollout stops.",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Transition,
+        overridable: true,
+        source: "etcd, downgrade: an older server refuses the data of a newer cluster version",
+        check: Check::ControlPlane(version_lowered),
+        cel: Cel::None(NoCel::Grammar),
+    },
+    Rule {
+        id: "etcd-upgrade-unsafe",
+        summary: "etcd must run 3.5.26 or later before it is upgraded to 3.6",
+        why: "etcd 3.6 reads its members from another place than 3.5. Up to 3.5.25, members that were removed long ago are still \
+              there, and after the upgrade they count as voters, so etcd can lose its quorum.",
+        operations: ON_UPDATE,
+        action: Action::Warn,
+        scope: Scope::Transition,
+        overridable: false,
+        source: "etcd-io/etcd#20967; etcd.io/blog/2025/zombie_members_upgrade",
+        check: Check::ControlPlane(upgrade_unsafe),
+        cel: Cel::None(NoCel::Grammar),
+    },
 ];
+
+const TAG: &str = "clusterConfiguration.etcd.local.imageTag";
+
+/// The last patch version of 3.5 whose removed members come back in 3.6 (etcd-io/etcd#20967).
+const LAST_UNSAFE: Version = Version::new(3, 5, 25);
+
+/// The version of stacked etcd: that of its image tag, or the minor version of kubeadm's default; `None` if the tag is not a
+/// version, and for external etcd.
+pub(super) fn etcd_version(spec: &ControlPlaneSpec<'_>, kubernetes_minor: u64) -> Option<Version> {
+    let etcd = spec.kubeadm_config().and_then(KubeadmConfigSpec::etcd);
+    if etcd.is_some_and(|etcd| etcd.external.is_some()) {
+        return None;
+    }
+    match image_tag(spec) {
+        Some(tag) => images::parse_tag_version(tag).ok(),
+        None => Some(Version::new(3, default_etcd_minor(kubernetes_minor), 0)),
+    }
+}
+
+fn image_tag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<&'c str> {
+    let local = spec.kubeadm_config()?.etcd()?.local.as_ref()?;
+    local.image_tag.as_deref().filter(|tag| !tag.is_empty())
+}
+
+/// The minor version of etcd that kubeadm runs by default (kubeadm, `app/constants/constants.go`).
+const fn default_etcd_minor(kubernetes_minor: u64) -> u64 {
+    match kubernetes_minor {
+        ..=33 => 5,
+        34..=36 => 6,
+        37.. => 7,
+    }
+}
+
+fn version_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    let minor = spec
+        .minor()
+        .unwrap_or_else(|| components::minors(Component::ApiServer).1);
+    let Some(tag) = image_tag(spec).and_then(|tag| images::parse_tag_version(tag).ok()) else {
+        return;
+    };
+    let (since, least) = match minor {
+        36.. => (36, Version::new(3, 6, 0)),
+        31.. => (31, Version::new(3, 5, 11)),
+        _ => return,
+    };
+    if (tag.major, tag.minor, tag.patch) < (least.major, least.minor, least.patch) {
+        let fault = Fault {
+            field: spec.kubeadm_path(TAG),
+            reason: CauseReason::NotSupported,
+            value: Some(HIDDEN.to_owned()),
+            detail: format!("kubeadm 1.{since} and later need etcd {least} or later, and an older etcd does not become ready").into(),
+            remedy: "remove imageTag, so that kubeadm chooses the version, or use a newer tag".into(),
+        };
+        faults.push_at_most(Action::of_version(spec), fault);
+    }
+}
+
+/// The versions of stacked etcd before and after a change.
+fn versions(change: &Change<'_, KubeadmControlPlane<'_>>) -> Option<(Version, Version)> {
+    let (old, new) = (change.old?.common_spec(), change.new.common_spec());
+    Some((
+        etcd_version(&old, old.minor()?)?,
+        etcd_version(&new, new.minor()?)?,
+    ))
+}
+
+fn version_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some((old, new)) = versions(change) else {
+        return;
+    };
+    // Other rules check a lowered version of Kubernetes, which lowers the default.
+    let is_pinned = image_tag(&change.new.common_spec()).is_some();
+    if is_pinned && (new.major, new.minor) < (old.major, old.minor) {
+        faults.push(Fault {
+            field: change.new.common_spec().kubeadm_path(TAG),
+            reason: CauseReason::Forbidden,
+            value: Some(HIDDEN.to_owned()),
+            detail: format!(
+                "etcd {}.{} does not start with the data of etcd {}.{}",
+                new.major, new.minor, old.major, old.minor
+            )
+            .into(),
+            remedy: format!("use a tag of etcd {}.{} or later", old.major, old.minor).into(),
+        });
+    }
+}
+
+fn upgrade_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let Some((old, new)) = versions(change) else {
+        return;
+    };
+    let is_old =
+        (old.major, old.minor, old.patch) <= (LAST_UNSAFE.major, LAST_UNSAFE.minor, LAST_UNSAFE.patch);
+    if is_old && (new.major, new.minor) >= (3, 6) {
+        faults.push(Fault {
+            field: if image_tag(&change.new.common_spec()).is_some() {
+                change.new.common_spec().kubeadm_path(TAG)
+            } else {
+                "spec.version".into()
+            },
+            reason: CauseReason::Forbidden,
+            value: None,
+            detail: format!("this upgrades etcd to 3.{}, and before that every member must run 3.5.26 or later, or members that were \
+                             removed long ago come back", new.minor).into(),
+            remedy: "first set etcd.local.imageTag to 3.5.26-0 or later, and wait until the rollout is complete".into(),
+        });
+    }
+}
 
 const EXTERNAL: &str = "spec.kubeadmConfigSpec.clusterConfiguration.etcd.external";
 
@@ -83,6 +234,8 @@ fn topology_switched(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
     });
 }
 
+const TAG_FIELD: &str = "spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.imageTag";
+const AT_1_35: &str = r#"{"spec":{"version":"v1.35.3","kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":"3.6.6-0"}}}}}}"#;
 const STACKED: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"dataDir":"/data"},"external":null}}}}}"#;
 const EXTERNAL_ETCD: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":null,"external":{
     "endpoints":["https://etcd:2379"],"caFile":"/ca","certFile":"/cert","keyFile":"/key"}}}}}}"#;
@@ -131,5 +284,43 @@ const CASES: &[Case] = &[
         "{}",
         EXTERNAL_ETCD,
         &[("etcd-topology-switched", EXTERNAL)],
+    ),
+    Case::update(
+        "rejects_etcd_3_5_at_1_36",
+        r#"{"spec":{"version":"v1.35.3","kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":"3.5.21-0"}}}}}}"#,
+        r#"{"spec":{"version":"v1.36.1"}}"#,
+        &[("etcd-version-unsupported", TAG_FIELD)],
+    ),
+    Case::template(
+        "warns_of_old_etcd_in_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":"3.5.21-0"}}}}}}}}"#,
+        &[(
+            "etcd-version-unsupported",
+            "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.imageTag",
+        )],
+    ),
+    Case::update(
+        "rejects_lowered_etcd",
+        AT_1_35,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":"3.5.26-0"}}}}}}"#,
+        &[("etcd-version-lowered", TAG_FIELD)],
+    ),
+    Case::update(
+        "accepts_lower_patch_of_etcd",
+        AT_1_35,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":"3.6.5-0"}}}}}}"#,
+        &[],
+    ),
+    Case::update(
+        "warns_of_upgrade_from_an_old_etcd",
+        r#"{"spec":{"version":"v1.33.4"}}"#,
+        r#"{"spec":{"version":"v1.34.2"}}"#,
+        &[("etcd-upgrade-unsafe", "spec.version")],
+    ),
+    Case::update(
+        "accepts_upgrade_from_a_new_etcd",
+        r#"{"spec":{"version":"v1.33.4","kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":"3.5.26-0"}}}}}}"#,
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":null}}}}}}"#,
+        &[],
     ),
 ];

@@ -11,6 +11,7 @@ use crate::{
     case::{Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
+    components::Component,
     fault::{CauseReason, Fault, Faults, HIDDEN},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
@@ -49,9 +50,9 @@ pub struct FlagList<'c> {
 pub struct FlagValue<'c> {
     /// The value of the flag, which may be secret.
     pub value: &'c str,
-    list: &'static str,
     /// The name of the flag as written in the manifest, where it may contain underscores.
-    name: &'c str,
+    pub name: &'c str,
+    list: &'static str,
     /// The index of the flag in the list; `None` in v1beta1, where flags are a map.
     index: Option<usize>,
 }
@@ -67,22 +68,25 @@ impl<'c> FlagList<'c> {
                 .is_some_and(|known| is_same_flag(known, name))
         };
         let index = args.flags.iter().rposition(is_named)?;
-        let flag = args.flags.get(index)?;
-        Some(FlagValue {
-            value: flag.value.as_deref().unwrap_or_default(),
-            list: self.path,
-            name: flag.name.as_deref().unwrap_or_default(),
-            index: (!args.is_map).then_some(index),
+        self.iter().nth(index)
+    }
+
+    /// All flags, in order.
+    pub fn iter(&self) -> impl Iterator<Item = FlagValue<'c>> {
+        let (list, args) = (self.path, self.args);
+        args.into_iter().flat_map(move |args| {
+            args.flags.iter().enumerate().map(move |(index, flag)| FlagValue {
+                value: flag.value.as_deref().unwrap_or_default(),
+                name: flag.name.as_deref().unwrap_or_default(),
+                list,
+                index: (!args.is_map).then_some(index),
+            })
         })
     }
 
     /// The names and values of all flags, in order.
     pub fn pairs(&self) -> impl Iterator<Item = (&'c str, &'c str)> {
-        let flags = self.args.map(|args| args.flags.as_slice()).unwrap_or_default();
-        flags.iter().filter_map(|flag| {
-            let name = flag.name.as_deref()?;
-            Some((name, flag.value.as_deref().unwrap_or_default()))
-        })
+        self.iter().map(|flag| (flag.name, flag.value))
     }
 
     /// The value of the flag with this name; empty if the flag is not set.
@@ -101,12 +105,16 @@ fn is_same_flag(one: &str, other: &str) -> bool {
 }
 
 impl FlagValue<'_> {
-    /// The value of a boolean flag (Go, `strconv.ParseBool`); `None` if it is not a boolean.
+    /// The value of a boolean flag; `None` if it is not a boolean.
     pub fn as_bool(&self) -> Option<bool> {
-        match self.value {
-            "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-            "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-            _ => None,
+        parse_bool(self.value)
+    }
+
+    /// The path of the flag in the object, without the name that a user chose.
+    pub fn path_without_name(&self, spec: &ControlPlaneSpec<'_>) -> Cow<'static, str> {
+        match self.index {
+            Some(index) => spec.kubeadm_path(format_args!("{}[{index}].name", self.list)),
+            None => spec.kubeadm_path(self.list),
         }
     }
 
@@ -117,6 +125,15 @@ impl FlagValue<'_> {
             Some(index) => spec.kubeadm_path(format_args!("{list}[{index}].value")),
             None => spec.kubeadm_path(format_args!("{list}[{name}]")),
         }
+    }
+}
+
+/// A boolean as Go parses it (`strconv.ParseBool`).
+pub fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
     }
 }
 
@@ -144,33 +161,37 @@ pub fn kubelets<'c>(spec: &ControlPlaneSpec<'c>) -> [FlagList<'c>; 2] {
     })
 }
 
-fn flag_lists<'c>(spec: &ControlPlaneSpec<'c>) -> [FlagList<'c>; 6] {
+/// The flags of each component; those of the kubelet twice, for the first Machine and for the others.
+pub fn component_flags<'c>(spec: &ControlPlaneSpec<'c>) -> [(Component, FlagList<'c>); 6] {
     let cluster = spec.cluster_configuration();
     let etcd = spec
         .kubeadm_config()
         .and_then(|config| config.etcd()?.local.as_ref());
     let [init, join] = kubelets(spec);
+    let api_server = FlagList {
+        path: "clusterConfiguration.apiServer.extraArgs",
+        args: cluster.and_then(|cluster| cluster.api_server.as_ref()?.extra_args.as_ref()),
+    };
+    let scheduler = FlagList {
+        path: "clusterConfiguration.scheduler.extraArgs",
+        args: cluster.and_then(|cluster| cluster.scheduler.as_ref()?.extra_args.as_ref()),
+    };
+    let etcd = FlagList {
+        path: "clusterConfiguration.etcd.local.extraArgs",
+        args: etcd.and_then(|etcd| etcd.extra_args.as_ref()),
+    };
     [
-        FlagList {
-            path: "clusterConfiguration.apiServer.extraArgs",
-            args: cluster.and_then(|cluster| cluster.api_server.as_ref()?.extra_args.as_ref()),
-        },
-        controller_manager(spec),
-        FlagList {
-            path: "clusterConfiguration.scheduler.extraArgs",
-            args: cluster.and_then(|cluster| cluster.scheduler.as_ref()?.extra_args.as_ref()),
-        },
-        FlagList {
-            path: "clusterConfiguration.etcd.local.extraArgs",
-            args: etcd.and_then(|etcd| etcd.extra_args.as_ref()),
-        },
-        init,
-        join,
+        (Component::ApiServer, api_server),
+        (Component::ControllerManager, controller_manager(spec)),
+        (Component::Scheduler, scheduler),
+        (Component::Etcd, etcd),
+        (Component::Kubelet, init),
+        (Component::Kubelet, join),
     ]
 }
 
 fn duplicate(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
-    for FlagList { path: list, args } in flag_lists(change.new) {
+    for (_, FlagList { path: list, args }) in component_flags(change.new) {
         let mut seen = HashSet::new();
         let repeatable = args.filter(|args| !args.is_map);
         for (index, flag) in repeatable.iter().flat_map(|args| &args.flags).enumerate() {

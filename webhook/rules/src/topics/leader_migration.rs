@@ -239,9 +239,13 @@ pub(super) fn source<'c>(spec: &ControlPlaneSpec<'c>) -> Option<(FlagValue<'c>, 
     Some((flag, source))
 }
 
-/// The path on the host of a file in the controller manager's Pod; `None` if no volume contains it. The innermost mount
+/// The path on the host of a file in the Pod of kube-apiserver or kube-controller-manager; `None` if no volume contains it. The innermost mount
 /// counts.
-fn host_path(path: &str, volumes: &[HostPathMount<'_>], certificates: Option<&str>) -> Option<String> {
+pub(super) fn host_path(
+    path: &str,
+    volumes: &[HostPathMount<'_>],
+    certificates: Option<&str>,
+) -> Option<String> {
     let below = |mount: &str| -> Option<usize> {
         let mount = mount.trim_end_matches('/');
         let rest = path.strip_prefix(mount)?;
@@ -437,6 +441,8 @@ const IGNORED: &str = "leader-migration-ignored";
 const MISSING: &str = "leader-migration-file-missing";
 const INVALID: &str = "leader-migration-configuration-invalid";
 const UNCHECKED: &str = "leader-migration-configuration-unchecked";
+/// A rule of the topic `leader_migration_change`.
+pub(super) const CHANGED: &str = "leader-migration-changed";
 const UNPROTECTED: &str = "leader-migration-unprotected";
 
 const FIRST: &str = "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value";
@@ -615,7 +621,7 @@ const CASES: &[Case] = &[
         "warns_of_short_name",
         WITH_NODE_IPAM,
         r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{"files":[{"path":"/etc/kubernetes/migration/leader.yaml","content":"apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\nleaderName: ipam-migration\ncontrollerLeaders:\n- {name: nodeipam, component: \"*\"}\n"}]}}}"#,
-        &[(UNPROTECTED, CONTENT), (UNPROTECTED, CONTENT), (super::leader_migration_change::CHANGED, CONTENT)],
+        &[(UNPROTECTED, CONTENT), (UNPROTECTED, CONTENT), (CHANGED, CONTENT)],
     )
     .only_in_version(V1BETA2),
 ];

@@ -19,7 +19,7 @@ use crate::{
         Topic,
         extra_args::controller_manager,
         leader_migration::{
-            CONTENT, WITH_NODE_IPAM, configuration_flag, effective_configuration, enabling_flag,
+            CHANGED, CONTENT, WITH_NODE_IPAM, configuration_flag, effective_configuration, enabling_flag,
         },
     },
     view::{Migration, View},
@@ -183,7 +183,6 @@ fn changed_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: 
     });
 }
 
-pub(super) const CHANGED: &str = "leader-migration-changed";
 const DURING_ROLLOUT: &str = "leader-migration-changed-during-rollout";
 
 /// A Machine that migrates with another lock.

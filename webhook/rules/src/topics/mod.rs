@@ -34,6 +34,7 @@ pub mod remediation;
 pub mod replicas;
 pub mod rollout;
 pub mod scale_with_upgrade;
+pub mod startup;
 pub mod static_pods;
 pub mod taints;
 pub mod template;
@@ -71,6 +72,7 @@ pub static TOPICS: &[Topic] = &[
     certificates::TOPIC,
     init_and_join::TOPIC,
     extra_args::TOPIC,
+    startup::TOPIC,
     controller_manager::TOPIC,
     leader_migration::TOPIC,
     leader_migration_change::TOPIC,
@@ -148,7 +150,7 @@ mod tests {
             ),
             (
                 "even",
-                &["replicas-even", "replicas-above-seven", "size-above-inventory"],
+                &["replicas-even", "replicas-above-seven", "etcd-version-lowered"],
             ),
             ("zzz", &[]),
         ] {

@@ -15,8 +15,6 @@ pub(super) fn observed_lease(lease: Lease) -> ObservedLease {
         .lease_duration_seconds
         .and_then(|seconds| u64::try_from(seconds).ok());
     ObservedLease {
-        uid: lease.metadata.uid,
-        resource_version: lease.metadata.resource_version,
         writer: entries.into_iter().find_map(writer),
         holder: spec.holder_identity.filter(|holder| !holder.is_empty()),
         transitions: spec.lease_transitions.unwrap_or_default().into(),
@@ -41,7 +39,7 @@ mod tests {
     fn the_field_manager_of_the_holder_wrote_the_lease() {
         let fields = |fields| json!({"f:spec": fields});
         let lease = json!({
-            "metadata": {"name": "m", "uid": "u", "resourceVersion": "7", "managedFields": [
+            "metadata": {"name": "m", "managedFields": [
                 {"manager": "kubectl", "operation": "Update", "apiVersion": "coordination.k8s.io/v1",
                     "fieldsType": "FieldsV1", "fieldsV1": fields(json!({"f:leaseDurationSeconds": {}}))},
                 {"manager": "kube-controller-manager", "operation": "Update", "apiVersion": "coordination.k8s.io/v1",
@@ -59,8 +57,6 @@ mod tests {
                 renewed: "2026-11-22T12:00:00Z".parse().ok(),
                 duration: Some(Duration::from_secs(15)),
                 writer: Some("kube-controller-manager".to_owned()),
-                uid: Some("u".to_owned()),
-                resource_version: Some("7".to_owned()),
             }
         );
         let released = json!({"metadata": {"name": "m"}, "spec": {"holderIdentity": ""}});

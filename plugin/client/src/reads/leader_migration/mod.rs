@@ -4,12 +4,10 @@
 //! - [`pods`]: reads the Pods of controller managers
 //! - [`manager`]: reads which controllers a controller manager runs, and its settings
 //! - [`lease`]: reads the Lease of a lock
-//! - [`permissions`]: reads what controller managers are allowed to do with the Lease of a lock
 
 pub mod cloud;
 pub mod lease;
 pub mod manager;
-pub mod permissions;
 pub mod pods;
 
 use std::time::Instant;
@@ -87,19 +85,6 @@ pub async fn read_leader_migration(
         managers: Ok(managers),
         locks,
     }
-}
-
-/// Returns a connection to the workload cluster of a control plane.
-///
-/// # Errors
-/// The kubeconfig of the workload cluster cannot be read.
-pub async fn connect_to_workload(
-    management: &Connection,
-    control_plane: &KubeadmControlPlane,
-    end: Instant,
-) -> Result<Connection, Failure> {
-    let cluster = open(management, control_plane, end).await?;
-    Ok(cluster.connection(management))
 }
 
 async fn open(

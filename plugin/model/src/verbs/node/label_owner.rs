@@ -3,6 +3,8 @@
 //! Cluster API's keys follow its Machine controller (v1.14, `core/reconcilers/machine/machine_controller_noderef.go`). The
 //! kubelet's keys follow Kubernetes v1.36 (`pkg/kubelet/kubelet_node_status.go`, `updateDefaultLabels`).
 
+use kcp_rules::syntax::is_in_domain;
+
 use crate::{change::ownership::last_writer, verbs::node::labelled_node::LabelledNode};
 
 /// Domains of Kubernetes and its projects. As in Promenade's node-labels API, replacing the labels of a Node removes no key
@@ -109,35 +111,16 @@ pub fn label_owner(node: &LabelledNode, key: &str) -> Option<LabelOwner> {
     })
 }
 
-/// Whether Kubernetes lets a kubelet set the label when it registers its Node, as `--node-labels`. From Kubernetes v1.36
-/// (`pkg/kubelet/apis/well_known_labels.go`).
-pub fn may_kubelet_set(key: &str) -> bool {
-    let is_of_kubernetes = ["kubernetes.io", "k8s.io"]
-        .iter()
-        .any(|domain| is_in_domain(key, domain));
-    !is_of_kubernetes
-        || PLACE_KEYS.contains(&key)
-        || [KUBELET_DOMAIN, "node.kubernetes.io"]
-            .iter()
-            .any(|domain| is_in_domain(key, domain))
-}
-
 /// The part of a key before the slash. None for a key without a domain.
 fn domain(key: &str) -> Option<&str> {
     key.split_once('/').map(|(domain, _)| domain)
-}
-
-/// Whether a key is in a domain or in one of its subdomains.
-fn is_in_domain(key: &str, parent: &str) -> bool {
-    let of_parent = domain(key).and_then(|domain| domain.strip_suffix(parent));
-    of_parent.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{is_protected, label_owner, may_kubelet_set};
+    use super::{is_protected, label_owner};
     use crate::verbs::node::labelled_node::LabelledNode;
 
     #[test]
@@ -156,24 +139,6 @@ mod tests {
             ("example.com/kubernetes.io", false),
         ] {
             assert_eq!(is_protected(key), expected, "{key}");
-        }
-    }
-
-    #[test]
-    fn a_kubelet_sets_few_labels_of_kubernetes() {
-        for (key, expected) in [
-            ("rack", true),
-            ("example.com/rack", true),
-            ("node.cluster.x-k8s.io/a", true),
-            ("node.kubernetes.io/a", true),
-            ("a.kubelet.kubernetes.io/a", true),
-            ("topology.kubernetes.io/zone", true),
-            ("node-role.kubernetes.io/worker", false),
-            ("node-restriction.kubernetes.io/a", false),
-            ("kubernetes.io/a", false),
-            ("a.k8s.io/a", false),
-        ] {
-            assert_eq!(may_kubelet_set(key), expected, "{key}");
         }
     }
 

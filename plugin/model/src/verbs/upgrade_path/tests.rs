@@ -276,9 +276,10 @@ fn a_step_reports_what_its_version_changes() {
                 .collect()
         })
         .collect();
-    let removed = "v1.33 removed the flag --cloud-provider, and kube-apiserver does not start if the flag is set: \
-         remove it";
-    assert_eq!(messages, [vec![removed], vec![]]);
+    let first = "v1.33 no longer serves SelfSubjectReview in authentication.k8s.io/v1beta1: stop using it";
+    let second = "v1.34 no longer serves ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding in \
+                  admissionregistration.k8s.io/v1beta1: stop using them";
+    assert_eq!(messages, [[first], [second]]);
 }
 
 #[test]

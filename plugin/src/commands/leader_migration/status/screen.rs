@@ -220,11 +220,11 @@ fn fixes(status: &Status, layout: Layout) -> String {
         .and_then(|failure| failure.hint.clone());
     let left_over = status.observed.leftover_locks().into_iter().map(|lock| {
         format!(
-            "Lease {}: no controller manager uses this Lease; delete it with: kubectl kcp leader-migration finish {} \
-             -n {}",
+            "Lease {}: no controller manager uses this Lease; delete it in the workload cluster with: kubectl delete lease \
+             {} -n {}",
             lease_name(&lock.lock),
-            status.name,
-            status.namespace
+            lock.lock.name,
+            lock.lock.namespace
         )
     });
     let fixes = status.decisions.iter().filter_map(fix).chain(hint);

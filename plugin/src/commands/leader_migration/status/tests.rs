@@ -90,7 +90,6 @@ fn migrated(renewed: i64, started: &[&str]) -> Status {
             acquired: "2026-11-22T11:00:00Z".parse().ok(),
             renewed: now().checked_sub(SignedDuration::from_secs(seconds)).ok(),
             duration: Some(Duration::from_secs(15)),
-            ..ObservedLease::default()
         };
         ObservedLock {
             role,

@@ -3,7 +3,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use kcp_control_plane::{duration::parse_duration, verbs::node::label_owner::may_kubelet_set};
+use kcp_control_plane::duration::parse_duration;
+use kcp_rules::syntax::may_kubelet_set;
 use kcp_rules::syntax::{key_fault, label_value_fault};
 
 use crate::{

@@ -1,0 +1,3 @@
+module kubectl-kcp.dev/components/table
+
+go 1.26.0

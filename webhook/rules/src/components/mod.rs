@@ -1,0 +1,284 @@
+//! What the components of a control plane know: flags, feature gates, admission plugins, APIs and controllers. A component that gets
+//! a name that it does not know exits at startup.
+//!
+//! The answers come from tables that are derived from the sources of the components: one patch version of each minor version, and
+//! the standard build. A version that the tables do not cover has no answer.
+
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::sync::LazyLock;
+
+use semver::Version;
+use table::{Row, Table};
+
+/// A component that a machine of a control plane runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Component {
+    ApiServer,
+    ControllerManager,
+    Scheduler,
+    Kubelet,
+    Etcd,
+}
+
+/// What a version answers to a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer<T> {
+    Known(T),
+    Unknown(Absence),
+    /// The tables do not cover the version.
+    NotCovered,
+}
+
+/// Why a version does not know a name. Numbers are minor versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// The first version without the name.
+    RemovedIn(u64),
+    /// The first version with the name.
+    AddedIn(u64),
+    /// No version that the tables cover has the name.
+    Always,
+}
+
+/// A flag that a version knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flag {
+    /// Whether the flag needs no value.
+    pub boolean: bool,
+    pub deprecated: Option<Deprecation>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deprecation {
+    /// The first minor version that deprecates the flag, or the first that the tables cover.
+    pub since: u64,
+    /// What the component says about it.
+    pub text: &'static str,
+}
+
+/// A feature gate that a version knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gate {
+    pub stage: Stage,
+    pub default: bool,
+    /// Whether the version refuses another value than the default. kubeadm does not refuse it.
+    pub locked: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Alpha,
+    Beta,
+    GeneralAvailability,
+    Deprecated,
+}
+
+/// A kind that Kubernetes no longer serves in an API version.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RemovedKind {
+    /// The first minor version that does not serve the kind.
+    pub removed_in: u64,
+    /// The API version, as `GROUP/VERSION`.
+    pub api_version: &'static str,
+    pub kind: &'static str,
+    /// The API version that replaces it; empty if Kubernetes names none.
+    pub replacement: &'static str,
+}
+
+impl<T> Answer<T> {
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Answer<U> {
+        match self {
+            Self::Known(value) => Answer::Known(change(value)),
+            Self::Unknown(absence) => Answer::Unknown(absence),
+            Self::NotCovered => Answer::NotCovered,
+        }
+    }
+}
+
+impl Component {
+    /// The name of the program.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::Kubelet => "kubelet",
+            Self::Etcd => "etcd",
+        }
+    }
+
+    fn flags(self) -> &'static Table {
+        match self {
+            Self::ApiServer => &TABLES.api_server,
+            Self::ControllerManager => &TABLES.controller_manager,
+            Self::Scheduler => &TABLES.scheduler,
+            Self::Kubelet => &TABLES.kubelet,
+            Self::Etcd => &TABLES.etcd,
+        }
+    }
+
+    /// The minor version; 0 if the component has no such major version.
+    fn minor(self, version: &Version) -> u64 {
+        let major = if self == Self::Etcd { 3 } else { 1 };
+        if version.major == major { version.minor } else { 0 }
+    }
+}
+
+/// The oldest and the newest minor version of a component that the tables cover.
+pub fn minors(component: Component) -> (u64, u64) {
+    component.flags().range()
+}
+
+struct Tables {
+    api_server: Table,
+    controller_manager: Table,
+    scheduler: Table,
+    kubelet: Table,
+    etcd: Table,
+    gates: Table,
+    etcd_gates: Table,
+    kubeadm_gates: Table,
+    admission_plugins: Table,
+    apis: Table,
+    kinds: Table,
+    controllers: Table,
+}
+
+macro_rules! table {
+    ($name:literal) => {
+        Table::parse(include_str!(concat!("../../components/data/", $name, ".tsv")))
+    };
+}
+
+static TABLES: LazyLock<Tables> = LazyLock::new(|| Tables {
+    api_server: table!("kube-apiserver"),
+    controller_manager: table!("kube-controller-manager"),
+    scheduler: table!("kube-scheduler"),
+    kubelet: table!("kubelet"),
+    etcd: table!("etcd"),
+    gates: table!("gates"),
+    etcd_gates: table!("etcd-gates"),
+    kubeadm_gates: table!("kubeadm-gates"),
+    admission_plugins: table!("admission-plugins"),
+    apis: table!("apis"),
+    kinds: table!("kinds"),
+    controllers: table!("controllers"),
+});
+
+/// Whether a component knows a flag, which has no leading dashes. Kubernetes accepts underscores as dashes, and etcd does not.
+pub fn flag(component: Component, name: &str, version: &Version) -> Answer<Flag> {
+    let minor = component.minor(version);
+    let name = if component == Component::Etcd {
+        name.to_owned()
+    } else {
+        name.replace('_', "-")
+    };
+    component.flags().answer(&name, minor, |row, state| Flag {
+        boolean: has(state, "bool"),
+        deprecated: has(state, "deprecated").then(|| Deprecation {
+            since: row.since(minor, |state| has(state, "deprecated")),
+            text: row.text,
+        }),
+    })
+}
+
+/// Whether a state, such as `string,deprecated`, has a word.
+fn has(state: &str, word: &str) -> bool {
+    state.split(',').any(|known| known == word)
+}
+
+/// Whether a component knows a feature gate.
+pub fn gate(component: Component, name: &str, version: &Version) -> Answer<Gate> {
+    let minor = component.minor(version);
+    if component == Component::Etcd {
+        return TABLES.etcd_gates.answer(name, minor, read_gate);
+    }
+    match TABLES.gates.answer(name, minor, read_gate) {
+        Answer::Unknown(Absence::Always) => {
+            let name = format!("{}:{name}", component.name());
+            TABLES.gates.answer(&name, minor, read_gate)
+        }
+        answer => answer,
+    }
+}
+
+fn read_gate(_: &Row, state: &str) -> Gate {
+    let mut words = state.split(',');
+    Gate {
+        stage: match words.next() {
+            Some("alpha") => Stage::Alpha,
+            Some("beta") => Stage::Beta,
+            Some("deprecated") => Stage::Deprecated,
+            _ => Stage::GeneralAvailability,
+        },
+        default: words.next() == Some("true"),
+        locked: words.next() == Some("locked"),
+    }
+}
+
+/// Whether kubeadm knows a feature gate. If not, it rejects the configuration.
+pub fn kubeadm_gate(name: &str, version: &Version) -> Answer<Gate> {
+    TABLES
+        .kubeadm_gates
+        .answer(name, Component::ApiServer.minor(version), read_gate)
+}
+
+/// Whether kube-apiserver knows an admission plugin. If so, contains whether it is enabled by default.
+pub fn admission_plugin(name: &str, version: &Version) -> Answer<bool> {
+    let minor = Component::ApiServer.minor(version);
+    TABLES
+        .admission_plugins
+        .answer(name, minor, |_, state| state == "on")
+}
+
+/// Whether kube-apiserver accepts a key of `--runtime-config`: `GROUP/VERSION`, `GROUP/VERSION/RESOURCE`, or a group of APIs such as
+/// `api/beta`. It accepts API versions that it registers without serving them, and ignores keys in another format.
+pub fn runtime_config(key: &str, version: &Version) -> Answer<()> {
+    let minor = Component::ApiServer.minor(version);
+    let api_version = match *key.split('/').collect::<Vec<_>>() {
+        ["api", "all" | "ga" | "beta" | "alpha"] if TABLES.apis.covers(minor) => return Answer::Known(()),
+        ["", version] | ["", version, _] => version.to_owned(),
+        [group, version] | [group, version, _] => format!("{group}/{version}"),
+        _ if TABLES.apis.covers(minor) => return Answer::Known(()),
+        _ => return Answer::NotCovered,
+    };
+    TABLES.apis.answer(&api_version, minor, |_, _| ())
+}
+
+/// Whether `--controllers` of kube-controller-manager accepts the name of a controller.
+pub fn controller(name: &str, version: &Version) -> Answer<()> {
+    let minor = Component::ControllerManager.minor(version);
+    TABLES.controllers.answer(name, minor, |_, _| ())
+}
+
+/// The kinds that version `to` no longer serves, and version `from` still does.
+pub fn removed_kinds(from: &Version, to: &Version) -> Vec<RemovedKind> {
+    let [from, to] = [from, to].map(|version| Component::ApiServer.minor(version));
+    let mut removed: Vec<_> = TABLES
+        .kinds
+        .rows()
+        .filter_map(|(name, row)| removed_kind(name, row, to))
+        .filter(|kind| from < kind.removed_in && kind.removed_in <= to)
+        .collect();
+    removed.sort();
+    removed
+}
+
+/// A kind that is no longer registered was removed with it, if not earlier.
+fn removed_kind(name: &'static str, row: &Row, minor: u64) -> Option<RemovedKind> {
+    let (api_version, kind) = name.split_once(':')?;
+    let planned = row.last_known(minor)?.strip_prefix("removed=")?.parse().ok()?;
+    let removed_in = match row.absence(minor) {
+        Absence::RemovedIn(dropped) if row.state(minor).is_none() => dropped.min(planned),
+        _ => planned,
+    };
+    Some(RemovedKind {
+        removed_in,
+        api_version,
+        kind,
+        replacement: row.text,
+    })
+}

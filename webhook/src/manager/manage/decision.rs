@@ -1,0 +1,389 @@
+//! Decides what the manager writes next. Pure: everything that was read, and the time, are arguments.
+//!
+//! How a CA is replaced, one step at a time, so that no API server ever refuses a certificate that a Pod serves:
+//!
+//! 1. The next CA is stored beside the CA that signs.
+//! 2. Both webhook configurations get a caBundle with both.
+//! 3. After the trust delay, the next CA becomes the CA that signs, and the Secret of the Pods gets a certificate from it.
+//!    The CA that signed before stays in the caBundles as a retired CA.
+//! 4. When every ready Pod serves a certificate from the CA that signs, the retired CA is removed.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use kcp_rules::registration::CANARY_LEASE;
+
+use crate::manager::authority::Lifetime;
+
+/// The oldest Kubernetes on which the manifests work. In 1.31, `matchLabelKeys` of Pod affinity became enabled by default,
+/// and `unhealthyPodEvictionPolicy` stable; `matchConditions` of webhooks has been stable since 1.30. An older API server
+/// drops `matchLabelKeys`, and then an upgrade on two nodes waits forever.
+pub(crate) const OLDEST_SERVER: ServerVersion = ServerVersion { major: 1, minor: 31 };
+
+/// How far the clocks of the API server and of this host may be apart. Certificates are valid from an hour before they are issued.
+const MAX_CLOCK_DIFFERENCE: SignedDuration = SignedDuration::from_mins(5);
+
+/// How long canaries may stay unanswered before that is a problem.
+const CANARY_GRACE: Duration = Duration::from_secs(10);
+
+/// The version of an API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ServerVersion {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+}
+
+/// What the manager has read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Observed {
+    pub(crate) server: ServerVersion,
+    /// Whether the `ClusterRole` exists that owns the webhook configurations. If it is gone, kcp-webhook is being
+    /// uninstalled.
+    pub(crate) has_owner: bool,
+    pub(crate) authorities: Authorities,
+    pub(crate) serving: Serving,
+    /// The mutating and the validating configuration.
+    pub(crate) registrations: [Registration; 2],
+    /// The certificates that Pods serve. Only read while a retired CA is trusted.
+    pub(crate) pods: Vec<ServedCertificate>,
+    pub(crate) canary: Canary,
+    /// How far the clock of the API server is ahead of that of this host.
+    pub(crate) clock_difference: SignedDuration,
+}
+
+/// Whether the webhook has answered the last canary: a write that the API server sends to the webhook because of an entry of the
+/// validating configuration, so that the answer proves that the API server reaches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Canary {
+    /// No API server sends one, because the entry does not exist or is disabled.
+    NotSent,
+    Answered,
+    /// Since this time, no canary has been answered.
+    Unanswered(Timestamp),
+}
+
+/// The CAs in the Secret of the manager. All of them belong in the caBundles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Authorities {
+    /// The CA that signs serving certificates.
+    pub(crate) signing: Option<Lifetime>,
+    /// The CA that will sign.
+    pub(crate) next: Option<Lifetime>,
+    /// Since when both configurations have had the next CA in their caBundles.
+    pub(crate) next_trusted_since: Option<Timestamp>,
+    /// CAs that no longer sign.
+    pub(crate) retired: Vec<Lifetime>,
+    /// When the CA that signs now began to sign.
+    pub(crate) signing_since: Option<Timestamp>,
+    /// Whether somebody asked for a new CA, with an annotation of the Secret.
+    pub(crate) rotation_requested: bool,
+}
+
+/// The certificate in the Secret of the Pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Serving {
+    /// There is no certificate, or no API server would accept it.
+    Unusable,
+    /// The CA that signs has issued it.
+    Signed(Lifetime),
+    /// An API server accepts it, but the CA that signs would issue another one: a different CA has issued it, or it lacks an address.
+    Outdated,
+}
+
+/// A webhook configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Registration {
+    Absent,
+    /// It has only the entry of the canary.
+    OnlyCanary {
+        is_current: bool,
+    },
+    /// It is as it should be, including the caBundle with all CAs.
+    Current,
+    /// It differs. `trusts_any` is false if no certificate in its caBundle is valid.
+    Outdated {
+        trusts_any: bool,
+    },
+    /// cert-manager's injector writes its caBundle.
+    Injected,
+}
+
+/// The certificate that a Pod serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServedCertificate {
+    /// The Pod, as a message names it.
+    pub(crate) pod: String,
+    /// Whether the API server may call it.
+    pub(crate) is_ready: bool,
+    pub(crate) certificate: PodCertificate,
+}
+
+/// Which CA has issued the certificate that a Pod serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PodCertificate {
+    Signing,
+    Another,
+    /// The Pod does not respond.
+    Unknown,
+}
+
+/// What to write next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Create the first CA, which signs at once.
+    CreateAuthority,
+    /// Store the CAs that the configurations trust as retired, and create the first CA as the next one.
+    AdoptTrusted,
+    CreateNextAuthority,
+    /// Issue a serving certificate.
+    IssueCertificate,
+    /// Write the validating configuration with only the entry of the canary, after a test through the Service if API servers will
+    /// call it.
+    RegisterCanary,
+    /// Send the next canary soon, because no other entry is registered before one is answered.
+    AwaitCanary,
+    /// Write the configurations that differ, after the same test.
+    Register,
+    /// Record that both configurations trust the next CA.
+    RecordTrust,
+    /// Forget that they did, because a configuration has been changed.
+    ForgetTrust,
+    /// Let the next CA sign.
+    Promote,
+    /// Remove the retired CAs.
+    RemoveRetired,
+    /// Nothing to write until then. `None`: until something changes.
+    Wait(Option<Timestamp>),
+    /// Certificates are up to date, but the configurations cannot be written. Or neither can be, because of the clock.
+    Refuse(Refusal),
+}
+
+/// Why the manager does not register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Clock,
+    OldServer(ServerVersion),
+    NoOwner,
+    Injected,
+}
+
+/// Decides the next step.
+pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp) -> Step {
+    let authorities = &observed.authorities;
+    if observed.clock_difference.abs() > MAX_CLOCK_DIFFERENCE {
+        return Step::Refuse(Refusal::Clock);
+    }
+    if let Some(step) = certificate_step(observed, now) {
+        return step;
+    }
+    let is_current = |registration: &Registration| *registration == Registration::Current;
+    let all_current = observed.registrations.iter().all(is_current);
+    if !all_current && authorities.next_trusted_since.is_some() {
+        return Step::ForgetTrust;
+    }
+    if !all_current {
+        return match refusal(observed) {
+            Some(refusal) => Step::Refuse(refusal),
+            None => registration_step(observed),
+        };
+    }
+    match (authorities.next, authorities.next_trusted_since) {
+        (None, _) => {}
+        (Some(_), None) => return Step::RecordTrust,
+        (Some(_), Some(since)) => {
+            let until = later(since, trust_delay);
+            return if now >= until {
+                Step::Promote
+            } else {
+                Step::Wait(Some(until))
+            };
+        }
+    }
+    if !authorities.retired.is_empty() {
+        let until = mounted_at(observed, trust_delay, now);
+        let all_expired = authorities.retired.iter().all(|retired| retired.until <= now);
+        return if all_expired || now >= until && holders(observed).is_empty() {
+            Step::RemoveRetired
+        } else {
+            Step::Wait((now < until).then_some(until))
+        };
+    }
+    let renewals = [
+        authorities.signing.map(renewal),
+        match observed.serving {
+            Serving::Signed(lifetime) => Some(renewal(lifetime)),
+            Serving::Unusable | Serving::Outdated => None,
+        },
+    ];
+    Step::Wait(renewals.into_iter().flatten().min())
+}
+
+/// When each Pod has mounted the serving certificate of the CA that signs.
+fn mounted_at(observed: &Observed, delay: Duration, now: Timestamp) -> Timestamp {
+    let since = observed.authorities.signing_since.unwrap_or(now);
+    let issued = match observed.serving {
+        Serving::Signed(lifetime) => lifetime.issued(),
+        Serving::Unusable | Serving::Outdated => since,
+    };
+    later(since.max(issued), delay)
+}
+
+/// The Pods because of which the retired CAs are still trusted. A Pod that is not ready serves nothing, and has mounted the new
+/// certificate once it is ready. Without any ready Pod, one may be starting with the previous certificate.
+fn holders(observed: &Observed) -> Vec<&str> {
+    let ready = || observed.pods.iter().filter(|pod| pod.is_ready);
+    if ready().next().is_none() {
+        return vec!["a Pod that is ready"];
+    }
+    ready()
+        .filter(|pod| pod.certificate != PodCertificate::Signing)
+        .map(|pod| pod.pod.as_str())
+        .collect()
+}
+
+/// Why the retired CAs are trusted for longer than usual.
+pub(crate) fn rotation_problem(observed: &Observed, trust_delay: Duration, now: Timestamp) -> Option<String> {
+    let holders = holders(observed);
+    let waits = !observed.authorities.retired.is_empty() && !holders.is_empty();
+    (waits && now >= mounted_at(observed, trust_delay, now)).then(|| {
+        format!(
+            "the API server still trusts the retired CA until {} serves a certificate of the new CA; if a Pod does not respond, \
+             delete it",
+            holders.join(" and ")
+        )
+    })
+}
+
+/// The next step for the CAs and the serving certificate that needs no registration.
+fn certificate_step(observed: &Observed, now: Timestamp) -> Option<Step> {
+    let authorities = &observed.authorities;
+    let Some(signing) = authorities.signing else {
+        if authorities.next.is_none() {
+            let trusts_any = |registration: &Registration| match registration {
+                Registration::Outdated { trusts_any } => *trusts_any,
+                Registration::Absent
+                | Registration::OnlyCanary { .. }
+                | Registration::Current
+                | Registration::Injected => false,
+            };
+            return Some(if observed.registrations.iter().any(trusts_any) {
+                Step::AdoptTrusted
+            } else {
+                Step::CreateAuthority
+            });
+        }
+        // The adopted CAs have no keys. If the Secret has no certificate from them, a Pod that starts cannot serve.
+        let nothing_to_lose = authorities.retired.iter().all(|retired| retired.until <= now);
+        return (nothing_to_lose || observed.serving == Serving::Unusable).then_some(Step::Promote);
+    };
+    if signing.until <= now {
+        // No API server accepts what it signed.
+        return Some(match authorities.next {
+            Some(_) => Step::Promote,
+            None => Step::CreateNextAuthority,
+        });
+    }
+    match observed.serving {
+        Serving::Unusable | Serving::Outdated => return Some(Step::IssueCertificate),
+        // A certificate ends with its CA at the latest, so a new one from the same CA may not last longer.
+        Serving::Signed(lifetime) if now >= renewal(lifetime) && lifetime.until < signing.until => {
+            return Some(Step::IssueCertificate);
+        }
+        Serving::Signed(_) => {}
+    }
+    let is_due = authorities.rotation_requested || now >= renewal(signing);
+    (authorities.next.is_none() && is_due).then_some(Step::CreateNextAuthority)
+}
+
+/// What to register. An API server that cannot reach the webhook would refuse writes because of entries that fail closed, so these
+/// wait until a canary is answered. Entries that exist stay, and are kept up to date.
+fn registration_step(observed: &Observed) -> Step {
+    if is_registered(observed) || observed.canary == Canary::Answered {
+        return Step::Register;
+    }
+    match observed.registrations {
+        [_, Registration::OnlyCanary { is_current: true }] => Step::AwaitCanary,
+        _ => Step::RegisterCanary,
+    }
+}
+
+/// Whether a configuration has entries besides that of the canary.
+fn is_registered(observed: &Observed) -> bool {
+    observed.registrations.iter().any(|registration| {
+        !matches!(
+            registration,
+            Registration::Absent | Registration::OnlyCanary { .. }
+        )
+    })
+}
+
+/// What to say about canaries without an answer. An API server needs a second to read a new entry.
+pub(crate) fn canary_problem(observed: &Observed, now: Timestamp) -> Option<String> {
+    match observed.canary {
+        Canary::Unanswered(since) if now >= later(since, CANARY_GRACE) => {}
+        Canary::Unanswered(_) | Canary::Answered | Canary::NotSent => return None,
+    }
+    let effect = if is_registered(observed) {
+        "it refuses writes to control planes"
+    } else {
+        "the webhook is not registered"
+    };
+    Some(format!(
+        "the API server gets no answer from kcp-webhook to an update of Lease {CANARY_LEASE}, so {effect}; if the Pods of \
+         kcp-webhook are ready, open their port webhook to the control plane, or run them with hostNetwork"
+    ))
+}
+
+fn refusal(observed: &Observed) -> Option<Refusal> {
+    if observed.server < OLDEST_SERVER {
+        Some(Refusal::OldServer(observed.server))
+    } else if !observed.has_owner {
+        Some(Refusal::NoOwner)
+    } else if observed.registrations.contains(&Registration::Injected) {
+        Some(Refusal::Injected)
+    } else {
+        None
+    }
+}
+
+/// When to replace a certificate: after two thirds of its validity, as cert-manager does by default.
+fn renewal(lifetime: Lifetime) -> Timestamp {
+    let third = lifetime.until.duration_since(lifetime.from) / 3;
+    lifetime.until.checked_sub(third).unwrap_or(lifetime.until)
+}
+
+pub(super) fn later(time: Timestamp, delay: Duration) -> Timestamp {
+    time.checked_add(delay).unwrap_or(Timestamp::MAX)
+}
+
+impl std::fmt::Display for ServerVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Clock => f.write_str(
+                "certificates and registration stay as they are, because the clocks of the API server and of the manager differ by \
+                 more than five minutes; correct the clocks of their nodes",
+            ),
+            Self::OldServer(version) => write!(
+                f,
+                "the webhook is not registered: the API server has version {version}, and kcp-webhook needs {OLDEST_SERVER} or newer; upgrade Kubernetes"
+            ),
+            Self::NoOwner => f.write_str(
+                "the webhook is not registered: the ClusterRole that owns the webhook configurations does not exist; apply manifests/managed again, or \
+                 delete the manager too",
+            ),
+            Self::Injected => f.write_str(
+                "the webhook is not registered: cert-manager writes the caBundle of a webhook configuration; remove the annotation \
+                 cert-manager.io/inject-ca-from from it, or delete the manager",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! Decides on admission reviews.
+//!
+//! - `object`: writes to an object
+//! - `scale`: writes to the scale subresource of a control plane
+//! - `evaluator`: evaluates rules, and reads the other objects that they need
+//! - `kind`: the kinds that rules check
+
+mod evaluator;
+mod kind;
+mod object;
+mod scale;
+
+use std::sync::Arc;
+
+use kcp_api::names::group;
+use kcp_rules::{
+    api::{
+        ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
+        KubeadmControlPlaneTemplate,
+    },
+    registration::{CANARY_ANNOTATION, CANARY_LEASE, canary_warning},
+};
+use serde::Deserialize;
+use serde_json::{Value, value::RawValue};
+
+use self::evaluator::Evaluator;
+use super::decode::{Operation, Request, count_values};
+use crate::{
+    cluster::ClusterReader,
+    configuration::CurrentConfiguration,
+    decision::{Decision, RefusalKind, Verdict},
+    hook::Hook,
+    limits::{MAX_QUOTED_CHARS, MAX_VALUES, shorten},
+};
+
+/// The maximum length in bytes of the nonce of a canary, so that its warning stays short.
+const MAX_NONCE: usize = 64;
+
+/// The resource that a review is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    ControlPlane,
+    ControlPlaneScale,
+    Template,
+    ClusterPool,
+    Customization,
+    ClusterDeployment,
+    /// The status subresource of one of these kinds, which no rule reads.
+    Status,
+    /// The Lease of the manager, whose writes show that the API server reaches this webhook.
+    Canary,
+}
+
+impl Target {
+    fn from_request(request: &Request<'_>) -> Option<Self> {
+        let resource = &request.resource;
+        match (&*resource.group, &*resource.plural, &*request.sub_resource) {
+            (group::CONTROL_PLANE, "kubeadmcontrolplanes", "") => Some(Self::ControlPlane),
+            (group::CONTROL_PLANE, "kubeadmcontrolplanes", "scale") => Some(Self::ControlPlaneScale),
+            (group::CONTROL_PLANE, "kubeadmcontrolplanetemplates", "") => Some(Self::Template),
+            (group::HIVE, "clusterpools", "") => Some(Self::ClusterPool),
+            (group::HIVE, "clusterdeploymentcustomizations", "") => Some(Self::Customization),
+            (group::HIVE, "clusterdeployments", "") => Some(Self::ClusterDeployment),
+            (group::CONTROL_PLANE, "kubeadmcontrolplanes", "status")
+            | (group::HIVE, "clusterpools" | "clusterdeploymentcustomizations", "status") => {
+                Some(Self::Status)
+            }
+            ("coordination.k8s.io", "leases", "") if *request.name == *CANARY_LEASE => Some(Self::Canary),
+            _ => None,
+        }
+    }
+}
+
+/// Evaluates the rules on each review, and decides whether to allow, deny or refuse the write.
+pub(crate) struct Admission {
+    evaluator: Evaluator,
+}
+
+impl Admission {
+    pub(crate) fn new(cluster: ClusterReader, configuration: Arc<CurrentConfiguration>) -> Self {
+        Self {
+            evaluator: Evaluator::new(cluster, configuration),
+        }
+    }
+
+    /// Decides on one review.
+    ///
+    /// Refuses a write to a resource that kcp-webhook does not review, so that a wrong webhook configuration is
+    /// noticed. Allows every write of a status, because no rule checks a status, and a controller must always be able
+    /// to write one.
+    pub(crate) async fn decide(&self, hook: Hook, request: &Request<'_>) -> Decision {
+        let Some(target) = Target::from_request(request) else {
+            return not_reviewed(request);
+        };
+        if target == Target::Status || request.operation == Operation::Connect {
+            return Decision::allowed();
+        }
+        if let Some(decision) = too_large(request) {
+            return decision;
+        }
+        if hook == Hook::Mutate && request.operation == Operation::Delete {
+            return Decision::allowed();
+        }
+        let decision = self.decide_on(target, hook, request).await;
+        // Only a denial is worth the time that decoding the two versions takes.
+        let is_denied = !matches!(decision.verdict, Verdict::Allowed);
+        if hook == Hook::Mutate && is_denied && is_stale(request) {
+            return Decision::allowed();
+        }
+        decision
+    }
+
+    async fn decide_on(&self, target: Target, hook: Hook, request: &Request<'_>) -> Decision {
+        let evaluator = &self.evaluator;
+        match target {
+            Target::ControlPlane => object::decide::<KubeadmControlPlane<'_>>(hook, request, evaluator).await,
+            Target::ControlPlaneScale => scale::decide(hook, request, evaluator).await,
+            Target::Template => {
+                object::decide::<KubeadmControlPlaneTemplate<'_>>(hook, request, evaluator).await
+            }
+            Target::ClusterPool => object::decide::<ClusterPool<'_>>(hook, request, evaluator).await,
+            Target::Customization => {
+                object::decide::<ClusterDeploymentCustomization<'_>>(hook, request, evaluator).await
+            }
+            Target::ClusterDeployment => {
+                object::decide::<ClusterDeployment<'_>>(hook, request, evaluator).await
+            }
+            Target::Canary => canary(request),
+            Target::Status => Decision::allowed(),
+        }
+    }
+}
+
+/// Allows the write, and repeats its nonce in a warning, which the API server returns to the manager.
+fn canary(request: &Request<'_>) -> Decision {
+    let lease: Option<Value> = request
+        .object
+        .and_then(|object| serde_json::from_str(object.get()).ok());
+    let nonce = lease.as_ref().and_then(|lease| {
+        let annotations = lease.pointer("/metadata/annotations")?;
+        annotations.get(CANARY_ANNOTATION)?.as_str()
+    });
+    let nonce = nonce.filter(|nonce| nonce.len() <= MAX_NONCE);
+    Decision {
+        other_warnings: nonce.map(canary_warning).into_iter().collect(),
+        is_canary: true,
+        ..Decision::allowed()
+    }
+}
+
+/// Whether the client read the object before its last change. The API server refuses such an update with 409 Conflict, so that
+/// the client reads the object again. But it calls the mutating webhooks first, and their denial would blame the client for
+/// undoing a change that it has not seen.
+fn is_stale(request: &Request<'_>) -> bool {
+    #[derive(Deserialize)]
+    struct Versioned {
+        metadata: Version,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Version {
+        resource_version: String,
+    }
+    // Compare numbers, as the API server does: it accepts 07 for version 7.
+    let version = |object: Option<&RawValue>| -> Option<u64> {
+        let object: Versioned = serde_json::from_str(object?.get()).ok()?;
+        object.metadata.resource_version.parse().ok()
+    };
+    let (sent, stored) = (version(request.object), version(request.old_object));
+    sent.zip(stored).is_some_and(|(sent, stored)| sent != stored)
+}
+
+fn not_reviewed(request: &Request<'_>) -> Decision {
+    let resource = &request.resource;
+    let mut name = resource.plural.to_string();
+    if !resource.group.is_empty() {
+        name = format!("{name}.{}", resource.group);
+    }
+    if !request.sub_resource.is_empty() {
+        name = format!("{name}, subresource {}", request.sub_resource);
+    }
+    Decision::refused(
+        RefusalKind::BadRequest,
+        format!(
+            "kcp-webhook does not review {}; remove the resource from the rules of the webhook configuration",
+            shorten(&name, MAX_QUOTED_CHARS, "")
+        ),
+    )
+}
+
+/// Refuses a new object that has too many values to check. If only the stored object has too many, allows the write with a
+/// warning, so that users can make the object smaller or delete it.
+fn too_large(request: &Request<'_>) -> Option<Decision> {
+    if request.values <= MAX_VALUES {
+        return None;
+    }
+    let is_too_large =
+        |object: Option<&RawValue>| object.is_some_and(|object| count_values(object.get()) > MAX_VALUES);
+    if is_too_large(request.object) {
+        return Some(Decision::refused(
+            RefusalKind::TooLarge,
+            format!(
+                "the object has more than {MAX_VALUES} values, too many to check; split it into smaller objects"
+            ),
+        ));
+    }
+    is_too_large(request.old_object).then(|| {
+        let mut allowed = Decision::allowed();
+        allowed.other_warnings.push(format!(
+            "the stored object has more than {MAX_VALUES} values, too many to check; kcp-webhook evaluated \
+             no rule"
+        ));
+        allowed
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! Records denials as Events on the object, so that `kubectl describe` and `kubectl get events` show them: the client that a
+//! webhook denies is often a controller or a pipeline whose log users rarely read.
+//!
+//! An Event is a side effect, so a dry run records none (Kubernetes, "Dynamic Admission Control", Side effects).
+
+use std::{collections::HashMap, env, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+use tokio::{sync::mpsc, time::Instant};
+
+use super::decode::{Operation, Request};
+use crate::{
+    cluster::ClusterReader,
+    configuration::CurrentConfiguration,
+    decision::{Decision, Invalid, Verdict},
+    limits::{MAX_NAME_CHARS, shorten},
+    metrics::{EventResult, Metrics},
+    tasks::Tasks,
+};
+
+/// The denials that wait to be recorded. More are dropped, because a review must not wait.
+const MAX_WAITING: usize = 64;
+
+/// A controller repeats a denied write every few minutes. The same denial is recorded once in this time.
+const REPEAT_AFTER: Duration = Duration::from_secs(600);
+
+/// The denials that are remembered for [`REPEAT_AFTER`].
+const MAX_REMEMBERED: usize = 1024;
+
+/// The maximum length of a note in characters. The API server limits it to 1 KiB (k8s.io/api, `events/v1/types.go`).
+const MAX_NOTE_CHARS: usize = 250;
+
+/// Records denials in the background.
+pub(crate) struct DenialEvents {
+    waiting: mpsc::Sender<Denial>,
+    configuration: Arc<CurrentConfiguration>,
+    metrics: Arc<Metrics>,
+}
+
+/// A denial to record.
+#[derive(Debug, PartialEq)]
+struct Denial {
+    key: Key,
+    /// The Event without its time.
+    event: Value,
+}
+
+/// A denial with the key of an earlier one is a repetition of it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Key {
+    namespace: String,
+    kind: &'static str,
+    name: String,
+    operation: Operation,
+    rules: Vec<&'static str>,
+}
+
+impl DenialEvents {
+    pub(crate) fn start(
+        cluster: ClusterReader,
+        configuration: Arc<CurrentConfiguration>,
+        metrics: Arc<Metrics>,
+        tasks: &mut Tasks,
+    ) -> Self {
+        let (waiting, denials) = mpsc::channel(MAX_WAITING);
+        tasks.spawn("denial events", record_all(cluster, denials, metrics.clone()));
+        Self {
+            waiting,
+            configuration,
+            metrics,
+        }
+    }
+
+    /// Records a decision if the configuration says so, and if it is the denial of a write, and not of a dry run. Never
+    /// waits.
+    pub(crate) fn record(&self, request: &Request<'_>, decision: &Decision) {
+        if self.configuration.get().denial_events
+            && let Verdict::Invalid(invalid) = &decision.verdict
+            && let Some(denial) = denial(request, invalid)
+            && self.waiting.try_send(denial).is_err()
+        {
+            self.metrics.count_denial_event(EventResult::Dropped);
+        }
+    }
+}
+
+/// The Event of a denial. `None` for a dry run, and for an object without a name, to which an Event cannot refer. The API server
+/// refuses a `generateName` that ends in a dot (apimachinery, `NameIsDNSSubdomain`).
+fn denial(request: &Request<'_>, invalid: &Invalid) -> Option<Denial> {
+    if request.is_dry_run() || request.name.is_empty() {
+        return None;
+    }
+    let causes = invalid.causes.iter();
+    let causes: Vec<_> = causes
+        .map(|cause| format!("{}: {}", cause.field, cause.message))
+        .collect();
+    let user = shorten(request.user_info.name(), MAX_NAME_CHARS, "");
+    let note = format!(
+        "denied {} by {user}: {}",
+        noun(request.operation),
+        causes.join(", ")
+    );
+    let (namespace, name) = (&*request.namespace, &*request.name);
+    let event = json!({
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": namespace, "generateName": format!("{name}-")},
+        "regarding": {
+            "apiVersion": format!("{}/{}", invalid.group, &*request.resource.version),
+            "kind": invalid.kind,
+            "namespace": namespace,
+            "name": name,
+            "uid": uid(request.old_object),
+        },
+        "type": "Warning",
+        "reason": "Denied",
+        "action": "Admission",
+        "note": shorten(&note, MAX_NOTE_CHARS, ""),
+        "reportingController": "kubectl-kcp.dev/kcp-webhook",
+        // The name of the Pod.
+        "reportingInstance": env::var("HOSTNAME").unwrap_or_else(|_| "kcp-webhook".to_owned()),
+    });
+    Some(Denial {
+        key: Key {
+            namespace: namespace.to_owned(),
+            kind: invalid.kind,
+            name: name.to_owned(),
+            operation: request.operation,
+            rules: invalid.causes.iter().map(|cause| cause.rule).collect(),
+        },
+        event,
+    })
+}
+
+const fn noun(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Create => "creation",
+        Operation::Update => "update",
+        Operation::Delete => "deletion",
+        Operation::Connect => "connection",
+    }
+}
+
+/// The uid of the stored object; `None` for a creation.
+fn uid(object: Option<&RawValue>) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Object {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        uid: Option<String>,
+    }
+    let object: Object = serde_json::from_str(object?.get()).ok()?;
+    object.metadata.uid
+}
+
+async fn record_all(cluster: ClusterReader, mut denials: mpsc::Receiver<Denial>, metrics: Arc<Metrics>) {
+    let mut recorded = Recorded::default();
+    while let Some(Denial { key, mut event }) = denials.recv().await {
+        // The type is MicroTime, which has exactly six decimal places.
+        let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+        if let Some(fields) = event.as_object_mut() {
+            fields.insert("eventTime".to_owned(), json!(now));
+        }
+        let namespace = key.namespace.clone();
+        let result = if !recorded.admit(key, Instant::now()) {
+            EventResult::Repeated
+        } else if let Err(error) = cluster.create_event(&namespace, &event).await {
+            tracing::warn!(namespace, %error, "cannot record a denial as an Event");
+            EventResult::Failed
+        } else {
+            EventResult::Recorded
+        };
+        metrics.count_denial_event(result);
+    }
+}
+
+/// When each denial was last recorded.
+#[derive(Default)]
+struct Recorded(HashMap<Key, Instant>);
+
+impl Recorded {
+    /// Whether to record a denial now. If too many are remembered, forgets the one that was recorded first.
+    fn admit(&mut self, key: Key, now: Instant) -> bool {
+        self.0
+            .retain(|_, recorded| now.duration_since(*recorded) < REPEAT_AFTER);
+        if self.0.contains_key(&key) {
+            return false;
+        }
+        if self.0.len() >= MAX_REMEMBERED
+            && let Some(first) = self.0.values().min().copied()
+        {
+            self.0.retain(|_, recorded| *recorded != first);
+        }
+        self.0.insert(key, now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::decode::decode_review;
+    use super::*;
+    use crate::decision::Cause;
+
+    fn invalid() -> Invalid {
+        Invalid {
+            group: "controlplane.cluster.x-k8s.io",
+            kind: "KubeadmControlPlane",
+            name: "edge".to_owned(),
+            causes: vec![Cause {
+                rule: "replicas-even",
+                reason: "FieldValueInvalid",
+                field: "spec.replicas".into(),
+                message: "Invalid value: 4: set 3 or 5 (replicas-even)".to_owned(),
+                overridden: None,
+            }],
+        }
+    }
+
+    fn review(more: &str) -> String {
+        format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"7","namespace":"default",
+            "resource":{{"group":"controlplane.cluster.x-k8s.io","version":"v1beta2","resource":"kubeadmcontrolplanes"}},
+            "operation":"UPDATE","userInfo":{{"username":"alice"}}{more}}}}}"#
+        )
+    }
+
+    #[test]
+    fn an_event_names_the_object_the_user_and_the_causes() {
+        let text = review(r#","name":"edge","oldObject":{"metadata":{"uid":"u-1"}}"#);
+        let Denial { key, event } = denial(&decode_review(text.as_bytes()).unwrap(), &invalid()).unwrap();
+        assert_eq!(key.rules, ["replicas-even"]);
+        assert_eq!(
+            event["note"],
+            "denied update by alice: spec.replicas: Invalid value: 4: set 3 or 5 (replicas-even)"
+        );
+        let regarding = json!({
+            "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
+            "namespace": "default", "name": "edge", "uid": "u-1",
+        });
+        assert_eq!(event["regarding"], regarding);
+        assert_eq!(
+            event["metadata"],
+            json!({"namespace": "default", "generateName": "edge-"})
+        );
+    }
+
+    #[test]
+    fn a_dry_run_and_a_generated_name_have_no_event() {
+        for more in [r#","name":"edge","dryRun":true"#, "", r#","name":"""#] {
+            let text = review(more);
+            let request = decode_review(text.as_bytes()).unwrap();
+            assert_eq!(denial(&request, &invalid()), None, "{more}");
+        }
+    }
+
+    #[test]
+    fn a_repeated_denial_is_recorded_again_after_ten_minutes() {
+        let key = |name: &str| Key {
+            namespace: "default".to_owned(),
+            kind: "KubeadmControlPlane",
+            name: name.to_owned(),
+            operation: Operation::Update,
+            rules: vec!["replicas-even"],
+        };
+        let (mut recorded, now) = (Recorded::default(), Instant::now());
+        assert!(recorded.admit(key("edge"), now));
+        assert!(!recorded.admit(key("edge"), now + REPEAT_AFTER / 2));
+        assert!(recorded.admit(key("edge"), now + REPEAT_AFTER));
+        // The first of too many is forgotten.
+        let later = now + REPEAT_AFTER + REPEAT_AFTER / 2;
+        for number in 0..MAX_REMEMBERED {
+            assert!(recorded.admit(key(&number.to_string()), later));
+        }
+        assert_eq!(recorded.0.len(), MAX_REMEMBERED);
+        assert!(!recorded.admit(key("0"), later));
+        assert!(recorded.admit(key("edge"), later));
+    }
+}

@@ -153,7 +153,7 @@ deny: ## check licences, sources and advisories of dependencies on every platfor
 
 .PHONY: crds
 crds: ## generate manifests/dev/crds from the Rust types
-	UPDATE_CRDS=1 cargo test --package kcp-rules --features schema --locked --test crds
+	UPDATE_CRDS=1 cargo test --package kcp-api --features schema --locked --test crds
 
 # The versions are those in webhook/rules/components/data, unless VERSIONS has others.
 .PHONY: components

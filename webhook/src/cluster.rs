@@ -52,7 +52,6 @@ use crate::{
 };
 
 pub(crate) use self::discovery::SUPPORTED;
-pub(crate) use self::versions::CONTROL_PLANES;
 pub(crate) use self::{
     cache::CacheState,
     live_reads::{LiveReads, ReadLimits},
@@ -60,6 +59,7 @@ pub(crate) use self::{
     subject::Subject,
     view::Source,
 };
+pub(crate) use kcp_api::names::group::CONTROL_PLANE as CONTROL_PLANES;
 
 /// The error for a kubeconfig that cannot be used.
 #[derive(Debug, Error)]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use kcp_api::Kind;
 use kcp_rules::{
     Action, DowngradeReason, Finding, Judgement,
     api::DecodeError,
@@ -137,12 +138,7 @@ impl Decision {
     }
 
     /// Denies the write if a rule denies it, and allows it otherwise.
-    pub(crate) fn from_judgement(
-        group: &'static str,
-        kind: &'static str,
-        name: impl FnOnce() -> String,
-        judgement: Judgement,
-    ) -> Self {
+    pub(crate) fn from_judgement(kind: Kind, name: impl FnOnce() -> String, judgement: Judgement) -> Self {
         let by = |action| {
             judgement
                 .findings
@@ -167,8 +163,8 @@ impl Decision {
                 Verdict::Allowed
             } else {
                 Verdict::Invalid(Invalid {
-                    group,
-                    kind,
+                    group: kind.group,
+                    kind: kind.kind,
                     name: name(),
                     causes,
                 })
@@ -188,16 +184,11 @@ impl Decision {
     }
 
     /// Denies an object with a field that does not have the type that its kind requires.
-    pub(crate) fn undecodable(
-        group: &'static str,
-        kind: &'static str,
-        name: String,
-        error: DecodeError,
-    ) -> Self {
+    pub(crate) fn undecodable(kind: Kind, name: String, error: DecodeError) -> Self {
         Self {
             verdict: Verdict::Invalid(Invalid {
-                group,
-                kind,
+                group: kind.group,
+                kind: kind.kind,
                 name,
                 causes: vec![Cause {
                     rule: UNDECODABLE,

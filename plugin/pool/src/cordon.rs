@@ -50,7 +50,7 @@ pub async fn read_hive_pool(
 /// The first pool that lists the entry, or for which the entry is reserved, and that Hive manages.
 fn hive_pool(entry: &Entry, pools: Vec<ClusterPool>, hive: Hive) -> Option<(ClusterPool, HiveConclusion)> {
     let is_its = |pool: &ClusterPool| {
-        pool.inventory().contains(&entry.name()) || entry.cluster_pool() == Some(pool.name())
+        pool.inventory().contains(&entry.name()) || entry.status.pool() == Some(pool.name())
     };
     let its = pools.into_iter().filter(is_its);
     let concluded = its.map(|pool| {

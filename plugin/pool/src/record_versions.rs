@@ -6,7 +6,7 @@ use kcp_api::{ClusterDeploymentCustomization, kind::CLUSTER_DEPLOYMENT_CUSTOMIZA
 use kcp_client::{Connection, Error, ServedVersions};
 
 use crate::objects::{
-    entry::{EntryStatus as _, Reservation},
+    entry::Reservation,
     record::{Unreadable, VERSION},
 };
 
@@ -22,7 +22,9 @@ pub async fn record_versions(
     let entries: Vec<ClusterDeploymentCustomization> = connection
         .list(&resource, Some(&connection.namespace), None)
         .await?;
-    let versions = entries.iter().filter_map(|entry| version(&entry.reservation()));
+    let versions = entries
+        .iter()
+        .filter_map(|entry| version(&entry.status.reservation()));
     Ok(versions.collect())
 }
 

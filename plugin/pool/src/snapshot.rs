@@ -65,7 +65,7 @@ impl Snapshot {
     /// Whether Hive manages the pool for which the entry is reserved, a pool that lists the entry, or the pool of a cluster
     /// that uses the entry. Hive deletes a pool before the clusters of the pool.
     pub fn is_managed_by_hive(&self, entry: &Entry, users: &[&ClusterDeployment]) -> bool {
-        let reserved_for = entry.cluster_pool().and_then(|name| self.pool(name));
+        let reserved_for = entry.status.pool().and_then(|name| self.pool(name));
         let mut pools = self.pools_that_list(entry.name()).chain(reserved_for);
         let mut pools_of_users = users.iter().filter_map(|user| user.pool());
         pools.any(|pool| self.hive.manages(pool))

@@ -199,9 +199,7 @@ fn customization(customization: Option<&view::Customization>) -> Value {
     let mut object = named(Base::Customization, name.as_str().unwrap_or_default());
     if let Some(view::Customization { finalizers, status }) = customization {
         object["metadata"]["finalizers"] = json!(finalizers);
-        if let Some(status) = status {
-            object["status"] = json!(status);
-        }
+        object["status"] = json!(status);
     }
     object
 }

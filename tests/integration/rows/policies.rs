@@ -6,12 +6,13 @@ use std::fs;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
+use kcp_api::names::annotation;
 use kcp_rules::api::control_plane::Shape;
 use kcp_rules::case::{Answer, Base, Case, V1BETA1, V1BETA2, Write};
 use kcp_rules::cel::{Cel, NoCel};
 use kcp_rules::row::Row;
 use kcp_rules::topics::{TOPICS, rules};
-use kcp_rules::{Action, Configuration, Finding, Rule, overrides};
+use kcp_rules::{Action, Configuration, Finding, Rule};
 use kcp_tests::cluster_api_alone::ClusterApiAlone;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::{manifests, wait};
@@ -137,7 +138,7 @@ impl Environment {
                 Some("replicas-even"),
             ),
         ] {
-            object["metadata"]["annotations"] = json!({overrides::ANNOTATION: annotation});
+            object["metadata"]["annotations"] = json!({annotation::OVERRIDE_RULES: annotation});
             object["spec"]["replicas"] = json!(replicas);
             let create = Request::new(Verb::Create, &path).body(object.clone()).dry_run();
             let answered = create.send(self.cluster.client()).await?;

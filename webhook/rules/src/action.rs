@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::api::ControlPlaneSpec;
+
 /// What happens when a rule finds a problem, from the mildest action to the severest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -16,6 +18,13 @@ pub enum Action {
     Warn,
     /// The write is denied.
     Deny,
+}
+
+impl Action {
+    /// The severest action on a problem that depends on the version. It is a warning for a template, which has no version.
+    pub(crate) fn of_version(spec: &ControlPlaneSpec<'_>) -> Self {
+        spec.minor().map_or(Self::Warn, |_| Self::Deny)
+    }
 }
 
 /// Why a finding is only a warning although the action of its rule is to deny.

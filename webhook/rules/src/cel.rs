@@ -70,7 +70,7 @@ impl Cel {
             | Self::FaultsAlsoForScale(text)
             | Self::FaultsOfControlPlanes(text)
             | Self::FaultsOnlyInV1Beta2(text)
-            | Self::FaultsOnlyInV1Beta1(text) => Some(shape.expand(text.trim_end())),
+            | Self::FaultsOnlyInV1Beta1(text) => Some(expand(shape, text.trim_end())),
             Self::None(_) => None,
         }
     }
@@ -121,43 +121,41 @@ const LEADER_MIGRATION_FILE: (&str, &str) = (
     include_str!("topics/cel/leader-migration-file.cel"),
 );
 
-impl Shape {
-    /// CEL for a list of flags. Each is a map of its `name`, in which underscores are dashes, its `value`, and the `path` of the
-    /// value below `spec.kubeadmConfigSpec`.
-    fn flags(self, path: &str) -> String {
-        let optional = path.replace('.', ".?");
-        match self {
-            Self::V1Beta1 => format!(
-                "spec.?kubeadmConfigSpec.?{optional}.orValue({{}}).transformList(name, value, {{'name': name.replace('_', '-'), \
-                 'value': string(value), 'path': '{path}[' + name + ']'}})"
-            ),
-            Self::V1Beta2 => format!(
-                "spec.?kubeadmConfigSpec.?{optional}.orValue([]).transformList(index, flag, {{'name': flag.name.replace('_', \
-                 '-'), 'value': string(flag.?value.orValue('')), 'path': '{path}[' + string(index) + '].value'}})"
-            ),
-        }
+/// CEL for a list of flags. Each is a map of its `name`, in which underscores are dashes, its `value`, and the `path` of the
+/// value below `spec.kubeadmConfigSpec`.
+fn flags(shape: Shape, path: &str) -> String {
+    let optional = path.replace('.', ".?");
+    match shape {
+        Shape::V1Beta1 => format!(
+            "spec.?kubeadmConfigSpec.?{optional}.orValue({{}}).transformList(name, value, {{'name': name.replace('_', '-'), \
+             'value': string(value), 'path': '{path}[' + name + ']'}})"
+        ),
+        Shape::V1Beta2 => format!(
+            "spec.?kubeadmConfigSpec.?{optional}.orValue([]).transformList(index, flag, {{'name': flag.name.replace('_', \
+             '-'), 'value': string(flag.?value.orValue('')), 'path': '{path}[' + string(index) + '].value'}})"
+        ),
     }
+}
 
-    /// Replaces the placeholders of an expression: `PATH_OF_TAINTS` becomes the path of the taints, and
-    /// `TAINTS` the same path with every step optional. A placeholder for flags becomes a list of these
-    /// flags.
-    fn expand(self, expression: &str) -> String {
-        let (placeholder, file) = LEADER_MIGRATION_FILE;
-        let expression = expression.replace(placeholder, file.trim_end());
-        let expression = FLAGS.iter().fold(expression, |text, (placeholder, path)| {
-            text.replace(placeholder, &self.flags(path))
-        });
-        PLACEHOLDERS
-            .iter()
-            .fold(expression, |text, (placeholder, v1beta1, v1beta2)| {
-                let path = match self {
-                    Self::V1Beta1 => v1beta1,
-                    Self::V1Beta2 => v1beta2,
-                };
-                text.replace(&format!("PATH_OF_{placeholder}"), path)
-                    .replace(placeholder, &path.replace('.', ".?"))
-            })
-    }
+/// Replaces the placeholders of an expression: `PATH_OF_TAINTS` becomes the path of the taints, and
+/// `TAINTS` the same path with every step optional. A placeholder for flags becomes a list of these
+/// flags.
+fn expand(shape: Shape, expression: &str) -> String {
+    let (placeholder, file) = LEADER_MIGRATION_FILE;
+    let expression = expression.replace(placeholder, file.trim_end());
+    let expression = FLAGS.iter().fold(expression, |text, (placeholder, path)| {
+        text.replace(placeholder, &flags(shape, path))
+    });
+    PLACEHOLDERS
+        .iter()
+        .fold(expression, |text, (placeholder, v1beta1, v1beta2)| {
+            let path = match shape {
+                Shape::V1Beta1 => v1beta1,
+                Shape::V1Beta2 => v1beta2,
+            };
+            text.replace(&format!("PATH_OF_{placeholder}"), path)
+                .replace(placeholder, &path.replace('.', ".?"))
+        })
 }
 
 #[cfg(test)]
@@ -168,11 +166,11 @@ mod tests {
     fn placeholders_become_the_paths_of_the_shape() {
         let text = "spec.?TAINTS == 'PATH_OF_TAINTS'";
         assert_eq!(
-            Shape::V1Beta1.expand(text),
+            expand(Shape::V1Beta1, text),
             "spec.?machineTemplate.?taints == 'machineTemplate.taints'"
         );
         assert_eq!(
-            Shape::V1Beta2.expand(text),
+            expand(Shape::V1Beta2, text),
             "spec.?machineTemplate.?spec.?taints == 'machineTemplate.spec.taints'"
         );
     }
@@ -180,13 +178,13 @@ mod tests {
     #[test]
     fn flags_are_lists_in_both_shapes() {
         assert_eq!(
-            Shape::V1Beta1.expand("JOIN_KUBELET_FLAGS"),
+            expand(Shape::V1Beta1, "JOIN_KUBELET_FLAGS"),
             "spec.?kubeadmConfigSpec.?joinConfiguration.?nodeRegistration.?kubeletExtraArgs.orValue({}).transformList(name, \
              value, {'name': name.replace('_', '-'), 'value': string(value), 'path': \
              'joinConfiguration.nodeRegistration.kubeletExtraArgs[' + name + ']'})"
         );
         assert_eq!(
-            Shape::V1Beta2.expand("JOIN_KUBELET_FLAGS"),
+            expand(Shape::V1Beta2, "JOIN_KUBELET_FLAGS"),
             "spec.?kubeadmConfigSpec.?joinConfiguration.?nodeRegistration.?kubeletExtraArgs.orValue([]).transformList(index, \
              flag, {'name': flag.name.replace('_', '-'), 'value': string(flag.?value.orValue('')), 'path': \
              'joinConfiguration.nodeRegistration.kubeletExtraArgs[' + string(index) + '].value'})"

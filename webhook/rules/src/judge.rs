@@ -18,6 +18,7 @@ use crate::{
     rule::{Check, Rule, Scope},
     topics,
 };
+use kcp_api::names::annotation;
 
 /// The findings of all rules for one change.
 #[derive(Debug, Default)]
@@ -401,7 +402,7 @@ fn authorize<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration,
 
 fn apply_overrides<T: HasRules>(change: &Change<'_, T>, judgement: &mut Judgement) {
     let annotations = change.new.metadata().annotations.as_ref();
-    let Some(value) = annotations.and_then(|annotations| annotations.get(overrides::ANNOTATION)) else {
+    let Some(value) = annotations.and_then(|annotations| annotations.get(annotation::OVERRIDE_RULES)) else {
         return;
     };
     let Some(now) = change.context.now else { return };

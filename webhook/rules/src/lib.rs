@@ -5,8 +5,7 @@
 //!
 //! The modules, lowest layer first:
 //!
-//! - [`api`]: the fields that rules read, borrowed from the JSON they were decoded from
-//! - [`syntax`], [`go_template`]: the syntax of names in Kubernetes and Cluster API
+//! - [`go_template`]: the syntax of names of Machines
 //! - [`view`], [`feature_gates`], [`trusted_users`], [`context`]: the environment of a change, any part of
 //!   which may be unknown: related objects, feature gates, the writer and the time
 //! - [`change`]: the input of a rule: the operation, the new object and the old one
@@ -36,7 +35,6 @@
 pub mod action;
 pub mod admission_policy;
 pub mod anchor;
-pub mod api;
 pub mod api_proxy;
 pub mod case;
 pub mod cel;
@@ -59,10 +57,11 @@ pub mod progress;
 pub mod registration;
 pub mod row;
 pub mod rule;
-pub mod syntax;
 pub mod topics;
 pub mod trusted_users;
 pub mod view;
+
+pub use kcp_api::{review as api, syntax};
 
 pub use action::{Action, DowngradeReason};
 pub use change::{Change, Operation, Subresource};

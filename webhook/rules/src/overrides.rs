@@ -1,22 +1,17 @@
 //! Overrides, for emergencies: an annotation turns the denial of a rule into a warning until a given time.
 
 use jiff::{SignedDuration, Timestamp};
+use kcp_api::names::annotation;
 use thiserror::Error;
 
 use crate::{
     action::Action,
-    api::{
-        Metadata,
-        metadata::{DELETE_FOR_MOVE, PAUSED},
-    },
+    api::Metadata,
     cel::{Cel, NoCel},
     fault::quote,
     rule::{Check, ON_WRITE, Rule, Scope},
     topics,
 };
-
-/// The annotation that overrides rules. Its value is a comma-separated list of `<rule id>=<RFC 3339 expiry time>`.
-pub const ANNOTATION: &str = "kubectl-kcp.dev/override-rules";
 
 /// The denial of a write that relaxes rules for its object, if the user needs a permission for this. No configuration turns it
 /// off, because it has no effect without `authorizeOverrides`.
@@ -37,9 +32,9 @@ pub static NOT_ALLOWED: Rule = Rule {
 /// stored.
 pub(crate) fn relaxed_fields(new: &Metadata<'_>, old: Option<&Metadata<'_>>) -> Vec<String> {
     let annotations = [
-        (ANNOTATION, true),
-        (PAUSED, old.is_some()),
-        (DELETE_FOR_MOVE, old.is_some()),
+        (annotation::OVERRIDE_RULES, true),
+        (annotation::PAUSED, old.is_some()),
+        (annotation::DELETE_FOR_MOVE, old.is_some()),
     ];
     let is_set = |key: &str| {
         let value = new.annotation(key);
@@ -160,7 +155,7 @@ fn parse_entry(entry: &str, now: Timestamp) -> Result<Override, OverrideError<'_
 
 #[cfg(test)]
 mod tests {
-    use super::{ANNOTATION, MAX_ENTRIES, MAX_ID_BYTES, OverrideError, parse};
+    use super::{MAX_ENTRIES, MAX_ID_BYTES, OverrideError, parse};
     use crate::case::NOW;
 
     #[test]
@@ -197,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_longest_annotation_has_few_and_short_messages() {
-        const LONGEST: usize = 256 * 1024 - ANNOTATION.len();
+        const LONGEST: usize = 256 * 1024 - kcp_api::names::annotation::OVERRIDE_RULES.len();
         let now = NOW.parse().unwrap();
         let time = "=2026-06-01T13:00:00Z,";
         let one_id = format!("{}{time}", "r".repeat(LONGEST - time.len()));

@@ -13,9 +13,6 @@ use crate::api::hive::{ClusterPoolSpec, LocalReference};
 use go_type::{Hash, NOTHING, fnv1a, hash_structure, hash_text};
 use platform::PLATFORM;
 
-/// The annotation of a `ClusterDeployment` with the version that its pool had when the cluster was created.
-pub const ANNOTATION: &str = "hive.openshift.io/cluster-pool-spec-hash";
-
 /// The version of a pool as 16 hexadecimal digits. `None` if the platform has a field that these types do not have,
 /// because Hive is newer.
 pub fn pool_version(spec: &ClusterPoolSpec) -> Option<String> {

@@ -2,11 +2,12 @@
 //! change.
 
 use jiff::{SignedDuration, Timestamp};
+use kcp_api::names::annotation;
 use semver::Version;
 
 use crate::{
     action::{Action, DowngradeReason},
-    api::{KubeadmControlPlane, control_plane::KubeadmControlPlaneStatus, metadata::PAUSED},
+    api::{KubeadmControlPlane, control_plane::KubeadmControlPlaneStatus},
     change::Change,
     fault::{Fault, Faults},
     syntax::parse_version,
@@ -35,7 +36,7 @@ fn is_paused(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
         Some(change.new)
     };
     let cluster = change.context.view.and_then(|view| view.cluster.get());
-    own.is_some_and(|own| own.metadata.has_annotation(PAUSED))
+    own.is_some_and(|own| own.metadata.has_annotation(annotation::PAUSED))
         || matches!(cluster, Some(Some(Cluster { paused: true, .. })))
 }
 

@@ -87,7 +87,7 @@ pub struct Rule {
     pub action: Action,
     /// The objects that the rule reads.
     pub scope: Scope,
-    /// Whether the annotation [`crate::overrides::ANNOTATION`] can turn a denial by this rule into a warning.
+    /// Whether the annotation [`kcp_api::names::annotation::OVERRIDE_RULES`] can turn a denial by this rule into a warning.
     pub overridable: bool,
     /// The document that requires the rule, and its section.
     pub source: &'static str,

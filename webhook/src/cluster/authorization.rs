@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use kcp_api::PartialObjectMetadata;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -13,17 +14,6 @@ use super::{
 };
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-
-#[derive(Default, Deserialize)]
-struct Namespace {
-    #[serde(default)]
-    metadata: NamespaceMetadata,
-}
-
-#[derive(Default, Deserialize)]
-struct NamespaceMetadata {
-    labels: Option<BTreeMap<String, String>>,
-}
 
 #[derive(Deserialize)]
 struct SubjectAccessReview {
@@ -45,7 +35,7 @@ impl LiveReads<'_> {
             return Err(ReadError::BadName);
         }
         let path = format!("/api/v1/namespaces/{namespace}");
-        let namespace: Namespace = self.read_object(&path, Projection::Whole).await?;
+        let namespace: PartialObjectMetadata = self.read_object(&path, Projection::Whole).await?;
         Ok(namespace.metadata.labels.unwrap_or_default())
     }
 

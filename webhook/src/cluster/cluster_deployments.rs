@@ -6,19 +6,15 @@
 //! object that it finds in the cache again, and counts all objects with one small request. If the count differs from
 //! the cache, it lists all objects.
 
-use kcp_rules::view::{
-    self,
-    object::{ClusterDeploymentObject, Object},
-};
+use kcp_api::{ClusterDeployment, List, names::group::HIVE};
+use kcp_rules::view;
+use serde::de::IgnoredAny;
 
 use super::{
     cache::Cache,
-    kinds::CachedClusterDeployment,
-    list::List,
     live_reads::{LiveReads, Projection},
     read_error::ReadError,
     subject::Subject,
-    versions::HIVE,
 };
 
 /// The maximum number of `ClusterDeployment`s that the webhook reads again one by one. Only one cluster uses a
@@ -31,7 +27,7 @@ impl LiveReads<'_> {
     pub(super) async fn read_cluster_deployments(
         &self,
         subject: &Subject,
-        cache: &Cache<CachedClusterDeployment>,
+        cache: &Cache<view::ClusterDeployment>,
     ) -> Result<Vec<view::ClusterDeployment>, ReadError> {
         let (namespace, name) = match &subject.customization {
             Some((namespace, name)) => (namespace, name),
@@ -44,11 +40,7 @@ impl LiveReads<'_> {
         let count = self.count(&version).await?;
         let found = cache.matching(|deployment| deployment.refers_to(namespace, name));
         match found {
-            Some((found, cached)) if count == Some(cached) => {
-                let mut found: Vec<_> = found
-                    .into_iter()
-                    .map(CachedClusterDeployment::into_cluster_deployment)
-                    .collect();
+            Some((mut found, cached)) if count == Some(cached) => {
                 // Sort in the order of the API server's lists.
                 found.sort_unstable_by(|one, other| {
                     (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name))
@@ -69,7 +61,7 @@ impl LiveReads<'_> {
     /// The number of all `ClusterDeployment`s, if the API server reports it.
     async fn count(&self, version: &str) -> Result<Option<usize>, ReadError> {
         let path = format!("/apis/{HIVE}/{version}/clusterdeployments?limit=1");
-        let first: List<Object> = self.read_object(&path, Projection::Metadata).await?;
+        let first: List<IgnoredAny> = self.read_object(&path, Projection::Metadata).await?;
         Ok(first.total())
     }
 
@@ -86,10 +78,11 @@ impl LiveReads<'_> {
             cached.namespace, cached.name
         );
         match self
-            .read_object::<ClusterDeploymentObject>(&path, Projection::Whole)
+            .read_object::<ClusterDeployment>(&path, Projection::Whole)
             .await
         {
-            Ok(current) => Ok(current.refers_to(namespace, name).then(|| current.into())),
+            Ok(current) => Ok(Some((&current).into())
+                .filter(|current: &view::ClusterDeployment| current.refers_to(namespace, name))),
             Err(ReadError::NotFound) => Ok(None),
             Err(error) => Err(error),
         }
@@ -102,11 +95,10 @@ impl LiveReads<'_> {
         name: &str,
     ) -> Result<Vec<view::ClusterDeployment>, ReadError> {
         let path = format!("/apis/{HIVE}/{version}/clusterdeployments");
-        let deployments: Vec<ClusterDeploymentObject> = self.list(&path, "").await?;
-        let concerned = deployments
-            .into_iter()
-            .filter(|deployment| deployment.refers_to(namespace, name));
-        Ok(concerned.map(view::ClusterDeployment::from).collect())
+        let matching = |deployment: ClusterDeployment| {
+            Some(view::ClusterDeployment::from(&deployment)).filter(|found| found.refers_to(namespace, name))
+        };
+        self.list(&path, "", matching).await
     }
 }
 

@@ -1,12 +1,12 @@
 //! Discovers the API version in which to read a group, and the versions that this program does not know.
 
+use kcp_api::{kind::KUBEADM_CONTROL_PLANE, names::group};
 use serde::Deserialize;
 use tokio::time;
 
 use super::{
     live_reads::{ApiServer, LiveReads, Projection},
     read_error::ReadError,
-    versions::CONTROL_PLANES,
 };
 use crate::limits::LIVE_READ_TIMEOUT;
 
@@ -59,7 +59,7 @@ impl LiveReads<'_> {
         let group: Group = self
             .read_object(&format!("/apis/{name}"), Projection::Whole)
             .await?;
-        if name == CONTROL_PLANES {
+        if name == group::CONTROL_PLANE {
             let versions = group.versions.iter().map(|served| served.version.as_str());
             self.note_unregistered(versions).await;
         }
@@ -84,9 +84,9 @@ impl LiveReads<'_> {
         }
         let mut unregistered = Vec::new();
         for version in served.filter(|version| !SUPPORTED.contains(version)) {
-            let path = format!("/apis/{CONTROL_PLANES}/{version}");
+            let path = format!("/apis/{}/{version}", group::CONTROL_PLANE);
             let resources = self.read_object::<Resources>(&path, Projection::Whole).await;
-            let is_kind = |resource: &Resource| resource.name == "kubeadmcontrolplanes";
+            let is_kind = |resource: &Resource| resource.name == KUBEADM_CONTROL_PLANE.plural;
             // If the resources cannot be read, report the version, although it may not serve the kind.
             if resources.map_or(true, |found| found.resources.iter().any(is_kind)) {
                 unregistered.push(version.to_owned());

@@ -38,12 +38,10 @@ pub(super) struct Named {
     pub(super) metadata: NamedMetadata,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub(super) struct NamedMetadata {
-    #[serde(default)]
     pub(super) name: String,
-    #[serde(default)]
     pub(super) namespace: String,
     pub(super) resource_version: String,
 }

@@ -15,52 +15,19 @@
 
 use std::sync::{Arc, LazyLock};
 
-use kcp_rules::{
-    api::hive::Lease,
-    view::{
-        self,
-        object::{ClusterDeploymentObject, ClusterObject, CustomizationObject, PoolObject},
-    },
+use jiff::Timestamp;
+use kcp_api::{
+    Cluster, ClusterDeployment, ClusterDeploymentCustomization, Object as _,
+    hive::Reservation,
+    kind::{self, Kind},
+    lease_record::State,
+    names::annotation,
 };
+use kcp_rules::view::{self, object::PoolFragment};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 
-use super::{
-    cache::{Cache, CacheState, Cached},
-    versions::{CLUSTER_API, CONTROL_PLANES, HIVE},
-};
-
-/// A kind whose objects the webhook watches and caches.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Kind {
-    pub(super) group: &'static str,
-    pub(super) plural: &'static str,
-}
-
-pub(super) const CONTROL_PLANE: Kind = Kind {
-    group: CONTROL_PLANES,
-    plural: "kubeadmcontrolplanes",
-};
-
-pub(super) const CLUSTER: Kind = Kind {
-    group: CLUSTER_API,
-    plural: "clusters",
-};
-
-pub(super) const POOL: Kind = Kind {
-    group: HIVE,
-    plural: "clusterpools",
-};
-
-pub(super) const CUSTOMIZATION: Kind = Kind {
-    group: HIVE,
-    plural: "clusterdeploymentcustomizations",
-};
-
-pub(super) const CLUSTER_DEPLOYMENT: Kind = Kind {
-    group: HIVE,
-    plural: "clusterdeployments",
-};
+use super::cache::{Cache, CacheState, Cached};
 
 /// The caches of all watched kinds. Without API access, they stay empty and are not used.
 #[derive(Default)]
@@ -69,7 +36,7 @@ pub(crate) struct Caches {
     pub(super) clusters: Arc<Cache<view::Cluster>>,
     pub(super) pools: Arc<Cache<view::Pool>>,
     pub(super) customizations: Arc<Cache<CachedCustomization>>,
-    pub(super) cluster_deployments: Arc<Cache<CachedClusterDeployment>>,
+    pub(super) cluster_deployments: Arc<Cache<view::ClusterDeployment>>,
 }
 
 impl Caches {
@@ -77,11 +44,14 @@ impl Caches {
     pub(crate) fn states(&self) -> [(&'static str, CacheState, usize); 5] {
         let of = |kind: Kind, (state, objects)| (kind.plural, state, objects);
         [
-            of(CONTROL_PLANE, self.control_planes.state()),
-            of(CLUSTER, self.clusters.state()),
-            of(POOL, self.pools.state()),
-            of(CUSTOMIZATION, self.customizations.state()),
-            of(CLUSTER_DEPLOYMENT, self.cluster_deployments.state()),
+            of(kind::KUBEADM_CONTROL_PLANE, self.control_planes.state()),
+            of(kind::CLUSTER, self.clusters.state()),
+            of(kind::CLUSTER_POOL, self.pools.state()),
+            of(
+                kind::CLUSTER_DEPLOYMENT_CUSTOMIZATION,
+                self.customizations.state(),
+            ),
+            of(kind::CLUSTER_DEPLOYMENT, self.cluster_deployments.state()),
         ]
     }
 }
@@ -115,13 +85,13 @@ fn fill<T: Cached>(cache: &Cache<T>, version: &str, kind: &str, objects: &[serde
 
 impl Cached for view::Cluster {
     fn decode(object: &str) -> serde_json::Result<Self> {
-        serde_json::from_str::<ClusterObject>(object).map(Self::from)
+        serde_json::from_str::<Cluster>(object).map(|object| Self::from(&object))
     }
 }
 
 impl Cached for view::Pool {
     fn decode(object: &str) -> serde_json::Result<Self> {
-        serde_json::from_str::<PoolObject>(object).map(Self::from)
+        serde_json::from_str::<PoolFragment>(object).map(Self::from)
     }
 
     fn bytes(&self) -> usize {
@@ -133,76 +103,69 @@ impl Cached for view::Pool {
 /// The cached part of a customization: its lease, and whether it is cordoned.
 #[derive(Clone, Debug)]
 pub(super) struct CachedCustomization {
-    pub(super) lease: Option<Lease>,
+    pub(super) lease: Option<CachedLease>,
     /// The pool for which the customization is leased.
     pub(super) pool: Option<String>,
     /// Whether `kubectl kcp pool cordon` excludes the customization from new leases.
     pub(super) cordoned: bool,
 }
 
+/// The part of a lease that metrics count.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CachedLease {
+    /// When the lease ends; `None` if it never ends.
+    pub(super) end: Option<Timestamp>,
+    pub(super) is_cluster_gone: bool,
+}
+
+impl CachedLease {
+    /// `None` if the customization has no record of a lease.
+    fn new(reservation: &Reservation) -> Option<Self> {
+        let is_cluster_gone = match reservation {
+            Reservation::Free | Reservation::Unrecorded => return None,
+            Reservation::Leased(record) => record.state == State::ClusterGone,
+            Reservation::Unreadable(_) => false,
+        };
+        Some(Self {
+            end: reservation.end(),
+            is_cluster_gone,
+        })
+    }
+}
+
 impl Cached for CachedCustomization {
     fn decode(object: &str) -> serde_json::Result<Self> {
-        let object: CustomizationObject = serde_json::from_str(object)?;
-        let cordoned = object.metadata.is_cordoned();
-        let status = object.into_status();
-        let lease = status.as_ref().and_then(Lease::from_status);
-        let pool = status.and_then(|status| status.cluster_pool_ref);
+        let object: ClusterDeploymentCustomization = serde_json::from_str(object)?;
+        let lease = CachedLease::new(&object.status.reservation());
+        let pool = object.status.cluster_pool_ref.as_ref();
         Ok(Self {
-            pool: pool.map(|pool| pool.name).filter(|_| lease.is_some()),
+            pool: pool.filter(|_| lease.is_some()).map(|pool| pool.name.clone()),
             lease,
-            cordoned,
+            cordoned: object.has_annotation(annotation::CORDONED),
         })
     }
 
     fn bytes(&self) -> usize {
-        let lease = match &self.lease {
-            Some(Lease::Recorded(record)) => record.holder.len() + record.id.len(),
-            Some(Lease::Unreadable) | None => 0,
-        };
-        lease + self.pool.as_ref().map_or(0, String::len)
+        self.pool.as_ref().map_or(0, String::len)
     }
 }
 
-/// The cached part of a `ClusterDeployment`: the pool and the customization that it refers to.
-#[derive(Clone, Debug)]
-pub(super) struct CachedClusterDeployment {
-    /// The namespace of the pool and the customization. `None` if the cluster has no pool.
-    pool_namespace: Option<String>,
-    deployment: view::ClusterDeployment,
-}
-
-impl CachedClusterDeployment {
-    /// Whether the cluster belongs to the pool, or uses the customization, with this namespace and name.
-    pub(super) fn refers_to(&self, namespace: &str, name: &str) -> bool {
-        let deployment = &self.deployment;
-        self.pool_namespace.as_deref() == Some(namespace)
-            && (deployment.pool == name || deployment.customization.as_deref() == Some(name))
-    }
-
-    pub(super) fn into_cluster_deployment(self) -> view::ClusterDeployment {
-        self.deployment
-    }
-}
-
-impl Cached for CachedClusterDeployment {
+impl Cached for view::ClusterDeployment {
     fn decode(object: &str) -> serde_json::Result<Self> {
-        let object: ClusterDeploymentObject = serde_json::from_str(object)?;
-        Ok(Self {
-            pool_namespace: object.pool_namespace().map(str::to_owned),
-            deployment: object.into(),
-        })
+        serde_json::from_str::<ClusterDeployment>(object).map(|object| Self::from(&object))
     }
 
     fn bytes(&self) -> usize {
-        let view::ClusterDeployment {
+        let Self {
             namespace,
             name,
+            pool_namespace,
             pool,
             claim,
             customization,
             is_deleting: _,
-        } = &self.deployment;
-        let optional = [&self.pool_namespace, claim, customization];
+        } = self;
+        let optional = [pool_namespace, claim, customization];
         let texts = optional.into_iter().flatten().chain([namespace, name, pool]);
         texts.map(String::len).sum()
     }
@@ -218,9 +181,6 @@ pub(super) struct CachedControlPlane {
     /// The control plane as JSON, without the fields that no rule reads.
     pub(super) text: Arc<str>,
 }
-
-/// The annotation in which client-side apply stores a copy of the whole object.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The fields of the metadata and of the status that rules read. Of `managedFields`, which are long, only the times are left, and
 /// whether a client owns fields of the spec: rules read the other fields only for writes of the topology controller, which does
@@ -280,7 +240,7 @@ impl Cached for CachedControlPlane {
             .metadata
             .get_mut("annotations")
             .and_then(Value::as_object_mut);
-        annotations.and_then(|annotations| annotations.remove(LAST_APPLIED));
+        annotations.and_then(|annotations| annotations.remove(annotation::LAST_APPLIED));
         let [metadata, status] = &*KEPT;
         prune(&mut pruned.metadata, metadata);
         prune(&mut pruned.status, status);

@@ -1,64 +1,41 @@
 //! Reads lists of objects from the API server.
 
-use kcp_rules::view::object::Object;
-use serde::{Deserialize, de::DeserializeOwned};
+use kcp_api::List;
+use serde::de::DeserializeOwned;
 
 use super::{
+    events::Named,
     live_reads::{LiveReads, Projection},
     read_error::ReadError,
 };
 use crate::limits::{LIST_PAGE_SIZE, MAX_LISTED_OBJECTS};
 
-#[derive(Deserialize)]
-pub(super) struct List<T> {
-    #[serde(default)]
-    metadata: ListMetadata,
-    /// The objects. Go encodes an empty list of metadata as null.
-    pub(super) items: Option<Vec<T>>,
-}
-
-#[derive(Default, Deserialize)]
-struct ListMetadata {
-    #[serde(default, rename = "continue")]
-    next: String,
-    #[serde(rename = "remainingItemCount")]
-    remaining: Option<usize>,
-}
-
-impl<T> List<T> {
-    /// The number of objects on this page and all later pages, if the API server reports it.
-    pub(super) fn total(&self) -> Option<usize> {
-        let here = self.items.as_ref().map_or(0, Vec::len);
-        match self.metadata.remaining {
-            None if !self.metadata.next.is_empty() => None,
-            remaining => Some(here + remaining.unwrap_or_default()),
-        }
-    }
-}
-
 impl LiveReads<'_> {
-    pub(super) async fn list<T: DeserializeOwned>(
+    /// Lists whole objects. Of each, keeps only the part that `part` returns: a list can be long, and an object large.
+    pub(super) async fn list<T: DeserializeOwned, P>(
         &self,
         path: &str,
         selector: &str,
-    ) -> Result<Vec<T>, ReadError> {
-        self.pages(path, selector, Projection::Whole).await
+        part: impl Fn(T) -> Option<P>,
+    ) -> Result<Vec<P>, ReadError> {
+        self.pages(path, selector, Projection::Whole, part).await
     }
 
     pub(super) async fn list_names(&self, path: &str) -> Result<Vec<String>, ReadError> {
-        let objects: Vec<Object> = self.pages(path, "", Projection::Metadata).await?;
-        Ok(objects.into_iter().map(|object| object.metadata.name).collect())
+        let name = |object: Named| Some(object.metadata.name);
+        self.pages(path, "", Projection::Metadata, name).await
     }
 
     /// Reads all pages of a list. Fails if the list is too long: a rule must not decide on part of a list,
     /// and memory is limited.
-    async fn pages<T: DeserializeOwned>(
+    async fn pages<T: DeserializeOwned, P>(
         &self,
         path: &str,
         selector: &str,
         projection: Projection,
-    ) -> Result<Vec<T>, ReadError> {
-        let mut members = Vec::new();
+        part: impl Fn(T) -> Option<P>,
+    ) -> Result<Vec<P>, ReadError> {
+        let (mut parts, mut listed) = (Vec::new(), 0);
         let mut next = String::new();
         loop {
             let query = form_urlencoded::Serializer::new(String::new())
@@ -67,14 +44,15 @@ impl LiveReads<'_> {
                 .append_pair("continue", &next)
                 .finish();
             let page: List<T> = self.read_object(&format!("{path}?{query}"), projection).await?;
-            members.extend(page.items.into_iter().flatten());
-            if page.metadata.next.is_empty() {
-                return Ok(members);
-            }
-            if members.len() >= MAX_LISTED_OBJECTS {
+            listed += page.items.len();
+            parts.extend(page.items.into_iter().filter_map(&part));
+            let Some(token) = page.metadata.continue_.filter(|token| !token.is_empty()) else {
+                return Ok(parts);
+            };
+            if listed >= MAX_LISTED_OBJECTS {
                 return Err(ReadError::TooMany(MAX_LISTED_OBJECTS));
             }
-            next = page.metadata.next;
+            next = token;
         }
     }
 }

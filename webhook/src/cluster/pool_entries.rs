@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use jiff::Timestamp;
-use kcp_rules::api::hive::{Lease, LeaseRecord, LeaseState};
+use kcp_api::lease_record::has_passed;
 
 use super::kinds::{CachedCustomization, Caches};
 use crate::metrics::{OTHER_POOLS, PoolEntries, PoolName};
@@ -13,13 +13,11 @@ const POOLS: usize = 500;
 
 fn count_entry(entries: &mut PoolEntries, entry: &CachedCustomization, now: Timestamp) {
     if let Some(lease) = &entry.lease {
+        let has_ended = lease.end.is_some_and(|end| has_passed(end, Some(now)));
         let count = match lease {
-            lease if lease.has_ended(Some(now)) => &mut entries.expired,
-            Lease::Recorded(LeaseRecord {
-                state: LeaseState::Gone,
-                ..
-            }) => &mut entries.cluster_gone,
-            Lease::Recorded(_) | Lease::Unreadable => &mut entries.held,
+            _ if has_ended => &mut entries.expired,
+            lease if lease.is_cluster_gone => &mut entries.cluster_gone,
+            _ => &mut entries.held,
         };
         *count += 1;
     }

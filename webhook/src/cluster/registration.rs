@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use kcp_api::names::group::CONTROL_PLANE;
 use kcp_rules::registration::{CONFIGURATION, Switch, disabled_since, has_canary, switch};
 use serde_json::{Value, json};
 use tokio::time;
@@ -11,7 +12,6 @@ use tokio::time;
 use super::{
     live_reads::{ApiServer, Projection},
     read_error::ReadError,
-    versions::CONTROL_PLANES,
 };
 use crate::{hook::Hook, tasks::Tasks};
 
@@ -68,7 +68,7 @@ fn has_version(entry: &Value, served: Option<&str>) -> bool {
             listed.is_some_and(|listed| listed.contains(&json!(text)))
         };
         let is_served = |served| lists("apiVersions", served) || lists("apiVersions", "*");
-        !lists("apiGroups", CONTROL_PLANES) || served.is_none_or(is_served)
+        !lists("apiGroups", CONTROL_PLANE) || served.is_none_or(is_served)
     })
 }
 
@@ -79,7 +79,7 @@ pub(super) fn spawn(server: &ApiServer, tasks: &mut Tasks) {
     tasks.spawn("registration check", async move {
         loop {
             let reads = server.reads_within(REQUEST_TIMEOUT);
-            let version = reads.discover_version(CONTROL_PLANES).await.ok();
+            let version = reads.discover_version(CONTROL_PLANE).await.ok();
             for (hook, shipped) in &hooks {
                 let state = match read(&server, *hook).await {
                     Ok(configuration) => Some(RegistrationState::new(
@@ -128,7 +128,7 @@ mod tests {
     use kcp_rules::registration::{CANARY_ENTRY, DISABLED_ANNOTATION, disabled_entries};
     use serde_json::{Value, json};
 
-    use super::{CONTROL_PLANES, Hook, RegistrationState, has_version, shipped_entries};
+    use super::{CONTROL_PLANE, Hook, RegistrationState, has_version, shipped_entries};
 
     #[test]
     fn every_shipped_entry_must_call_the_webhook() {
@@ -178,15 +178,15 @@ mod tests {
     fn an_entry_must_list_the_served_version() {
         let entry = |group: &str, versions: Value| json!({"rules": [{"apiGroups": [group], "apiVersions": versions}]});
         for (entry, served, expected) in [
-            (entry(CONTROL_PLANES, json!(["v1beta2"])), Some("v1beta2"), true),
+            (entry(CONTROL_PLANE, json!(["v1beta2"])), Some("v1beta2"), true),
             (
-                entry(CONTROL_PLANES, json!(["v1beta1", "v1beta2"])),
+                entry(CONTROL_PLANE, json!(["v1beta1", "v1beta2"])),
                 Some("v1beta2"),
                 true,
             ),
-            (entry(CONTROL_PLANES, json!(["*"])), Some("v1beta1"), true),
-            (entry(CONTROL_PLANES, json!(["v1beta2"])), Some("v1beta1"), false),
-            (entry(CONTROL_PLANES, json!(["v1beta2"])), None, true),
+            (entry(CONTROL_PLANE, json!(["*"])), Some("v1beta1"), true),
+            (entry(CONTROL_PLANE, json!(["v1beta2"])), Some("v1beta1"), false),
+            (entry(CONTROL_PLANE, json!(["v1beta2"])), None, true),
             (entry("hive.openshift.io", json!(["v1"])), Some("v1beta2"), true),
         ] {
             assert_eq!(has_version(&entry, served), expected, "{entry} {served:?}");

@@ -2,17 +2,9 @@
 
 use std::{collections::HashMap, sync::PoisonError, time::Duration};
 
+use kcp_api::names::group;
 use kube::core::Status;
 use tokio::{sync::Mutex, time::Instant};
-
-/// The group of Cluster API's core kinds.
-pub(super) const CLUSTER_API: &str = "cluster.x-k8s.io";
-/// The group of the `KubeadmConfig`s of Machines.
-pub(super) const BOOTSTRAP: &str = "bootstrap.cluster.x-k8s.io";
-/// The group of Cluster API's control planes.
-pub(crate) const CONTROL_PLANES: &str = "controlplane.cluster.x-k8s.io";
-
-pub(super) const HIVE: &str = "hive.openshift.io";
 
 /// How often the webhook reads a version again.
 const FRESH: Duration = Duration::from_secs(30);
@@ -42,9 +34,14 @@ struct ReadTimes {
 impl Default for Versions {
     fn default() -> Self {
         Self {
-            by_group: [CLUSTER_API, BOOTSTRAP, CONTROL_PLANES, HIVE]
-                .map(|group| (group, Mutex::default()))
-                .into(),
+            by_group: [
+                group::CLUSTER,
+                group::BOOTSTRAP,
+                group::CONTROL_PLANE,
+                group::HIVE,
+            ]
+            .map(|group| (group, Mutex::default()))
+            .into(),
             unregistered: std::sync::Mutex::default(),
         }
     }

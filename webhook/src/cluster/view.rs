@@ -5,31 +5,32 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
+use kcp_api::{
+    Cluster, ClusterDeploymentCustomization, KubeadmConfig, List, Machine, Object as _,
+    PartialObjectMetadata,
+    kind::{self, Kind},
+    names::label,
+};
 use kcp_rules::{
     topics::leader_migration_change::migration_of_kubeadm_config,
     view::{
         self, MissingParts, Part, View,
-        object::{
-            ClusterObject, CustomizationObject, KubeadmConfigObject, MachineObject, Object, PoolObject,
-        },
+        object::{PoolFragment, belongs_to},
     },
 };
 use serde::de::DeserializeOwned;
 use tokio::time;
 
 use super::{
+    events::Named,
     kinds::Caches,
-    list::List,
     live_reads::{LiveReads, Projection},
     read_error::ReadError,
     subject::Subject,
-    versions::{BOOTSTRAP, CLUSTER_API, CONTROL_PLANES, HIVE},
 };
 
 /// The maximum number of workers that the webhook reads. One is enough to deny a deletion, and the message names a few.
 const NAMED_WORKERS: usize = 3;
-
-const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
 
 /// The source from which a view is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,48 +194,41 @@ impl LiveReads<'_> {
         }
     }
 
-    /// Lists the objects of a kind that have the label of the control plane's Cluster and the label of control planes.
-    async fn list_of_control_plane<T: DeserializeOwned>(
+    /// Lists the parts of the objects of a kind that have the label of the control plane's Cluster and the label of control
+    /// planes.
+    async fn list_of_control_plane<T: DeserializeOwned, P>(
         &self,
         subject: &Subject,
-        group: &'static str,
-        plural: &str,
-    ) -> Result<Vec<T>, ReadError> {
+        kind: Kind,
+        part: impl Fn(T) -> Option<P>,
+    ) -> Result<Vec<P>, ReadError> {
         let cluster = subject.cluster()?;
-        let selector = format!("cluster.x-k8s.io/cluster-name={cluster},{CONTROL_PLANE}");
-        let path = self.path(group, &subject.namespace, plural).await?;
-        self.list(&path, &selector).await
+        let selector = format!("{}={cluster},{}", label::CLUSTER_NAME, label::CONTROL_PLANE);
+        let path = self.path(kind, &subject.namespace).await?;
+        self.list(&path, &selector, part).await
     }
 
     async fn machines(&self, subject: &Subject) -> Result<Vec<view::Machine>, ReadError> {
-        let cluster = subject.cluster()?;
-        let machines: Vec<MachineObject> = self
-            .list_of_control_plane(subject, CLUSTER_API, "machines")
-            .await?;
-        let own = machines
-            .into_iter()
-            .filter(|machine| machine.belongs_to(Some(&subject.name), Some(cluster)));
-        Ok(own.map(view::Machine::from).collect())
+        let own = |machine: Machine| {
+            belongs_to(&machine, Some(&subject.name), subject.cluster.as_deref()).then(|| (&machine).into())
+        };
+        self.list_of_control_plane(subject, kind::MACHINE, own).await
     }
 
     async fn migrations(&self, subject: &Subject) -> Result<Vec<view::Migration>, ReadError> {
-        let configs: Vec<KubeadmConfigObject> = self
-            .list_of_control_plane(subject, BOOTSTRAP, "kubeadmconfigs")
-            .await?;
-        let migrations = configs
-            .iter()
-            .filter_map(|config| migration_of_kubeadm_config(config.spec_text()?));
-        Ok(migrations.collect())
+        let migration = |config: KubeadmConfig| migration_of_kubeadm_config(&config);
+        self.list_of_control_plane(subject, kind::KUBEADM_CONFIG, migration)
+            .await
     }
 
     async fn cluster(&self, subject: &Subject) -> Result<Option<view::Cluster>, ReadError> {
         let Some(name) = &subject.cluster else {
             return Ok(None);
         };
-        let clusters = self.path(CLUSTER_API, &subject.namespace, "clusters").await?;
+        let clusters = self.path(kind::CLUSTER, &subject.namespace).await?;
         let path = format!("{clusters}/{name}");
-        let cluster = optional(self.read_object::<ClusterObject>(&path, Projection::Whole).await)?;
-        Ok(cluster.map(view::Cluster::from))
+        let cluster = optional(self.read_object::<Cluster>(&path, Projection::Whole).await)?;
+        Ok(cluster.as_ref().map(view::Cluster::from))
     }
 
     /// The names of worker Machines and `MachinePool`s of the Cluster. If the API server does not serve `MachinePool`s,
@@ -244,8 +238,8 @@ impl LiveReads<'_> {
             return Ok(Vec::new());
         };
         let [machines, pools] = [
-            self.path(CLUSTER_API, &subject.namespace, "machines").await?,
-            self.path(CLUSTER_API, &subject.namespace, "machinepools").await?,
+            self.path(kind::MACHINE, &subject.namespace).await?,
+            self.path(kind::MACHINE_POOL, &subject.namespace).await?,
         ];
         let first = |path: &str, selector: &str| {
             let query = form_urlencoded::Serializer::new(String::new())
@@ -254,38 +248,36 @@ impl LiveReads<'_> {
                 .finish();
             format!("{path}?{query}")
         };
-        let of_cluster = format!("cluster.x-k8s.io/cluster-name={cluster}");
-        let machines = first(&machines, &format!("{of_cluster},!{CONTROL_PLANE}"));
-        let machines: List<Object> = self.metadata(&machines).await?;
-        let pools = self.metadata::<List<Object>>(&first(&pools, &of_cluster)).await;
-        let pools = optional(pools)?.and_then(|list| list.items).unwrap_or_default();
-        let workers = machines.items.into_iter().flatten().chain(pools);
+        let of_cluster = format!("{}={cluster}", label::CLUSTER_NAME);
+        let machines = first(&machines, &format!("{of_cluster},!{}", label::CONTROL_PLANE));
+        let machines: List<Named> = self.metadata(&machines).await?;
+        let pools = self.metadata::<List<Named>>(&first(&pools, &of_cluster)).await;
+        let pools = optional(pools)?.map_or_else(Vec::new, |list| list.items);
+        let workers = machines.items.into_iter().chain(pools);
         Ok(workers.map(|worker| worker.metadata.name).collect())
     }
 
     async fn namespace_terminating(&self, namespace: &str) -> Result<bool, ReadError> {
-        let object: Object = self
+        let object: PartialObjectMetadata = self
             .read_object(&format!("/api/v1/namespaces/{namespace}"), Projection::Whole)
             .await?;
         Ok(object.is_deleting())
     }
 
     async fn control_planes(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
-        let path = self
-            .path(CONTROL_PLANES, namespace, "kubeadmcontrolplanes")
-            .await?;
+        let path = self.path(kind::KUBEADM_CONTROL_PLANE, namespace).await?;
         self.list_names(&path).await
     }
 
     async fn pools(&self, namespace: &str, this: &str) -> Result<Vec<view::Pool>, ReadError> {
-        let path = self.path(HIVE, namespace, "clusterpools").await?;
-        let pools: Vec<PoolObject> = self.list(&path, "").await?;
-        Ok(others(pools.into_iter().map(view::Pool::from).collect(), this))
+        let path = self.path(kind::CLUSTER_POOL, namespace).await?;
+        let other = |pool: PoolFragment| Some(view::Pool::from(pool)).filter(|pool| pool.name != this);
+        self.list(&path, "", other).await
     }
 
     async fn customizations(&self, namespace: &str) -> Result<Vec<String>, ReadError> {
         let path = self
-            .path(HIVE, namespace, "clusterdeploymentcustomizations")
+            .path(kind::CLUSTER_DEPLOYMENT_CUSTOMIZATION, namespace)
             .await?;
         self.list_names(&path).await
     }
@@ -296,14 +288,16 @@ impl LiveReads<'_> {
             return Ok(None);
         };
         let customizations = self
-            .path(HIVE, namespace, "clusterdeploymentcustomizations")
+            .path(kind::CLUSTER_DEPLOYMENT_CUSTOMIZATION, namespace)
             .await?;
         let path = format!("{customizations}/{name}");
-        let customization: CustomizationObject = self.read_object(&path, Projection::Whole).await?;
+        let customization: ClusterDeploymentCustomization =
+            self.read_object(&path, Projection::Whole).await?;
         Ok(Some(customization.into()))
     }
 
-    async fn path(&self, group: &'static str, namespace: &str, plural: &str) -> Result<String, ReadError> {
+    async fn path(&self, kind: Kind, namespace: &str) -> Result<String, ReadError> {
+        let Kind { group, plural, .. } = kind;
         let version = self.discover_version(group).await?;
         Ok(format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}"))
     }

@@ -10,6 +10,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use hyper::{Request, StatusCode, header};
 use jiff::Timestamp;
+use kcp_api::kind::{self, Kind};
 use kube::client::Body;
 use tokio::{
     sync::Mutex,
@@ -19,7 +20,7 @@ use tokio::{
 use super::{
     cache::{Cache, CacheState, Cached},
     events::{Event, Lines, Named, Page},
-    kinds::{CLUSTER, CLUSTER_DEPLOYMENT, CONTROL_PLANE, CUSTOMIZATION, Caches, Kind, POOL},
+    kinds::Caches,
     live_reads::{ApiServer, Projection},
     read_error::{ReadError, parse_status},
 };
@@ -53,15 +54,27 @@ const ABSENT_RETRY: Duration = Duration::from_secs(30);
 pub(super) fn spawn_all(server: &ApiServer, caches: &Caches, tasks: &mut Tasks) {
     // List one kind after the other, because a page of each kind at the same time would need several times the memory.
     let listing = Arc::new(Mutex::new(()));
-    spawn(server, tasks, &listing, CONTROL_PLANE, &caches.control_planes);
-    spawn(server, tasks, &listing, CLUSTER, &caches.clusters);
-    spawn(server, tasks, &listing, POOL, &caches.pools);
-    spawn(server, tasks, &listing, CUSTOMIZATION, &caches.customizations);
     spawn(
         server,
         tasks,
         &listing,
-        CLUSTER_DEPLOYMENT,
+        kind::KUBEADM_CONTROL_PLANE,
+        &caches.control_planes,
+    );
+    spawn(server, tasks, &listing, kind::CLUSTER, &caches.clusters);
+    spawn(server, tasks, &listing, kind::CLUSTER_POOL, &caches.pools);
+    spawn(
+        server,
+        tasks,
+        &listing,
+        kind::CLUSTER_DEPLOYMENT_CUSTOMIZATION,
+        &caches.customizations,
+    );
+    spawn(
+        server,
+        tasks,
+        &listing,
+        kind::CLUSTER_DEPLOYMENT,
         &caches.cluster_deployments,
     );
 }

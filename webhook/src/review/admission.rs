@@ -12,6 +12,7 @@ mod scale;
 
 use std::sync::Arc;
 
+use kcp_api::names::group;
 use kcp_rules::{
     api::{
         ClusterDeployment, ClusterDeploymentCustomization, ClusterPool, KubeadmControlPlane,
@@ -54,14 +55,14 @@ impl Target {
     fn from_request(request: &Request<'_>) -> Option<Self> {
         let resource = &request.resource;
         match (&*resource.group, &*resource.plural, &*request.sub_resource) {
-            (kind::CONTROL_PLANE_GROUP, "kubeadmcontrolplanes", "") => Some(Self::ControlPlane),
-            (kind::CONTROL_PLANE_GROUP, "kubeadmcontrolplanes", "scale") => Some(Self::ControlPlaneScale),
-            (kind::CONTROL_PLANE_GROUP, "kubeadmcontrolplanetemplates", "") => Some(Self::Template),
-            (kind::HIVE, "clusterpools", "") => Some(Self::ClusterPool),
-            (kind::HIVE, "clusterdeploymentcustomizations", "") => Some(Self::Customization),
-            (kind::HIVE, "clusterdeployments", "") => Some(Self::ClusterDeployment),
-            (kind::CONTROL_PLANE_GROUP, "kubeadmcontrolplanes", "status")
-            | (kind::HIVE, "clusterpools" | "clusterdeploymentcustomizations", "status") => {
+            (group::CONTROL_PLANE, "kubeadmcontrolplanes", "") => Some(Self::ControlPlane),
+            (group::CONTROL_PLANE, "kubeadmcontrolplanes", "scale") => Some(Self::ControlPlaneScale),
+            (group::CONTROL_PLANE, "kubeadmcontrolplanetemplates", "") => Some(Self::Template),
+            (group::HIVE, "clusterpools", "") => Some(Self::ClusterPool),
+            (group::HIVE, "clusterdeploymentcustomizations", "") => Some(Self::Customization),
+            (group::HIVE, "clusterdeployments", "") => Some(Self::ClusterDeployment),
+            (group::CONTROL_PLANE, "kubeadmcontrolplanes", "status")
+            | (group::HIVE, "clusterpools" | "clusterdeploymentcustomizations", "status") => {
                 Some(Self::Status)
             }
             ("coordination.k8s.io", "leases", "") if *request.name == *CANARY_LEASE => Some(Self::Canary),

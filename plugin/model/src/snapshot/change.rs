@@ -69,25 +69,15 @@ impl ChangeSnapshot {
             None => {}
         }
         if self.are_machines_read {
-            view.machines = self.machines_for_rules().into();
+            view.machines = self
+                .observed
+                .machines
+                .iter()
+                .map(view::Machine::from)
+                .collect::<Vec<_>>()
+                .into();
         }
         view
-    }
-
-    /// The fields of the Machines that the admission rules read.
-    pub fn machines_for_rules(&self) -> Vec<view::Machine> {
-        let machines = self.observed.machines.iter();
-        machines
-            .map(|machine| view::Machine {
-                name: machine.name().to_owned(),
-                version: machine.spec.version.clone(),
-                created: machine.creation_timestamp(),
-                has_node: machine.has_node(),
-                has_controller: machine.controller().is_some(),
-                awaits_bootstrap_data: machine.spec.awaits_bootstrap_data,
-                is_deleting: machine.deletion_timestamp().is_some(),
-            })
-            .collect()
     }
 
     /// The parts that could not be read, and what is assumed about them: one line for each.

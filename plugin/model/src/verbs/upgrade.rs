@@ -191,7 +191,7 @@ mod tests {
 
     fn upgrade(snapshot: &ChangeSnapshot, version: &str, force: bool, workers: &Workers) -> Upgrade {
         let view = View {
-            machines: snapshot.machines_for_rules().into(),
+            machines: snapshot.view().machines,
             cluster: None.into(),
             ..View::default()
         };

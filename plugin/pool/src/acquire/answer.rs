@@ -47,7 +47,7 @@ pub struct LeaseResult {
 #[derive(Debug)]
 pub enum LeaseOutcome {
     Leased(Lease),
-    Claimed(ClaimedCluster),
+    Claimed(Box<ClaimedCluster>),
     Refused(LeaseRefusal),
 }
 

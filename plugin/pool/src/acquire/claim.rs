@@ -115,13 +115,11 @@ pub async fn claim(
     }
     let uid = claim.uid().to_owned();
     let waited = match wait(store, claim, request, progress).await {
-        Ok(ClaimWait::Given(given)) => {
+        Ok(ClaimWait::Given(mut given)) => {
+            given.ends = ends(&given.claim, &pool, store.now().latest);
             return Ok(LeaseResult {
                 cluster_deployment: given.cluster.clone(),
-                ..answer(LeaseOutcome::Claimed(ClaimedCluster {
-                    ends: ends(&given.claim, &pool, store.now().latest),
-                    ..*given
-                }))
+                ..answer(LeaseOutcome::Claimed(given))
             });
         }
         waited => waited,

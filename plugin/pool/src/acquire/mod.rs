@@ -113,7 +113,7 @@ pub async fn acquire(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<Lea
         let change = LeaseChange::Leased {
             holder: holder.cluster_deployment,
             ends: leased.record.deadline,
-            after: entry.cluster_deployment(),
+            after: entry.status.holder(),
         };
         Box::pin(record(store, user.as_deref(), Some(&pool), entry, change)).await;
     }

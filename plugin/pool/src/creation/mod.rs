@@ -11,7 +11,7 @@ use kcp_api::{
     metadata::Object as _,
     names::{annotation, finalizer, label},
 };
-use kcp_rules::pool_version::{ANNOTATION, pool_version};
+use kcp_rules::pool_version::pool_version;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -106,7 +106,8 @@ impl ClusterInputs<'_> {
 
     /// The annotations of the cluster's objects: the lease's id, and the pool's version if it is known.
     fn annotations(&self) -> Map<String, Value> {
-        let version = pool_version(&self.pool.spec).map(|version| (ANNOTATION, version));
+        let version =
+            pool_version(&self.pool.spec).map(|version| (annotation::CLUSTER_POOL_SPEC_HASH, version));
         let id = (annotation::LEASE_ID, self.lease_id.to_owned());
         let all = version.into_iter().chain([id]);
         all.map(|(name, value)| (name.to_owned(), value.into())).collect()

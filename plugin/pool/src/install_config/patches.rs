@@ -14,7 +14,7 @@ use kcp_rules::{
     Change, Configuration,
     api::{
         ClusterDeploymentCustomization, Metadata,
-        hive::{ClusterDeploymentCustomizationSpec, PatchEntity},
+        hive::{ClusterDeploymentCustomizationSpec, ClusterDeploymentCustomizationStatus, PatchEntity},
     },
     judge,
 };
@@ -131,7 +131,7 @@ fn manifest_patches_can_be_read(spec: &ClusterDeploymentCustomizationSpec) -> Re
             install_config_patches: None,
             ..spec.clone()
         },
-        status: None,
+        status: ClusterDeploymentCustomizationStatus::default(),
     };
     let judgement = judge(&Change::create(&customization), &Configuration::default());
     // Ignore rules about names and about other objects, which concern only writes of the customization.

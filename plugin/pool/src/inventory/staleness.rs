@@ -1,7 +1,8 @@
 //! Finds unclaimed clusters that are stale: they were created before the pool's spec changed, and Hive replaces them one at
 //! a time. No I/O.
 
-use kcp_rules::pool_version::{ANNOTATION, pool_version};
+use kcp_api::names::annotation;
+use kcp_rules::pool_version::pool_version;
 
 use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object as _};
 
@@ -45,7 +46,7 @@ impl<'p> PoolVersion<'p> {
         if !is_replaceable(cluster) {
             return None;
         }
-        let made_from = cluster.annotation(ANNOTATION);
+        let made_from = cluster.annotation(annotation::CLUSTER_POOL_SPEC_HASH);
         let is_of_another = match (&self.version, made_from) {
             (Some(now), made_from) => made_from != Some(now.as_str()),
             // Hive annotates each cluster with a version, so a cluster without one is stale. Without Hive, only this

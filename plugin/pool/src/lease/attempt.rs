@@ -242,7 +242,7 @@ fn new_record(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_
 /// The record that confirms a lease that the holder already has. If that lease has ended, the record gets a new id, because
 /// a process that uses the old id has lost the lease.
 fn record_again(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_>) -> LeaseRecord {
-    let Reservation::Leased(before) = entry.reservation() else {
+    let Reservation::Leased(before) = entry.status.reservation() else {
         return new_record(store, entry, request);
     };
     let is_used = matches!(before.state, State::InUse { .. });
@@ -304,7 +304,7 @@ async fn confirm(
 }
 
 fn has_record(entry: Option<&Entry>, record: &LeaseRecord) -> bool {
-    entry.is_some_and(|entry| match entry.reservation() {
+    entry.is_some_and(|entry| match entry.status.reservation() {
         Reservation::Leased(found) => found.id == record.id && found.renewals == record.renewals,
         _ => false,
     })
@@ -405,13 +405,13 @@ async fn try_entries(
 /// Whether the entry's lease is the same as when the entries were listed. Other fields may have changed.
 fn is_unchanged(current: &Entry, listed: &Entry) -> bool {
     fn lease(entry: &Entry) -> (bool, bool, Option<&str>, Option<&str>, Reservation) {
-        let names = (entry.cluster_deployment(), entry.cluster_pool());
+        let names = (entry.status.holder(), entry.status.pool());
         (
-            entry.is_reserved(),
+            entry.status.is_reserved(),
             entry.is_deleting(),
             names.0,
             names.1,
-            entry.reservation(),
+            entry.status.reservation(),
         )
     }
     lease(current) == lease(listed)

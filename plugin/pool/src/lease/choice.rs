@@ -187,7 +187,7 @@ impl<'l> Inventory<'l> {
         let Some(entry) = slot.entry else {
             return Availability::Unusable(UnusableReason::Missing);
         };
-        let reservation = entry.reservation();
+        let reservation = entry.status.reservation();
         let is_ended = match &reservation {
             Reservation::Unreadable(why) => {
                 return Availability::Unusable(UnusableReason::Unreadable(why.clone()));
@@ -209,8 +209,8 @@ impl<'l> Inventory<'l> {
         };
         if !is_ended {
             return Availability::Held {
-                cluster_deployment: entry.cluster_deployment().map(str::to_owned),
-                pool: entry.cluster_pool().map(str::to_owned),
+                cluster_deployment: entry.status.holder().map(str::to_owned),
+                pool: entry.status.pool().map(str::to_owned),
                 until: self.until(entry, &reservation),
             };
         }
@@ -254,7 +254,7 @@ impl<'l> Inventory<'l> {
 
     fn other_user(&self, entry: &Entry, holder: Holder<'_>) -> Option<&'l ClusterDeployment> {
         let deployments = self.clusters.cluster_deployments()?;
-        let reservation = entry.reservation();
+        let reservation = entry.status.reservation();
         let is_of_lease = |cluster: &&ClusterDeployment| match &reservation {
             Reservation::Leased(record) if entry.refers_to(holder) => belongs_to_lease(cluster, record),
             _ => false,
@@ -285,7 +285,7 @@ impl<'l> Inventory<'l> {
     /// Unlike Hive's order, which has cycles with three failed entries, this is a total order.
     fn order(&self, a: &Entry, b: &Entry, holder: Holder<'_>) -> Ordering {
         let key = |entry: &Entry| {
-            let is_taken = entry.reservation() != Reservation::Free;
+            let is_taken = entry.status.reservation() != Reservation::Free;
             let last = entry.last_result(self.rule.now.latest);
             (is_taken, last, tie_break_hash(holder, entry.name()))
         };

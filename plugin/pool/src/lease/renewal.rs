@@ -32,7 +32,7 @@ pub struct LeaseName<'l> {
 impl LeaseName<'_> {
     /// The entry's lease record, if it is the record of this lease.
     pub fn find_record(&self, entry: &Entry) -> Option<LeaseRecord> {
-        match entry.reservation() {
+        match entry.status.reservation() {
             Reservation::Leased(record)
                 if entry.refers_to(self.holder) && self.id.is_none_or(|id| id == record.id) =>
             {

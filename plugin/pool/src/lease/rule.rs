@@ -24,17 +24,13 @@ use crate::{
     objects::{
         ClusterName, Holder,
         cluster_deployment::Deletion as _,
-        entry::{Entry, EntryStatus as _, Reservation},
-        record::{LeaseRecord, State},
+        entry::{Entry, Reservation},
+        record::{CLOCK_MARGIN, LeaseRecord, State},
     },
 };
 
 /// How long an entry stays reserved after its cluster no longer exists, unless `--grace` says otherwise.
 pub const DEFAULT_GRACE: SignedDuration = SignedDuration::from_mins(10);
-
-/// How long other clients wait after a lease's deadline, because the holder's estimate of the server's time may lag
-/// by this much.
-const CLOCK_MARGIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// The time and the grace period with which leases are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,11 +119,11 @@ impl Rule {
                 Usage::Used(cluster) => cluster.pool(),
                 Usage::Unused | Usage::Unknown => None,
             };
-            let pool = holder.or(entry.cluster_pool()).or(used_by);
+            let pool = holder.or(entry.status.pool()).or(used_by);
             pool.unwrap_or_default().to_owned()
         };
         let adopt = |pool: String| {
-            let holder = entry.cluster_deployment().filter(|_| !pool.is_empty());
+            let holder = entry.status.holder().filter(|_| !pool.is_empty());
             let holder = holder.map(|cluster_deployment| Holder {
                 pool: &pool,
                 cluster_deployment,
@@ -136,7 +132,7 @@ impl Rule {
             let transition = record.map_or(Transition::Keep, Transition::Write);
             (pool, transition)
         };
-        match (entry.reservation(), seen) {
+        match (entry.status.reservation(), seen) {
             (Reservation::Leased(record), Usage::Used(cluster)) if !belongs_to_lease(cluster, &record) => {
                 if self.is_contested(&record, seen) {
                     (pool_of(None), Transition::Keep)

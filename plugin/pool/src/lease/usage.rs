@@ -5,8 +5,8 @@ use kcp_client::{Error, ServerTime};
 
 use crate::objects::{
     ClusterName, Holder,
-    cluster_deployment::{ClusterDeployment, ClusterDeployments, Deletion as _, DeletionState},
-    entry::{Entry, EntryStatus as _, Reservation},
+    cluster_deployment::{ClusterDeployment, ClusterDeployments, DeletionState},
+    entry::{Entry, Reservation},
     record::LeaseRecord,
 };
 use kcp_api::names::annotation;
@@ -59,7 +59,7 @@ impl Clusters {
         let Some(deployments) = self.cluster_deployments() else {
             return Usage::Unknown;
         };
-        let is_holders = |cluster: &&ClusterDeployment| Some(cluster.name()) == entry.cluster_deployment();
+        let is_holders = |cluster: &&ClusterDeployment| Some(cluster.name()) == entry.status.holder();
         let all = || clusters_using(deployments, entry);
         all()
             .find(is_holders)
@@ -73,7 +73,7 @@ pub fn clusters_using<'d>(
     deployments: &'d ClusterDeployments,
     entry: &Entry,
 ) -> impl Iterator<Item = &'d ClusterDeployment> {
-    let record = match entry.reservation() {
+    let record = match entry.status.reservation() {
         Reservation::Leased(record) => Some(record),
         _ => None,
     };

@@ -1,7 +1,7 @@
 //! Reads the facts about ClusterDeployments on which leases depend: the pool and the deletion. No I/O.
 
 use jiff::Timestamp;
-pub use kcp_api::ClusterDeployment;
+pub use kcp_api::{ClusterDeployment, hive::DeletionState};
 use kcp_api::{
     metadata::{Object, PartialObjectMetadata},
     names::{finalizer, label},
@@ -10,29 +10,8 @@ use serde_json::{Value, json};
 
 use crate::objects::Holder;
 
-/// How far the deletion of a cluster is. A deleted cluster uses its hosts until it is deprovisioned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeletionState {
-    Alive,
-    /// The cluster is being deleted, and other controllers still have finalizers on it.
-    Deprovisioning,
-    /// The cluster is deprovisioned, and no finalizer remains, or only this program's.
-    Deprovisioned,
-}
-
-/// Tells how far the deletion of a ClusterDeployment has progressed. This program's finalizer keeps a deleted ClusterDeployment
-/// until its lease is released.
+/// This program's finalizer keeps a deleted ClusterDeployment until its lease is released.
 pub trait Deletion: Object {
-    fn deletion_state(&self) -> DeletionState {
-        if !self.is_deleting() {
-            DeletionState::Alive
-        } else if self.finalizers().iter().any(|name| name != finalizer::POOL_LEASE) {
-            DeletionState::Deprovisioning
-        } else {
-            DeletionState::Deprovisioned
-        }
-    }
-
     fn finalizers_of_others(&self) -> Vec<String> {
         let of_others = self
             .finalizers()
@@ -144,40 +123,3 @@ pub trait BelongsToPool: Object {
 }
 
 impl<O: Object> BelongsToPool for O {}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::{ClusterDeployment, Deletion as _, DeletionState};
-    use crate::testing::objects::cluster;
-
-    #[test]
-    fn the_deletion_state_depends_on_finalizers() {
-        const DELETED: &str = "2026-11-21T05:00:00Z";
-        for (deleted, finalizers, expected) in [
-            (None, json!([]), DeletionState::Alive),
-            (None, json!(["kubectl-kcp.dev/pool-lease"]), DeletionState::Alive),
-            (
-                Some(DELETED),
-                json!(["kubectl-kcp.dev/pool-lease"]),
-                DeletionState::Deprovisioned,
-            ),
-            (Some(DELETED), json!([]), DeletionState::Deprovisioned),
-            (
-                Some(DELETED),
-                json!(["hive.openshift.io/deprovision", "kubectl-kcp.dev/pool-lease"]),
-                DeletionState::Deprovisioning,
-            ),
-            (Some(DELETED), json!(["other"]), DeletionState::Deprovisioning),
-        ] {
-            let mut object = cluster("a", "p", None);
-            object["metadata"]["finalizers"] = finalizers;
-            if let Some(time) = deleted {
-                object["metadata"]["deletionTimestamp"] = time.into();
-            }
-            let read: ClusterDeployment = serde_json::from_value(object.clone()).unwrap();
-            assert_eq!(read.deletion_state(), expected, "{object}");
-        }
-    }
-}

@@ -2,9 +2,12 @@
 //! status. The server refuses a patch if the entry has changed since it was read. No I/O.
 
 use jiff::Timestamp;
-pub use kcp_api::ClusterDeploymentCustomization as Entry;
+pub use kcp_api::{ClusterDeploymentCustomization as Entry, hive::Reservation};
 use kcp_api::{
-    hive::conditions::{Conditions, DesiredCondition},
+    hive::{
+        AVAILABLE,
+        conditions::{Conditions, DesiredCondition},
+    },
     metadata::Object as _,
     names::annotation,
 };
@@ -12,11 +15,9 @@ use serde_json::{Value, json};
 
 use crate::objects::{
     Holder,
-    record::{CONDITION, LeaseRecord, Unreadable},
+    record::{CONDITION, LeaseRecord},
 };
 
-/// The type of the condition that says whether an entry is free.
-pub const AVAILABLE: &str = "Available";
 /// The type of the condition with the result of an entry's last use.
 pub const APPLY_SUCCEEDED: &str = "ApplySucceeded";
 
@@ -28,17 +29,6 @@ pub const INSTALLATION_PENDING: &str = "InstallationPending";
 /// The maximum length of a condition's message, in bytes. The schema allows the same number of characters, which can
 /// take more bytes.
 const MAX_MESSAGE: usize = 32_768;
-
-/// What an entry's status says about its lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reservation {
-    Free,
-    Leased(LeaseRecord),
-    /// The entry is reserved for a holder, but has no record: Hive or a person reserved it, or a backup was restored.
-    Unrecorded,
-    /// The entry is reserved, but its record cannot be read, so the lease never ends.
-    Unreadable(Unreadable),
-}
 
 /// How the last use of an entry ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,17 +44,10 @@ pub enum LastResult {
 pub trait EntryStatus {
     fn conditions(&self) -> &Conditions;
 
-    /// Whether `Available` is `False`. Like Hive, this program treats an absent condition and `Unknown` as available.
-    fn is_reserved(&self) -> bool {
-        self.conditions().status(AVAILABLE) == Some("False")
-    }
-
     /// When the entry was last reserved or freed, from the condition `Available`.
     fn since(&self) -> Option<Timestamp> {
         self.conditions().last_transition_time(AVAILABLE)
     }
-
-    fn reservation(&self) -> Reservation;
 
     /// Whether the status refers to the holder. The condition `Available` may still be absent, because Hive writes it
     /// separately.
@@ -105,21 +88,8 @@ impl EntryStatus for Entry {
         &self.status.conditions
     }
 
-    fn reservation(&self) -> Reservation {
-        let holder = self.cluster_deployment();
-        let is_taken = self.is_reserved() || holder.is_some() || self.cluster_pool().is_some();
-        match self.conditions().message(CONDITION).map(LeaseRecord::parse) {
-            Some(Err(why)) => Reservation::Unreadable(why),
-            // Compare the holders, because Hive leaves this condition in place when it revokes a lease.
-            Some(Ok(record)) if holder == Some(&record.holder) => Reservation::Leased(record),
-            _ if is_taken => Reservation::Unrecorded,
-            _ => Reservation::Free,
-        }
-    }
-
     fn refers_to(&self, holder: Holder<'_>) -> bool {
-        self.cluster_deployment() == Some(holder.cluster_deployment)
-            && self.cluster_pool() == Some(holder.pool)
+        self.status.holder() == Some(holder.cluster_deployment) && self.status.pool() == Some(holder.pool)
     }
 
     fn cordoned(&self) -> Option<&str> {
@@ -261,7 +231,8 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
 
-    use super::{Entry, EntryStatus as _, Reservation, Unreadable};
+    use super::{Entry, EntryStatus as _, Reservation};
+    use crate::objects::record::Unreadable;
     use crate::testing::objects::{NOW, entry, lease, leased};
 
     fn read(object: &Value) -> Entry {
@@ -331,7 +302,7 @@ mod tests {
                 Reservation::Unreadable(Unreadable::Malformed),
             ),
         ] {
-            assert_eq!(read(&object).reservation(), expected, "{case}");
+            assert_eq!(read(&object).status.reservation(), expected, "{case}");
         }
     }
 
@@ -356,9 +327,9 @@ mod tests {
             "clusterDeploymentRef": {"name": "paris"}, "clusterPoolRef": {"name": "pool"}, "unknown": 1,
         });
         assert_eq!(held["status"], expected);
-        assert_eq!(read(&held).reservation(), Reservation::Leased(record));
+        assert_eq!(read(&held).status.reservation(), Reservation::Leased(record));
         let freed = after(&held, &read(&held).free(now()));
-        assert_eq!(read(&freed).reservation(), Reservation::Free);
+        assert_eq!(read(&freed).status.reservation(), Reservation::Free);
         let kinds: Vec<_> = freed["status"]["conditions"]
             .as_array()
             .unwrap()

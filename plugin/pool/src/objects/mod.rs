@@ -3,9 +3,8 @@
 pub mod claim;
 pub mod cluster_deployment;
 pub mod entry;
-pub mod record;
 
-use std::fmt;
+pub use kcp_api::lease_record::{self as record, ClusterName};
 
 /// The holder of a lease: a ClusterDeployment's name and a pool. Two callers with the same name are the same holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,27 +26,5 @@ impl PoolName {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         }
-    }
-}
-
-/// The namespace and the name of a ClusterDeployment.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ClusterName {
-    pub namespace: String,
-    pub name: String,
-}
-
-impl ClusterName {
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
-    }
-}
-
-impl fmt::Display for ClusterName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
     }
 }

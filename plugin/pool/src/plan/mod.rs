@@ -235,12 +235,12 @@ fn effect_of_removal(
         };
     }
     let entry = snapshot.entry(name);
-    let of_pool = entry.filter(|entry| entry.cluster_pool() == Some(pool.name()));
+    let of_pool = entry.filter(|entry| entry.status.pool() == Some(pool.name()));
     of_pool.and_then(effect_if_held).unwrap_or(EntryEffect::Unused)
 }
 
 fn effect_if_held(entry: &Entry) -> Option<EntryEffect> {
-    let by = entry.cluster_deployment()?.to_owned();
+    let by = entry.status.holder()?.to_owned();
     Some(EntryEffect::Held { by })
 }
 

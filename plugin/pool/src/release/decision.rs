@@ -102,14 +102,14 @@ impl ReleaseRequest<'_> {
                 cluster_deployment: self.cluster_deployment,
             }),
             ReleaseTarget::Customization(name) => {
-                entry.name() == name && entry.cluster_deployment() == Some(self.cluster_deployment)
+                entry.name() == name && entry.status.holder() == Some(self.cluster_deployment)
             }
         }
     }
 
     /// Decides whether to free an entry that the request includes.
     pub fn decide(&self, entry: &Entry, clusters: &Clusters) -> EntryRelease {
-        let record = match entry.reservation() {
+        let record = match entry.status.reservation() {
             Reservation::Leased(record) => Some(record),
             _ => None,
         };
@@ -153,14 +153,14 @@ pub fn refusal_if_not_held(
         return Some(ReleaseRefusal::NoSuchEntry { customization });
     };
     let cluster_deployment = cluster_deployment.to_owned();
-    match entry.cluster_deployment() {
+    match entry.status.holder() {
         Some(holder) if holder == cluster_deployment => None,
         Some(holder) => Some(ReleaseRefusal::NotHolder {
             customization,
             holder: holder.to_owned(),
             cluster_deployment,
         }),
-        None if entry.reservation() == Reservation::Free => None,
+        None if entry.status.reservation() == Reservation::Free => None,
         None => Some(ReleaseRefusal::UnclearHolder {
             customization,
             cluster_deployment,

@@ -70,18 +70,18 @@ fn check_own_entry(
     users: &[&ClusterDeployment],
     options: &RepairOptions<'_>,
 ) -> Option<Finding> {
-    match (entry.reservation(), users) {
+    match (entry.status.reservation(), users) {
         (Reservation::Unreadable(why), _) => {
             Some(unknown_holder_finding(entry, why.to_string(), options, users))
         }
-        (Reservation::Unrecorded, []) if entry.cluster_deployment().is_none() => {
+        (Reservation::Unrecorded, []) if entry.status.holder().is_none() => {
             let why = "the entry is reserved, but its status names no ClusterDeployment".to_owned();
             Some(unknown_holder_finding(entry, why, options, users))
         }
-        (Reservation::Unrecorded, []) if entry.cluster_pool().is_none() && snapshot.is_unused(entry) => {
+        (Reservation::Unrecorded, []) if entry.status.pool().is_none() && snapshot.is_unused(entry) => {
             let why = format!(
                 "the entry's status refers to ClusterDeployment {}, which does not exist, and to no pool",
-                entry.cluster_deployment().unwrap_or_default()
+                entry.status.holder().unwrap_or_default()
             );
             Some(unknown_holder_finding(entry, why, options, users))
         }
@@ -108,7 +108,7 @@ fn is_selected_entry(
     users: &[&ClusterDeployment],
     options: &RepairOptions<'_>,
 ) -> bool {
-    match (options.pool, entry.cluster_pool()) {
+    match (options.pool, entry.status.pool()) {
         (None, _) => true,
         (asked, Some(pool)) => asked == Some(pool),
         (asked, None) => {
@@ -140,19 +140,19 @@ fn check_lease(
         None => snapshot.clusters.usage(entry),
     };
     if let Some(user) = user
-        && (*reservation == Reservation::Free || Some(user.name()) != entry.cluster_deployment())
+        && (*reservation == Reservation::Free || Some(user.name()) != entry.status.holder())
     {
-        let cause = if entry.is_reserved() {
+        let cause = if entry.status.is_reserved() {
             StatusFault::UsedByAnother
         } else {
             StatusFault::MarkedAvailable
         };
-        let pool = user.pool().or(entry.cluster_pool())?.to_owned();
+        let pool = user.pool().or(entry.status.pool())?.to_owned();
         let record = rule.new_record(None, seen, generate_lease_id())?;
         return Some(record_finding(entry, Cause::StatusFault(cause), pool, record));
     }
     let (pool, transition) = rule.check(entry, seen, generate_lease_id);
-    let is_mark_lost = !entry.is_reserved();
+    let is_mark_lost = !entry.status.is_reserved();
     match (transition, reservation) {
         (Transition::Free, Reservation::Leased(record)) => {
             let cause = Cause::Ended { at: record.deadline };
@@ -225,9 +225,9 @@ pub fn is_installed(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<
     let mut users = users.into_iter();
     is_meant
         && !says_so
-        && entry.is_reserved()
+        && entry.status.is_reserved()
         && users.any(|user| {
-            user.spec.installed && !user.is_deleting() && Some(user.name()) == entry.cluster_deployment()
+            user.spec.installed && !user.is_deleting() && Some(user.name()) == entry.status.holder()
         })
 }
 
@@ -257,8 +257,8 @@ fn entry_finding(entry: &Entry, cause: Cause, remedy: Remedy) -> Finding {
         subject: FindingSubject::Entry {
             name: entry.name().to_owned(),
         },
-        pool: entry.cluster_pool().map(str::to_owned),
-        cluster_deployment: entry.cluster_deployment().map(str::to_owned),
+        pool: entry.status.pool().map(str::to_owned),
+        cluster_deployment: entry.status.holder().map(str::to_owned),
         cause,
         remedy,
     }
@@ -274,7 +274,7 @@ fn record_finding(entry: &Entry, cause: Cause, pool: String, record: LeaseRecord
 
 fn contested_finding(entry: &Entry, users: &[&ClusterDeployment]) -> Finding {
     let users = users.iter().map(|cluster| cluster.name());
-    let by: BTreeSet<&str> = entry.cluster_deployment().into_iter().chain(users).collect();
+    let by: BTreeSet<&str> = entry.status.holder().into_iter().chain(users).collect();
     let by = by.into_iter().map(str::to_owned).collect();
     entry_finding(entry, Cause::Contested { by }, Remedy::None)
 }
@@ -302,11 +302,11 @@ fn not_freed_finding(
     users: &[&ClusterDeployment],
     options: &RepairOptions<'_>,
 ) -> Option<Finding> {
-    if !options.is_forced(entry) || entry.reservation() == Reservation::Free {
+    if !options.is_forced(entry) || entry.status.reservation() == Reservation::Free {
         return None;
     }
     let used = |why: String| Some(entry_finding(entry, Cause::InUse { why }, Remedy::None));
-    let holder = entry.cluster_deployment().unwrap_or("an unknown holder");
+    let holder = entry.status.holder().unwrap_or("an unknown holder");
     if let Some(user) = users.first() {
         return used(format!(
             "{holder} holds the entry, and its ClusterDeployment exists in namespace {}",
@@ -322,7 +322,8 @@ fn not_freed_finding(
     // A shell would interpret other text.
     let is_name = |name: &str| is_dns1123_subdomain(name.as_bytes());
     let release = entry
-        .cluster_pool()
+        .status
+        .pool()
         .filter(|pool| is_name(pool) && is_name(holder));
     let release = release.map_or_else(String::new, |pool| {
         format!(
@@ -330,7 +331,7 @@ fn not_freed_finding(
             snapshot.namespace
         )
     });
-    match entry.reservation() {
+    match entry.status.reservation() {
         Reservation::Leased(LeaseRecord {
             deadline: Some(deadline),
             state,

@@ -28,11 +28,11 @@ pub(super) fn check_hive_entry(
         },
         pool: by
             .and_then(ClusterDeployment::pool)
-            .or_else(|| entry.cluster_pool())
+            .or_else(|| entry.status.pool())
             .map(str::to_owned),
         cluster_deployment: by
             .map(ClusterDeployment::name)
-            .or_else(|| entry.cluster_deployment())
+            .or_else(|| entry.status.holder())
             .map(str::to_owned),
         cause: Cause::Hive { what: cause },
         remedy,
@@ -53,7 +53,7 @@ pub(super) fn check_hive_entry(
     }
     // Hive frees an entry shortly before it deletes the entry's cluster, which is not a problem.
     let [user] = users else { return None };
-    if user.deletion_state() != DeletionState::Alive || Some(user.name()) == entry.cluster_deployment() {
+    if user.deletion_state() != DeletionState::Alive || Some(user.name()) == entry.status.holder() {
         return None;
     }
     let is_pending = entry.conditions().reason(APPLY_SUCCEEDED) == Some(INSTALLATION_PENDING);
@@ -72,20 +72,20 @@ pub(super) fn check_hive_entry(
 
 /// Why Hive never frees this entry, which no cluster uses; `None` if Hive frees it, or if it is free.
 fn leak(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> Option<String> {
-    let reserved_for = entry.cluster_pool();
+    let reserved_for = entry.status.pool();
     if let Some(pool) = reserved_for.filter(|pool| snapshot.pool(pool).is_none()) {
         return Some(format!(
             "the entry is reserved for pool {pool}, which does not exist, so Hive does not free the entry"
         ));
     }
-    if entry.reservation() != Reservation::Unrecorded {
+    if entry.status.reservation() != Reservation::Unrecorded {
         return None;
     }
-    let holder = entry.cluster_deployment();
+    let holder = entry.status.holder();
     let cluster = holder.map_or("a cluster".to_owned(), |holder| {
         format!("ClusterDeployment {holder}")
     });
-    if !entry.is_reserved() {
+    if !entry.status.is_reserved() {
         return Some(format!(
             "the condition Available is True, but the status refers to {cluster}, which does not exist, so Hive \
              cannot create a cluster with the entry"

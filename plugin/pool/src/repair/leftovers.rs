@@ -9,7 +9,7 @@ use crate::{
         cluster_deployment::{
             BelongsToPool as _, ClusterDeployment, CustomizationCopy, Deletion as _, DeletionState,
         },
-        entry::{Entry, EntryStatus as _},
+        entry::Entry,
     },
     repair::{
         finding::{Cause, Finding, FindingSubject, Remedy},
@@ -60,8 +60,8 @@ pub(super) fn check_copy(
         })
     };
     let is_held = snapshot.entries.iter().any(|entry| {
-        let is_its = entry.cluster_pool() == copy.pool_name() || entry.name() == copy.name();
-        entry.cluster_deployment() == Some(name) && is_its && entry.is_reserved() && !is_freed(entry)
+        let is_its = entry.status.pool() == copy.pool_name() || entry.name() == copy.name();
+        entry.status.holder() == Some(name) && is_its && entry.status.is_reserved() && !is_freed(entry)
     });
     // A copy can be newer than the list of clusters, whose time counts as the current time.
     let age = copy.creation_timestamp().map(|created| {

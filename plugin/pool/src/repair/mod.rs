@@ -315,7 +315,7 @@ impl LeaseObjects {
     fn namespaces(self) -> BTreeSet<String> {
         let pools = self.pools.iter().map(Object::namespace);
         let entries = self.entries.iter().flat_map(|entry| {
-            let is_taken = entry.reservation() != Reservation::Free;
+            let is_taken = entry.status.reservation() != Reservation::Free;
             let own = is_taken.then(|| entry.namespace());
             entry.pool_namespace().into_iter().chain(own)
         });

@@ -267,7 +267,7 @@ pub fn pool_state(snapshot: &Snapshot, pool: &ClusterPool) -> PoolState {
     };
     let inventory = pool.inventory();
     let held = snapshot.entries.iter().filter(|entry| {
-        let is_of_pool = entry.cluster_pool() == Some(pool.name());
+        let is_of_pool = entry.status.pool() == Some(pool.name());
         is_of_pool && !inventory.contains(&entry.name())
     });
     let names = inventory.iter().copied();
@@ -342,16 +342,16 @@ fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Findi
     let others = snapshot
         .pools_that_list(name)
         .filter(|other| other.name() != pool.name());
-    let reservation = entry.map(EntryStatus::reservation);
+    let reservation = entry.map(|entry| entry.status.reservation());
     EntryUse {
         name: name.to_owned(),
         state: state(snapshot, entry, reservation.as_ref(), seen),
         is_in_inventory: pool.inventory().contains(&name),
         holder: entry
-            .and_then(Entry::cluster_deployment)
+            .and_then(|entry| entry.status.holder())
             .or(of_user)
             .map(str::to_owned),
-        leased_for_pool: entry.and_then(Entry::cluster_pool).map(str::to_owned),
+        leased_for_pool: entry.and_then(|entry| entry.status.pool()).map(str::to_owned),
         changed_at: entry.and_then(EntryStatus::since),
         lease: match reservation {
             Some(Reservation::Leased(record)) => Some(record),

@@ -15,7 +15,7 @@ use crate::{
     lease::usage::Clusters,
     objects::{
         cluster_deployment::ClusterDeployments,
-        entry::{Entry, EntryStatus as _, Reservation},
+        entry::{Entry, Reservation},
         record::LeaseRecord,
     },
     store::{CUSTOMIZATION, LeaseStore},
@@ -136,7 +136,7 @@ impl Fake {
 
     /// The record of an entry's lease.
     pub fn record(&self, name: &str) -> LeaseRecord {
-        match self.entry(name).reservation() {
+        match self.entry(name).status.reservation() {
             Reservation::Leased(record) => record,
             other => panic!("{name}: {other:?}"),
         }

@@ -1,6 +1,7 @@
 //! Applies the admission rules to one object, as the webhook would.
 
 use jiff::Timestamp;
+use kcp_api::names::annotation;
 use kcp_rules::{
     Change, Configuration, Context, HasRules, Judgement, Operation, Rule,
     api::{
@@ -9,7 +10,7 @@ use kcp_rules::{
         hive::{ClusterPoolSpec, Inventory},
     },
     defaulting::SetDefaults,
-    judge as judge_change, overrides,
+    judge as judge_change,
     topics::rollout,
     view::View,
 };
@@ -258,7 +259,7 @@ fn old_undecodable(error: &DecodeError) -> Fault {
 fn override_ignored(why: &str) -> Fault {
     let message = format!(
         "{} has no effect: {why}; correct or remove the entry",
-        overrides::ANNOTATION
+        annotation::OVERRIDE_RULES
     );
     Fault::from_lint(LintRule::OverrideIgnored, "metadata.annotations", &message)
 }

@@ -1,13 +1,6 @@
 //! Reads from a cluster the objects that `lint --cluster` checks.
 
-use kcp_api::{
-    Kind,
-    kind::{
-        CLUSTER, CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT_CUSTOMIZATION, CLUSTER_POOL, KUBEADM_CONTROL_PLANE,
-        KUBEADM_CONTROL_PLANE_TEMPLATE, MACHINE,
-    },
-};
-use kcp_rules::view::object::MachineObject;
+use kcp_api::{Kind, Machine, kind::MACHINE};
 use serde_json::value::RawValue;
 
 use crate::commands::lint::{input::Input, report::ObjectSource, subject::Subject};
@@ -15,13 +8,13 @@ use crate::session::Session;
 use kcp_client::{Connection, Error, ServedVersions};
 
 /// The kinds that `lint --cluster` checks, in the order of the report.
-const SUBJECTS: [(Subject, Kind); 6] = [
-    (Subject::Cluster, CLUSTER),
-    (Subject::ControlPlane, KUBEADM_CONTROL_PLANE),
-    (Subject::Template, KUBEADM_CONTROL_PLANE_TEMPLATE),
-    (Subject::ClusterPool, CLUSTER_POOL),
-    (Subject::Customization, CLUSTER_DEPLOYMENT_CUSTOMIZATION),
-    (Subject::ClusterDeployment, CLUSTER_DEPLOYMENT),
+const SUBJECTS: [Subject; 6] = [
+    Subject::Cluster,
+    Subject::ControlPlane,
+    Subject::Template,
+    Subject::ClusterPool,
+    Subject::Customization,
+    Subject::ClusterDeployment,
 ];
 
 /// Connects to the cluster that `--cluster` names, or without a name to the cluster of the current context.
@@ -39,7 +32,8 @@ pub(super) async fn connect(session: &Session) -> Result<Connection, Error> {
 pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Result<Input, Error> {
     let mut input = Input::new(&connection.namespace, ObjectSource::Cluster);
     let served = ServedVersions::discover(connection).await?;
-    for (subject, kind) in SUBJECTS {
+    for subject in SUBJECTS {
+        let kind = subject.resource();
         let objects: Option<Vec<Box<RawValue>>> = list(connection, &served, &kind, namespace).await?;
         match objects {
             Some(objects) => {
@@ -49,7 +43,7 @@ pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Re
             None => input.add_unserved_kind(format!("{}.{}", kind.plural, kind.group)),
         }
     }
-    let machines: Option<Vec<MachineObject>> = list(connection, &served, &MACHINE, namespace).await?;
+    let machines: Option<Vec<Machine>> = list(connection, &served, &MACHINE, namespace).await?;
     input.add_listed_machines(machines.unwrap_or_default());
     Ok(input)
 }

@@ -6,7 +6,8 @@ use std::{
 };
 
 use jiff::Timestamp;
-use kcp_rules::{Configuration, view::object::MachineObject};
+use kcp_api::Machine;
+use kcp_rules::Configuration;
 
 use crate::commands::lint::{
     check::{Linter, Write},
@@ -123,7 +124,7 @@ impl Input {
     }
 
     /// Adds all Machines that were listed in a cluster.
-    pub(super) fn add_listed_machines(&mut self, machines: Vec<MachineObject>) {
+    pub(super) fn add_listed_machines(&mut self, machines: Vec<Machine>) {
         self.related_objects.mark_complete(LintRole::Machine);
         for machine in machines {
             self.related_objects.add_machine(machine);

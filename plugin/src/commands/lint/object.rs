@@ -1,6 +1,6 @@
 //! Finds the objects in a manifest, and records where each object comes from.
 
-use kcp_rules::view::object::Object as Described;
+use kcp_api::PartialObjectMetadata;
 
 use crate::commands::lint::{
     document::{LocatedValue, YamlNode},
@@ -85,14 +85,14 @@ impl Object {
 
     /// An object that an API server returned.
     pub(super) fn from_cluster(subject: Subject, text: String) -> Self {
-        let metadata = serde_json::from_str(&text).map(|Described { metadata, .. }: Described| metadata);
+        let metadata = serde_json::from_str(&text).map(|PartialObjectMetadata { metadata }| metadata);
         let metadata = metadata.unwrap_or_default();
         Self {
             origin: Origin::Cluster,
             name: ObjectName {
                 kind: Some(subject.kind().to_owned()),
                 namespace: metadata.namespace,
-                name: Some(metadata.name),
+                name: metadata.name,
             },
             role: LintRole::Subject(subject),
             faults: Vec::new(),

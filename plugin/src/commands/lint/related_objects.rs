@@ -5,9 +5,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use kcp_api::{Cluster, ClusterDeployment, ClusterDeploymentCustomization, Machine, Object as _};
 use kcp_rules::view::{
     self, MissingParts, Part, View,
-    object::{ClusterDeploymentObject, ClusterObject, CustomizationObject, MachineObject, PoolObject},
+    object::{PoolFragment, belongs_to},
 };
 use serde::de::DeserializeOwned;
 
@@ -21,7 +22,7 @@ use crate::commands::lint::{
 pub(super) struct RelatedObjects {
     namespaces: HashMap<String, NamespaceObjects>,
     /// The ClusterDeployments of all namespaces, because each one has a namespace of its own.
-    deployments: Vec<ClusterDeploymentObject>,
+    deployments: Vec<view::ClusterDeployment>,
     listed: HashSet<RelatedKind>,
 }
 
@@ -37,11 +38,11 @@ pub(super) enum RelatedKind {
 
 #[derive(Debug, Default)]
 struct NamespaceObjects {
-    machines: Vec<MachineObject>,
-    clusters: Vec<ClusterObject>,
+    machines: Vec<Machine>,
+    clusters: Vec<view::Cluster>,
     control_planes: Vec<String>,
-    pools: Vec<PoolObject>,
-    customizations: Vec<CustomizationObject>,
+    pools: Vec<view::Pool>,
+    customizations: Vec<ClusterDeploymentCustomization>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,8 +75,8 @@ impl RelatedObjects {
     /// cannot be decoded, which are reported when they are checked, and objects without a name, to which no
     /// object can refer.
     pub(super) fn add(&mut self, object: &Object, namespace: &str) {
-        fn read<T: DeserializeOwned>(object: &Object, into: &mut Vec<T>) {
-            into.extend(serde_json::from_str::<T>(&object.text));
+        fn read<T: DeserializeOwned>(object: &Object) -> Option<T> {
+            serde_json::from_str(&object.text).ok()
         }
         let (Some(kind), Some(name)) = (RelatedKind::new(object.role), &object.name.name) else {
             return;
@@ -83,18 +84,29 @@ impl RelatedObjects {
         let namespace = object.namespace_or(namespace).to_owned();
         let objects = self.namespaces.entry(namespace).or_default();
         match kind {
-            RelatedKind::Machine => read(object, &mut objects.machines),
-            RelatedKind::Cluster => read(object, &mut objects.clusters),
+            RelatedKind::Machine => objects.machines.extend(read::<Machine>(object)),
+            RelatedKind::Cluster => {
+                let cluster: Option<Cluster> = read(object);
+                objects.clusters.extend(cluster.as_ref().map(view::Cluster::from));
+            }
             RelatedKind::ControlPlane => objects.control_planes.push(name.clone()),
-            RelatedKind::Pool => read(object, &mut objects.pools),
-            RelatedKind::Customization => read(object, &mut objects.customizations),
-            RelatedKind::ClusterDeployment => read(object, &mut self.deployments),
+            RelatedKind::Pool => objects
+                .pools
+                .extend(read::<PoolFragment>(object).map(view::Pool::from)),
+            RelatedKind::Customization => objects
+                .customizations
+                .extend(read::<ClusterDeploymentCustomization>(object)),
+            RelatedKind::ClusterDeployment => {
+                let deployment: Option<ClusterDeployment> = read(object);
+                self.deployments
+                    .extend(deployment.as_ref().map(view::ClusterDeployment::from));
+            }
         }
     }
 
     /// Adds a Machine that was listed in a cluster.
-    pub(super) fn add_machine(&mut self, machine: MachineObject) {
-        let namespace = machine.metadata.namespace.clone().unwrap_or_default();
+    pub(super) fn add_machine(&mut self, machine: Machine) {
+        let namespace = machine.namespace().to_owned();
         self.namespaces
             .entry(namespace)
             .or_default()
@@ -130,8 +142,8 @@ impl RelatedObjects {
                 || {
                     let own = machines
                         .iter()
-                        .filter(|machine| machine.belongs_to(name, cluster));
-                    own.cloned().map(view::Machine::from)
+                        .filter(|machine| belongs_to(machine, name, cluster));
+                    own.map(view::Machine::from)
                 },
             ),
             cluster: self.cluster(missing.cluster, clusters, cluster),
@@ -139,13 +151,11 @@ impl RelatedObjects {
                 control_planes.iter().cloned()
             }),
             pools: self.part(missing.pools, RelatedKind::Pool, || {
-                let others = pools
-                    .iter()
-                    .filter(|pool| Some(pool.metadata.name.as_str()) != name);
-                others.cloned().map(view::Pool::from)
+                let others = pools.iter().filter(|pool| Some(pool.name.as_str()) != name);
+                others.cloned()
             }),
             customizations: self.part(missing.customizations, RelatedKind::Customization, || {
-                customizations.iter().map(|found| found.metadata.name.clone())
+                customizations.iter().map(|found| found.name().to_owned())
             }),
             cluster_deployments: self.part(
                 missing.cluster_deployments,
@@ -155,7 +165,7 @@ impl RelatedObjects {
                     let concerned = self.deployments.iter().filter(move |other| {
                         reference.is_some_and(|(namespace, name)| other.refers_to(namespace, name))
                     });
-                    concerned.cloned().map(view::ClusterDeployment::from)
+                    concerned.cloned()
                 },
             ),
             customization: match customization.filter(|_| missing.customization) {
@@ -169,7 +179,7 @@ impl RelatedObjects {
     fn customization(&self, namespace: &str, name: &str) -> Part<Option<view::Customization>> {
         let objects = self.namespaces.get(namespace);
         let mut customizations = objects.into_iter().flat_map(|objects| &objects.customizations);
-        match customizations.find(|customization| customization.metadata.name == name) {
+        match customizations.find(|customization| customization.name() == name) {
             None if !self.listed.contains(&RelatedKind::Customization) => Part::default(),
             found => found.cloned().map(view::Customization::from).into(),
         }
@@ -194,16 +204,16 @@ impl RelatedObjects {
     fn cluster(
         &self,
         missing: bool,
-        clusters: &[ClusterObject],
+        clusters: &[view::Cluster],
         name: Option<&str>,
     ) -> Part<Option<view::Cluster>> {
         let Some(name) = name.filter(|_| missing) else {
             return Part::default();
         };
-        let found = clusters.iter().find(|cluster| cluster.metadata.name == name);
+        let found = clusters.iter().find(|cluster| cluster.name == name);
         match found {
             None if !self.listed.contains(&RelatedKind::Cluster) => Part::default(),
-            found => found.cloned().map(view::Cluster::from).into(),
+            found => found.cloned().into(),
         }
     }
 }

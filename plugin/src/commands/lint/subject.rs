@@ -1,5 +1,12 @@
 //! Decides whether admission rules check or read an object, from the object's kind and fields.
 
+use kcp_api::{
+    Kind,
+    kind::{
+        CLUSTER, CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT_CUSTOMIZATION, CLUSTER_POOL, KUBEADM_CONTROL_PLANE,
+        KUBEADM_CONTROL_PLANE_TEMPLATE, MACHINE, MACHINE_HEALTH_CHECK,
+    },
+};
 use serde_json::Value;
 
 use crate::commands::lint::{
@@ -21,8 +28,8 @@ impl LintRole {
     pub(super) fn new(object: &mut LocatedValue, faults: &mut Vec<Fault>) -> Self {
         match Subject::new(object, faults) {
             Some(subject) => Self::Subject(subject),
-            None if is_of_cluster_api(object, "Machine") => Self::Machine,
-            None if is_of_cluster_api(object, HEALTH_CHECK) => Self::HealthCheck,
+            None if is_a(object, &MACHINE) => Self::Machine,
+            None if is_a(object, &MACHINE_HEALTH_CHECK) => Self::HealthCheck,
             None => Self::Ignored,
         }
     }
@@ -35,12 +42,9 @@ impl LintRole {
     }
 }
 
-const HEALTH_CHECK: &str = "MachineHealthCheck";
-const CLUSTER_API: &str = "cluster.x-k8s.io";
-
-fn is_of_cluster_api(object: &LocatedValue, kind: &str) -> bool {
+fn is_a(object: &LocatedValue, kind: &Kind) -> bool {
     let group = object.text("apiVersion").and_then(group);
-    object.text("kind") == Some(kind) && group == Some(CLUSTER_API)
+    object.text("kind") == Some(kind.kind) && group == Some(kind.group)
 }
 
 /// The API group in an `apiVersion`; `None` for the core group.
@@ -68,15 +72,19 @@ impl Subject {
         Self::ClusterDeployment,
     ];
 
-    pub(super) const fn kind(self) -> &'static str {
+    pub(super) const fn resource(self) -> Kind {
         match self {
-            Self::ControlPlane => "KubeadmControlPlane",
-            Self::Template => "KubeadmControlPlaneTemplate",
-            Self::Cluster => "Cluster",
-            Self::ClusterPool => "ClusterPool",
-            Self::Customization => "ClusterDeploymentCustomization",
-            Self::ClusterDeployment => "ClusterDeployment",
+            Self::ControlPlane => KUBEADM_CONTROL_PLANE,
+            Self::Template => KUBEADM_CONTROL_PLANE_TEMPLATE,
+            Self::Cluster => CLUSTER,
+            Self::ClusterPool => CLUSTER_POOL,
+            Self::Customization => CLUSTER_DEPLOYMENT_CUSTOMIZATION,
+            Self::ClusterDeployment => CLUSTER_DEPLOYMENT,
         }
+    }
+
+    pub(super) const fn kind(self) -> &'static str {
+        self.resource().kind
     }
 
     /// An object's name, as `kubectl get -o name` prints it; `None` for a fragment, or if the server generates the name.
@@ -84,20 +92,17 @@ impl Subject {
         let (kind, name) = (object.kind.as_deref()?, object.name.as_deref()?);
         let subject = Self::ALL.into_iter().find(|subject| subject.kind() == kind);
         let group = match subject {
-            Some(subject) => group(subject.api_version()).unwrap_or_default(),
-            None if kind == HEALTH_CHECK => CLUSTER_API,
+            Some(subject) => subject.resource().group,
+            None if kind == MACHINE_HEALTH_CHECK.kind => MACHINE_HEALTH_CHECK.group,
             None => return None,
         };
         Some(format!("{}.{group}/{name}", kind.to_lowercase()))
     }
 
     /// The `apiVersion` that `lint` supports for this kind.
-    const fn api_version(self) -> &'static str {
-        match self {
-            Self::ControlPlane | Self::Template => "controlplane.cluster.x-k8s.io/v1beta2",
-            Self::Cluster => "cluster.x-k8s.io/v1beta2",
-            Self::ClusterPool | Self::Customization | Self::ClusterDeployment => "hive.openshift.io/v1",
-        }
+    fn api_version(self) -> String {
+        let Kind { group, versions, .. } = self.resource();
+        format!("{group}/{}", versions.first().unwrap_or(&"v1"))
     }
 
     /// The `apiVersion` of this kind in the original design documents.
@@ -132,7 +137,7 @@ impl Subject {
                     let message = format!("Required value: write apiVersion: {current}");
                     faults.push(Fault::from_lint(LintRule::KindMissing, "apiVersion", &message));
                 }
-                object.set("apiVersion", current);
+                object.set("apiVersion", &current);
             }
             Some(documented) if documented == subject.documented_api_version() => {
                 let kind = subject.kind();
@@ -148,7 +153,7 @@ impl Subject {
             }
             // Check the group, because other products may have a kind with the same name.
             Some(given) => {
-                if group(given) != group(current) {
+                if group(given) != Some(subject.resource().group) {
                     return None;
                 }
             }

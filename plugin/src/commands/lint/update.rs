@@ -1,6 +1,6 @@
 //! Merges an update with the old object, as an API server does before admission.
 
-use kcp_rules::view::object::Object as Described;
+use kcp_api::{Object as _, PartialObjectMetadata};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -11,7 +11,7 @@ const SERVER_METADATA: [&str; 4] = ["uid", "generation", "creationTimestamp", "d
 
 /// Whether an object, given as JSON, is being deleted.
 pub(super) fn is_deleting(object: &str) -> bool {
-    serde_json::from_str::<Described>(object).is_ok_and(|object| object.is_deleting())
+    serde_json::from_str::<PartialObjectMetadata>(object).is_ok_and(|object| object.is_deleting())
 }
 
 /// The new object as the server would store it: with the status and the [`SERVER_METADATA`] of the old object. `None` if

@@ -107,7 +107,7 @@ pub(crate) async fn run(
     }
     if reason.is_some() {
         let holder = store.get(entry).await?;
-        if let Some(holder) = holder.as_ref().and_then(|entry| entry.cluster_deployment()) {
+        if let Some(holder) = holder.as_ref().and_then(|entry| entry.status.holder()) {
             terminal.note(&format!(
                 "{holder} holds {entry}; the cordon does not end this lease"
             ));

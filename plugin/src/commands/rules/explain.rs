@@ -2,11 +2,11 @@
 
 use std::{cmp::Reverse, collections::BTreeSet, fmt::Write as _, mem::discriminant, slice};
 
+use kcp_api::names::annotation;
 use kcp_rules::{
     Action, Finding, OnUnread, Rule, Scope,
     case::{Base, Case, Write},
     configuration::KIND,
-    overrides,
     topics::TOPICS,
 };
 use owo_colors::OwoColorize as _;
@@ -244,7 +244,7 @@ fn override_of(rule: &Rule) -> String {
     if rule.overridable {
         format!(
             "set this annotation on the object: {}: \"{}=<RFC 3339 time, at most 24 h ahead>\"",
-            overrides::ANNOTATION,
+            annotation::OVERRIDE_RULES,
             rule.id
         )
     } else {

@@ -10,6 +10,7 @@ mod target;
 
 use std::collections::BTreeMap;
 
+use kcp_api::names::annotation;
 use serde_json::{Value, json};
 
 use crate::{
@@ -19,7 +20,6 @@ use crate::{
     change::Operation,
     configuration::Configuration,
     exemption::{Exemption, Operator, Requirement, Selector},
-    overrides,
     rule::{Check, Rule, Scope},
     topics,
     trusted_users::TrustedUsers,
@@ -230,7 +230,7 @@ impl PolicyTarget {
         };
         let mut overridden = format!(
             "object.metadata.?annotations[?'{}'].orValue('').split(',').map(entry, entry.split('=')[0].trim())",
-            overrides::ANNOTATION
+            annotation::OVERRIDE_RULES
         );
         let mut copied = copy_expression(&configuration.trusted_users);
         if configuration.authorize_overrides {

@@ -104,7 +104,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
         let action = if *error == StartupError::ResourceLock {
             Action::Deny
         } else {
-            spec.versioned_action()
+            Action::of_version(spec)
         };
         push(spec, flag, detail, remedy, action, faults);
     }
@@ -120,7 +120,7 @@ fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             "controllers",
             detail,
             remedy,
-            spec.versioned_action(),
+            Action::of_version(spec),
             faults,
         );
     }
@@ -170,7 +170,7 @@ fn cloud_provider_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mu
             remedy: "set the flag to external and deploy a cloud-controller-manager, or remove the flag"
                 .into(),
         };
-        faults.push_at_most(spec.versioned_action(), fault);
+        faults.push_at_most(Action::of_version(spec), fault);
     }
 }
 

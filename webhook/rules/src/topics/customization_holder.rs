@@ -1,10 +1,12 @@
 //! Clusters that refer to a customization of another holder, or of Hive.
 
+use kcp_api::{lease_record::LeaseRecord, names::annotation};
+
 use crate::{
     action::Action,
     api::{
         ClusterDeployment,
-        hive::{ClusterPoolReference, Lease, LeaseRecord},
+        hive::{ClusterPoolReference, Reservation},
     },
     case::Case,
     cel::{Cel, NoCel},
@@ -55,12 +57,6 @@ const RULES: &[Rule] = &[
 
 const FIELD: &str = "spec.clusterPoolRef.clusterDeploymentCustomization";
 
-/// The annotation with the pool's version, which Hive sets on each cluster that it creates.
-const POOL_VERSION: &str = "hive.openshift.io/cluster-pool-spec-hash";
-
-/// The annotation that contains the id of the lease for which the `ClusterDeployment` was created.
-const LEASE_ID: &str = "kubectl-kcp.dev/lease-id";
-
 fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faults) {
     let Some((pool, customization)) = added_customization(change) else {
         return;
@@ -101,12 +97,15 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
             ),
         );
     }
-    let Some(lease) = used.and_then(Option::as_ref).and_then(|used| lease(change, used)) else {
+    let Some(used) = used.and_then(Option::as_ref) else {
         return;
     };
+    let lease = used.status.reservation();
     match &lease {
-        Lease::Recorded(record) if is_own(change.new, record) => {}
-        Lease::Recorded(record) => {
+        _ if lease.has_ended(change.context.now) => {}
+        Reservation::Free | Reservation::Unrecorded => {}
+        Reservation::Leased(record) if is_own(change.new, record) => {}
+        Reservation::Leased(record) => {
             let until = lease
                 .end()
                 .map_or_else(String::new, |end| format!(" until {end}"));
@@ -115,7 +114,7 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
                 remedy(change.new, pool),
             );
         }
-        Lease::Unreadable => push(
+        Reservation::Unreadable(_) => push(
             "the customization's lease record cannot be read: it is damaged, or a newer kubectl-kcp wrote \
              it"
             .to_owned(),
@@ -129,15 +128,16 @@ fn not_made_by_hive(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Fau
         return;
     };
     let annotations = change.new.metadata.annotations.as_ref();
-    if annotations.is_some_and(|annotations| annotations.get(POOL_VERSION).is_some()) {
+    if annotations.is_some_and(|annotations| annotations.get(annotation::CLUSTER_POOL_SPEC_HASH).is_some()) {
         return;
     }
     let Some(used) = view.customization.get() else {
         return faults.unread();
     };
     let Some(used) = used else { return };
-    let is_leased =
-        matches!(lease(change, used), Some(Lease::Recorded(record)) if is_own(change.new, &record));
+    let lease = used.status.reservation();
+    let is_leased = !lease.has_ended(change.context.now)
+        && matches!(&lease, Reservation::Leased(record) if is_own(change.new, record));
     let finalizer = format!("hive.openshift.io/{}", pool.pool_name);
     if is_leased || !used.finalizers.contains(&finalizer) {
         return;
@@ -155,12 +155,6 @@ fn not_made_by_hive(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Fau
     });
 }
 
-/// The lease of a customization, unless it has ended.
-fn lease(change: &Change<'_, ClusterDeployment<'_>>, used: &view::Customization) -> Option<Lease> {
-    let lease = used.status.as_ref().and_then(Lease::from_status);
-    lease.filter(|lease| !lease.has_ended(change.context.now))
-}
-
 /// The customization that this write adds to the object, and the reference that contains it.
 fn added_customization<'c>(
     change: &Change<'c, ClusterDeployment<'_>>,
@@ -174,7 +168,7 @@ fn added_customization<'c>(
 /// Whether the cluster has the name of the lease's holder, or was created for this lease.
 fn is_own(cluster: &ClusterDeployment<'_>, record: &LeaseRecord) -> bool {
     let annotations = cluster.metadata.annotations.as_ref();
-    let lease_id = annotations.and_then(|annotations| annotations.get(LEASE_ID));
+    let lease_id = annotations.and_then(|annotations| annotations.get(annotation::LEASE_ID));
     cluster.metadata.name.as_deref() == Some(record.holder.as_str())
         || lease_id.map(|id| &**id) == Some(record.id.as_str())
 }
@@ -202,7 +196,7 @@ fn view(clusters: &[(&str, bool)], record: Option<&str>) -> View {
         pool: "example".to_owned(),
         customization: Some("foo".to_owned()),
         is_deleting: deleting,
-        claim: None,
+        ..view::ClusterDeployment::default()
     };
     let status = record.map(|record| {
         let status = serde_json::json!({
@@ -221,7 +215,7 @@ fn view(clusters: &[(&str, bool)], record: Option<&str>) -> View {
         cluster_deployments: clusters.iter().map(using).collect::<Vec<_>>().into(),
         customization: Some(view::Customization {
             finalizers: Vec::new(),
-            status,
+            status: status.unwrap_or_default(),
         })
         .into(),
         ..View::default()

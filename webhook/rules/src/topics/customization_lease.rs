@@ -4,7 +4,7 @@ use crate::{
     action::Action,
     api::{
         ClusterDeploymentCustomization,
-        hive::{ClusterDeploymentCustomizationStatus, Lease},
+        hive::{ClusterDeploymentCustomizationStatus, Reservation},
     },
     case::{Answer, Case},
     cel::{Cel, NoCel},
@@ -56,10 +56,10 @@ fn patches_changed_while_leased(
     change: &Change<'_, ClusterDeploymentCustomization<'_>>,
     faults: &mut Faults,
 ) {
-    let Some(old) = change.old.filter(|old| old.spec != change.new.spec) else {
-        return;
-    };
-    let Some(lease) = old.status.as_ref().filter(|status| status.is_leased()) else {
+    let Some(old) = change
+        .old
+        .filter(|old| old.spec != change.new.spec && old.status.is_leased())
+    else {
         return;
     };
     faults.push(Fault {
@@ -68,7 +68,7 @@ fn patches_changed_while_leased(
         value: None,
         detail: format!(
             "the customization is leased{}, and the cluster that uses it does not get this change",
-            by_holder(lease)
+            by_holder(&old.status)
         )
         .into(),
         remedy: "recreate the cluster to apply the change".into(),
@@ -104,6 +104,8 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
     if clusters.is_none() {
         faults.unread();
     }
+    let status = &customization.status;
+    let lease = status.reservation();
     let mut users = clusters
         .into_iter()
         .flatten()
@@ -125,8 +127,7 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
                 "delete the ClusterDeployment first: kubectl delete clusterdeployment {name} -n {namespace}"
             ),
         ));
-    } else if let Some(status) = &customization.status
-        && let Some(lease) = Lease::from_status(status)
+    } else if matches!(lease, Reservation::Leased(_) | Reservation::Unreadable(_))
         && !lease.has_ended(change.context.now)
     {
         let until = lease
@@ -139,9 +140,7 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
             ),
             release_remedy(customization),
         ));
-    } else if let (Some(status), Some(_)) = (&customization.status, clusters)
-        && status.is_leased()
-    {
+    } else if clusters.is_some() && status.is_leased() {
         let detail = format!("the lease{} has not been released", by_holder(status));
         let remedy = "check that the names and addresses of the customization are free".to_owned();
         faults.push_at_most(Action::Warn, fault(detail, remedy));
@@ -151,10 +150,7 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
 /// How to release the lease. The text contains a command only if the names in the status are valid, because other
 /// clients wrote them, and a shell would interpret other text.
 fn release_remedy(customization: &ClusterDeploymentCustomization<'_>) -> String {
-    let status = customization.status.as_ref();
-    let pool = status.and_then(|status| status.cluster_pool_ref.as_ref());
-    let holder = status.and_then(ClusterDeploymentCustomizationStatus::holder);
-    match (pool.map(|pool| pool.name.as_str()), holder) {
+    match (customization.status.pool(), customization.status.holder()) {
         (Some(pool), Some(holder)) if is_name(pool) && is_name(holder) => format!(
             "release the lease first: kubectl kcp pool release {pool} --cluster-deployment {holder}{}",
             customization.metadata.namespace_flag()

@@ -2,7 +2,7 @@
 
 use crate::{
     action::{Action, DowngradeReason},
-    api::{KubeadmControlPlane, metadata::DELETE_FOR_MOVE},
+    api::KubeadmControlPlane,
     case::Case,
     cel::{Cel, NoCel},
     change::Change,
@@ -11,6 +11,7 @@ use crate::{
     topics::Topic,
     view::{Cluster, View},
 };
+use kcp_api::names::annotation;
 
 pub(super) const TOPIC: Topic = Topic {
     name: "deletion",
@@ -34,7 +35,7 @@ const RULES: &[Rule] = &[Rule {
 
 fn deleted_with_workers(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let control_plane = change.new;
-    let is_moved = control_plane.metadata.has_annotation(DELETE_FOR_MOVE);
+    let is_moved = control_plane.metadata.has_annotation(annotation::DELETE_FOR_MOVE);
     if control_plane.metadata.is_deleting() || is_moved && !change.context.authorizes_overrides {
         return;
     }

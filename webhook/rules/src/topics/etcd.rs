@@ -141,7 +141,7 @@ fn version_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut F
             detail: format!("kubeadm 1.{since} and later need etcd {least} or later, and an older etcd does not become ready").into(),
             remedy: "remove imageTag, so that kubeadm chooses the version, or use a newer tag".into(),
         };
-        faults.push_at_most(spec.versioned_action(), fault);
+        faults.push_at_most(Action::of_version(spec), fault);
     }
 }
 

@@ -328,7 +328,7 @@ fn configuration_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
         remedy: "correct the file; see: kubectl kcp rules explain leader-migration-configuration-invalid"
             .into(),
     };
-    faults.push_at_most(spec.versioned_action(), fault);
+    faults.push_at_most(Action::of_version(spec), fault);
 }
 
 fn configuration_unchecked(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {

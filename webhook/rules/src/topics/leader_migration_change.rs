@@ -3,7 +3,8 @@
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
+use kcp_api::KubeadmConfig;
+use serde_json::json;
 
 use crate::{
     action::Action,
@@ -74,14 +75,15 @@ fn migration(configuration: &LeaderMigrationConfiguration) -> Migration {
 /// The leader migration that a Machine's `KubeadmConfig` enables. Its `spec` has the fields of
 /// `kubeadmConfigSpec`. `None` if the `spec` enables no migration, or if the configuration is unknown. A
 /// `KubeadmConfig` has no Kubernetes version, so the controllers of the default configuration are unknown.
-pub fn migration_of_kubeadm_config(spec: &RawValue) -> Option<Migration> {
+pub fn migration_of_kubeadm_config(config: &KubeadmConfig) -> Option<Migration> {
     // Use a version whose controller managers ignore unknown fields, because such a controller manager may
     // run on this Machine.
     const LENIENT: u64 = 31;
-    let object = format!(
-        r#"{{"apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","kind":"KubeadmControlPlane","metadata":{{}},"spec":{{"kubeadmConfigSpec":{}}}}}"#,
-        spec.get()
-    );
+    let object = json!({
+        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane", "metadata": {},
+        "spec": {"kubeadmConfigSpec": config.spec.fields},
+    })
+    .to_string();
     let object: KubeadmControlPlane<'_> = decode(&object).ok()?;
     let spec = object.common_spec();
     let (configuration, _) = effective_configuration(&spec, LENIENT)?;
@@ -298,8 +300,8 @@ mod tests {
             ("a worker", json!({"joinConfiguration": {}}), None),
             ("another type", json!({"clusterConfiguration": 1}), None),
         ] {
-            let raw = serde_json::value::to_raw_value(&spec).unwrap();
-            assert_eq!(migration_of_kubeadm_config(&raw), expected, "{case}");
+            let config = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+            assert_eq!(migration_of_kubeadm_config(&config), expected, "{case}");
         }
     }
 }

@@ -175,7 +175,7 @@ fn clusters(clusters: &[(&str, &str, Option<&str>)]) -> View {
         pool: "example".to_owned(),
         claim: claim.map(str::to_owned),
         customization: Some(customization.to_owned()),
-        is_deleting: false,
+        ..ClusterDeployment::default()
     };
     View {
         cluster_deployments: clusters.iter().map(cluster).collect::<Vec<_>>().into(),

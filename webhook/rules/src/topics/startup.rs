@@ -293,7 +293,7 @@ fn flag_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
                 };
                 let name = format!("--{}", flag.name);
                 let unknown = (Reader::new(component), "flag", name.as_str(), absence);
-                push_unknown(unknown, field, spec.versioned_action(), faults);
+                push_unknown(unknown, field, Action::of_version(spec), faults);
             }
         }
     }
@@ -353,7 +353,7 @@ fn flags_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
                 detail: format!("{cause}, so {} exits at startup", component.name()).into(),
                 remedy: format!("remove --{name}").into(),
             };
-            faults.push_at_most(spec.versioned_action(), fault);
+            faults.push_at_most(Action::of_version(spec), fault);
         }
     }
 }
@@ -542,7 +542,7 @@ fn gate_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
     for_each_gate(spec, |component, flag, (name, _), answer| {
         if let Answer::Unknown(absence) = answer {
             let unknown = (Reader::new(component), "feature gate", name, absence);
-            push_unknown(unknown, flag.path(spec), spec.versioned_action(), faults);
+            push_unknown(unknown, flag.path(spec), Action::of_version(spec), faults);
         }
     });
 }
@@ -575,7 +575,7 @@ fn gate_value_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fa
             detail: detail.into(),
             remedy: remedy.into(),
         };
-        faults.push_at_most(spec.versioned_action(), fault);
+        faults.push_at_most(Action::of_version(spec), fault);
     });
 }
 
@@ -595,7 +595,7 @@ fn kubeadm_gate_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut 
                 }
             });
             let unknown = (Reader::kubeadm(), "feature gate", name.as_str(), absence);
-            push_unknown(unknown, field, spec.versioned_action(), faults);
+            push_unknown(unknown, field, Action::of_version(spec), faults);
         }
     }
 }
@@ -629,7 +629,7 @@ fn admission_plugin_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &
                 plugin,
                 absence,
             );
-            push_unknown(unknown, flag.path(spec), spec.versioned_action(), faults);
+            push_unknown(unknown, flag.path(spec), Action::of_version(spec), faults);
         }
     });
 }
@@ -640,7 +640,7 @@ fn runtime_config_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mu
         let key = item.split('=').next().unwrap_or(item);
         if let Answer::Unknown(absence) = components::runtime_config(key, version) {
             let unknown = (Reader::new(Component::ApiServer), "API version", key, absence);
-            push_unknown(unknown, flag.path(spec), spec.versioned_action(), faults);
+            push_unknown(unknown, flag.path(spec), Action::of_version(spec), faults);
         }
     });
 }

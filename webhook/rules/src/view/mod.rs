@@ -7,7 +7,7 @@
 //! Rules are not applied a third time. A rule must therefore request every part that it may need before it uses the first
 //! one. A part that a rule requests only after it has seen the value of another part stays unknown.
 //!
-//! - [`object`]: the Kubernetes objects from which the parts are built
+//! - [`object`]: builds the parts from Kubernetes objects
 
 pub mod object;
 
@@ -185,8 +185,8 @@ pub struct Pool {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Customization {
     pub finalizers: Vec<String>,
-    /// The status, which contains the lease; `None` if it is absent or cannot be decoded.
-    pub status: Option<ClusterDeploymentCustomizationStatus>,
+    /// The status, which contains the lease.
+    pub status: ClusterDeploymentCustomizationStatus,
 }
 
 /// A `ClusterDeployment` of a pool.
@@ -195,11 +195,21 @@ pub struct ClusterDeployment {
     /// The namespace of the object. Hive creates one for each cluster of a pool, with the name of the cluster.
     pub namespace: String,
     pub name: String,
-    /// The name of the cluster's pool, which is in the namespace of the reviewed object.
+    /// The namespace of the cluster's pool and customization; `None` if the cluster has no pool.
+    pub pool_namespace: Option<String>,
+    /// The name of the cluster's pool.
     pub pool: String,
     /// The name of the claim that holds the cluster; `None` if the cluster is not claimed.
     pub claim: Option<String>,
-    /// The name of the customization that the cluster uses; `None` if it uses none.
+    /// The name of the customization that the cluster uses; `None` if it uses none. A deprovisioned cluster uses none.
     pub customization: Option<String>,
     pub is_deleting: bool,
+}
+
+impl ClusterDeployment {
+    /// Whether the cluster belongs to the pool, or uses the customization, with this namespace and name.
+    pub fn refers_to(&self, namespace: &str, name: &str) -> bool {
+        self.pool_namespace.as_deref() == Some(namespace)
+            && (self.pool == name || self.customization.as_deref() == Some(name))
+    }
 }

@@ -6,18 +6,12 @@ use std::{
     time::Duration,
 };
 
+use kcp_api::names::group;
 use serde_json::{Value, json};
 use tokio::{task::yield_now, time::advance};
 
 use super::*;
-use crate::{
-    cluster::{
-        ClusterReader,
-        versions::{CLUSTER_API, CONTROL_PLANES},
-    },
-    metrics::Metrics,
-    testing::api_server,
-};
+use crate::{cluster::ClusterReader, metrics::Metrics, testing::api_server};
 
 /// An API server that serves `version` of Cluster API, and the paths that were requested.
 fn served(version: &'static str) -> (ClusterReader, Arc<Mutex<Vec<String>>>) {
@@ -66,7 +60,7 @@ async fn a_version_is_used_while_it_is_read_again_once_per_interval() {
     let version = async || {
         cluster
             .start_reads(crate::cluster::ReadLimits::default())
-            .discover_version(CLUSTER_API)
+            .discover_version(group::CLUSTER)
             .await
             .unwrap()
     };
@@ -107,7 +101,7 @@ async fn an_api_server_that_does_not_answer_does_not_delay_reads_for_five_minute
         let started = time::Instant::now();
         let version = cluster
             .start_reads(crate::cluster::ReadLimits::default())
-            .discover_version(CLUSTER_API)
+            .discover_version(group::CLUSTER)
             .await;
         (version.ok(), started.elapsed())
     };
@@ -124,7 +118,7 @@ async fn discovers_the_version_again_when_a_kind_is_not_served() {
     let (cluster, requested) = served("v1beta2");
     let reads = cluster.start_reads(crate::cluster::ReadLimits::default());
     let read = async |path: &str| reads.get(path, Projection::Whole).await.map(drop).unwrap_err();
-    reads.discover_version(CLUSTER_API).await.unwrap();
+    reads.discover_version(group::CLUSTER).await.unwrap();
     // A missing object does not mean that its kind is not served. Other groups do not matter either.
     for path in [
         "/apis/cluster.x-k8s.io/missing",
@@ -132,14 +126,14 @@ async fn discovers_the_version_again_when_a_kind_is_not_served() {
         "/api/v1/x",
     ] {
         assert!(matches!(read(path).await, ReadError::NotFound), "{path}");
-        reads.discover_version(CLUSTER_API).await.unwrap();
+        reads.discover_version(group::CLUSTER).await.unwrap();
         assert_eq!(count(&requested, "/apis/cluster.x-k8s.io"), 1, "{path}");
     }
     assert!(matches!(
         read("/apis/cluster.x-k8s.io/v1beta2/x").await,
         ReadError::NotFound
     ));
-    reads.discover_version(CLUSTER_API).await.unwrap();
+    reads.discover_version(group::CLUSTER).await.unwrap();
     assert_eq!(count(&requested, "/apis/cluster.x-k8s.io"), 2);
 }
 
@@ -149,7 +143,7 @@ async fn does_not_remember_a_failed_discovery() {
     for times in 1..3 {
         cluster
             .start_reads(crate::cluster::ReadLimits::default())
-            .discover_version(CONTROL_PLANES)
+            .discover_version(group::CONTROL_PLANE)
             .await
             .unwrap_err();
         assert_eq!(count(&requested, "/apis/controlplane.cluster.x-k8s.io"), times);
@@ -179,7 +173,7 @@ async fn reports_served_versions_that_are_not_registered() {
     assert_eq!(
         cluster
             .start_reads(crate::cluster::ReadLimits::default())
-            .discover_version(CONTROL_PLANES)
+            .discover_version(group::CONTROL_PLANE)
             .await
             .unwrap(),
         "v1beta2"

@@ -16,7 +16,7 @@ fn stored(mut object: Value) -> Value {
         {"manager": "x".repeat(9000), "time": "2026-06-01T11:30:00Z", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
         {"manager": "annotator", "time": "2026-06-01T11:40:00Z", "fieldsV1": {"f:metadata": {}}},
     ]);
-    metadata["annotations"][LAST_APPLIED] = json!("y".repeat(9000));
+    metadata["annotations"][annotation::LAST_APPLIED] = json!("y".repeat(9000));
     let mut condition = json!({"message": "z".repeat(9000), "lastTransitionTime": "2026-05-01T00:00:00Z"});
     condition["type"] = json!("Available");
     match &mut object["status"]["conditions"] {
@@ -41,7 +41,7 @@ fn a_cached_control_plane_has_every_field_that_rules_read() {
                 continue;
             };
             let annotations = whole.metadata.annotations.as_mut().unwrap();
-            annotations.retain(|name, _| &**name != LAST_APPLIED);
+            annotations.retain(|name, _| &**name != annotation::LAST_APPLIED);
             let cached = CachedControlPlane::decode(&text).unwrap();
             let mut read = decode::<KubeadmControlPlane<'_>>(&cached.text).unwrap();
             let written = whole.metadata.last_write_of_spec();

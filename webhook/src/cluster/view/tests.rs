@@ -16,7 +16,7 @@ fn object(name: &str, rest: Value) -> Value {
     let mut object = json!({
         "metadata": {"name": name, "namespace": "prod", "creationTimestamp": "2026-05-01T00:00:00Z", "uid": "1"},
         "spec": {"clusterName": "edge", "unread": {"deep": [1, 2]}},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready"}]}
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     });
     merge(&mut object, rest);
     object
@@ -194,6 +194,7 @@ async fn reads_every_part_of_a_view() {
     let deployment = view::ClusterDeployment {
         namespace: "prod".to_owned(),
         name: "c1".to_owned(),
+        pool_namespace: Some("prod".to_owned()),
         pool: "cp".to_owned(),
         claim: None,
         customization: Some("foo".to_owned()),

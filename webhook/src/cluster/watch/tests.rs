@@ -89,7 +89,7 @@ fn watched(
         &cluster.server,
         &mut tasks,
         &listing,
-        CUSTOMIZATION,
+        kind::CLUSTER_DEPLOYMENT_CUSTOMIZATION,
         &cluster.caches.customizations,
     );
     (cluster, tasks, requests)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use kcp_api::Kind;
 use kcp_rules::{
     Action, Change, Configuration, Context, Finding, HasRules, Judgement, Operation, Scope,
     exemption::{self, Requester},
@@ -217,13 +218,8 @@ impl Evaluation {
         }
     }
 
-    pub(super) fn decision(
-        self,
-        group: &'static str,
-        kind: &'static str,
-        name: impl FnOnce() -> String,
-    ) -> Decision {
-        let mut decision = Decision::from_judgement(group, kind, name, self.judgement);
+    pub(super) fn decision(self, kind: Kind, name: impl FnOnce() -> String) -> Decision {
+        let mut decision = Decision::from_judgement(kind, name, self.judgement);
         decision.other_warnings.extend(self.unread);
         decision
     }

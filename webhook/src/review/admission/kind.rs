@@ -1,5 +1,6 @@
 //! The kinds that rules check: their names, and how the webhook decodes them.
 
+use kcp_api::kind;
 use kcp_rules::{
     HasRules,
     api::{
@@ -11,15 +12,9 @@ use kcp_rules::{
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The API group of `KubeadmControlPlane`s and their templates.
-pub(super) const CONTROL_PLANE_GROUP: &str = "controlplane.cluster.x-k8s.io";
-/// The API group of `ClusterPool`s, `ClusterDeploymentCustomization`s and `ClusterDeployment`s.
-pub(super) const HIVE: &str = "hive.openshift.io";
-
 /// A kind that rules check.
 pub(super) trait Kind<'a>: HasRules + SetDefaults + Deserialize<'a> {
-    const GROUP: &'static str;
-    const KIND: &'static str;
+    const KIND: kind::Kind;
 
     /// Decodes the stored object of an update.
     fn decode_old(old: &'a RawValue, _new: &Self) -> Result<Self, DecodeError> {
@@ -28,17 +23,15 @@ pub(super) trait Kind<'a>: HasRules + SetDefaults + Deserialize<'a> {
 }
 
 macro_rules! kind {
-    ($type:ident, $group:expr) => {
+    ($type:ident, $kind:ident) => {
         impl<'a> Kind<'a> for $type<'a> {
-            const GROUP: &'static str = $group;
-            const KIND: &'static str = stringify!($type);
+            const KIND: kind::Kind = kind::$kind;
         }
     };
 }
 
 impl<'a> Kind<'a> for KubeadmControlPlane<'a> {
-    const GROUP: &'static str = CONTROL_PLANE_GROUP;
-    const KIND: &'static str = "KubeadmControlPlane";
+    const KIND: kind::Kind = kind::KUBEADM_CONTROL_PLANE;
 
     /// Decodes an unchanged `kubeadmConfigSpec` only once.
     fn decode_old(old: &'a RawValue, new: &Self) -> Result<Self, DecodeError> {
@@ -46,10 +39,10 @@ impl<'a> Kind<'a> for KubeadmControlPlane<'a> {
     }
 }
 
-kind!(KubeadmControlPlaneTemplate, CONTROL_PLANE_GROUP);
-kind!(ClusterPool, HIVE);
-kind!(ClusterDeploymentCustomization, HIVE);
-kind!(ClusterDeployment, HIVE);
+kind!(KubeadmControlPlaneTemplate, KUBEADM_CONTROL_PLANE_TEMPLATE);
+kind!(ClusterPool, CLUSTER_POOL);
+kind!(ClusterDeploymentCustomization, CLUSTER_DEPLOYMENT_CUSTOMIZATION);
+kind!(ClusterDeployment, CLUSTER_DEPLOYMENT);
 
 #[cfg(test)]
 mod tests {

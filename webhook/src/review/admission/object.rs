@@ -100,7 +100,7 @@ async fn mutate<'a, T: Kind<'a>>(
             .await;
     }
     // If the write is allowed, return no warnings, because the validating webhook returns them.
-    Decision::from_judgement(T::GROUP, T::KIND, || name(request, new.metadata()), judgement)
+    Decision::from_judgement(T::KIND, || name(request, new.metadata()), judgement)
         .denial()
         .unwrap_or_else(|| Decision::defaulted(defaults))
 }
@@ -125,12 +125,12 @@ async fn evaluate_change<'a, T: Kind<'a>>(
 ) -> Decision {
     let reads = evaluator.cluster.start_reads(request.read_limits);
     let evaluation = evaluator.evaluate(request, change, &reads).await;
-    evaluation.decision(T::GROUP, T::KIND, || name(request, change.new.metadata()))
+    evaluation.decision(T::KIND, || name(request, change.new.metadata()))
 }
 
 fn undecodable<'a, T: Kind<'a>>(request: &Request<'_>, error: DecodeError) -> Decision {
     let name = name(request, &Metadata::default());
-    Decision::undecodable(T::GROUP, T::KIND, name, error)
+    Decision::undecodable(T::KIND, name, error)
 }
 
 const fn update_without_old<T>(new: &T) -> Change<'_, T> {

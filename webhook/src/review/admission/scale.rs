@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use kcp_rules::{
     Change,
     api::{KubeadmControlPlane, decode},
 };
 use serde::Deserialize;
 
-use super::{evaluator::Evaluator, kind::CONTROL_PLANE_GROUP};
+use super::evaluator::Evaluator;
 use crate::{
     cluster::ReadError,
     decision::{Decision, RefusalKind},
@@ -16,8 +17,6 @@ use crate::{
     limits::{MAX_NAME_CHARS, shorten},
     review::decode::Request,
 };
-
-const KIND: &str = "KubeadmControlPlane";
 
 /// A `Scale` of `autoscaling/v1`.
 #[derive(Deserialize)]
@@ -61,7 +60,7 @@ async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> Decision {
     let name = shorten(&request.name, MAX_NAME_CHARS, "").into_owned();
     let scale: Scale = match decode(object.get()) {
         Ok(scale) => scale,
-        Err(error) => return Decision::undecodable(CONTROL_PLANE_GROUP, KIND, name, error),
+        Err(error) => return Decision::undecodable(KUBEADM_CONTROL_PLANE, name, error),
     };
     let reads = evaluator.cluster.start_reads(request.read_limits);
     let (cached, answer);
@@ -93,7 +92,7 @@ async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> Decision {
     let evaluation = evaluator
         .evaluate(request, Change::scale(&old, &new), &reads)
         .await;
-    evaluation.decision(CONTROL_PLANE_GROUP, KIND, || name)
+    evaluation.decision(KUBEADM_CONTROL_PLANE, || name)
 }
 
 /// The cached control plane, if its resource version equals that of the Scale. If so, the cached object is exactly
@@ -130,7 +129,10 @@ fn unreadable(name: &str, error: &ReadError) -> Decision {
     };
     Decision::refused(
         kind,
-        format!("cannot check the scale of {KIND} {name:?}: {error}"),
+        format!(
+            "cannot check the scale of {} {name:?}: {error}",
+            KUBEADM_CONTROL_PLANE.kind
+        ),
     )
 }
 

@@ -411,12 +411,12 @@ mod tests {
             "metadata": {"name": "us", "annotations": {"kubectl-kcp.dev/lease-id": "k4x7"}},
             "spec": {"clusterPoolName": "vsphere"},
         });
-        let outcome = LeaseOutcome::Claimed(ClaimedCluster {
+        let outcome = LeaseOutcome::Claimed(Box::new(ClaimedCluster {
             claim: read(&claim),
             cluster: "vsphere-x".to_owned(),
             customization: customization.map(str::to_owned),
             ends: "2026-11-22T05:00:00Z".parse().ok(),
-        });
+        }));
         PoolLease::new(&LeaseResult {
             cluster_deployment: "vsphere-x".to_owned(),
             ..answer(outcome)

@@ -1,0 +1,110 @@
+//! Types that only have a schema, for the fields of Hive's CRDs that we read as JSON or not at all.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{ClusterPoolReference, LocalReference};
+
+/// A condition of a `ClusterDeploymentCustomization`: Kubernetes' `metav1.Condition`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// When the status of the condition last changed.
+    #[schemars(with = "String", extend("format" = "date-time"))]
+    pub last_transition_time: Timestamp,
+    /// What the condition means, for people.
+    #[schemars(length(max = 32768))]
+    pub message: String,
+    /// The `metadata.generation` on which the condition is based.
+    #[schemars(range(min = 0), extend("nullable" = false))]
+    pub observed_generation: Option<i64>,
+    /// Why the condition has its status, for programs, in `CamelCase`.
+    #[schemars(
+        length(min = 1, max = 1024),
+        regex(pattern = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+    )]
+    pub reason: String,
+    /// The status of the condition: `True`, `False` or `Unknown`.
+    #[schemars(extend("enum" = ["True", "False", "Unknown"]))]
+    pub status: String,
+    /// The type of the condition, in `CamelCase`.
+    #[serde(rename = "type")]
+    #[schemars(
+        length(max = 316),
+        regex(
+            pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+        )
+    )]
+    pub kind: String,
+}
+
+/// A condition of a `ClusterPool`, `ClusterDeployment` or `ClusterClaim`: Hive's own type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HiveCondition {
+    /// When Hive last checked the condition.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub last_probe_time: Option<Timestamp>,
+    /// When the status of the condition last changed.
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub last_transition_time: Option<Timestamp>,
+    /// What the condition means, for people.
+    pub message: Option<String>,
+    /// Why the condition has its status, for programs, in `CamelCase`.
+    pub reason: Option<String>,
+    /// The status of the condition: `True`, `False` or `Unknown`.
+    pub status: String,
+    /// The type of the condition, in `CamelCase`.
+    #[serde(rename = "type")]
+    pub kind: String,
+}
+
+/// The lease on a customization, and the result of its last use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CustomizationStatus {
+    /// The `ClusterDeployment` that holds the lease.
+    pub cluster_deployment_ref: Option<LocalReference>,
+    /// The pool for which the customization is leased.
+    pub cluster_pool_ref: Option<LocalReference>,
+    /// The conditions, such as `Available` and `ApplySucceeded`.
+    pub conditions: Option<Vec<Condition>>,
+    /// The install-config that was last generated with the patches.
+    pub last_applied_configuration: Option<String>,
+}
+
+/// The desired state of a `ClusterDeployment`.
+#[derive(
+    Clone, Debug, Default, PartialEq, Serialize, Deserialize, kube::CustomResource, schemars::JsonSchema,
+)]
+#[kube(
+    group = "hive.openshift.io",
+    version = "v1",
+    kind = "ClusterDeployment",
+    root = "ClusterDeploymentResource",
+    doc = "One cluster.",
+    shortname = "cd",
+    namespaced,
+    status = "ClusterDeploymentStatus"
+)]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterDeploymentSpec {
+    /// The DNS domain above the name of the cluster.
+    pub base_domain: String,
+    /// The name of the cluster.
+    pub cluster_name: String,
+    /// The platform of the cluster, with the name of the platform as the only key.
+    #[schemars(schema_with = "super::any_object")]
+    pub platform: Map<String, Value>,
+    /// The pool of the cluster.
+    pub cluster_pool_ref: Option<ClusterPoolReference>,
+    /// Whether the installation of the cluster is complete.
+    pub installed: Option<bool>,
+}
+
+/// The observed state of a `ClusterDeployment`. Rules read none of its fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(extend("x-kubernetes-preserve-unknown-fields" = true))]
+pub struct ClusterDeploymentStatus {}

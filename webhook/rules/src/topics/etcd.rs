@@ -320,7 +320,7 @@ const CASES: &[Case] = &[
     Case::update(
         "accepts_upgrade_from_a_new_etcd",
         r#"{"spec":{"version":"v1.33.4","kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":"3.5.26-0"}}}}}}"#,
-        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":null}}}}}}"#,
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":"3.6.5-0"}}}}}}"#,
         &[],
     ),
 ];

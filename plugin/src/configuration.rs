@@ -8,9 +8,6 @@ use serde_saphyr::UserMessageFormatter;
 use crate::file;
 
 /// Reads an `AdmissionConfiguration` from a file, or from a manifest of the ConfigMap with that file.
-///
-/// # Errors
-/// The file cannot be read, or the webhook would reject it.
 pub fn read(file: &Path) -> Result<Configuration, ConfigurationFileError> {
     let fault = |message: String| ConfigurationFileError {
         path: file.display().to_string(),

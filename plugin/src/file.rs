@@ -34,9 +34,6 @@ impl FileError {
 }
 
 /// Reads a file that the user named, or stdin.
-///
-/// # Errors
-/// The file cannot be read, or exceeds [`MAX_FILE_BYTES`].
 pub fn read(file: &Path) -> Result<Vec<u8>, FileError> {
     let path = || file.display().to_string();
     let content = if file == Path::new(STDIN) {
@@ -58,9 +55,6 @@ pub struct NewFile {
 
 impl NewFile {
     /// Creates the temporary file.
-    ///
-    /// # Errors
-    /// A file with this name exists, or the folder cannot be written.
     pub fn create(path: &Path) -> Result<Self, FileError> {
         let fails = |cause| FileError::Write {
             path: path.display().to_string(),

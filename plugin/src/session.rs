@@ -36,17 +36,11 @@ impl Session {
 
     /// Connects like [`Session::connect`], but fails if a credential plugin takes longer than `limit`. The plugin keeps
     /// running.
-    ///
-    /// # Errors
-    /// Same as [`Session::connect`], and [`Error::CredentialsOutOfTime`].
     pub async fn connect_within(&self, limit: Duration) -> Result<Connection, Error> {
         self.open_within(self.global.connection(), limit).await
     }
 
     /// Like [`Session::connect_within`], but in another context of the kubeconfig.
-    ///
-    /// # Errors
-    /// Same as [`Session::connect_within`], or the kubeconfig has no such context.
     pub async fn connect_to(&self, context: &str, limit: Duration) -> Result<Connection, Error> {
         let flags = ConnectionFlags {
             context: Some(context.to_owned()),

@@ -186,9 +186,6 @@ pub async fn create_token(
 }
 
 /// Reads the Secret of a bootstrap token. None if it does not exist, or is no bootstrap token.
-///
-/// # Errors
-/// The Secret cannot be read.
 pub(crate) async fn read_secret(connection: &Connection, name: &str) -> Result<Option<TokenSecret>, Error> {
     let secret: TokenSecret = match connection.get(&SECRET.api_resource("v1"), NAMESPACE, name).await {
         Err(Error::NotFound { .. }) => return Ok(None),

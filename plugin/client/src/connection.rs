@@ -174,9 +174,6 @@ impl Connection {
     }
 
     /// Sends a read request, and retries it while the server is busy.
-    ///
-    /// # Errors
-    /// Same as [`Connection::call`].
     pub async fn read<T, F>(&self, action: &Action, mut request: impl FnMut() -> F) -> Result<T, Error>
     where
         F: Future<Output = kube::Result<T>>,

@@ -32,9 +32,6 @@ pub enum CreateResult {
 
 impl Connection {
     /// Creates an object, and succeeds if it already exists.
-    ///
-    /// # Errors
-    /// Same as [`Connection::patch`].
     pub async fn create_or_find(&self, create: &CreateRequest<'_>) -> Result<CreateResult, Error> {
         let CreateRequest {
             resource,

@@ -45,9 +45,6 @@ impl DeleteRequest<'_> {
 
 impl Connection {
     /// Deletes one object. Like [`Connection::patch`], never retries the request.
-    ///
-    /// # Errors
-    /// Same as [`Connection::patch`].
     pub async fn delete(&self, delete: &DeleteRequest<'_>) -> Result<Written, Error> {
         let DeleteRequest {
             resource,

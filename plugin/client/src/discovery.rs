@@ -20,9 +20,6 @@ pub(crate) fn product_of(resource: &str) -> &'static str {
 impl Connection {
     /// Whether the cluster serves the resource. By default, every user may read this, also a user who may not read objects
     /// of the resource.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`].
     pub async fn serves(&self, resource: &ApiResource) -> Result<bool, Error> {
         let action = Action::path("get", &format!("/apis/{}", resource.api_version));
         let list = self.read(&action, || {
@@ -44,9 +41,6 @@ pub struct ServedVersions {
 
 impl ServedVersions {
     /// Reads the API groups of the cluster.
-    ///
-    /// # Errors
-    /// The cluster does not respond.
     pub async fn discover(connection: &Connection) -> Result<Self, Error> {
         let action = Action::path("get", "/apis");
         let list = connection
@@ -74,9 +68,6 @@ impl ServedVersions {
     }
 
     /// Returns the resource of a kind in this version if the cluster serves it, otherwise in the preferred version.
-    ///
-    /// # Errors
-    /// Same as [`ServedVersions::resource`].
     pub fn resource_in(&self, kind: &Kind, version: &str) -> Result<ApiResource, Error> {
         if self.versions(kind.group).contains(&version) {
             Ok(kind.api_resource(version))

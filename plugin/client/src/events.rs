@@ -20,9 +20,6 @@ pub struct Events<'e> {
 
 impl Events<'_> {
     /// Writes an Event about a change to `related`, or to `regarding` if there is no related object.
-    ///
-    /// # Errors
-    /// The Event cannot be written. The change itself is already stored.
     pub async fn write(
         &self,
         event: &ChangeEvent,
@@ -34,9 +31,6 @@ impl Events<'_> {
     }
 
     /// Like [`Self::write`], for callers that know the name of the user who made the change.
-    ///
-    /// # Errors
-    /// The Event cannot be written.
     pub async fn write_as(
         &self,
         requester: &str,
@@ -49,9 +43,6 @@ impl Events<'_> {
     }
 
     /// Writes an Event about an action that did not change `regarding` itself.
-    ///
-    /// # Errors
-    /// The Event cannot be written. The action itself is complete.
     pub async fn write_action(&self, event: &ActionEvent, regarding: &ObjectReference) -> Result<(), Error> {
         let requester = self.requester().await;
         let event = event.to_event_json(regarding, &requester, self.connection.now());

@@ -17,9 +17,6 @@ const ONLY_ENTRY: &str = "selected";
 
 /// Reads the kubeconfig: the file that the flag names, or else the merged files of `$KUBECONFIG`, or else `~/.kube/config`.
 /// As in kubectl, skips files that do not exist, except the file that the flag names. None if no file exists.
-///
-/// # Errors
-/// A file cannot be read, or the file that the flag names does not exist.
 pub fn load(flag: Option<&Path>, server_given: bool) -> Result<Option<Kubeconfig>, Error> {
     if let Some(path) = flag {
         return read(path).map(Some);

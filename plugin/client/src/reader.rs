@@ -28,9 +28,6 @@ pub struct Reader<'c> {
 
 impl<'c> Reader<'c> {
     /// Finds out which API versions the management cluster serves.
-    ///
-    /// # Errors
-    /// The cluster does not respond, or Cluster API is not installed.
     pub async fn discover(connection: &'c Connection) -> Result<Self, Error> {
         let served = ServedVersions::discover(connection).await?;
         Ok(Self {
@@ -44,9 +41,6 @@ impl<'c> Reader<'c> {
     }
 
     /// Changes the API version in which control planes are read, if the cluster serves it.
-    ///
-    /// # Errors
-    /// Same as [`Reader::discover`].
     pub fn in_version(self, version: &str) -> Result<Self, Error> {
         Ok(Self {
             control_plane_resource: self.served.resource_in(&KUBEADM_CONTROL_PLANE, version)?,
@@ -55,9 +49,6 @@ impl<'c> Reader<'c> {
     }
 
     /// Reads a control plane. Returns its JSON and the decoded object.
-    ///
-    /// # Errors
-    /// The control plane does not exist or cannot be read.
     pub async fn read_control_plane(
         &self,
         namespace: &str,
@@ -80,9 +71,6 @@ impl<'c> Reader<'c> {
 
     /// Reads a control plane and its Machines. Reads the Cluster only if its topology manages the control plane, because then
     /// the Cluster says which changes are still to come.
-    ///
-    /// # Errors
-    /// The control plane or its Machines cannot be read.
     pub async fn read_snapshot(&self, namespace: &str, name: &str) -> Result<Snapshot, Error> {
         let (_, control_plane) = self.read_control_plane(namespace, name).await?;
         let machines = match &control_plane.cluster() {

@@ -73,17 +73,11 @@ impl Pages<'_> {
     }
 
     /// Reads the next page of the list. None after the last page.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`], or an object has a field of the wrong type.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, Error> {
         self.next_decoded_by(decode_list).await
     }
 
     /// Like [`Self::next`], but if a field of an object has the wrong type, still returns the other objects.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`], or the page is not a list of objects.
     pub async fn next_each<T: DeserializeOwned>(
         &mut self,
     ) -> Result<Option<Vec<Result<T, Box<Undecodable>>>>, Error> {
@@ -134,9 +128,6 @@ impl Connection {
     }
 
     /// Reads one object and returns its JSON.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`].
     pub async fn get_text(
         &self,
         resource: &ApiResource,
@@ -147,9 +138,6 @@ impl Connection {
     }
 
     /// Like [`Connection::get_text`]. `namespace` is none for a cluster-scoped kind.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`].
     pub async fn get_text_in(
         &self,
         resource: &ApiResource,
@@ -164,9 +152,6 @@ impl Connection {
     }
 
     /// Reads and decodes one object.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`], or the object has a field of the wrong type.
     pub async fn get<T: DeserializeOwned>(
         &self,
         resource: &ApiResource,
@@ -185,9 +170,6 @@ impl Connection {
     }
 
     /// Reads only an object's metadata.
-    ///
-    /// # Errors
-    /// Same as [`Connection::get`].
     pub async fn get_metadata<T: DeserializeOwned>(
         &self,
         resource: &ApiResource,
@@ -206,9 +188,6 @@ impl Connection {
     }
 
     /// Lists the objects of one or all namespaces that match a label selector, page by page.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`].
     pub async fn list<T: DeserializeOwned>(
         &self,
         resource: &ApiResource,
@@ -219,9 +198,6 @@ impl Connection {
     }
 
     /// Lists the objects of a namespace that match a field selector, page by page.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`].
     pub async fn list_by_fields<T: DeserializeOwned>(
         &self,
         resource: &ApiResource,
@@ -234,9 +210,6 @@ impl Connection {
     }
 
     /// Lists the objects of all namespaces that match a field selector, page by page.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`].
     pub async fn list_all_by_fields<T: DeserializeOwned>(
         &self,
         resource: &ApiResource,
@@ -248,9 +221,6 @@ impl Connection {
     }
 
     /// Like [`Connection::list`], but reads only metadata.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`].
     pub async fn list_metadata<T: DeserializeOwned>(
         &self,
         resource: &ApiResource,
@@ -329,9 +299,6 @@ impl Connection {
 impl Connection {
     /// Creates one object. `namespace` is none for a cluster-scoped kind. Like [`Connection::patch`], never retries the
     /// request.
-    ///
-    /// # Errors
-    /// Same as [`Connection::call`].
     pub async fn create<T: DeserializeOwned>(
         &self,
         resource: &ApiResource,

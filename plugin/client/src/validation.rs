@@ -43,9 +43,6 @@ pub struct RunningPod {
 
 impl ValidationPods<'_> {
     /// Creates a Pod.
-    ///
-    /// # Errors
-    /// The API server does not create it, or does not respond. In the second case, the Pod may exist.
     pub async fn create(&self, pod: &Value) -> Result<(), Error> {
         let resource = resource();
         let create = self.connection.create::<PartialObjectMetadata>(
@@ -58,9 +55,6 @@ impl ValidationPods<'_> {
     }
 
     /// Lists the Pods of the run that exist.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`].
     pub async fn list(&self) -> Result<Vec<RunningPod>, Error> {
         let resource = resource();
         let selector = format!("{RUN_LABEL}={}", self.run);
@@ -77,9 +71,6 @@ impl ValidationPods<'_> {
     }
 
     /// Reads the log of a Pod that has ended.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`].
     pub async fn log(&self, pod: &str) -> Result<String, Error> {
         let action = self.action("get").with_name(pod).subresource("log");
         check_safe_in_url(&action)?;
@@ -100,9 +91,6 @@ impl ValidationPods<'_> {
 
     /// Asks the API server to delete all Pods of the run, and returns the names of those that existed. The caller repeats it
     /// until there are none.
-    ///
-    /// # Errors
-    /// The Pods cannot be listed, or one cannot be deleted.
     pub async fn delete_all(&self) -> Result<Vec<String>, Error> {
         let resource = resource();
         let pods = self.list().await?;

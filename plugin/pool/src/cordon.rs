@@ -28,9 +28,6 @@ pub enum CordonResult {
 }
 
 /// Reads the pools of the entry, and returns the first that Hive manages.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn read_hive_pool(
     store: &Store<'_>,
     entry: &str,
@@ -62,9 +59,6 @@ fn hive_pool(entry: &Entry, pools: Vec<ClusterPool>, hive: Hive) -> Option<(Clus
 }
 
 /// Cordons an entry if there is a reason, and uncordons it if `reason` is `None`.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn set_cordon(store: &Store<'_>, entry: &str, reason: Option<&str>) -> Result<CordonResult, Error> {
     for _ in 0..MAX_ATTEMPTS {
         let Some(found) = store.get(entry).await? else {

@@ -155,9 +155,6 @@ impl Hive {
 }
 
 /// Reads which of Hive's own objects exist in the cluster.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn read_hive(connection: &Connection, mode: HiveMode) -> Result<Hive, Error> {
     if mode != HiveMode::Auto {
         return Ok(Hive {

@@ -11,9 +11,6 @@ use crate::objects::{
 };
 
 /// The versions of the lease records in the connection's namespace. Empty without leases.
-///
-/// # Errors
-/// The cluster does not serve customizations, does not respond, or refuses the request.
 pub async fn record_versions(
     connection: &Connection,
     served: &ServedVersions,

@@ -90,9 +90,6 @@ pub enum ControlPlaneName {
 
 impl ControlPlaneName {
     /// The control plane's own name. Reads the Cluster if the user named it instead.
-    ///
-    /// # Errors
-    /// The Cluster cannot be read, or does not refer to a `KubeadmControlPlane`.
     pub async fn read(&self, reader: &Reader<'_>, limit: ReadLimit) -> Result<String, Error> {
         match self {
             Self::Own(name) => Ok(name.clone()),
@@ -141,17 +138,11 @@ impl NamedKind {
 }
 
 /// Parses the name of a control plane: `NAME`, `kcp/NAME` or `kubeadmcontrolplane/NAME`, optionally with `.GROUP`.
-///
-/// # Errors
-/// What is wrong, in one sentence.
 pub fn parse_control_plane(text: &str) -> Result<String, String> {
     CONTROL_PLANE.parse(text)
 }
 
 /// Parses the name of a control plane like [`parse_control_plane`], or of its Cluster: `cluster/NAME`.
-///
-/// # Errors
-/// What is wrong, in one sentence.
 pub fn parse_control_plane_of_cluster(text: &str) -> Result<ControlPlaneName, String> {
     let named = text.split_once('/').filter(|(kind, _)| CLUSTER.is_named(kind));
     if let Some((_, name)) = named {
@@ -161,42 +152,27 @@ pub fn parse_control_plane_of_cluster(text: &str) -> Result<ControlPlaneName, St
 }
 
 /// Parses the name of a cluster pool: `NAME`, `cp/NAME` or `clusterpool/NAME`, optionally with `.GROUP`.
-///
-/// # Errors
-/// What is wrong, in one sentence.
 pub fn parse_cluster_pool(text: &str) -> Result<String, String> {
     CLUSTER_POOL.parse(text)
 }
 
 /// Parses the name of a Machine: `NAME`, `machine/NAME` or `ma/NAME`, optionally with `.GROUP`.
-///
-/// # Errors
-/// What is wrong, in one sentence.
 pub fn parse_machine(text: &str) -> Result<String, String> {
     MACHINE.parse(text)
 }
 
 /// Parses the name of a Node: `NAME`, `node/NAME` or `no/NAME`.
-///
-/// # Errors
-/// What is wrong, in one sentence.
 pub fn parse_node(text: &str) -> Result<String, String> {
     NODE.parse(text)
 }
 
 /// Parses the name of a customization, an entry of a pool's inventory: `NAME`, `cdc/NAME` or
 /// `clusterdeploymentcustomization/NAME`, optionally with `.GROUP`.
-///
-/// # Errors
-/// What is wrong, in one sentence.
 pub fn parse_customization(text: &str) -> Result<String, String> {
     CUSTOMIZATION.parse(text)
 }
 
 /// Parses the name of any object: a DNS subdomain, as most kinds require.
-///
-/// # Errors
-/// What is wrong, in one sentence.
 pub fn parse_object_name(text: &str) -> Result<String, String> {
     if is_dns1123_subdomain(text.as_bytes()) {
         return Ok(text.to_owned());

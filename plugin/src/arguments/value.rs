@@ -9,9 +9,6 @@ const MAX_REASON: usize = 400;
 
 /// Parses the value of `--request-timeout`, which is kubectl's flag: scripts pass the same value to both programs. So a
 /// number without a unit is a number of seconds, as in kubectl (`ParseTimeout` of client-go's `clientcmd`).
-///
-/// # Errors
-/// What is wrong, in a few words.
 pub fn parse_request_timeout(text: &str) -> Result<Duration, String> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     if is_number && !text.is_empty() {
@@ -21,9 +18,6 @@ pub fn parse_request_timeout(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses the time limit of a read. Rejects 0, because every read would fail.
-///
-/// # Errors
-/// What is wrong, in a few words.
 pub fn parse_timeout(text: &str) -> Result<Duration, String> {
     let timeout = parse_duration(text)?;
     if timeout.is_zero() {
@@ -36,9 +30,6 @@ pub fn parse_timeout(text: &str) -> Result<Duration, String> {
 const MAX_IMAGE: usize = 500;
 
 /// Parses the name of a container image, which becomes part of manifests and scripts.
-///
-/// # Errors
-/// What is wrong, in a few words.
 pub fn parse_image(text: &str) -> Result<String, String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.:@".contains(&byte);
     if (1..=MAX_IMAGE).contains(&text.len()) && text.bytes().all(is_name) {
@@ -48,9 +39,6 @@ pub fn parse_image(text: &str) -> Result<String, String> {
 }
 
 /// Parses the reason that a command records on an object.
-///
-/// # Errors
-/// What is wrong, in a few words.
 pub fn parse_reason(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("the reason must not be empty".to_owned()),

@@ -48,9 +48,6 @@ pub struct ReviewArguments {
 
 impl ReviewArguments {
     /// Reads the file that `--configuration` names; `None` without the flag.
-    ///
-    /// # Errors
-    /// The file cannot be read or is invalid.
     pub(crate) fn read(&self) -> Result<Option<Configuration>> {
         let file = self.configuration.as_deref();
         file.map(configuration::read).transpose().map_err(Into::into)

@@ -54,9 +54,6 @@ impl ConfirmArguments {
 
     /// Asks whether to do `goal`, such as `delete Machine m1`, unless a flag makes that unnecessary. `place` is the rest
     /// of the question. False if the user answers no.
-    ///
-    /// # Errors
-    /// The user cannot be asked, or the answer cannot be read.
     pub(crate) async fn confirm(
         self,
         goal: &str,
@@ -78,9 +75,6 @@ impl ConfirmArguments {
 impl Engine<'_> {
     /// Like [`Engine::change_control_plane`], but first asks `question`. There is no question if the change deletes
     /// nothing.
-    ///
-    /// # Errors
-    /// Same as [`Engine::change_control_plane`], or the user cannot be asked.
     pub async fn change_control_plane_if_confirmed(
         &self,
         verb: &Verb<'_>,
@@ -117,9 +111,6 @@ impl Engine<'_> {
     }
 
     /// Like [`Engine::change_machine`], but first asks `question`.
-    ///
-    /// # Errors
-    /// Same as [`Engine::change_machine`], or the user cannot be asked.
     pub async fn change_machine_if_confirmed(
         &self,
         verb: &Verb<'_>,

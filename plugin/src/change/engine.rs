@@ -102,9 +102,6 @@ struct EventReferences {
 
 impl Engine<'_> {
     /// Lets a verb change a control plane.
-    ///
-    /// # Errors
-    /// A read fails, or it is unknown whether the change was written.
     pub async fn change_control_plane(
         &self,
         verb: &Verb<'_>,
@@ -151,9 +148,6 @@ impl Engine<'_> {
     }
 
     /// Lets a verb change a Machine of a control plane.
-    ///
-    /// # Errors
-    /// A read fails, or it is unknown whether the change was written.
     pub async fn change_machine(
         &self,
         verb: &Verb<'_>,

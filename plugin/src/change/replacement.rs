@@ -46,9 +46,6 @@ impl Engine<'_> {
 
     /// Writes to the Machine of an abandoned replacement. If the command that abandoned it still deletes the Machine, the
     /// deletion then fails with a conflict.
-    ///
-    /// # Errors
-    /// The Machine cannot be written.
     pub(super) async fn withdraw_abandoned_replacement(
         &self,
         snapshot: &ChangeSnapshot,
@@ -98,9 +95,6 @@ impl Engine<'_> {
     /// another command may have deleted a Machine, and because a member of etcd may have failed. Stores the
     /// announcement in `announced`. In a server dry run, the server only checks whether the user is allowed
     /// to announce the replacement.
-    ///
-    /// # Errors
-    /// The Machine cannot be read, or its control plane cannot be written.
     pub(super) async fn read_and_announce(
         &self,
         verb: &Verb<'_>,

@@ -227,9 +227,6 @@ impl Report for RefusalReport<'_> {
 
 impl Engine<'_> {
     /// Prints the result of a change, and returns the command's verdict.
-    ///
-    /// # Errors
-    /// Writing to stdout fails.
     pub async fn report(&self, verb: &Verb<'_>, changed: &Changed) -> anyhow::Result<Verdict> {
         let is_configured = self.configuration.is_some();
         self.warn(&changed.warnings);
@@ -279,9 +276,6 @@ impl Engine<'_> {
     }
 
     /// Prints text to stdout, or to stderr if stdout gets a document.
-    ///
-    /// # Errors
-    /// Writing to stdout fails.
     pub fn print_text(&self, text: &str) -> anyhow::Result<()> {
         if self.arguments.output.is_text() {
             return self.terminal.print(text).context("cannot write to stdout");

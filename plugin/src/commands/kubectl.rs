@@ -44,9 +44,6 @@ pub struct KubectlArguments {
 }
 
 /// Runs `kubectl`. Returns only if kubectl cannot be run.
-///
-/// # Errors
-/// The control plane cannot be read.
 pub async fn run(arguments: KubectlArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + READ_LIMIT;
     let connection = session.connect_within(READ_LIMIT).await?;

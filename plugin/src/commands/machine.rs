@@ -135,9 +135,6 @@ pub struct TargetArguments {
 }
 
 /// Runs `machine`.
-///
-/// # Errors
-/// A read fails, or the result cannot be printed.
 pub async fn run(arguments: MachineArguments, session: &Session) -> anyhow::Result<Verdict> {
     if let MachineCommand::Delete { .. } = arguments.command {
         bail!(

@@ -23,9 +23,6 @@ pub struct ManArguments {
 }
 
 /// Runs `man` for the command line of the program.
-///
-/// # Errors
-/// The folder cannot be written.
 pub fn run(ManArguments { folder }: &ManArguments, program: Command) -> anyhow::Result<Verdict> {
     let created = fs::create_dir_all(folder)
         .and_then(|()| clap_mangen::generate_to(program.bin_name("kubectl kcp"), folder));

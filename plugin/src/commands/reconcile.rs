@@ -60,9 +60,6 @@ fn parse_target(text: &str) -> Result<ReconcileTarget, String> {
 }
 
 /// Runs `reconcile`.
-///
-/// # Errors
-/// A read fails, or the result cannot be printed.
 pub async fn run(arguments: ReconcileArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;

@@ -63,9 +63,6 @@ pub struct ScaleArguments {
 }
 
 /// Runs `scale`.
-///
-/// # Errors
-/// A read fails, or the result cannot be printed.
 pub async fn run(arguments: ScaleArguments, session: &Session) -> anyhow::Result<Verdict> {
     let replicas = &arguments.replicas;
     let configuration = arguments.review.read()?;

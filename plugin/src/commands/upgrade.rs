@@ -103,9 +103,6 @@ pub struct UpgradeArguments {
 }
 
 /// Runs `upgrade`.
-///
-/// # Errors
-/// A read fails, or the result cannot be printed.
 pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.review.read()?;
     let connection = session.connect().await?;

@@ -137,9 +137,6 @@ impl OutputFormats {
     }
 
     /// Parses the value of `-o`.
-    ///
-    /// # Errors
-    /// kubectl's error message.
     pub fn parse(self, text: &str) -> Result<OutputFormat, String> {
         let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, value),

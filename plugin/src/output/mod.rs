@@ -61,9 +61,6 @@ pub trait Report {
     fn names(&self) -> Vec<String>;
 
     /// The output in a format that only this command has; `None` for the other formats.
-    ///
-    /// # Errors
-    /// The output cannot be created.
     fn special(&self, _format: CommandFormat) -> Option<anyhow::Result<String>> {
         None
     }

@@ -12,9 +12,6 @@ use serde::Serialize;
 use crate::terminal::escape_json;
 
 /// The output of `-o json`. Characters that could control the terminal, and invisible characters, are `\u` escapes.
-///
-/// # Errors
-/// The document cannot be serialized.
 pub fn json(document: &impl Serialize) -> anyhow::Result<String> {
     let mut text =
         escape_json(&serde_json::to_string_pretty(document).context("cannot write JSON")?).into_owned();
@@ -23,9 +20,6 @@ pub fn json(document: &impl Serialize) -> anyhow::Result<String> {
 }
 
 /// The output of `-o yaml`.
-///
-/// # Errors
-/// The document cannot be serialized.
 pub fn yaml(document: &impl Serialize) -> anyhow::Result<String> {
     let mut text = serde_saphyr::to_string(document).context("cannot write YAML")?;
     if !text.ends_with('\n') {

@@ -13,9 +13,6 @@ impl Terminal {
     }
 
     /// Asks the user a yes-or-no question. Every answer except yes means no.
-    ///
-    /// # Errors
-    /// stdin cannot be read.
     pub async fn confirm(&self, question: &str) -> anyhow::Result<bool> {
         let answer = self.answer(question).await;
         Ok(is_yes(&answer.context("cannot read the confirmation")?))

@@ -58,9 +58,6 @@ impl Terminal {
 
     /// Writes a result to stdout without escaping it. A closed pipe is not an error, so that the verdict still determines
     /// the exit code.
-    ///
-    /// # Errors
-    /// Writing to stdout fails, for example because the disk is full.
     pub fn print(&self, text: &str) -> io::Result<()> {
         self.around_spinner(|| {
             let mut stdout = AutoStream::new(io::stdout(), self.color).lock();
@@ -69,9 +66,6 @@ impl Terminal {
     }
 
     /// Writes a line to stdout.
-    ///
-    /// # Errors
-    /// Writing to stdout fails.
     pub fn print_line(&self, text: &str) -> io::Result<()> {
         self.print(&format!("{text}\n"))
     }
@@ -113,9 +107,6 @@ impl Terminal {
     }
 
     /// Draws a screen over the previous screen. `is_first` means that there is no earlier screen.
-    ///
-    /// # Errors
-    /// Writing to stdout fails.
     pub fn draw(&self, screen: &str, size: Size, is_first: bool) -> io::Result<()> {
         // Bypass the stream, because it would also strip the movements of the cursor.
         let choice = match self.color {

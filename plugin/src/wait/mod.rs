@@ -66,9 +66,6 @@ pub struct Wait<'w> {
 
 impl Wait<'_> {
     /// Polls the control plane until the wait ends, and prints the result.
-    ///
-    /// # Errors
-    /// Same as [`poll_until`].
     pub async fn run(self, reader: &Reader<'_>, terminal: &Terminal) -> anyhow::Result<Verdict> {
         terminal.set_interrupt_note(self.interrupt_message);
         let timeout = (!self.timeout.is_zero()).then_some(self.timeout);
@@ -95,9 +92,6 @@ impl Wait<'_> {
 
 /// Polls a control plane until a condition is met or can no longer be met, until the change is stuck, or until `timeout`
 /// has passed (`None` for no limit). `before` is the control plane before the change.
-///
-/// # Errors
-/// The control plane cannot be read. After transient errors, the read is tried again.
 pub async fn poll_until(
     reader: &Reader<'_>,
     name: &str,

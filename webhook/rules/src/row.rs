@@ -78,9 +78,6 @@ impl Row<'_> {
     }
 
     /// The judgement of all rules that read this view instead of the case's own.
-    ///
-    /// # Errors
-    /// Same as [`Self::judge`].
     pub fn judge_in(&self, view: &View) -> Result<Judgement, CaseError> {
         let new = self.new_object()?.to_string();
         let old = self.old()?.map(|old| old.to_string());
@@ -119,9 +116,6 @@ impl Row<'_> {
     }
 
     /// The response of an API server to the write.
-    ///
-    /// # Errors
-    /// Same as [`Self::judge`].
     pub fn answer(&self) -> Result<Answer, CaseError> {
         if let Some(answer) = self.case.answer {
             return Ok(answer);

@@ -19,9 +19,6 @@ pub struct InstalledAnchor {
 }
 
 /// Reads the DaemonSet of the anchor and the ConfigMap of the webhook in a namespace.
-///
-/// # Errors
-/// The DaemonSet does not exist, or one of the objects cannot be read.
 pub async fn read_anchor(
     connection: &Connection,
     namespace: &str,

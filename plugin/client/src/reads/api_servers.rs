@@ -9,9 +9,6 @@ use kcp_rules::api_proxy::{API_SERVERS, api_servers, check_count};
 use crate::{Action, Connection, Error, ReadLimit};
 
 /// Reads the addresses and ports of the API servers.
-///
-/// # Errors
-/// The `EndpointSlice` cannot be read, or contains no list of API servers.
 pub async fn read_api_servers(
     connection: &Connection,
     limit: ReadLimit,

@@ -73,9 +73,6 @@ pub(super) struct SecretCertificate {
 }
 
 /// Reads the certificate in a Secret.
-///
-/// # Errors
-/// The Secret does not exist or cannot be read.
 pub(super) async fn read_secret(
     reader: &Reader<'_>,
     namespace: &str,

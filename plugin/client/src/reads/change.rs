@@ -33,9 +33,6 @@ pub const LIMIT: Duration = Duration::from_secs(10);
 
 /// Reads all facts about a control plane. `limit` applies to all reads together. A part that cannot be read is recorded
 /// with its error.
-///
-/// # Errors
-/// The control plane or its Machines cannot be read.
 pub async fn read_everything(
     reader: &Reader<'_>,
     namespace: &str,
@@ -115,9 +112,6 @@ async fn read_parts(
 }
 
 /// Reads only a control plane and its Cluster. `limit` applies to each read.
-///
-/// # Errors
-/// The control plane cannot be read.
 pub async fn read_control_plane_alone(
     reader: &Reader<'_>,
     namespace: &str,

@@ -45,9 +45,6 @@ pub enum ClusterInfoError {
 }
 
 /// Reads `cluster-info`.
-///
-/// # Errors
-/// The ConfigMap cannot be read, or does not contain an address and a CA.
 pub async fn read_cluster_info(connection: &Connection) -> Result<ClusterInfo, ClusterInfoError> {
     let resource = CONFIG_MAP.api_resource("v1");
     let map: ConfigMap = connection.get(&resource, NAMESPACE, NAME).await?;

@@ -27,9 +27,6 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Reads what exists only on the Machine, until `end` at the latest. None if it is not the first Machine of a control plane that is
 /// initialized.
-///
-/// # Errors
-/// The Machine or its control plane cannot be read.
 pub async fn read_first_machine(
     reader: &Reader<'_>,
     name: &str,

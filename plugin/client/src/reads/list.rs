@@ -26,9 +26,6 @@ use sorted::{ByCluster, Lists, SortedList};
 /// `namespace` is none for all namespaces; `selector` is a label selector.
 ///
 /// An object that cannot be decoded is listed in `failed_reads` of each control plane to which it may belong.
-///
-/// # Errors
-/// The control planes cannot be read, or the pages of a list are not sorted.
 pub async fn list(
     reader: &Reader<'_>,
     namespace: Option<&str>,
@@ -45,10 +42,6 @@ pub async fn list(
 
 /// Like [`list`], but gives each control plane to `visit` as soon as its namespace is read. At any time, only the objects
 /// of one namespace and at most one page of each list are in memory.
-///
-/// # Errors
-/// The control planes cannot be read, or the pages of a list are not sorted. `visit` has then already
-/// received the control planes of earlier namespaces.
 pub async fn for_each(
     reader: &Reader<'_>,
     namespace: Option<&str>,

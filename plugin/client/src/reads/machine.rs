@@ -100,9 +100,6 @@ impl NoSuchMachine {
 }
 
 /// Reads a Machine, its control plane and all related facts.
-///
-/// # Errors
-/// [`NoSuchMachine`], or the Machine, its control plane or the control plane's Machines cannot be read.
 pub async fn read_machine(
     reader: &Reader<'_>,
     name: &str,

@@ -33,9 +33,6 @@ const PURPOSES: [Purpose; 6] = [
 ];
 
 /// Reads the name of the control plane to which a Cluster refers.
-///
-/// # Errors
-/// The Cluster cannot be read, or does not refer to a `KubeadmControlPlane`.
 pub async fn read_control_plane_name(
     reader: &Reader<'_>,
     namespace: &str,
@@ -66,9 +63,6 @@ pub async fn read_control_plane_name(
 }
 
 /// Reads a control plane and its related objects in the management cluster.
-///
-/// # Errors
-/// The control plane does not exist or cannot be read.
 pub async fn read_from_management(
     reader: &Reader<'_>,
     namespace: &str,

@@ -87,9 +87,6 @@ pub fn list_limit(timeout: Duration) -> ReadLimit {
 }
 
 /// Finds out which API versions the management cluster serves.
-///
-/// # Errors
-/// The cluster does not respond in time, or Cluster API is not installed.
 pub async fn discover(connection: &Connection, limit: ReadLimit) -> Result<Reader<'_>, Error> {
     let action = Action::path("get", "/apis");
     connection

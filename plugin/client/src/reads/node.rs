@@ -13,9 +13,6 @@ impl ReadObject for LabelledNode {
 }
 
 /// Reads one Node, which `decode` decodes from its JSON.
-///
-/// # Errors
-/// Same as [`Connection::read`], or the Node has a field of the wrong type.
 pub async fn read_node<N>(
     connection: &Connection,
     name: &str,
@@ -27,9 +24,6 @@ pub async fn read_node<N>(
 }
 
 /// Lists the Nodes that match a label selector, by name. None lists all Nodes.
-///
-/// # Errors
-/// Same as [`Connection::read`], or a Node has a field of the wrong type.
 pub async fn list_nodes(connection: &Connection, selector: Option<&str>) -> Result<Vec<LabelledNode>, Error> {
     let resource = NODE.api_resource("v1");
     let listed: Vec<Value> = connection.list(&resource, None, selector).await?;

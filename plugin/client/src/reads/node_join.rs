@@ -17,9 +17,6 @@ use crate::{
 };
 
 /// Reads kubeadm's configuration of the cluster.
-///
-/// # Errors
-/// The `ConfigMap` cannot be read.
 pub async fn read_kubeadm_settings(
     connection: &Connection,
 ) -> Result<Reading<Option<KubeadmSettings>>, Error> {
@@ -33,9 +30,6 @@ pub async fn read_kubeadm_settings(
 }
 
 /// Reads whether the certificates of the control plane exist, and until when. It reads no certificate.
-///
-/// # Errors
-/// The metadata of the Secret, or the bootstrap token, cannot be read.
 pub async fn read_uploaded_certificates(connection: &Connection) -> Result<UploadedCertificates, Error> {
     let resource = SECRET.api_resource("v1");
     let secret = connection

@@ -49,9 +49,6 @@ impl ReadObject for RemovableNode {
 }
 
 /// Reads the pods of a Node and all budgets, and predicts the drain.
-///
-/// # Errors
-/// The pods or the budgets cannot be listed.
 pub async fn read_drain(connection: &Connection, node: &str) -> Result<NodeDrain, Error> {
     let selector = format!("spec.nodeName={node}");
     let pods: Vec<Pod> = connection
@@ -147,9 +144,6 @@ pub async fn survey_members(
 }
 
 /// Whether the Node runs an etcd member as a static pod.
-///
-/// # Errors
-/// The pod cannot be read.
 pub async fn has_etcd_pod(connection: &Connection, node: &str) -> Result<bool, Error> {
     let pod = connection
         .get_metadata::<PartialObjectMetadata>(&POD.api_resource("v1"), KUBE_SYSTEM, &pod_name(node))

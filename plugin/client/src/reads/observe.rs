@@ -15,9 +15,6 @@ use crate::{Error, reader::Reader, reads::planned::Reads};
 use kcp_control_plane::snapshot::{Reading, Snapshot};
 
 /// Reads a control plane and all related facts, and stops reading at `end`.
-///
-/// # Errors
-/// The control plane does not exist or cannot be read.
 pub async fn observe(
     reader: &Reader<'_>,
     namespace: &str,

@@ -38,9 +38,6 @@ pub struct Unread {
 }
 
 /// Reads a control plane and its related objects in the management cluster.
-///
-/// # Errors
-/// The control plane or its Machines cannot be read.
 pub async fn fetch(
     reader: &Reader<'_>,
     namespace: &str,
@@ -81,9 +78,6 @@ struct Machines {
 
 impl Reads<'_> {
     /// Reads a control plane. Returns its JSON and the decoded object.
-    ///
-    /// # Errors
-    /// The control plane does not exist or cannot be read.
     pub async fn read_control_plane(&self, name: &str) -> Result<(String, KubeadmControlPlane), Error> {
         let resource = &self.reader.control_plane_resource;
         let action = Action::new("get", resource)
@@ -169,9 +163,6 @@ impl Reads<'_> {
     }
 
     /// Reads a Cluster.
-    ///
-    /// # Errors
-    /// The Cluster does not exist or cannot be read.
     pub async fn read_cluster(&self, name: &str) -> Result<Cluster, Error> {
         let resource = &self.reader.cluster_resource;
         let action = Action::new("get", resource)

@@ -42,9 +42,6 @@ impl Reads<'_> {
     }
 
     /// Reads an infrastructure template.
-    ///
-    /// # Errors
-    /// The template does not exist or cannot be read.
     pub async fn read_template(&self, template: &Reference) -> Result<Value, Error> {
         let resource = self
             .reader

@@ -27,9 +27,6 @@ pub struct ClusterNodes {
 }
 
 /// Reads the Nodes of a control plane's workload cluster, until `end` at the latest.
-///
-/// # Errors
-/// The control plane is not initialized, its workload cluster cannot be reached, or its Nodes cannot be listed.
 pub async fn read_workload_nodes(
     management: &Connection,
     target: &Target,
@@ -62,9 +59,6 @@ pub async fn read_workload_nodes(
 }
 
 /// Reads the Nodes of the cluster of the connection, until `end` at the latest.
-///
-/// # Errors
-/// The Nodes cannot be listed.
 pub async fn read_plain_nodes(connection: &Connection, end: Instant) -> Result<ClusterNodes, Failure> {
     let limit = time_limits::for_workload(time_limits::remaining(end));
     let describe = |object: &str, error: &Error| failure::from_error(object.to_owned(), error);

@@ -48,9 +48,6 @@ impl Deployed {
 }
 
 /// The version of the API server, such as `v1.36.3`.
-///
-/// # Errors
-/// Same as [`Connection::read`].
 pub async fn api_server_version(connection: &Connection) -> Result<String, Error> {
     let action = Action::path("get", "/version");
     let info = connection
@@ -100,9 +97,6 @@ impl Deployment {
 
 /// Reads the Deployment of a program. If it does not exist, but its program is a provider of Cluster API, reads the Deployment with
 /// the provider's label in any namespace. None if neither exists, or if the user may not list Deployments.
-///
-/// # Errors
-/// Same as [`Connection::get`].
 pub async fn deployed(
     connection: &Connection,
     deployment: DeploymentName,

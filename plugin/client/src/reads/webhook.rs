@@ -32,9 +32,6 @@ pub const fn resource_kind(kind: HookKind) -> &'static Kind {
 }
 
 /// Reads the state of kcp-webhook. If the Pods cannot be read, the state says why.
-///
-/// # Errors
-/// The webhook configurations cannot be listed.
 pub async fn read_webhook(connection: &Connection, limit: ReadLimit) -> Result<WebhookState, Error> {
     let (mutating, validating) = futures_util::future::try_join(
         list(connection, HookKind::Mutating, limit),

@@ -60,9 +60,6 @@ pub struct WorkloadCluster {
 }
 
 /// Reads the kubeconfig of the workload cluster for another program, as JSON. It refers to no local file or program.
-///
-/// # Errors
-/// The Secret cannot be read, or its kubeconfig cannot be used.
 pub async fn read_kubeconfig(
     management: &Connection,
     control_plane: &KubeadmControlPlane,

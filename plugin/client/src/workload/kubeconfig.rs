@@ -79,9 +79,6 @@ pub fn portable(secret: &str, key: &str, kubeconfig: &[u8]) -> Result<Vec<u8>, K
 }
 
 /// Like [`api_server`], but returns only the client.
-///
-/// # Errors
-/// Same as [`api_server`].
 pub async fn client(
     secret: &str,
     key: &str,

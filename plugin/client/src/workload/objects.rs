@@ -41,9 +41,6 @@ impl Objects {
 
     /// Lists the objects of one or all namespaces that match the selectors of `filter`. `keep` converts each object, or
     /// drops it.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`].
     pub async fn list<K, T>(
         &self,
         namespace: Option<&str>,
@@ -58,9 +55,6 @@ impl Objects {
     }
 
     /// Like [`Objects::list`], but with another number of objects on each page, for objects that are large.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`].
     pub async fn list_in_pages_of<K, T>(
         &self,
         page_size: u32,
@@ -102,9 +96,6 @@ impl Objects {
     }
 
     /// Reads one object. None if the object does not exist.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`].
     pub async fn get<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, Error>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
@@ -113,9 +104,6 @@ impl Objects {
     }
 
     /// Like [`Objects::get`], but decodes only the part `T` of the object, such as a Secret without its private key.
-    ///
-    /// # Errors
-    /// Same as [`Connection::read`].
     pub async fn get_as<K, T>(&self, namespace: &str, name: &str) -> Result<Option<T>, Error>
     where
         K: Resource<DynamicType = ()>,

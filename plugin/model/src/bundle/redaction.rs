@@ -28,9 +28,6 @@ impl Redacted {
     }
 
     /// Redacts a document of this program. Its fields contain no secrets, but its messages may quote controllers and servers.
-    ///
-    /// # Errors
-    /// The document cannot be written as JSON.
     pub fn document(document: &impl Serialize) -> Result<Self, serde_json::Error> {
         Ok(Self(redact(serde_json::to_value(document)?, &[EVERYTHING])))
     }

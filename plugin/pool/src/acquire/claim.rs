@@ -71,9 +71,6 @@ pub enum ClaimError {
 
 /// Creates a ClusterClaim, and waits until Hive has assigned a cluster to it. Deletes a claim that gets no cluster,
 /// unless the request says to keep it, or the claim existed before this command.
-///
-/// # Errors
-/// The API server cannot be reached or refuses a request. The error says what happened to the claim.
 pub async fn claim(
     store: &Store<'_>,
     request: &ClaimRequest<'_>,
@@ -177,9 +174,6 @@ pub enum KubeconfigError {
 }
 
 /// Reads the kubeconfig of a claimed cluster from its Secret. Hive allows the claim's subjects to read that Secret.
-///
-/// # Errors
-/// The cluster is not installed yet, or its Secret cannot be read.
 pub async fn read_kubeconfig(store: &Store<'_>, cluster: &str) -> Result<Vec<u8>, KubeconfigError> {
     let deployment = store.read_cluster(cluster, cluster).await?;
     let metadata = deployment.and_then(|deployment| deployment.spec.cluster_metadata);
@@ -344,9 +338,6 @@ async fn find_or_create(store: &Store<'_>, request: &ClaimRequest<'_>) -> Result
 
 /// Extends a claim so that it lasts for this time from now, but no longer than `limit` in total. Returns `None` if the claim
 /// no longer exists or is being deleted. Never changes a later claim with the same name.
-///
-/// # Errors
-/// The API server cannot be reached or refuses a request, or other clients change the claim before each attempt.
 pub async fn extend(
     store: &Store<'_>,
     claim: &ClusterClaim,
@@ -374,9 +365,6 @@ pub async fn extend(
 }
 
 /// Deletes a ClusterClaim. Hive then deprovisions its cluster.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn delete(store: &Store<'_>, claim: &ClusterClaim) -> Result<(), Error> {
     let mut unanswered = None;
     for _ in 0..MAX_ATTEMPTS {

@@ -27,9 +27,6 @@ use crate::{
 
 /// Leases a customization and creates its cluster. If the request has no install-config, uses the pool's template. If
 /// an earlier call was interrupted, continues where it stopped.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request. Created objects stay, and the next call continues with them.
 pub async fn create(store: &Store<'_>, request: LeaseRequest<'_>) -> Result<LeaseResult, LeaseError> {
     let holder = request.holder;
     let refused = |refusal| LeaseResult::new(store.namespace(), holder, LeaseOutcome::Refused(refusal));

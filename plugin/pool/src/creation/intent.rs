@@ -88,9 +88,6 @@ impl Intents {
 
 /// Adds the holder's intent to the pool's annotation, or returns the limit that the pool has reached. A pool without limits
 /// gets no annotation.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn add_intent(
     store: &Store<'_>,
     holder: Holder<'_>,

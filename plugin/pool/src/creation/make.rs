@@ -166,9 +166,6 @@ pub fn check_names(holder: Holder<'_>) -> Option<CreationObstacle> {
 
 /// Checks the namespace with the cluster's name. A namespace that exists without the label for leases is an
 /// obstacle.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn check_foreign_namespace(
     store: &Store<'_>,
     name: &str,
@@ -182,9 +179,6 @@ pub async fn check_foreign_namespace(
 /// Creates the cluster's missing objects and returns its ClusterDeployment, or the obstacle to its creation.
 /// Renews the lease right before it creates the ClusterDeployment. Updates objects that an earlier lease left
 /// behind, unless a cluster uses them.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn create_missing_objects(
     store: &Store<'_>,
     parts: ClusterInputs<'_>,

@@ -52,9 +52,6 @@ pub struct ClusterInputs<'p> {
 
 impl ClusterInputs<'_> {
     /// Builds the objects of the cluster.
-    ///
-    /// # Errors
-    /// The install-config cannot be written as YAML.
     pub fn objects(&self) -> Result<ClusterObjects, serde_saphyr::ser::Error> {
         let name = self.holder.cluster_deployment;
         // The Secret's name contains the customization's name, so that a holder with leases in two pools has two Secrets.

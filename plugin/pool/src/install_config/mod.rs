@@ -43,9 +43,6 @@ impl fmt::Debug for InstallConfig {
 
 impl InstallConfig {
     /// Reads the install-config from a Secret in the connection's namespace.
-    ///
-    /// # Errors
-    /// The Secret cannot be read, or does not contain a YAML object.
     pub async fn from_secret(connection: &Connection, name: &str) -> Result<Self, InstallConfigError> {
         let secret: Secret = connection
             .get(&SECRET.api_resource("v1"), &connection.namespace, name)
@@ -96,9 +93,6 @@ impl InstallConfig {
     }
 
     /// The install-config as YAML, with its fields sorted by name.
-    ///
-    /// # Errors
-    /// The install-config cannot be written as YAML.
     pub fn to_yaml(&self) -> Result<String, serde_saphyr::ser::Error> {
         let mut text = serde_saphyr::to_string(&self.0)?;
         if !text.ends_with('\n') {

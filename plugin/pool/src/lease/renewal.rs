@@ -45,9 +45,6 @@ impl LeaseName<'_> {
 
 /// Renews a lease once. The lease then ends at its old deadline or after the ttl, whichever is later. Returns `None` if the
 /// holder no longer has the lease.
-///
-/// # Errors
-/// The API server cannot be reached or refuses a request, or other clients change the entry before each attempt.
 pub async fn renew(
     store: &impl LeaseStore,
     customization: &str,
@@ -92,9 +89,6 @@ pub async fn renew(
 }
 
 /// The names of the entries that have this lease, sorted.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn list_held_entries(store: &impl LeaseStore, lease: LeaseName<'_>) -> Result<Vec<String>, Error> {
     let entries = store.list().await?;
     let held = entries.iter().filter(|entry| lease.find_record(entry).is_some());

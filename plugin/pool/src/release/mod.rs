@@ -67,9 +67,6 @@ pub struct ReleasedEntries {
 }
 
 /// Releases the holder's entries or the holder's ClusterClaim, as the request says.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn release(store: &Store<'_>, request: &ReleaseRequest<'_>) -> Result<Release, Error> {
     let name = request.cluster_deployment;
     let mut release = Release {
@@ -189,9 +186,6 @@ async fn record_releases(store: &Store<'_>, release: &Release) {
 
 /// Frees the requested entries that no cluster uses, even if the pool no longer lists them. Entries of other holders do not
 /// change.
-///
-/// # Errors
-/// The API server cannot be reached or refuses a request, or other clients change an entry before each attempt.
 pub async fn release_entries(
     store: &impl LeaseStore,
     request: &ReleaseRequest<'_>,
@@ -307,9 +301,6 @@ async fn find_claim_of_hive(
 }
 
 /// The ClusterClaim with the holder's name, or else the claim of the ClusterDeployment with that name.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn find_claim(store: &Store<'_>, holder: Holder<'_>) -> Result<Option<ClusterClaim>, Error> {
     let is_of_pool = |claim: &ClusterClaim| claim.spec.cluster_pool_name == holder.pool;
     let name = holder.cluster_deployment;
@@ -335,9 +326,6 @@ pub async fn find_claim(store: &Store<'_>, holder: Holder<'_>) -> Result<Option<
 }
 
 /// Removes this program's finalizer from a ClusterDeployment that has it.
-///
-/// # Errors
-/// The API server cannot be reached or refuses a request, or other clients change the ClusterDeployment before each attempt.
 pub async fn remove_finalizer(store: &Store<'_>, cluster: &ClusterDeployment) -> Result<(), Error> {
     let (namespace, name) = (cluster.namespace(), cluster.name());
     let mut current = Some(cluster.clone());

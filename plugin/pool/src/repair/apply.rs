@@ -42,9 +42,6 @@ pub enum RepairOutcome {
 }
 
 /// Repairs the entry, if the problem still exists.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn apply(
     store: &impl LeaseStore,
     snapshot: &mut Snapshot,
@@ -88,9 +85,6 @@ pub async fn apply(
 /// Reads an entry and the clusters again, and returns whether the problem still exists. Repeats the reads
 /// until the entry stays unchanged while the clusters are listed, because an entry and a list that were read
 /// at different times can contradict each other.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn confirm_finding(
     store: &impl LeaseStore,
     snapshot: &mut Snapshot,
@@ -137,9 +131,6 @@ fn patch(entry: &Entry, finding: &Finding, store: &impl LeaseStore) -> Option<se
 
 /// Records in the entry's lease that a cluster uses the entry. One attempt is enough, because the next check finds the
 /// cluster again.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn record_use(
     store: &impl LeaseStore,
     entry: &Entry,

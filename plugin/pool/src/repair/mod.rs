@@ -67,9 +67,6 @@ pub struct RepairRequest<'r> {
 }
 
 /// The namespaces that `--all-namespaces` must read: those with pools or with leases.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn list_namespaces(
     connection: &Connection,
     field_manager: &str,
@@ -93,9 +90,6 @@ pub struct RepairGaps {
 }
 
 /// Repairs one namespace. Adds findings and results to `found`, which keeps them even if a later step fails.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a write that belongs to no finding.
 pub async fn repair(
     store: &Store<'_>,
     request: RepairRequest<'_>,

@@ -196,9 +196,6 @@ pub struct PoolSelection<'s> {
 }
 
 /// Reads the selected pools and computes the state of each.
-///
-/// # Errors
-/// The API server cannot be reached or refuses a request, or the pool or namespace does not exist.
 pub async fn pool_states(
     connection: &Connection,
     selection: PoolSelection<'_>,

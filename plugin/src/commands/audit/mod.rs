@@ -69,9 +69,6 @@ pub(super) struct AuditReport {
 }
 
 /// Runs `audit`.
-///
-/// # Errors
-/// The control plane cannot be read, or the result cannot be printed.
 pub async fn run(arguments: &AuditArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;

@@ -17,9 +17,6 @@ pub(super) struct Entry<'e> {
 const MODE: u32 = 0o644;
 
 /// Writes an archive with these files, all with the same time of modification, and without the names of an owner.
-///
-/// # Errors
-/// The output cannot be written.
 pub(super) fn write(entries: &[Entry<'_>], modified: Timestamp, output: &mut impl Write) -> io::Result<()> {
     let seconds = u64::try_from(modified.as_second()).unwrap_or_default();
     let mut archive = Builder::new(GzEncoder::new(output, Compression::default()));

@@ -49,9 +49,6 @@ pub(super) struct Collected {
 }
 
 /// Reads a control plane and everything else for a bundle, until `end` at the latest.
-///
-/// # Errors
-/// The control plane does not exist or cannot be read.
 pub(super) async fn collect(
     name: &ControlPlaneName,
     connection: &Connection,

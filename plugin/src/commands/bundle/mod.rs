@@ -71,9 +71,6 @@ pub struct BundleArguments {
 }
 
 /// Runs `bundle`.
-///
-/// # Errors
-/// The control plane cannot be read, or the archive cannot be written.
 pub async fn run(arguments: &BundleArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     // Create the file first, so that a folder that cannot be written is an error before anything is read.

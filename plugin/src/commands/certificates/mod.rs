@@ -76,9 +76,6 @@ pub(super) struct CertificatesReport {
 }
 
 /// Runs `certificates`.
-///
-/// # Errors
-/// The control plane, or the list of control planes, cannot be read, or the result cannot be printed.
 pub async fn run(arguments: CertificatesArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;

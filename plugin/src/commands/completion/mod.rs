@@ -44,9 +44,6 @@ pub struct CompletionArguments {
 const PROGRAM: &str = "kubectl-kcp";
 
 /// Runs `completion` with the command line to complete.
-///
-/// # Errors
-/// The link cannot be created, or stdout cannot be written.
 pub fn run(
     arguments: &CompletionArguments,
     mut command: Command,

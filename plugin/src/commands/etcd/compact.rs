@@ -64,9 +64,6 @@ impl CompactArguments {
 }
 
 /// Runs `etcd compact`.
-///
-/// # Errors
-/// The control plane cannot be read, or the member fails.
 pub async fn run(arguments: &CompactArguments, session: &Session) -> anyhow::Result<Verdict> {
     maintain(&arguments.maintenance, session, async |maintenance, observed| {
         compact(arguments, maintenance, &observed).await

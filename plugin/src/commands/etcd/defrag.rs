@@ -50,9 +50,6 @@ pub struct DefragArguments {
 }
 
 /// Runs `etcd defrag`.
-///
-/// # Errors
-/// The control plane cannot be read, or a member fails. The error says which members are complete.
 pub async fn run(arguments: &DefragArguments, session: &Session) -> anyhow::Result<Verdict> {
     maintain(&arguments.maintenance, session, async |maintenance, observed| {
         defrag(arguments, maintenance, &observed).await

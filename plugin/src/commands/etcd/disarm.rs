@@ -32,9 +32,6 @@ pub struct DisarmArguments {
 }
 
 /// Runs `etcd disarm`.
-///
-/// # Errors
-/// The control plane cannot be read, or the member fails.
 pub async fn run(arguments: &DisarmArguments, session: &Session) -> anyhow::Result<Verdict> {
     maintain(&arguments.maintenance, session, async |maintenance, observed| {
         disarm(arguments, maintenance, &observed).await

@@ -61,9 +61,6 @@ pub(super) struct Maintenance<'m> {
 }
 
 /// Reads the control plane and its etcd members, and runs a command on them.
-///
-/// # Errors
-/// The control plane cannot be read, or the command fails.
 pub(super) async fn maintain(
     arguments: &MaintenanceArguments,
     session: &Session,
@@ -86,17 +83,11 @@ pub(super) async fn maintain(
 
 impl Maintenance<'_> {
     /// Reads the control plane and its etcd members.
-    ///
-    /// # Errors
-    /// The control plane cannot be read.
     pub(super) async fn observe(&self) -> anyhow::Result<Snapshot> {
         self.members.observe().await
     }
 
     /// Connects to a member. `call` is the time limit of each call.
-    ///
-    /// # Errors
-    /// The member cannot be reached.
     pub(super) async fn open(
         &self,
         observed: &Snapshot,
@@ -115,9 +106,6 @@ impl Maintenance<'_> {
     }
 
     /// Asks the user to confirm, unless a flag makes that unnecessary. Returns the verdict if the command must end.
-    ///
-    /// # Errors
-    /// The user cannot be asked, or the answer cannot be read.
     pub(super) async fn confirm(
         &self,
         observed: &Snapshot,
@@ -136,9 +124,6 @@ impl Maintenance<'_> {
     }
 
     /// Prints why the command does nothing.
-    ///
-    /// # Errors
-    /// Writing to stdout fails.
     pub(super) fn refuse(
         &self,
         observed: &Snapshot,
@@ -158,9 +143,6 @@ impl Maintenance<'_> {
     }
 
     /// Records an Event if the command has changed something, and prints what the command has done.
-    ///
-    /// # Errors
-    /// Writing to stdout fails.
     pub(super) async fn finish(
         &self,
         observed: &Snapshot,

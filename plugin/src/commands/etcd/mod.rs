@@ -52,9 +52,6 @@ pub enum EtcdCommand {
 }
 
 /// Runs `etcd`.
-///
-/// # Errors
-/// A read fails, a member fails, or the result cannot be written.
 pub async fn run(arguments: EtcdArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         EtcdCommand::Snapshot(arguments) => Box::pin(snapshot::run(&arguments, session)).await,
@@ -77,9 +74,6 @@ struct EtcdMembers<'e> {
 
 impl EtcdMembers<'_> {
     /// Reads the control plane and its members.
-    ///
-    /// # Errors
-    /// The control plane cannot be read.
     async fn observe(&self) -> anyhow::Result<Snapshot> {
         let end = Instant::now() + self.timeout;
         let namespace = &self.reader.connection.namespace;
@@ -94,9 +88,6 @@ impl EtcdMembers<'_> {
     }
 
     /// Connects to a member. `call` is the time limit of each call, and of each part of a snapshot.
-    ///
-    /// # Errors
-    /// The member cannot be reached.
     async fn open(
         &self,
         observed: &Snapshot,

@@ -45,9 +45,6 @@ pub struct MoveLeaderArguments {
 }
 
 /// Runs `etcd move-leader`.
-///
-/// # Errors
-/// The control plane cannot be read, or the leader fails.
 pub async fn run(arguments: &MoveLeaderArguments, session: &Session) -> anyhow::Result<Verdict> {
     maintain(&arguments.maintenance, session, async |maintenance, observed| {
         move_leader(arguments, maintenance, &observed).await

@@ -43,9 +43,6 @@ pub struct RemoveMemberArguments {
 }
 
 /// Runs `etcd remove-member`.
-///
-/// # Errors
-/// The control plane cannot be read, or a member fails.
 pub async fn run(arguments: &RemoveMemberArguments, session: &Session) -> anyhow::Result<Verdict> {
     maintain(&arguments.maintenance, session, async |maintenance, observed| {
         remove_member(arguments, maintenance, &observed).await

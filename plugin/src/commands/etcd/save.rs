@@ -58,9 +58,6 @@ impl SaveRequest<'_> {
     }
 
     /// Saves the snapshot. The inner error is the reason why no member is suitable.
-    ///
-    /// # Errors
-    /// The control plane cannot be read, the member fails while it sends the snapshot, or the file cannot be written.
     pub(crate) async fn save(
         &self,
         reader: &Reader<'_>,

@@ -61,9 +61,6 @@ pub struct SnapshotArguments {
 }
 
 /// Runs `etcd snapshot`.
-///
-/// # Errors
-/// The control plane cannot be read, the member fails while it sends the snapshot, or the file cannot be written.
 pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Result<Verdict> {
     let terminal = &session.terminal;
     let request = SaveRequest {

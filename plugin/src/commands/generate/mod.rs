@@ -26,9 +26,6 @@ pub enum GenerateCommand {
 }
 
 /// Runs `generate`.
-///
-/// # Errors
-/// The cluster cannot be read, or the result cannot be printed.
 pub async fn run(arguments: GenerateArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         GenerateCommand::Anchor(arguments) => anchor::run(&arguments, session).await,

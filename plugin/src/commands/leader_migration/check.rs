@@ -49,9 +49,6 @@ struct Clouds {
 }
 
 /// Runs `leader-migration check`.
-///
-/// # Errors
-/// A file or a cluster cannot be read, or the result cannot be printed.
 pub(super) async fn run(arguments: &CheckArguments, session: &Session) -> anyhow::Result<Outcome> {
     let (old, origin) = match (&arguments.old, &arguments.name) {
         (Some(old), _) => (input::read_control_plane(old)?, None),

@@ -46,9 +46,6 @@ struct StaticPod {
 }
 
 /// Runs `leader-migration generate`.
-///
-/// # Errors
-/// A file or a cluster cannot be read, or the result cannot be written.
 pub(super) async fn run(arguments: &GenerateArguments, session: &Session) -> anyhow::Result<Verdict> {
     let reads = match (&arguments.file, &arguments.name) {
         (Some(_), _) if arguments.step != StepName::Start => bail!(

@@ -25,9 +25,6 @@ use arguments::LeaderMigrationCommand;
 use crate::{session::Session, verdict::Verdict};
 
 /// Runs `leader-migration`.
-///
-/// # Errors
-/// Nothing could be decided, or the result cannot be printed.
 pub async fn run(arguments: LeaderMigrationArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         LeaderMigrationCommand::Check(arguments) => check::run(&arguments, session).await,

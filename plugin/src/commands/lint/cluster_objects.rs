@@ -25,10 +25,6 @@ pub(super) async fn connect(session: &Session) -> Result<Connection, Error> {
 }
 
 /// Reads, from one namespace or from all namespaces, every object that admission rules check or read.
-///
-/// # Errors
-/// An object of a served kind cannot be read. A report without that kind would be incomplete, because its objects may
-/// have problems.
 pub(super) async fn read(connection: &Connection, namespace: Option<&str>) -> Result<Input, Error> {
     let mut input = Input::new(&connection.namespace, ObjectSource::Cluster);
     let served = ServedVersions::discover(connection).await?;

@@ -46,9 +46,6 @@ use report::{LintReport, ObjectSource};
 const NAMESPACE: &str = "default";
 
 /// Runs `lint`.
-///
-/// # Errors
-/// A cluster cannot be read, or the result cannot be printed. A file that cannot be read is part of the report.
 pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.configuration.as_deref();
     let configuration = configuration
@@ -94,9 +91,6 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
 }
 
 /// The JSON document of `lint` for manifests, given as pairs of file name and content. Reads no file.
-///
-/// # Errors
-/// The document cannot be serialized.
 pub fn document(
     files: &[(&str, &[u8])],
     old: &[(&str, &[u8])],

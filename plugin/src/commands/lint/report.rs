@@ -220,9 +220,6 @@ impl LintReport {
     }
 
     /// The report as a SARIF log, for code scanners and editors.
-    ///
-    /// # Errors
-    /// The log cannot be serialized.
     pub(super) fn to_sarif(&self) -> anyhow::Result<String> {
         let failure = self.empty_error();
         json(&Log::new(

@@ -26,9 +26,6 @@ pub struct EtcdFiles {
 
 impl EtcdFiles {
     /// Reads the files. None if the user named none.
-    ///
-    /// # Errors
-    /// A file cannot be read, or has no certificate or key.
     pub(super) fn access(&self) -> anyhow::Result<Option<Access>> {
         let (Some(ca), Some(certificate), Some(key)) =
             (&self.etcd_ca, &self.etcd_certificate, &self.etcd_key)

@@ -38,9 +38,6 @@ pub enum NodeCommand {
 }
 
 /// Runs `node`.
-///
-/// # Errors
-/// A read or a write fails, or the result cannot be printed.
 pub async fn run(arguments: NodeArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         NodeCommand::JoinScript(arguments) => join_script::run(&arguments, session).await,

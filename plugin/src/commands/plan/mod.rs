@@ -52,9 +52,6 @@ use kcp_client::{
 };
 
 /// Runs `plan`.
-///
-/// # Errors
-/// A read fails, or the result cannot be printed.
 pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<Verdict> {
     let file = arguments.file.as_deref();
     let file =

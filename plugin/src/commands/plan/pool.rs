@@ -23,9 +23,6 @@ use crate::{
 };
 
 /// Plans a change to a pool.
-///
-/// # Errors
-/// The cluster cannot be read, or the result cannot be written.
 pub(super) async fn run(
     pool: &ClusterPool,
     output: &OutputArguments,

@@ -57,9 +57,6 @@ pub struct CordonChange {
 }
 
 /// Runs `pool cordon`, or `pool uncordon` without a reason.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub(crate) async fn run(
     change: CordonChange,
     reason: Option<String>,

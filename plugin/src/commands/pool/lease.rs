@@ -167,9 +167,6 @@ impl HolderArguments {
 }
 
 /// Runs `pool lease`.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub(crate) async fn run(arguments: LeaseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);

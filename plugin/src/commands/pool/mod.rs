@@ -93,9 +93,6 @@ pub enum PoolCommand {
 }
 
 /// Runs `pool`.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub async fn run(arguments: PoolArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         PoolCommand::Repair(arguments) => Box::pin(repair::run(arguments, session)).await,

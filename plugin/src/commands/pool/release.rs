@@ -69,9 +69,6 @@ pub struct ReleaseArguments {
 }
 
 /// Runs `pool release`.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub(crate) async fn run(arguments: ReleaseArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     if arguments.delete_cluster {

@@ -61,9 +61,6 @@ pub struct RenewArguments {
 }
 
 /// Runs `pool renew`.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let store = Store::new(&connection, &arguments.field_manager);

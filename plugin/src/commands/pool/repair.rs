@@ -92,9 +92,6 @@ impl RepairArguments {
 
 /// Parses the value of `--force`: `NAME`, or `cdc/NAME` as the output has it.
 /// Runs `pool repair`.
-///
-/// # Errors
-/// The API server cannot be reached, or refuses a request.
 pub(crate) async fn run(arguments: RepairArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let mut report = RepairReport {

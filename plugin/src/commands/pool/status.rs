@@ -64,9 +64,6 @@ impl PoolStatusArguments {
 }
 
 /// Runs `pool status`.
-///
-/// # Errors
-/// The cluster cannot be read, or the result cannot be written.
 pub(crate) async fn run(arguments: PoolStatusArguments, session: &Session) -> anyhow::Result<Verdict> {
     if let Some(contradiction) = arguments.contradiction() {
         bail!(contradiction);

@@ -57,9 +57,6 @@ use crate::{
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
 /// Runs `rollout`.
-///
-/// # Errors
-/// A read fails, or the result cannot be printed.
 pub async fn run(arguments: RolloutArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         RolloutCommand::Start(arguments) => start_rollout(&arguments, session).await,

@@ -28,9 +28,6 @@ use explain::{Explanation, Explanations};
 use list::Rules;
 
 /// Runs `rules`.
-///
-/// # Errors
-/// No rule has the id, the configuration cannot be read, or the result cannot be printed.
 pub fn run(arguments: &RulesArguments, session: &Session) -> anyhow::Result<Verdict> {
     match &arguments.command {
         None => print(&Rules, &arguments.output, &session.terminal)?,

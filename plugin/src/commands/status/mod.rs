@@ -30,9 +30,6 @@ use poll::{poll, poll_contexts, poll_rows};
 use report::{StatusReport, Subject};
 
 /// Runs `status`.
-///
-/// # Errors
-/// The cluster cannot be read, or the result cannot be printed.
 pub async fn run(arguments: StatusArguments, session: &Session) -> anyhow::Result<Verdict> {
     if let Some(contradiction) = arguments.contradiction(&session.global) {
         bail!(contradiction);

@@ -50,9 +50,6 @@ impl ReadDepth {
 
 /// Reads control planes until the time `end`, and checks them. In a list, the time limit of the arguments applies to each
 /// control plane, from the start of its own read.
-///
-/// # Errors
-/// The control plane, or the list of control planes, cannot be read.
 pub(super) async fn poll(
     connection: &Connection,
     arguments: &StatusArguments,
@@ -145,9 +142,6 @@ pub(super) async fn poll_contexts(
 
 /// Reads the control planes of all namespaces until the time `end`, and checks them. If there are too many to query the etcd of
 /// each, only the row of each control plane stays in memory.
-///
-/// # Errors
-/// The control planes cannot be listed.
 pub(super) async fn poll_rows(
     connection: &Connection,
     arguments: &StatusArguments,
@@ -189,9 +183,6 @@ fn inspect_snapshot(observed: Snapshot, now: Timestamp) -> Inspected {
 }
 
 /// Reads a control plane by its own name or by the name of its Cluster.
-///
-/// # Errors
-/// The control plane does not exist or cannot be read.
 pub(in crate::commands) async fn read_one(
     reader: &Reader<'_>,
     name: &ControlPlaneName,

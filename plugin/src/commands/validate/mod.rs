@@ -102,9 +102,6 @@ fn parse_word(text: &str) -> Result<String, String> {
 }
 
 /// Runs `validate`.
-///
-/// # Errors
-/// The Nodes cannot be read, or the result cannot be printed.
 pub async fn run(arguments: &ValidateArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let terminal = &session.terminal;

@@ -46,9 +46,6 @@ pub struct VersionArguments {
 }
 
 /// Runs `version`.
-///
-/// # Errors
-/// The result cannot be printed.
 pub async fn run(arguments: VersionArguments, session: &Session) -> anyhow::Result<Verdict> {
     let mut components = vec![Component::plugin()];
     if !arguments.client {

@@ -46,9 +46,6 @@ impl WebhookReport {
 }
 
 /// Runs `webhook`.
-///
-/// # Errors
-/// The configurations cannot be read or written, or the result cannot be printed.
 pub async fn run(arguments: WebhookArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         WebhookCommand::Status(arguments) => status::run(&arguments, session).await,

@@ -40,9 +40,6 @@ pub struct StatusArguments {
 }
 
 /// Runs `webhook status`.
-///
-/// # Errors
-/// The configurations cannot be listed, or the result cannot be printed.
 pub(super) async fn run(arguments: &StatusArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;

@@ -99,9 +99,6 @@ enum Outcome {
 }
 
 /// Runs `webhook disable`.
-///
-/// # Errors
-/// A configuration cannot be read or written.
 pub(super) async fn disable(arguments: &DisableArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let now = connection.now();
@@ -118,9 +115,6 @@ pub(super) async fn disable(arguments: &DisableArguments, session: &Session) -> 
 }
 
 /// Runs `webhook enable`.
-///
-/// # Errors
-/// A configuration cannot be read or written.
 pub(super) async fn enable(arguments: &EnableArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     run(

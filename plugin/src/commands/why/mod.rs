@@ -57,9 +57,6 @@ pub struct WhyArguments {
 }
 
 /// Runs `why`.
-///
-/// # Errors
-/// The control plane cannot be read, or the result cannot be printed.
 pub async fn run(arguments: WhyArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let connection = session.connect_within(arguments.timeout).await?;

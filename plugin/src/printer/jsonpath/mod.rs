@@ -86,9 +86,6 @@ enum Comparison {
 
 impl Template {
     /// Parses a jsonpath template.
-    ///
-    /// # Errors
-    /// kubectl's error message.
     pub fn parse(source: &str) -> Result<Self, String> {
         Ok(Self {
             source: source.to_owned(),
@@ -108,9 +105,6 @@ impl Template {
     }
 
     /// The output of `-o jsonpath=`, without a newline at the end.
-    ///
-    /// # Errors
-    /// Same as [`Template::find`].
     pub fn text(&self, document: &Value) -> Result<String, TemplateError> {
         let parts = self.find(document)?;
         let texts = parts.into_iter().map(|values| {
@@ -121,9 +115,6 @@ impl Template {
     }
 
     /// The output of `-o jsonpath-as-json=`: an array for each part.
-    ///
-    /// # Errors
-    /// Same as [`Template::find`].
     pub fn json(&self, document: &Value) -> anyhow::Result<String> {
         let mut text = String::new();
         for values in self.find(document)? {

@@ -5,9 +5,6 @@ use serde_json::Value;
 use super::{Comparison, Path, PathStep, TemplatePart};
 
 /// Parses a whole jsonpath template.
-///
-/// # Errors
-/// kubectl's error message.
 pub(super) fn parse(source: &str) -> Result<Vec<TemplatePart>, String> {
     let (parts, is_ended) = Parser { rest: source }.parts()?;
     if is_ended {

@@ -233,9 +233,6 @@ impl KubeadmControlPlaneStatus<'_> {
 impl<'a> KubeadmControlPlane<'a, &'a RawValue> {
     /// Decodes the `kubeadmConfigSpec`. If it has the same bytes as that of `other`, shares the decoded value, because most
     /// updates do not change it and a comparison is faster than decoding.
-    ///
-    /// # Errors
-    /// Same as [`decode`](super::decode()).
     pub fn decode_config(
         self,
         other: &KubeadmControlPlane<'a>,

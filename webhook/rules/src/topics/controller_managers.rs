@@ -95,9 +95,6 @@ pub fn kube_controller_manager(
 }
 
 /// The cloud-controller-manager among the static Pods in `files`, if there is one.
-///
-/// # Errors
-/// A static Pod cannot be read, or the version or the configuration of the cloud-controller-manager is unknown.
 pub fn cloud_controller_manager(spec: &ControlPlaneSpec<'_>) -> Result<Option<CloudStaticPod>, Unknown> {
     let pods = static_pods::find_cloud_static_pods(spec);
     let mut found = pods.readable.iter().filter_map(|StaticPod { index, manifest }| {

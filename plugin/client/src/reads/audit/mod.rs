@@ -70,9 +70,6 @@ impl Source<'_> {
 }
 
 /// Reads the workload cluster of a control plane, until `end` at the latest.
-///
-/// # Errors
-/// The control plane cannot be read.
 pub async fn read_workload_cluster(
     reader: &Reader<'_>,
     namespace: &str,

@@ -53,9 +53,6 @@ pub struct MemberConnection {
 
 impl MemberConnection {
     /// Connects. Gives up at `end`. `call` is the time limit of each call, and of each part of a snapshot.
-    ///
-    /// # Errors
-    /// A Secret cannot be read, or the member cannot be reached.
     pub async fn open(
         management: &ManagementConnection,
         target: &Target,
@@ -100,9 +97,6 @@ impl MemberConnection {
 
     /// Connects to the member on a Node of a cluster without Cluster API, until `end` at the latest. `call` is the time limit
     /// of each call.
-    ///
-    /// # Errors
-    /// The member cannot be reached.
     pub async fn open_on_node(
         cluster: &ManagementConnection,
         access: &Access,
@@ -130,18 +124,12 @@ impl MemberConnection {
     }
 
     /// Removes another member from etcd.
-    ///
-    /// # Errors
-    /// The member does not respond, or refuses the call.
     pub async fn remove_member(&self, id: u64) -> Result<(), MemberError> {
         self.described(retry_while_connecting(|| self.connection.remove(id)))
             .await
     }
 
     /// Starts a snapshot of the member's database.
-    ///
-    /// # Errors
-    /// The member does not respond, or refuses the call.
     pub async fn start_snapshot(&self) -> Result<SnapshotStream, MemberError> {
         self.described(self.connection.start_snapshot()).await
     }
@@ -155,9 +143,6 @@ impl MemberConnection {
     }
 
     /// Deletes all revisions before `revision`. Returns false if etcd had already deleted them.
-    ///
-    /// # Errors
-    /// The member does not respond, or refuses the call.
     pub async fn compact(&self, revision: i64) -> Result<bool, MemberError> {
         match self.connection.compact(revision).await {
             Ok(()) => Ok(true),
@@ -167,25 +152,16 @@ impl MemberConnection {
     }
 
     /// Disarms an alarm of any member.
-    ///
-    /// # Errors
-    /// The member does not respond, or refuses the call.
     pub async fn disarm(&self, alarm: Alarm) -> Result<(), MemberError> {
         self.described(self.connection.disarm(alarm)).await
     }
 
     /// Moves the leadership from this member to another.
-    ///
-    /// # Errors
-    /// The member does not respond, or does not lead, or the other member does not take over in time.
     pub async fn move_leader(&self, to: u64) -> Result<(), MemberError> {
         self.described(self.connection.move_leader(to)).await
     }
 
     /// Reads the revision at which a key was last written. None if the key does not exist.
-    ///
-    /// # Errors
-    /// The member does not respond, or refuses the call.
     pub async fn read_key_revision(&self, key: &[u8]) -> Result<Option<KeyRevision>, MemberError> {
         self.described(self.connection.read_key_revision(key)).await
     }

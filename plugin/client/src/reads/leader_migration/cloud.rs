@@ -40,9 +40,6 @@ impl WorkloadKind {
 
 /// Reads the Deployment or `DaemonSet` with this namespace and name from the workload cluster, and the `ConfigMap` with
 /// its leader migration configuration, if it mounts one.
-///
-/// # Errors
-/// One of these objects cannot be read, or the Deployment or `DaemonSet` does not exist.
 pub async fn read_cloud_workload(
     management: &Connection,
     control_plane: &KubeadmControlPlane,

@@ -25,9 +25,6 @@ pub struct LeaderMove {
 
 /// Returns the move to the member with this name or on this Machine, or to the best member. None if that
 /// member is already the leader.
-///
-/// # Errors
-/// The member must not become the leader, or the leader does not respond.
 pub fn decide(observed: &Snapshot, requested: Option<&str>) -> Result<Option<LeaderMove>, Refusal> {
     let cluster = EtcdCluster::new(observed)?;
     cluster.refuse_corruption()?;

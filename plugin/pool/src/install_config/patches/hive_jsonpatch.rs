@@ -57,9 +57,6 @@ impl fmt::Display for Deviation {
 
 /// Applies a patch as Hive's library does. Returns the first deviation from RFC 6902, if there is one. `value` is the value
 /// that the patch adds, sets or tests for.
-///
-/// # Errors
-/// Hive's library also refuses the patch.
 pub(super) fn apply_as_hive(
     mut document: Value,
     patch: &PatchEntity,

@@ -39,9 +39,6 @@ pub(crate) struct Status {
 }
 
 /// Runs `leader-migration status`.
-///
-/// # Errors
-/// The control plane cannot be read, or the result cannot be printed.
 pub(super) async fn run(arguments: &StatusArguments, session: &Session) -> anyhow::Result<Outcome> {
     if arguments.watch && !arguments.output.is_text() {
         bail!("--watch prints text only: omit --output, or set it to wide");

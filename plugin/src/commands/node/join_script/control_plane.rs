@@ -36,9 +36,6 @@ pub(super) struct ControlPlane {
 
 impl ControlPlane {
     /// None for a host that becomes a worker. The inner error says why the host may not join.
-    ///
-    /// # Errors
-    /// The cluster cannot be read, or the files for etcd cannot be used.
     pub(super) async fn read(
         connection: &Connection,
         arguments: &JoinScriptArguments,

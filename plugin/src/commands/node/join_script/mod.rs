@@ -47,9 +47,6 @@ use crate::{
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// Runs `node join-script`.
-///
-/// # Errors
-/// The cluster cannot be read, the token cannot be created, or the script cannot be written.
 pub(super) async fn run(arguments: &JoinScriptArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let format = match &arguments.output {

@@ -47,9 +47,6 @@ async fn read(connection: &Connection, selection: &Selection) -> Result<Vec<Labe
 }
 
 /// Runs `node labels set`. Writes nothing if the change is refused for one Node.
-///
-/// # Errors
-/// A Node cannot be read or written, or the result cannot be printed.
 pub(super) async fn run(arguments: &SetArguments, session: &Session) -> anyhow::Result<Verdict> {
     let (selection, edit) = arguments.request.parse()?;
     let confirm = arguments.confirm;

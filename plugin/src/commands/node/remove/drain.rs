@@ -40,9 +40,6 @@ pub(super) enum Drained {
 }
 
 /// Marks the Node as unschedulable. The inner error says why the Node must not be drained.
-///
-/// # Errors
-/// The Node cannot be read or written.
 pub(super) async fn cordon(
     connection: &Connection,
     field_manager: &str,
@@ -77,9 +74,6 @@ pub(super) async fn cordon(
 }
 
 /// Evicts the pods of the Node until all have left, or until `end`.
-///
-/// # Errors
-/// A request fails for another reason than a budget.
 pub(super) async fn drain(
     connection: &Connection,
     node: &str,

@@ -123,9 +123,6 @@ impl<'m> Members<'m> {
 
     /// Removes the member of the Node, if etcd can lose it. True if this call removed it. The inner error says why the member
     /// must stay.
-    ///
-    /// # Errors
-    /// A member does not respond, or refuses the call.
     pub(super) async fn remove(&self, node: &str) -> anyhow::Result<Result<bool, Refusal>> {
         let decided = match self.decide(node).await {
             Ok(None) => return Ok(Ok(false)),

@@ -43,9 +43,6 @@ use crate::{
 const TEARDOWN: &str = include_str!("teardown.sh");
 
 /// Runs `node remove`.
-///
-/// # Errors
-/// A read or a write fails, or the result cannot be printed.
 pub(super) async fn run(arguments: &RemoveArguments, session: &Session) -> anyhow::Result<Verdict> {
     let end = Instant::now() + arguments.timeout;
     let file = arguments

@@ -12,9 +12,9 @@ pub struct Action {
     /// The resource, its subresource if any, and its group, such as `machines.cluster.x-k8s.io` or
     /// `machines/status.cluster.x-k8s.io`. For a non-resource URL, its path.
     pub resource: String,
-    /// The namespace. None for all namespaces.
+    /// The namespace. `None` for all namespaces.
     pub namespace: Option<String>,
-    /// The name of the object. None for a collection of objects.
+    /// The name of the object. `None` for a collection of objects.
     pub name: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl Action {
         self
     }
 
-    /// Like [`Action::in_namespace`]. None is for a cluster-scoped kind.
+    /// Like [`Action::in_namespace`]. `None` is for a cluster-scoped kind.
     pub fn within(mut self, namespace: Option<&str>) -> Self {
         self.namespace = namespace.map(str::to_owned);
         self

@@ -153,7 +153,7 @@ fn admission_failure(message: &str) -> Option<AdmissionFailure> {
 }
 
 /// The part of an error of strict field validation that names the unknown field (k8s.io/apiserver,
-/// `pkg/endpoints/handlers/patch.go`), without the quoted object that precedes it. None for another error.
+/// `pkg/endpoints/handlers/patch.go`), without the quoted object that precedes it. `None` for another error.
 fn unknown_field_cause(message: &str) -> Option<String> {
     let (_, cause) = message.rsplit_once("strict decoding error: ")?;
     Some(cause.to_owned())

@@ -40,7 +40,7 @@ pub struct BootstrapToken {
 }
 
 impl BootstrapToken {
-    /// Generates a random token. None if the operating system provides no randomness.
+    /// Generates a random token. `None` if the operating system provides no randomness.
     fn generate() -> Option<Self> {
         let random = SystemRandom::new();
         let (id, secret) = (
@@ -122,7 +122,7 @@ struct TokenData {
 }
 
 impl TokenSecret {
-    /// When the token expires. None if it never does, or if the time cannot be parsed.
+    /// When the token expires. `None` if it never does, or if the time cannot be parsed.
     pub(crate) fn expires(&self) -> Option<Timestamp> {
         let text = &self.data.expiration.as_ref()?.0;
         str::from_utf8(text).ok()?.parse().ok()
@@ -185,7 +185,7 @@ pub async fn create_token(
     })
 }
 
-/// Reads the Secret of a bootstrap token. None if it does not exist, or is no bootstrap token.
+/// Reads the Secret of a bootstrap token. `None` if it does not exist, or is no bootstrap token.
 pub(crate) async fn read_secret(connection: &Connection, name: &str) -> Result<Option<TokenSecret>, Error> {
     let secret: TokenSecret = match connection.get(&SECRET.api_resource("v1"), NAMESPACE, name).await {
         Err(Error::NotFound { .. }) => return Ok(None),

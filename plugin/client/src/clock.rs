@@ -38,7 +38,7 @@ pub struct ServerTime {
 pub struct ServerClock(Arc<Mutex<ClockBounds>>);
 
 impl ServerClock {
-    /// The server's time. None before the first response with a `Date` header.
+    /// The server's time. `None` before the first response with a `Date` header.
     pub fn now(&self) -> Option<ServerTime> {
         self.0
             .lock()

@@ -46,7 +46,7 @@ pub struct Connection {
     pub namespace: String,
     /// The API server's URL without secrets, for messages.
     pub server: String,
-    /// The name of the kubeconfig context. None if only flags or a service account select the cluster.
+    /// The name of the kubeconfig context. `None` if only flags or a service account select the cluster.
     pub context: Option<String>,
     pub timeout: Option<Duration>,
     pub log: Option<RequestLog>,

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct CreateRequest<'c> {
     pub resource: &'c ApiResource,
-    /// The namespace of the object. None for a cluster-scoped kind.
+    /// The namespace of the object. `None` for a cluster-scoped kind.
     pub namespace: Option<&'c str>,
     /// The object's JSON, with `apiVersion`, `kind` and `metadata.name`.
     pub object: &'c Value,

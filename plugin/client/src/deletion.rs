@@ -17,13 +17,13 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct DeleteRequest<'d> {
     pub resource: &'d ApiResource,
-    /// The namespace of the object. None for a cluster-scoped kind.
+    /// The namespace of the object. `None` for a cluster-scoped kind.
     pub namespace: Option<&'d str>,
     pub name: &'d str,
     /// The uid of the object to delete. If another object has the name by now, the server rejects the
     /// deletion (409).
     pub uid: &'d str,
-    /// The resource version of the object. If the object has changed since, the server rejects the deletion (409). None
+    /// The resource version of the object. If the object has changed since, the server rejects the deletion (409). `None`
     /// deletes any version.
     pub resource_version: Option<&'d str>,
     /// Whether the server only checks the deletion and does not perform it.

@@ -136,7 +136,7 @@ pub enum Error {
         action: Box<Action>,
         code: u16,
         message: String,
-        /// How long the server asks to wait (`Retry-After`). None if it does not ask.
+        /// How long the server asks to wait (`Retry-After`). `None` if it does not ask.
         retry_after: Option<Duration>,
     },
     #[error("cannot {action}: the server responded with {code}: {message}")]

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::PathBuf, time::Duration};
 
-/// The values of kubectl's connection flags, such as `--context`. None if a flag is not given.
+/// The values of kubectl's connection flags, such as `--context`. `None` if a flag is not given.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionFlags {
     pub kubeconfig: Option<PathBuf>,
@@ -19,7 +19,7 @@ pub struct ConnectionFlags {
     pub token: Option<Token>,
     pub username: Option<String>,
     pub password: Option<Token>,
-    /// The time limit of each request. None for no limit.
+    /// The time limit of each request. `None` for no limit.
     pub request_timeout: Option<Duration>,
     pub certificate_authority: Option<PathBuf>,
     pub client_certificate: Option<PathBuf>,

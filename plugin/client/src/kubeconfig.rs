@@ -16,7 +16,7 @@ use crate::Error;
 const ONLY_ENTRY: &str = "selected";
 
 /// Reads the kubeconfig: the file that the flag names, or else the merged files of `$KUBECONFIG`, or else `~/.kube/config`.
-/// As in kubectl, skips files that do not exist, except the file that the flag names. None if no file exists.
+/// As in kubectl, skips files that do not exist, except the file that the flag names. `None` if no file exists.
 pub fn load(flag: Option<&Path>, server_given: bool) -> Result<Option<Kubeconfig>, Error> {
     if let Some(path) = flag {
         return read(path).map(Some);

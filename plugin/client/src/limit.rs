@@ -11,7 +11,7 @@ use crate::{Action, Connection, Error};
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimit {
     per_read: Duration,
-    /// The time at which all reads must have ended. None if only the limit of each read applies.
+    /// The time at which all reads must have ended. `None` if only the limit of each read applies.
     end: Option<Instant>,
 }
 

@@ -30,7 +30,7 @@ impl Environment {
     }
 }
 
-/// Returns the proxy for the only cluster of a kubeconfig that [`select`](crate::kubeconfig::select) returned. None if
+/// Returns the proxy for the only cluster of a kubeconfig that [`select`](crate::kubeconfig::select) returned. `None` if
 /// the connection needs no proxy.
 ///
 /// # Errors

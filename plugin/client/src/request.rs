@@ -22,10 +22,10 @@ const OBJECTS_PER_PAGE: u32 = 500;
 #[derive(Clone, Debug)]
 pub struct PatchRequest<'w> {
     pub resource: &'w ApiResource,
-    /// The namespace of the object. None for a cluster-scoped kind.
+    /// The namespace of the object. `None` for a cluster-scoped kind.
     pub namespace: Option<&'w str>,
     pub name: &'w str,
-    /// The subresource to patch. None for the object itself.
+    /// The subresource to patch. `None` for the object itself.
     pub subresource: Option<&'w str>,
     /// A JSON merge patch (RFC 7386). If it contains `metadata.resourceVersion` and the object has changed since, the
     /// server rejects the patch (409).
@@ -72,7 +72,7 @@ impl Pages<'_> {
         self.is_complete
     }
 
-    /// Reads the next page of the list. None after the last page.
+    /// Reads the next page of the list. `None` after the last page.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, Error> {
         self.next_decoded_by(decode_list).await
     }

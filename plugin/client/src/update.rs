@@ -24,7 +24,7 @@ use crate::{
 pub struct Target<'t> {
     pub connection: &'t Connection,
     pub resource: &'t ApiResource,
-    /// The namespace of the object. None for a cluster-scoped kind.
+    /// The namespace of the object. `None` for a cluster-scoped kind.
     pub namespace: Option<&'t str>,
     pub name: &'t str,
     pub field_manager: &'t str,
@@ -76,7 +76,7 @@ impl ReadObject for MachineSnapshot {
 /// What the caller of [`update`] has decided about the object.
 #[derive(Debug)]
 pub struct Change<D> {
-    /// The write to send. None leaves the object unchanged.
+    /// The write to send. `None` leaves the object unchanged.
     pub write: Option<ObjectWrite>,
     /// The caller's own data about the decision, which [`Updated`] returns.
     pub decision: D,

@@ -50,7 +50,7 @@ pub struct Timeouts {
 pub struct ServerIdentity {
     /// Whether the member's certificate is for one of the endpoint's names. The certificate chain is always verified.
     pub matches_endpoint_name: bool,
-    /// When the member's certificate expires, in seconds since 1970. None if it cannot be parsed.
+    /// When the member's certificate expires, in seconds since 1970. `None` if it cannot be parsed.
     pub certificate_not_after: Option<i64>,
 }
 
@@ -208,7 +208,7 @@ impl Connection {
         self.call(Call::Alarm, request).await.map(drop)
     }
 
-    /// Reads the value of a key from the current revision (linearizable). None if the key does not exist.
+    /// Reads the value of a key from the current revision (linearizable). `None` if the key does not exist.
     pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let mut client = self.kv();
         let request = client.range(wire::RangeRequest { key: key.to_vec() });
@@ -216,7 +216,7 @@ impl Connection {
         Ok(response.kvs.into_iter().next().map(|pair| pair.value))
     }
 
-    /// Reads the revision at which a key was last written (linearizable). None if the key does not exist.
+    /// Reads the revision at which a key was last written (linearizable). `None` if the key does not exist.
     pub async fn read_key_revision(&self, key: &[u8]) -> Result<Option<KeyRevision>, Error> {
         let mut client = self.kv();
         let request = client.range(wire::RangeRequest { key: key.to_vec() });

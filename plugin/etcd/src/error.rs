@@ -63,7 +63,7 @@ pub enum HandshakeError {
     /// The member's certificate has expired.
     #[error("the member's certificate has expired")]
     Expired {
-        /// When the certificate expired, in seconds since 1970. None if rustls does not report it.
+        /// When the certificate expired, in seconds since 1970. `None` if rustls does not report it.
         not_after: Option<i64>,
     },
     /// The member's certificate is not valid yet, or the local clock is behind.

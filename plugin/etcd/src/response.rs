@@ -15,9 +15,9 @@ pub struct Status {
     pub db_size: u64,
     /// How many bytes of `db_size` hold data. Defragmentation frees the rest.
     pub db_size_in_use: u64,
-    /// The database size in bytes at which the member raises the alarm NOSPACE. None before etcd 3.6.
+    /// The database size in bytes at which the member raises the alarm NOSPACE. `None` before etcd 3.6.
     pub db_size_quota: Option<u64>,
-    /// The id of the leader. None if the member has no leader.
+    /// The id of the leader. `None` if the member has no leader.
     pub leader: Option<u64>,
     /// The index of the last raft entry that the member knows is committed.
     pub raft_index: u64,

@@ -50,7 +50,7 @@ impl SnapshotStream {
         }
     }
 
-    /// Returns the next part. None after the last part, if the hash matches the database.
+    /// Returns the next part. `None` after the last part, if the hash matches the database.
     ///
     /// # Errors
     /// Fails like every call, and with [`Error::Malformed`] if the snapshot ends early or its hash does not match.

@@ -84,7 +84,7 @@ pub(crate) struct ObservedCertificate(OnceLock<ServingCertificate>);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServingCertificate {
     pub(crate) matches_endpoint_name: bool,
-    /// When the certificate expires, in seconds since 1970. None if it cannot be parsed.
+    /// When the certificate expires, in seconds since 1970. `None` if it cannot be parsed.
     pub(crate) not_after: Option<i64>,
 }
 

@@ -72,7 +72,7 @@ pub fn impossible_updates(
     kube_proxy.into_iter().chain(core_dns).collect()
 }
 
-/// The image that the controller would update. None if the add-on was not read, or the controller does not update it.
+/// The image that the controller would update. `None` if the add-on was not read, or the controller does not update it.
 fn addon_image(addon: &Reading<Option<Addon>>) -> Option<&str> {
     let addon = addon.value()?.as_ref()?;
     addon.image.as_deref().filter(|_| !addon.lacks_config)
@@ -149,7 +149,7 @@ fn is_in_repository(image: &str, repository: &str, tag: &str) -> bool {
         .any(|name| image == format!("{repository}/{name}:{tag}"))
 }
 
-/// The tag of an image, such as `v1.34.1` for `registry.k8s.io/kube-proxy:v1.34.1`. None for an image without a tag.
+/// The tag of an image, such as `v1.34.1` for `registry.k8s.io/kube-proxy:v1.34.1`. `None` for an image without a tag.
 pub fn image_tag(image: &str) -> Option<&str> {
     let name = image.split_once('@').map_or(image, |(name, _)| name);
     let (_, tag) = name.rsplit_once(':')?;

@@ -46,7 +46,7 @@ pub const CONTROLLER_HINT: &str = "check that the controller is running: kubectl
 pub enum Blocker {
     Paused,
     ClusterPaused {
-        /// The field manager that set `spec.paused`. None if it is not known.
+        /// The field manager that set `spec.paused`. `None` if it is not known.
         #[serde(rename = "pausedBy", skip_serializing_if = "Option::is_none")]
         paused_by: Option<String>,
     },
@@ -78,7 +78,7 @@ pub enum Blocker {
     UnusableSecret {
         secret: String,
         why: String,
-        /// How to repair the Secret. None if it is not known.
+        /// How to repair the Secret. `None` if it is not known.
         #[serde(skip)]
         remedy: Option<String>,
         /// The id of the check in `status` that reports the Secret.
@@ -168,7 +168,7 @@ pub enum Blocker {
     /// Some members follow a leader that responds neither to Cluster API nor to kubectl-kcp.
     LeaderUnreachable {
         member: String,
-        /// The Machine whose deletion the controller cannot finish. None if it can delete no Machine at all.
+        /// The Machine whose deletion the controller cannot finish. `None` if it can delete no Machine at all.
         #[serde(skip_serializing_if = "Option::is_none")]
         machine: Option<String>,
     },
@@ -487,7 +487,7 @@ impl Blocker {
         }
     }
 
-    /// Says how to remove the blocker. None if only waiting helps.
+    /// Says how to remove the blocker. `None` if only waiting helps.
     pub fn hint(&self, namespace: &str, name: &str) -> Option<String> {
         match self {
             Self::Paused => Some(format!(
@@ -636,7 +636,7 @@ impl Blocker {
         }
     }
 
-    /// The name of the Machine that causes the blocker. None if no single Machine causes it.
+    /// The name of the Machine that causes the blocker. `None` if no single Machine causes it.
     pub fn machine(&self) -> Option<&str> {
         match self {
             Self::BeingDeleted { machine, .. }

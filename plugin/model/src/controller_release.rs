@@ -106,7 +106,7 @@ impl Release {
         Self { minor, patch }
     }
 
-    /// Returns the release of a version such as `v1.14.2`. Ignores what follows the patch version, such as a vendor's suffix. None
+    /// Returns the release of a version such as `v1.14.2`. Ignores what follows the patch version, such as a vendor's suffix. `None`
     /// if the text is not a version of Cluster API 1.
     pub fn parse(version: &str) -> Option<Self> {
         let mut parts = version.strip_prefix('v').unwrap_or(version).splitn(3, '.');

@@ -271,7 +271,7 @@ fn invalid_rule(objects: &DrainObjects) -> Option<&str> {
     rules.find(has_invalid).map(kcp_api::Object::name)
 }
 
-/// Why the API server refuses to evict the pod now. None if it evicts the pod.
+/// Why the API server refuses to evict the pod now. `None` if it evicts the pod.
 fn refusal(pod: &Pod, budgets: &[PodDisruptionBudget]) -> Option<Effect> {
     if phase(pod) == Some("Pending") {
         return None;
@@ -344,7 +344,7 @@ fn is_ready(pod: &Pod) -> bool {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// The kind of the pod's controller. None if the pod has no controller.
+/// The kind of the pod's controller. `None` if the pod has no controller.
 fn controller(pod: &Pod) -> Option<&str> {
     let mut owners = pod.metadata.owner_references.iter().flatten();
     let controller = owners.find(|owner| owner.controller == Some(true))?;

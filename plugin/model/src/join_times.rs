@@ -39,7 +39,7 @@ struct Join {
 }
 
 impl JoinTimes {
-    /// Measures the Machines of a control plane. None if the time of no Machine is known.
+    /// Measures the Machines of a control plane. `None` if the time of no Machine is known.
     ///
     /// The controller creates a Machine only after the earlier ones have joined. If the times of several
     /// Machines overlap, `clusterctl move` or a backup has created the objects again, and the creation times
@@ -59,7 +59,7 @@ impl JoinTimes {
         })
     }
 
-    /// A warning if Machines took longer to join than the `MachineHealthCheck` lets them. None if they did not.
+    /// A warning if Machines took longer to join than the `MachineHealthCheck` lets them. `None` if they did not.
     pub fn exceeds(&self, check: &HealthCheck) -> Option<String> {
         let longest = Duration::from_secs(self.longest_seconds);
         let timeout = check.node_startup_timeout.filter(|timeout| longest > *timeout)?;
@@ -100,7 +100,7 @@ fn whole_minutes(duration: Duration, seconds: u64) -> Duration {
 }
 
 impl Join {
-    /// None if the objects do not say when the Machine joined.
+    /// `None` if the objects do not say when the Machine joined.
     fn of(machine: &Machine) -> Option<Self> {
         if machine.is_deleting() || machine.status.phase.as_deref() != Some("Running") {
             return None;

@@ -31,7 +31,7 @@ pub enum Skew {
     TooNew,
 }
 
-/// Returns the version skew between a kubelet and an API server if Kubernetes does not support it. None if it does, or
+/// Returns the version skew between a kubelet and an API server if Kubernetes does not support it. `None` if it does, or
 /// if a version is not a semantic version.
 pub fn skew(kubelet: &str, server: &str) -> Option<Skew> {
     let (kubelet, server) = (parse_version(kubelet).ok()?, parse_version(server).ok()?);
@@ -51,7 +51,7 @@ const fn max_lag(kubelet_minor: u64) -> u64 {
     }
 }
 
-/// Returns the oldest minor version of kubelets that an API server supports, such as `v1.32`. None if `server` is not a
+/// Returns the oldest minor version of kubelets that an API server supports, such as `v1.32`. `None` if `server` is not a
 /// semantic version.
 pub fn oldest_supported(server: &str) -> Option<String> {
     let server = parse_version(server).ok()?;

@@ -73,14 +73,14 @@ pub struct DeadMember {
 }
 
 impl EtcdRefusal {
-    /// Why no member can join. None if etcd admits one, or has lost its quorum.
+    /// Why no member can join. `None` if etcd admits one, or has lost its quorum.
     ///
     /// Source: `mayAddMember` of etcd. It requires a connection to every voter, even if the new member is a learner.
     pub fn of_join(members: &[Member]) -> Option<Self> {
         Self::new(RefusedChange::Join, members)
     }
 
-    /// Why the member with this name cannot be removed. None if etcd removes it, or has lost its quorum.
+    /// Why the member with this name cannot be removed. `None` if etcd removes it, or has lost its quorum.
     ///
     /// Source: `mayRemoveMember` of etcd. It always removes a learner and a dead member. After the removal of any other
     /// member, the connected voters must be a quorum.
@@ -220,7 +220,7 @@ impl Votes {
     }
 
     /// Returns the votes if etcd has lost quorum: too few voters are healthy, even if every joining and every unknown
-    /// member turns out to be healthy. None if etcd has not lost quorum.
+    /// member turns out to be healthy. `None` if etcd has not lost quorum.
     pub fn lost_quorum_votes(members: &[Member]) -> Option<Self> {
         let best_case = members.iter().map(|member| Member {
             is_healthy: member.is_healthy || member.is_joining || member.is_unknown,

@@ -15,7 +15,7 @@ pub struct ReviewContext<'s> {
     pub field_manager: &'s str,
     /// The other objects that rules read. Objects that were not fetched are unknown.
     pub view: &'s View,
-    /// The webhook's configuration, which sets the action of each rule. None for the default actions.
+    /// The webhook's configuration, which sets the action of each rule. `None` for the default actions.
     pub configuration: Option<&'s Configuration>,
 }
 

@@ -30,7 +30,7 @@ const JOINED: &str = "SuccessfulSetNodeRef";
 pub struct ReportedEvent {
     /// The object that the Event is about.
     pub regarding: EventObject,
-    /// Another object that the Event names. None if it names none.
+    /// Another object that the Event names. `None` if it names none.
     pub related: Option<EventObject>,
     pub reason: String,
     pub note: String,
@@ -43,7 +43,7 @@ pub struct ReportedEvent {
 pub struct EventObject {
     pub kind: String,
     pub name: String,
-    /// None if the Event does not contain a uid.
+    /// `None` if the Event does not contain a uid.
     pub uid: Option<String>,
 }
 

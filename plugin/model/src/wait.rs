@@ -208,7 +208,7 @@ fn outdated_despite_counts(
     })
 }
 
-/// Why a Machine differs from the spec, according to its version and its condition `UpToDate`. None if
+/// Why a Machine differs from the spec, according to its version and its condition `UpToDate`. `None` if
 /// neither says so.
 fn why_outdated(control_plane: &KubeadmControlPlane, machine: &Machine) -> Option<String> {
     let desired = control_plane.spec.version.as_ref();

@@ -24,7 +24,7 @@ pub fn is_completion(argv0: Option<&OsStr>) -> bool {
 }
 
 /// The name of the program that kubectl runs to complete the command lines of a plugin, such as `kubectl_complete-kcp` for
-/// `kubectl-kcp`. None if the name is not that of a plugin.
+/// `kubectl-kcp`. `None` if the name is not that of a plugin.
 pub fn completion_name(plugin: &OsStr) -> Option<String> {
     let name = plugin.to_str()?.strip_prefix(PLUGIN)?;
     Some(format!("{COMPLETION}{name}"))

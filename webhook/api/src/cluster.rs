@@ -38,7 +38,7 @@ pub struct ClusterSpec {
     pub paused: bool,
     pub control_plane_ref: Option<Reference>,
     pub control_plane_endpoint: Option<Endpoint>,
-    /// `spec.topology`. None if the Cluster has no managed topology.
+    /// `spec.topology`. `None` if the Cluster has no managed topology.
     pub topology: Option<Topology>,
 }
 
@@ -66,11 +66,11 @@ pub struct ClusterStatus {
     /// API server. Decoding drops conditions without a field here, because a list of all Clusters would keep them in
     /// memory.
     pub remote_connection: Option<Condition>,
-    /// Since when the condition `ControlPlaneInitialized` is True. None if it is not True.
+    /// Since when the condition `ControlPlaneInitialized` is True. `None` if it is not True.
     pub initialized_since: Option<Timestamp>,
-    /// Since when the condition `InfrastructureReady` is True. None if it is not True.
+    /// Since when the condition `InfrastructureReady` is True. `None` if it is not True.
     pub infrastructure_ready_since: Option<Timestamp>,
-    /// The condition `TopologyReconciled`, which says whether the objects of the Cluster match its topology. None if the
+    /// The condition `TopologyReconciled`, which says whether the objects of the Cluster match its topology. `None` if the
     /// Cluster has no topology.
     pub topology_reconciled: Option<Condition>,
 }
@@ -97,7 +97,7 @@ impl fmt::Display for Endpoint {
 }
 
 impl Cluster {
-    /// The name of the Cluster's `KubeadmControlPlane`. None if `spec.controlPlaneRef` is absent or refers to another kind.
+    /// The name of the Cluster's `KubeadmControlPlane`. `None` if `spec.controlPlaneRef` is absent or refers to another kind.
     pub fn control_plane(&self) -> Option<&str> {
         let reference = self.spec.control_plane_ref.as_ref()?;
         (reference.kind == KUBEADM_CONTROL_PLANE.kind).then_some(&reference.name)
@@ -117,7 +117,7 @@ impl Cluster {
             .map(|domain| domain.name.as_str())
     }
 
-    /// Who last wrote `spec.paused` of a paused Cluster: the field manager and the time. None if the Cluster is not paused,
+    /// Who last wrote `spec.paused` of a paused Cluster: the field manager and the time. `None` if the Cluster is not paused,
     /// or if the client did not name itself: the API server then records `unknown`.
     pub fn paused_by(&self) -> Option<(&str, Option<Timestamp>)> {
         let entries = self.metadata.managed_fields.iter().flatten();
@@ -131,7 +131,7 @@ impl Cluster {
         Some((manager, latest.time.as_ref().map(|time| time.0)))
     }
 
-    /// The condition with the error that keeps the topology controller from changing the objects of the Cluster. None if
+    /// The condition with the error that keeps the topology controller from changing the objects of the Cluster. `None` if
     /// there is no error. The reasons are those that Cluster API's own summary, the condition `Available`, treats as errors
     /// (`api/core/v1beta2/cluster_types.go` in Cluster API v1.14).
     pub fn topology_error(&self) -> Option<&Condition> {
@@ -143,7 +143,7 @@ impl Cluster {
         (condition.is_false() && is_error).then_some(condition)
     }
 
-    /// The Kubernetes version of the current step while a managed topology upgrades across several minor versions. None
+    /// The Kubernetes version of the current step while a managed topology upgrades across several minor versions. `None`
     /// at other times.
     pub fn topology_upgrade_step(&self) -> Option<&str> {
         self.annotation(annotation::TOPOLOGY_UPGRADE_STEP)

@@ -25,14 +25,14 @@ pub struct Condition {
     /// An explanation of the status for people. May have several lines, or be empty.
     #[serde(default)]
     pub message: String,
-    /// When the status of the condition last changed. None if the controller did not write the time.
+    /// When the status of the condition last changed. `None` if the controller did not write the time.
     #[serde(
         default,
         deserialize_with = "timestamp",
         skip_serializing_if = "Option::is_none"
     )]
     pub last_transition_time: Option<Timestamp>,
-    /// The `metadata.generation` from which the controller computed the condition. None in a v1beta1 condition.
+    /// The `metadata.generation` from which the controller computed the condition. `None` in a v1beta1 condition.
     #[serde(default, skip_serializing)]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub observed_generation: Option<i64>,

@@ -26,7 +26,7 @@ pub struct KubeadmControlPlane {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct KubeadmControlPlaneSpec {
-    /// The desired number of Machines. None in a manifest without `replicas`, or if Cluster API's webhook did not set
+    /// The desired number of Machines. `None` in a manifest without `replicas`, or if Cluster API's webhook did not set
     /// the default.
     pub replicas: Option<i64>,
     /// The desired Kubernetes version, with a leading `v`.
@@ -48,7 +48,7 @@ pub struct KubeadmControlPlaneSpec {
 /// `spec.remediation`, with Cluster API's defaults for absent fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemediationLimits {
-    /// How many times the controller may retry a remediation if the replacement Machine fails too. None for
+    /// How many times the controller may retry a remediation if the replacement Machine fails too. `None` for
     /// no limit.
     pub max_retry: Option<i64>,
     /// The minimum time between a remediation and its retry. A retry remediates the replacement Machine.
@@ -60,7 +60,7 @@ pub struct RemediationLimits {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeadmControlPlaneStatus {
-    /// The last generation of the spec that the controller has processed. None until the controller has reconciled the
+    /// The last generation of the spec that the controller has processed. `None` until the controller has reconciled the
     /// control plane once.
     pub observed_generation: Option<i64>,
     pub replicas: i64,
@@ -104,7 +104,7 @@ impl Default for RemediationLimits {
 }
 
 impl KubeadmControlPlane {
-    /// The name of the control plane's Cluster. None until Cluster API has set the label or the owner reference.
+    /// The name of the control plane's Cluster. `None` until Cluster API has set the label or the owner reference.
     pub fn cluster(&self) -> Option<&str> {
         self.label(label::CLUSTER_NAME).or_else(|| self.owner("Cluster"))
     }
@@ -133,7 +133,7 @@ impl KubeadmControlPlane {
             || condition.is_some_and(|condition| condition.observed_generation == Some(self.generation()))
     }
 
-    /// When a client last wrote the spec, if the controller has not processed it yet. None if the status is up to
+    /// When a client last wrote the spec, if the controller has not processed it yet. `None` if the status is up to
     /// date, or if the time is unknown:
     /// - The API server writes no time into the entry of the subresource `scale` in `managedFields`. The entry remains after
     ///   the controller has processed it, so it only counts while the number of Machines differs from `spec.replicas`.
@@ -156,7 +156,7 @@ impl KubeadmControlPlane {
         is_later.then_some(written)
     }
 
-    /// When a client or controller last wrote the control plane or its status. None if no time is known.
+    /// When a client or controller last wrote the control plane or its status. `None` if no time is known.
     pub fn last_write(&self) -> Option<Timestamp> {
         let entries = self.metadata.managed_fields.iter().flatten();
         entries.filter_map(|entry| Some(entry.time.as_ref()?.0)).max()
@@ -172,7 +172,7 @@ impl KubeadmControlPlane {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// The remediation that has deleted a Machine, but has not created its replacement yet. None if there is
+    /// The remediation that has deleted a Machine, but has not created its replacement yet. `None` if there is
     /// no such remediation.
     pub fn remediation_in_progress(&self) -> Option<Remediation> {
         let value = self.annotation(annotation::REMEDIATION_IN_PROGRESS)?;
@@ -220,7 +220,7 @@ impl KubeadmControlPlaneSpec {
 }
 
 impl KubeadmControlPlaneStatus {
-    /// A failure from which the controller does not recover, as `reason: message`. None if the controller reports no
+    /// A failure from which the controller does not recover, as `reason: message`. `None` if the controller reports no
     /// such failure.
     pub fn failure(&self) -> Option<String> {
         match (&self.failure_reason, &self.failure_message) {

@@ -18,7 +18,7 @@ const ROOT_PATH: &str = ".";
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{}{fault}", self.place())]
 pub struct DecodeError {
-    /// Kind, namespace and name of the object, such as `Machine default/edge-1`. None if the JSON contains no name.
+    /// Kind, namespace and name of the object, such as `Machine default/edge-1`. `None` if the JSON contains no name.
     pub object: Option<String>,
     /// The path of the field with the wrong type. `.` stands for the object itself.
     pub field: String,
@@ -120,7 +120,7 @@ pub struct ListMeta {
     #[serde(rename = "continue")]
     pub continue_: Option<String>,
     pub resource_version: Option<String>,
-    /// How many objects the later pages have. None if the API server does not report it.
+    /// How many objects the later pages have. `None` if the API server does not report it.
     pub remaining_item_count: Option<usize>,
 }
 

@@ -25,7 +25,7 @@ impl Kind {
     }
 
     /// Chooses the API version in which to read the kind. `served` lists the server's versions, its preferred
-    /// version first. None if `served` is empty.
+    /// version first. `None` if `served` is empty.
     pub fn choose<'s>(&self, served: &[&'s str]) -> Option<&'s str> {
         self.versions
             .iter()

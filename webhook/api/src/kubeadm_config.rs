@@ -65,7 +65,7 @@ impl KubeadmConfigSpec {
         }
     }
 
-    /// How long the certificates that kubeadm issues are valid, in days. None means kubeadm's default.
+    /// How long the certificates that kubeadm issues are valid, in days. `None` means kubeadm's default.
     pub fn certificate_validity_days(&self) -> Option<i64> {
         self.fields.pointer(CERTIFICATE_VALIDITY_DAYS)?.as_i64()
     }

@@ -56,25 +56,25 @@ pub struct MachineSpec {
     pub cluster_name: Option<String>,
     /// The Machine's Kubernetes version, with a leading `v`.
     pub version: Option<String>,
-    /// `spec.failureDomain`: where the infrastructure provider creates the Machine. None if unset or empty.
+    /// `spec.failureDomain`: where the infrastructure provider creates the Machine. `None` if unset or empty.
     pub failure_domain: Option<String>,
-    /// `spec.bootstrap.configRef`: the `KubeadmConfig` of the Machine. None if absent.
+    /// `spec.bootstrap.configRef`: the `KubeadmConfig` of the Machine. `None` if absent.
     pub bootstrap_config_ref: Option<Reference>,
     /// Whether `spec.bootstrap.dataSecretName` is unset: the bootstrap provider has not written the Machine's bootstrap data
     /// yet, so kubeadm cannot run.
     pub awaits_bootstrap_data: bool,
     pub infrastructure_ref: Option<Reference>,
-    /// `spec.providerID`, which equals `spec.providerID` of the Machine's Node. None until the infrastructure
+    /// `spec.providerID`, which equals `spec.providerID` of the Machine's Node. `None` until the infrastructure
     /// provider has set it.
     pub provider_id: Option<String>,
     /// `spec.deletion.nodeDrainTimeoutSeconds` (`spec.nodeDrainTimeout` in v1beta1): how long Cluster API
-    /// drains the Node before it deletes the Machine anyway. None if unset or zero, which means no limit.
+    /// drains the Node before it deletes the Machine anyway. `None` if unset or zero, which means no limit.
     pub node_drain_timeout: Option<SignedDuration>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineStatus {
-    /// `status.nodeRef.name`. None until the Machine's Node has joined the workload cluster.
+    /// `status.nodeRef.name`. `None` until the Machine's Node has joined the workload cluster.
     pub node_name: Option<String>,
     /// `status.addresses[].address`: the addresses and host names of the Machine's host. Empty if the infrastructure
     /// provider reports none.
@@ -91,12 +91,12 @@ pub struct MachineStatus {
 }
 
 impl Machine {
-    /// The name of the `KubeadmControlPlane` that owns the Machine. None if the Machine has another owner or none.
+    /// The name of the `KubeadmControlPlane` that owns the Machine. `None` if the Machine has another owner or none.
     pub fn control_plane(&self) -> Option<&str> {
         self.owner(KUBEADM_CONTROL_PLANE.kind)
     }
 
-    /// The name of the Machine's Node. None until the Node has joined the workload cluster.
+    /// The name of the Machine's Node. `None` until the Node has joined the workload cluster.
     pub fn node(&self) -> Option<&str> {
         self.status.node_name.as_deref()
     }
@@ -119,12 +119,12 @@ impl Machine {
         self.condition(type_).is_some_and(Condition::is_false)
     }
 
-    /// Whether the condition `Ready` is True. None if the condition is absent.
+    /// Whether the condition `Ready` is True. `None` if the condition is absent.
     pub fn ready(&self) -> Option<bool> {
         self.condition("Ready").map(Condition::is_true)
     }
 
-    /// Whether the condition `UpToDate` is True. None if the condition is absent.
+    /// Whether the condition `UpToDate` is True. `None` if the condition is absent.
     pub fn up_to_date(&self) -> Option<bool> {
         self.condition("UpToDate").map(Condition::is_true)
     }

@@ -34,7 +34,7 @@ pub struct MachineTemplateSpec {
 }
 
 impl MachineDeployment {
-    /// The Kubernetes version of the worker Machines. None if the template does not set it.
+    /// The Kubernetes version of the worker Machines. `None` if the template does not set it.
     pub fn version(&self) -> Option<&str> {
         self.spec.template.as_ref()?.spec.as_ref()?.version.as_deref()
     }

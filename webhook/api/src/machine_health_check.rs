@@ -38,9 +38,9 @@ pub struct MachineHealthCheckSpec {
     /// left out.
     pub unhealthy_conditions: Vec<UnhealthyCondition>,
     /// `spec.checks.nodeStartupTimeoutSeconds` (`spec.nodeStartupTimeout` in v1beta1): how long a Machine may have no Node
-    /// until it counts as unhealthy. Ten minutes if it is unset, as in Cluster API; None if it is zero, which means no limit.
+    /// until it counts as unhealthy. Ten minutes if it is unset, as in Cluster API; `None` if it is zero, which means no limit.
     pub node_startup_timeout: Option<Duration>,
-    /// `spec.remediation.templateRef`: the external remediation template. None if the Machine's owner remediates the Machine.
+    /// `spec.remediation.templateRef`: the external remediation template. `None` if the Machine's owner remediates the Machine.
     pub template_ref: Option<Reference>,
 }
 
@@ -59,14 +59,14 @@ pub struct UnhealthyCondition {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineHealthCheckStatus {
-    /// How many Machines the selector matches. None until the controller has reported it.
+    /// How many Machines the selector matches. `None` until the controller has reported it.
     pub expected_machines: Option<u64>,
     pub current_healthy: Option<u64>,
     pub conditions: Vec<Condition>,
 }
 
 impl MachineHealthCheck {
-    /// Whether the condition `RemediationAllowed` is True. None if the condition is absent or Unknown.
+    /// Whether the condition `RemediationAllowed` is True. `None` if the condition is absent or Unknown.
     pub fn remediation_allowed(&self) -> Option<bool> {
         let allowed = condition::find(&self.status.conditions, "RemediationAllowed")?;
         (allowed.is_true() || allowed.is_false()).then(|| allowed.is_true())

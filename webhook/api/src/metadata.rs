@@ -241,7 +241,7 @@ pub trait Object {
         self.metadata().creation_timestamp.as_ref().map(|time| time.0)
     }
 
-    /// When the deletion of the object was requested. None if the object is not being deleted.
+    /// When the deletion of the object was requested. `None` if the object is not being deleted.
     fn deletion_timestamp(&self) -> Option<Timestamp> {
         self.metadata().deletion_timestamp.as_ref().map(|time| time.0)
     }
@@ -290,7 +290,7 @@ pub trait Object {
         Some(&owner.name)
     }
 
-    /// The owner reference with `controller: true`. None if the object has no controller.
+    /// The owner reference with `controller: true`. `None` if the object has no controller.
     fn controller(&self) -> Option<&OwnerReference> {
         let mut owners = self.owner_references().iter();
         owners.find(|owner| owner.controller == Some(true))

@@ -48,7 +48,7 @@ impl Reference {
         }
     }
 
-    /// The template that an object was cloned from, according to its annotations. None if it has no such annotations.
+    /// The template that an object was cloned from, according to its annotations. `None` if it has no such annotations.
     pub fn cloned_from(metadata: &ObjectMeta) -> Option<Self> {
         let name = metadata.annotation(annotation::CLONED_FROM_NAME)?;
         let group_kind = metadata.annotation(annotation::CLONED_FROM_GROUP_KIND)?;

@@ -82,12 +82,12 @@ impl CertificateSecret {
         }
     }
 
-    /// The value of `tls.crt`: a certificate in PEM format. None if absent.
+    /// The value of `tls.crt`: a certificate in PEM format. `None` if absent.
     pub fn certificate(&self) -> Option<&[u8]> {
         self.data.certificate.as_ref().map(|value| value.0.as_slice())
     }
 
-    /// The value of `value`: a kubeconfig, which may contain a private key. None if absent.
+    /// The value of `value`: a kubeconfig, which may contain a private key. `None` if absent.
     pub fn kubeconfig(&self) -> Option<&[u8]> {
         self.data.value.as_ref().map(|value| value.0.as_slice())
     }

@@ -198,7 +198,7 @@ pub fn kubelet_edit(port: u16) -> String {
     )
 }
 
-/// The configuration with these API servers instead of those that are in it. The other lines stay as they are. None if the
+/// The configuration with these API servers instead of those that are in it. The other lines stay as they are. `None` if the
 /// configuration has no line that marks the API servers.
 pub fn with_servers(configuration: &str, servers: &BTreeSet<SocketAddr>) -> Option<String> {
     let (head, _) = configuration.split_once(SERVERS)?;

@@ -46,7 +46,7 @@ pub fn has_only_canary(configuration: &Value) -> bool {
     has_canary(configuration) && entries(configuration).iter().all(is_canary)
 }
 
-/// The namespace of [`CANARY_LEASE`]: that of `kcp-webhook manage`. None if a configuration has no [`CANARY_ENTRY`].
+/// The namespace of [`CANARY_LEASE`]: that of `kcp-webhook manage`. `None` if a configuration has no [`CANARY_ENTRY`].
 pub fn canary_namespace(configuration: &Value) -> Option<&str> {
     let entry = entries(configuration).iter().find(|entry| is_canary(entry))?;
     let labels = entry.pointer("/namespaceSelector/matchLabels")?;
@@ -101,7 +101,7 @@ pub fn disabled_note(configuration: &Value) -> Option<&str> {
     annotation(configuration, DISABLED_ANNOTATION)
 }
 
-/// When the configuration was switched off. None if it is on, or if it was switched off in another way.
+/// When the configuration was switched off. `None` if it is on, or if it was switched off in another way.
 pub fn disabled_since(configuration: &Value) -> Option<Timestamp> {
     let (since, _) = disabled_note(configuration)?.split_once(": ")?;
     since.parse().ok()

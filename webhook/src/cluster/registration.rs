@@ -26,14 +26,14 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 struct RegistrationState {
     /// Whether the API server calls it for each shipped entry of its configuration.
     is_registered: bool,
-    /// When a person disabled the configuration. None if it is not disabled, or if the time is not recorded.
+    /// When a person disabled the configuration. `None` if it is not disabled, or if the time is not recorded.
     disabled_since: Option<Timestamp>,
     /// Whether the API server sends canaries.
     has_canary: bool,
 }
 
 impl RegistrationState {
-    /// `served` is the version in which this program reads control planes, and None if it is unknown.
+    /// `served` is the version in which this program reads control planes, and `None` if it is unknown.
     fn new(hook: Hook, configuration: &Value, shipped: &[String], served: Option<&str>) -> Self {
         let entries = configuration.get("webhooks").and_then(Value::as_array);
         let entries = entries.map(Vec::as_slice).unwrap_or_default();

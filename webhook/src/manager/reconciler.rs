@@ -49,7 +49,7 @@ pub(crate) fn run(
 pub(crate) struct LastProblem(Option<String>);
 
 impl LastProblem {
-    /// Logs a problem unless it is the last one. None: there is no problem any more.
+    /// Logs a problem unless it is the last one. `None`: there is no problem any more.
     pub(crate) fn report(&mut self, problem: Option<String>) {
         if let Some(problem) = problem
             .as_ref()

@@ -14,7 +14,7 @@ const CONFIG_MAP_NAME: &str = "kcp-webhook";
 pub struct InstalledAnchor {
     pub image: String,
     pub arguments: Vec<String>,
-    /// None if every rule has its default action.
+    /// `None` if every rule has its default action.
     pub configuration: Option<String>,
 }
 

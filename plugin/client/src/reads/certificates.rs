@@ -155,7 +155,7 @@ pub(super) fn validity_of_bundle(pem: &[u8]) -> Validity {
     }
 }
 
-/// When each certificate of a PEM bundle expires, and when it was issued. None if one of them cannot be parsed.
+/// When each certificate of a PEM bundle expires, and when it was issued. `None` if one of them cannot be parsed.
 pub(super) fn lifetimes(pem: &[u8]) -> Option<Vec<(Timestamp, Timestamp)>> {
     CertificateDer::pem_slice_iter(pem)
         .map(|certificate| {
@@ -215,7 +215,7 @@ impl User {
     }
 }
 
-/// When the client certificate in a kubeconfig expires. None if the kubeconfig has no client certificate, or none that can be
+/// When the client certificate in a kubeconfig expires. `None` if the kubeconfig has no client certificate, or none that can be
 /// parsed.
 pub(super) fn client_certificate_expiry(kubeconfig: &[u8]) -> Option<Timestamp> {
     match validity_of_kubeconfig(kubeconfig) {

@@ -25,7 +25,7 @@ use crate::{
 /// The label with which Kubernetes marks each Node with its host name.
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
-/// Reads what exists only on the Machine, until `end` at the latest. None if it is not the first Machine of a control plane that is
+/// Reads what exists only on the Machine, until `end` at the latest. `None` if it is not the first Machine of a control plane that is
 /// initialized.
 pub async fn read_first_machine(
     reader: &Reader<'_>,

@@ -23,7 +23,7 @@ pub async fn read_node<N>(
     decode(json).map_err(|source| Error::malformed(Action::new("get", &resource).with_name(name), source))
 }
 
-/// Lists the Nodes that match a label selector, by name. None lists all Nodes.
+/// Lists the Nodes that match a label selector, by name. `None` lists all Nodes.
 pub async fn list_nodes(connection: &Connection, selector: Option<&str>) -> Result<Vec<LabelledNode>, Error> {
     let resource = NODE.api_resource("v1");
     let listed: Vec<Value> = connection.list(&resource, None, selector).await?;

@@ -79,7 +79,7 @@ impl Reads<'_> {
     }
 }
 
-/// None if the Event has no time or names no object.
+/// `None` if the Event has no time or names no object.
 fn reported(event: Event) -> Option<ReportedEvent> {
     let (first, last) = times(&event)?;
     Some(ReportedEvent {

@@ -12,7 +12,7 @@ use crate::{Action, Connection, Error, ReadLimit, reader::Reader, reads::failure
 pub struct DeploymentName {
     pub namespace: &'static str,
     pub name: &'static str,
-    /// The value of the label `cluster.x-k8s.io/provider` that clusterctl sets on the Deployments of Cluster API's providers. None
+    /// The value of the label `cluster.x-k8s.io/provider` that clusterctl sets on the Deployments of Cluster API's providers. `None`
     /// for other programs.
     pub provider: Option<&'static str>,
 }
@@ -96,7 +96,7 @@ impl Deployment {
 }
 
 /// Reads the Deployment of a program. If it does not exist, but its program is a provider of Cluster API, reads the Deployment with
-/// the provider's label in any namespace. None if neither exists, or if the user may not list Deployments.
+/// the provider's label in any namespace. `None` if neither exists, or if the user may not list Deployments.
 pub async fn deployed(
     connection: &Connection,
     deployment: DeploymentName,

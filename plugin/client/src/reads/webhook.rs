@@ -89,7 +89,7 @@ pub async fn read_webhook(connection: &Connection, limit: ReadLimit) -> Result<W
     })
 }
 
-/// That somebody has disabled kcp-webhook. None if it is enabled, if it is not installed, or if that cannot be read.
+/// That somebody has disabled kcp-webhook. `None` if it is enabled, if it is not installed, or if that cannot be read.
 pub async fn read_switched_off(connection: &Connection, limit: ReadLimit) -> Option<String> {
     for kind in HookKind::ALL {
         let all = list(connection, kind, limit).await.ok()?;

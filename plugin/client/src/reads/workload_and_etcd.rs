@@ -22,7 +22,7 @@ pub struct Target {
     pub cluster: String,
     /// Whether the control plane is initialized. Until then, its workload cluster cannot be read.
     pub initialized: bool,
-    /// The endpoints of an external etcd, as `https://host:port`. None for a stacked etcd.
+    /// The endpoints of an external etcd, as `https://host:port`. `None` for a stacked etcd.
     pub external_etcd: Option<Vec<String>>,
 }
 
@@ -35,7 +35,7 @@ pub struct Excluded {
 }
 
 impl Target {
-    /// Finds out where to read. None if the control plane has no Cluster yet.
+    /// Finds out where to read. `None` if the control plane has no Cluster yet.
     pub fn new(control_plane: &KubeadmControlPlane) -> Option<Self> {
         let config = &control_plane.spec.kubeadm_config_spec;
         let endpoints = config

@@ -70,7 +70,7 @@ pub struct ComponentResponse {
 #[derive(Clone, Debug)]
 pub struct ComponentTls {
     anonymous: Arc<ClientConfig>,
-    /// The settings with the client certificate of the kubeconfig. None if the kubeconfig has no client certificate.
+    /// The settings with the client certificate of the kubeconfig. `None` if the kubeconfig has no client certificate.
     identified: Option<Arc<ClientConfig>>,
 }
 

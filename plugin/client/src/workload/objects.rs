@@ -95,7 +95,7 @@ impl Objects {
             .await
     }
 
-    /// Reads one object. None if the object does not exist.
+    /// Reads one object. `None` if the object does not exist.
     pub async fn get<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, Error>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
@@ -117,7 +117,7 @@ impl Objects {
         text.map(|text| decode_response(&action, &text)).transpose()
     }
 
-    /// Reads the JSON of one object. None if the object does not exist.
+    /// Reads the JSON of one object. `None` if the object does not exist.
     async fn text_of(
         &self,
         action: &Action,

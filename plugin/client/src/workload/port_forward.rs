@@ -53,7 +53,7 @@ type ErrorChannel = Pin<Box<dyn Future<Output = Option<String>> + Send>>;
 /// A stream that ends when the kubelet reports an error, because the data channel does not end on its own.
 struct ForwardedStream {
     stream: DuplexStream,
-    /// The error channel of the port-forward. None after it has resolved.
+    /// The error channel of the port-forward. `None` after it has resolved.
     failure: Option<ErrorChannel>,
     forwarder: Portforwarder,
 }

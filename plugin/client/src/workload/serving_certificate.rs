@@ -54,9 +54,9 @@ pub fn certificate_end(not_after: i64) -> Timestamp {
 #[derive(Clone, Debug)]
 pub struct ServingCertificate {
     pub url: Uri,
-    /// The TLS server name. None if it is the host of the URL.
+    /// The TLS server name. `None` if it is the host of the URL.
     pub name: Option<String>,
-    /// The URL of the HTTP proxy to the server. None for a direct connection.
+    /// The URL of the HTTP proxy to the server. `None` for a direct connection.
     pub proxy: Option<Uri>,
 }
 

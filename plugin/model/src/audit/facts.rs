@@ -36,9 +36,9 @@ pub struct Facts {
     /// The Pods of `kube-system`.
     pub system_pods: Reading<Vec<Pod>>,
     pub kubeadm: Reading<Option<KubeadmSettings>>,
-    /// The Machines of the Cluster. None if no management cluster was asked, because the cluster has no Machines.
+    /// The Machines of the Cluster. `None` if no management cluster was asked, because the cluster has no Machines.
     pub machines: Reading<Option<Vec<MachineNode>>>,
-    /// The `MachineHealthChecks` of the control plane. None without a management cluster.
+    /// The `MachineHealthChecks` of the control plane. `None` without a management cluster.
     pub health_checks: Reading<Option<HealthCheckFacts>>,
     pub etcd: EtcdFacts,
     pub certificates: CertificateFacts,
@@ -73,7 +73,7 @@ pub struct CertificateFacts {
     pub managed: Vec<Certificate>,
     /// The CAs in the `ConfigMap` `extension-apiserver-authentication`: a name and the expiry.
     pub authorities: Reading<Vec<(String, Timestamp)>>,
-    /// The serving certificate of kcp-webhook. None if the cluster has no webhook configuration of kcp-webhook.
+    /// The serving certificate of kcp-webhook. `None` if the cluster has no webhook configuration of kcp-webhook.
     pub webhook: Reading<Option<Validity>>,
     /// Whether a management cluster has the certificates of the control plane.
     pub is_managed: bool,
@@ -149,7 +149,7 @@ pub struct ServiceName {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     pub cluster_ips: Vec<String>,
-    /// The Pods that the selector selects. None if the Service has no selector.
+    /// The Pods that the selector selects. `None` if the Service has no selector.
     pub pods: Option<Vec<BackendPod>>,
     /// The number of `PodDisruptionBudgets` that select one of the Pods.
     pub budgets: usize,
@@ -316,7 +316,7 @@ impl PodContainer {
         }
     }
 
-    /// The value of a flag such as `--etcd-servers`. None if the command does not contain it.
+    /// The value of a flag such as `--etcd-servers`. `None` if the command does not contain it.
     pub fn flag(&self, name: &str) -> Option<&str> {
         let mut words = self.command.iter();
         while let Some(word) = words.next() {

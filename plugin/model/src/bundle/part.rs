@@ -21,9 +21,9 @@ const MAX_BUNDLE_BYTES: usize = 16 << 20;
 pub struct Part {
     /// The path of the file in the bundle, such as `management/machines.json`.
     pub file: String,
-    /// The content as JSON. None if nothing could be read; the bundle then does not contain the file.
+    /// The content as JSON. `None` if nothing could be read; the bundle then does not contain the file.
     pub text: Option<String>,
-    /// The number of objects in the file. None if the file is one document.
+    /// The number of objects in the file. `None` if the file is one document.
     pub objects: Option<usize>,
     /// The number of objects that were read, but exceed the limits of a file.
     pub left_out: usize,

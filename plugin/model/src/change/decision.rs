@@ -32,7 +32,7 @@ pub struct Proposal {
 pub enum ObjectWrite {
     Patch {
         patch: Value,
-        /// The subresource to patch. None for the object itself.
+        /// The subresource to patch. `None` for the object itself.
         subresource: Option<&'static str>,
     },
     Delete,

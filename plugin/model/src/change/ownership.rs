@@ -62,7 +62,7 @@ pub enum Ownership {
     /// The topology controller manages a field that the patch writes.
     ManagedByTopology {
         field: String,
-        /// The field of the Cluster to set instead. None if the value comes from the `ClusterClass`.
+        /// The field of the Cluster to set instead. `None` if the value comes from the `ClusterClass`.
         instead: Option<&'static str>,
     },
 }
@@ -71,7 +71,7 @@ pub enum Ownership {
 pub struct AppliedField {
     pub field: String,
     pub manager: String,
-    /// The product that uses this field manager. None if it is not known.
+    /// The product that uses this field manager. `None` if it is not known.
     pub product: Option<&'static str>,
 }
 
@@ -174,7 +174,7 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
     })
 }
 
-/// The field manager that last wrote the field at `path`. None if the field has no owner.
+/// The field manager that last wrote the field at `path`. `None` if the field has no owner.
 pub fn last_writer(object: &str, path: &[&str]) -> Option<String> {
     let metadata = decode_with_managed_fields(object).ok()?;
     let entries = metadata.managed_fields.iter().flatten().map(ManagedFields);

@@ -207,7 +207,7 @@ fn unique(lines: impl Iterator<Item = String>) -> Vec<String> {
     unique
 }
 
-/// The refusal while the control plane or its Cluster is paused, so that no controller acts on the change. None with `force`.
+/// The refusal while the control plane or its Cluster is paused, so that no controller acts on the change. `None` with `force`.
 pub fn refusal_while_paused(observed: &Snapshot, force: bool) -> Option<Refusal> {
     let control_plane = &observed.control_plane;
     let blockers = pauses(observed);

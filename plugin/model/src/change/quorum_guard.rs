@@ -100,7 +100,7 @@ impl FatalLoss {
     }
 }
 
-/// Returns why the loss of the Machine would be fatal. None if the control plane survives the loss.
+/// Returns why the loss of the Machine would be fatal. `None` if the control plane survives the loss.
 pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
     // A control plane that was never initialized has no data.
     if !observed.control_plane.status.initialized {

@@ -17,7 +17,7 @@ use crate::{
 /// The reasons not to delete a Machine.
 #[derive(Clone, Debug)]
 pub struct Replaceability {
-    /// Why the control plane does not survive the loss of the Machine. None if it does.
+    /// Why the control plane does not survive the loss of the Machine. `None` if it does.
     pub loss: Option<FatalLoss>,
     /// The controller's plan as it will be while the Machine is being deleted.
     pub plan: Plan,

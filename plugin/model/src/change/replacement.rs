@@ -51,7 +51,7 @@ impl Replacement {
         }
     }
 
-    /// The replacement that the annotation announces. None if the annotation is absent or cannot be decoded.
+    /// The replacement that the annotation announces. `None` if the annotation is absent or cannot be decoded.
     fn announced(observed: &Snapshot) -> Option<Self> {
         let value = observed
             .control_plane
@@ -129,7 +129,7 @@ fn announced_state(observed: &Snapshot, target: Option<&str>, now: Timestamp) ->
     }
 }
 
-/// What the new Machine still lacks, such as its node. None if the replacement is complete.
+/// What the new Machine still lacks, such as its node. `None` if the replacement is complete.
 fn missing_part(
     observed: &Snapshot,
     replacement: &Replacement,
@@ -180,7 +180,7 @@ fn missing_part(
     Some(format!("the new Machine {} exists, but {what}", new.name()))
 }
 
-/// Returns the refusal of a change while another Machine is being replaced. None if no other Machine is being
+/// Returns the refusal of a change while another Machine is being replaced. `None` if no other Machine is being
 /// replaced.
 pub fn refusal_during_replacement(
     observed: &Snapshot,

@@ -309,7 +309,7 @@ struct PendingChange {
     fields: Vec<String>,
 }
 
-/// The change that an earlier Machine has not got. None if no Machine is outdated.
+/// The change that an earlier Machine has not got. `None` if no Machine is outdated.
 fn change_beside(verdicts: &[Verdict]) -> Option<PendingChange> {
     let earlier = verdicts.iter().find(|verdict| verdict.is_outdated())?;
     let differences = earlier.reasons.iter().filter_map(|reason| match reason {

@@ -18,7 +18,7 @@ const LEASE_SECONDS: u64 = 60;
 /// the Lease within seconds, but clocks differ.
 const EXPIRED_LIMIT: Duration = Duration::from_secs(2 * 60);
 
-/// The last holder of an expired Lease, and when it was renewed. None if the controller runs, or if the Lease was not read.
+/// The last holder of an expired Lease, and when it was renewed. `None` if the controller runs, or if the Lease was not read.
 pub fn stopped_holder(lease: &Reading<Option<ControllerLease>>, now: Timestamp) -> Option<(&str, Timestamp)> {
     let lease = lease.value()?.as_ref()?;
     let (holder, renewed) = (lease.holder.as_deref()?, lease.renewed?);

@@ -68,7 +68,7 @@ pub fn check_machine_drains_blocked(observed: &Snapshot, now: Timestamp) -> Chec
     Ok(findings.collect())
 }
 
-/// When the drain began. None if the condition does not contain the time.
+/// When the drain began. `None` if the condition does not contain the time.
 fn started(condition: &Condition) -> Option<Timestamp> {
     let (_, rest) = condition.message.split_once(STARTED)?;
     let (time, _) = rest.split_once(')')?;

@@ -366,7 +366,7 @@ pub fn check_machine_conditions_outdated(observed: &Snapshot, now: Timestamp) ->
 }
 
 /// The earliest time at which the condition `EtcdMemberHealthy` of a Machine can have become outdated. While any member did not
-/// run, the controller may have had no connection, so the condition was right. None if it is unknown since when they run.
+/// run, the controller may have had no connection, so the condition was right. `None` if it is unknown since when they run.
 fn outdated_since(workload: &Workload, machine: &Machine, joined: Timestamp) -> Option<Timestamp> {
     let pods = workload.static_pods.value()?.iter();
     let ready_since: Option<Vec<Timestamp>> = pods

@@ -234,7 +234,7 @@ fn host(machine: &Machine) -> String {
     }
 }
 
-/// Counts etcd's votes. None if etcd is external or its members are unknown.
+/// Counts etcd's votes. `None` if etcd is external or its members are unknown.
 pub fn votes(observed: &Snapshot) -> Option<Votes> {
     voters(observed).map(|members| Votes::by_status(&members))
 }

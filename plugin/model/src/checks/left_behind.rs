@@ -27,7 +27,7 @@ pub const CHECKS: &[Check] = &[Check::new(
 /// A control plane Node to which no Machine belongs.
 struct NodeWithoutMachine<'o> {
     node: &'o Node,
-    /// The Machine that Cluster API has recorded on the Node. None if it has recorded none.
+    /// The Machine that Cluster API has recorded on the Node. `None` if it has recorded none.
     recorded: Option<&'o str>,
 }
 

@@ -32,7 +32,7 @@ pub fn stacked_survey(observed: &Snapshot) -> Result<&EtcdSurvey, NoResult> {
 #[derive(Clone, Debug)]
 pub struct Membership<'s> {
     survey: &'s EtcdSurvey,
-    /// The id of the etcd cluster. None if no member reports one, or members contradict each other.
+    /// The id of the etcd cluster. `None` if no member reports one, or members contradict each other.
     pub cluster_id: Option<u64>,
     list: Option<&'s Members>,
 }
@@ -41,7 +41,7 @@ pub struct Membership<'s> {
 #[derive(Clone, Copy, Debug)]
 pub struct ListedMember<'s> {
     pub member: &'s Member,
-    /// The response from the member's node or endpoint. None if no node or endpoint belongs to the member.
+    /// The response from the member's node or endpoint. `None` if no node or endpoint belongs to the member.
     pub queried: Option<&'s QueriedMember>,
 }
 
@@ -115,7 +115,7 @@ impl<'s> Membership<'s> {
     }
 }
 
-/// The members of a stacked etcd, as counted for the quorum. None if the members are unknown.
+/// The members of a stacked etcd, as counted for the quorum. `None` if the members are unknown.
 pub fn voters(observed: &Snapshot) -> Option<Vec<quorum::Member>> {
     let survey = observed.etcd.value()?;
     let EtcdMembers::Read(members) = survey.members(&observed.machines) else {

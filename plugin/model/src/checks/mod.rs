@@ -77,7 +77,7 @@ pub struct Check {
     pub takes_over: bool,
     /// Whether an unknown outcome means that the answer of `why` is unknown.
     pub makes_why_unknown: bool,
-    /// How long the actor usually takes. None if there is no usual time.
+    /// How long the actor usually takes. `None` if there is no usual time.
     pub usual_time: Option<Duration>,
     function: fn(&Snapshot, Timestamp) -> CheckResult,
 }
@@ -88,7 +88,7 @@ pub struct Checked {
     pub id: &'static str,
     /// The most severe outcome among the findings.
     pub outcome: CheckOutcome,
-    /// Why the check is unknown or skipped, on one line. None if the check ran.
+    /// Why the check is unknown or skipped, on one line. `None` if the check ran.
     pub reason: Option<String>,
     pub findings: Vec<Finding>,
 }

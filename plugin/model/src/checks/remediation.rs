@@ -194,7 +194,7 @@ pub struct StartupDeadline<'o> {
     pub timeout: Duration,
 }
 
-/// The earliest deadline for the node of a Machine. None if the Machine has a node, or no `MachineHealthCheck` acts.
+/// The earliest deadline for the node of a Machine. `None` if the Machine has a node, or no `MachineHealthCheck` acts.
 pub fn startup_deadline<'o>(observed: &'o Snapshot, machine: &Machine) -> Option<StartupDeadline<'o>> {
     let cluster = observed.cluster.value()?;
     let checks = observed
@@ -250,7 +250,7 @@ fn marks(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// When a condition entered the status that makes a Machine unhealthy. None if the condition has another
+/// When a condition entered the status that makes a Machine unhealthy. `None` if the condition has another
 /// status.
 fn unhealthy_since(
     observed: &Snapshot,

@@ -185,7 +185,7 @@ pub fn check_replicas_differ(observed: &Snapshot, _: Timestamp) -> CheckResult {
     ])
 }
 
-/// When a condition of the control plane became True. None if it is not True.
+/// When a condition of the control plane became True. `None` if it is not True.
 fn true_since(observed: &Snapshot, kind: &str) -> Option<Timestamp> {
     let condition = observed.control_plane.condition(kind);
     condition

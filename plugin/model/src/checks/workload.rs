@@ -148,7 +148,7 @@ struct ExpectedAddon<'e> {
     addon: &'e Reading<Option<Addon>>,
     /// How many pods of the add-on may still be starting.
     starting: i64,
-    /// The expected tag of the image. None if the spec does not determine it.
+    /// The expected tag of the image. `None` if the spec does not determine it.
     tag: Option<&'e str>,
 }
 
@@ -261,7 +261,7 @@ fn addon_findings(observed: &Snapshot, expected: &ExpectedAddon<'_>, now: Timest
     Ok(not_ready.into_iter().chain(outdated).collect())
 }
 
-/// The major and the minor version, such as `(1, 34)` for `v1.34.1`. None if the text is not a version.
+/// The major and the minor version, such as `(1, 34)` for `v1.34.1`. `None` if the text is not a version.
 pub fn minor_version(version: &str) -> Option<(u64, u64)> {
     let mut parts = version.trim_start_matches('v').split('.');
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))

@@ -40,7 +40,7 @@ pub struct Inspection {
     pub health: Health,
     pub basis: Basis,
     pub checks: Vec<Checked>,
-    /// etcd's votes. None if etcd is external or its members are unknown.
+    /// etcd's votes. `None` if etcd is external or its members are unknown.
     pub votes: Option<Votes>,
     pub verdicts: Vec<rollout_reason::Verdict>,
     pub preflight: Preflight,
@@ -186,7 +186,7 @@ impl Inspection {
         all
     }
 
-    /// Whether the Machine matches the spec of the control plane. None if this is unknown.
+    /// Whether the Machine matches the spec of the control plane. `None` if this is unknown.
     pub fn is_up_to_date(&self, machine: &Machine) -> Option<bool> {
         let mut verdicts = self.verdicts.iter();
         let verdict = verdicts.find(|verdict| verdict.machine == machine.name());

@@ -85,7 +85,7 @@ pub(super) fn preflight(observed: &Snapshot, checks: &[Checked], now: Timestamp)
 /// What the controller would do first.
 struct FirstStep {
     blockers: Vec<Blocker>,
-    /// The Machine that the controller would delete. None if it would delete no Machine, or would choose one
+    /// The Machine that the controller would delete. `None` if it would delete no Machine, or would choose one
     /// of several.
     deletes: Option<String>,
 }

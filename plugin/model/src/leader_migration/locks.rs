@@ -27,7 +27,7 @@ pub enum LockState<'l> {
     /// The holder has not renewed the Lease within its duration.
     Expired {
         holder: &'l str,
-        /// The time since the holder last renewed the Lease. None if the Lease does not contain the time.
+        /// The time since the holder last renewed the Lease. `None` if the Lease does not contain the time.
         age: Option<Duration>,
     },
 }
@@ -139,7 +139,7 @@ impl ObservedLock {
 }
 
 impl ObservedManagers {
-    /// The Leases that an earlier migration left behind: no controller manager uses them, and no process renews them. None if
+    /// The Leases that an earlier migration left behind: no controller manager uses them, and no process renews them. `None` if
     /// the settings of a controller manager are unknown.
     pub fn leftover_locks(&self) -> Vec<&ObservedLock> {
         let managers: Option<Vec<&Manager>> = self
@@ -170,7 +170,7 @@ impl ObservedManagers {
         }
     }
 
-    /// The component whose main lock has this value. None unless exactly one component has it.
+    /// The component whose main lock has this value. `None` unless exactly one component has it.
     fn only_component_with(
         &self,
         value: Option<&str>,
@@ -187,7 +187,7 @@ impl ObservedManagers {
 }
 
 impl Attribution {
-    /// The component that holds the lock. None if the two sources contradict each other. If the Lease
+    /// The component that holds the lock. `None` if the two sources contradict each other. If the Lease
     /// does not say which field manager wrote it, the holder alone decides.
     pub fn component(self) -> Option<Component> {
         match (self.by_holder, self.by_writer) {

@@ -25,7 +25,7 @@ pub struct ObservedManager {
     /// The name of the controller manager's Pod.
     pub pod: String,
     pub node: String,
-    /// The minor version of Kubernetes in the tag of the image. None if the tag is not a version.
+    /// The minor version of Kubernetes in the tag of the image. `None` if the tag is not a version.
     pub minor: Option<u64>,
     pub health: Health,
     pub settings: Settings,
@@ -49,7 +49,7 @@ pub struct Settings {
     pub source: SettingsSource,
     /// The controller manager as its flags and configuration describe it, or why they are unknown.
     pub described: Result<Manager, String>,
-    /// Why no better source of the settings could be read. None for [`SettingsSource::Configz`].
+    /// Why no better source of the settings could be read. `None` for [`SettingsSource::Configz`].
     pub unverified_reason: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub enum SettingsSource {
 pub struct ObservedLock {
     pub role: LockRole,
     pub lock: Lock,
-    /// The Lease, or why it could not be read. None if the Lease does not exist.
+    /// The Lease, or why it could not be read. `None` if the Lease does not exist.
     pub lease: Result<Option<ObservedLease>, Failure>,
 }
 
@@ -84,7 +84,7 @@ pub enum LockRole {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedLease {
-    /// Who holds the Lease. None after the holder has released it.
+    /// Who holds the Lease. `None` after the holder has released it.
     pub holder: Option<String>,
     pub transitions: i64,
     pub acquired: Option<Timestamp>,
@@ -106,7 +106,7 @@ impl ObservedManagers {
 }
 
 impl ObservedManager {
-    /// The controller manager with its settings. None if the settings are unknown.
+    /// The controller manager with its settings. `None` if the settings are unknown.
     pub fn known_manager(&self) -> Option<&Manager> {
         self.settings.described.as_ref().ok()
     }

@@ -51,7 +51,7 @@ pub enum Reason {
     HeldWithoutRunner {
         lock: Lock,
         holder: String,
-        /// The component that holds the lock. None if the holder does not hold a main lock.
+        /// The component that holds the lock. `None` if the holder does not hold a main lock.
         component: Option<Component>,
         /// Whether that component is the component of the Pod.
         is_own: bool,
@@ -76,7 +76,7 @@ pub enum Reason {
         lock: Lock,
         holder: String,
         age: Option<Duration>,
-        /// The Pod that runs the controller although the holder does not renew the Lease. None if no Pod runs
+        /// The Pod that runs the controller although the holder does not renew the Lease. `None` if no Pod runs
         /// it.
         runner: Option<String>,
     },
@@ -162,7 +162,7 @@ impl Reason {
         }
     }
 
-    /// What to do about the problem, in the workload cluster. None if there is no problem, or no general remedy.
+    /// What to do about the problem, in the workload cluster. `None` if there is no problem, or no general remedy.
     pub fn fix(&self) -> Option<String> {
         let fix = match self {
             Self::RunsTwice { .. } => {

@@ -18,7 +18,7 @@ fn assumed_minor() -> u64 {
 
 /// Returns the controllers in the response of `/healthz?verbose`, which has lines such as
 /// `[+]node-ipam-controller ok` and `[-]node-ipam-controller failed: reason withheld`. A controller whose
-/// check fails has also been started. None if the response is not such a list.
+/// check fails has also been started. `None` if the response is not such a list.
 pub fn controllers_in_healthz(response: &str) -> Option<BTreeSet<String>> {
     let is_list = response.trim_end().ends_with("healthz check passed")
         || response.trim_end().ends_with("healthz check failed");

@@ -61,7 +61,7 @@ fn reason(observed: &ObservedManagers, controller: &Controller, runners: &[&Obse
     }
 }
 
-/// Returns why a controller manager that could not be read may run the controller. None if all were read.
+/// Returns why a controller manager that could not be read may run the controller. `None` if all were read.
 fn unread_manager(observed: &ObservedManagers) -> Option<Reason> {
     let managers = match &observed.managers {
         Ok(managers) => managers,

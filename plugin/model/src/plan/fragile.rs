@@ -48,7 +48,7 @@ fn fragile_period(steps: &[Step], range: StepRange) -> Option<String> {
     Some(format!("etcd tolerates no member failure {start}until {end}"))
 }
 
-/// The event with which a step ends. None if the plan has no step with this number. Steps are counted from
+/// The event with which a step ends. `None` if the plan has no step with this number. Steps are counted from
 /// one.
 fn event_after(steps: &[Step], number: usize) -> Option<String> {
     let steps_so_far = steps.get(..number)?;

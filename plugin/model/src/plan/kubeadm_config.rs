@@ -43,7 +43,7 @@ const DEFAULTS: &[(&str, &str)] = &[
 /// The fields of `initConfiguration` that `joinConfiguration` also has.
 const JOIN_FIELDS_FROM_INIT: &[&str] = &["timeouts", "patches", "skipPhases", "nodeRegistration"];
 
-/// The paths at which a Machine's configuration differs from `desired`. None if the two have different API versions, so
+/// The paths at which a Machine's configuration differs from `desired`. `None` if the two have different API versions, so
 /// that they cannot be compared.
 pub fn outdated_paths(
     machine: &KubeadmConfigSpec,

@@ -81,7 +81,7 @@ pub const fn action(step: &Step) -> &'static str {
     }
 }
 
-/// Returns a note about the steps that may update a Machine in place. None if the plan has no such step.
+/// Returns a note about the steps that may update a Machine in place. `None` if the plan has no such step.
 pub fn in_place_note(plan: &Plan) -> Option<String> {
     let mut steps = (1..).zip(plan.steps());
     let (number, _) = steps.find(|(_, step)| step.may_update_in_place)?;

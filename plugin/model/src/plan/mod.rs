@@ -75,13 +75,13 @@ pub struct Plan {
     pub desired: Desired,
     /// Whether each Machine is outdated, ordered by the names of the Machines.
     pub verdicts: Vec<Verdict>,
-    /// The time of a rollout that is planned for later. None if none is planned.
+    /// The time of a rollout that is planned for later. `None` if none is planned.
     pub planned_rollout_time: Option<Timestamp>,
     pub remediation: Option<remediation::NextRemediation>,
     pub blockers: Vec<Blocker>,
     /// What is wrong with the control plane. Empty if the plan has steps.
     pub problems: Vec<Blocker>,
-    /// What would happen if the controller created or deleted the first Machine. None unless that step is not safe for
+    /// What would happen if the controller created or deleted the first Machine. `None` unless that step is not safe for
     /// etcd and the controller would not wait.
     pub quorum_risk: Option<QuorumRisk>,
     /// The handlers of the extensions that may update Machines in place.
@@ -90,7 +90,7 @@ pub struct Plan {
     pub are_members_unread: bool,
     /// Which release of Cluster API the plan follows, if the controller may be of another one.
     pub version_note: Option<String>,
-    /// How long earlier Machines took to join. None if no Machine's time is known.
+    /// How long earlier Machines took to join. `None` if no Machine's time is known.
     pub join_times: Option<JoinTimes>,
     /// The `MachineHealthChecks` of control plane Machines that delete a Machine before it has joined, if it takes as long as
     /// an earlier one: a warning for each.
@@ -221,7 +221,7 @@ impl Plan {
         }
     }
 
-    /// How long each new Machine takes to join. None if the plan creates none, or if no earlier Machine's time is known.
+    /// How long each new Machine takes to join. `None` if the plan creates none, or if no earlier Machine's time is known.
     pub fn join_estimate(&self) -> Option<JoinTimes> {
         let creates = self.steps().iter().any(|step| step.action == Action::Create);
         self.join_times.filter(|_| creates)
@@ -242,13 +242,13 @@ impl Plan {
         obstacles
     }
 
-    /// The number of the step that never ends, and why etcd refuses it. None if every step ends.
+    /// The number of the step that never ends, and why etcd refuses it. `None` if every step ends.
     pub fn endless_step(&self) -> Option<(usize, &EtcdRefusal)> {
         let steps = self.steps();
         Some((steps.len(), steps.last()?.refusal.as_ref()?))
     }
 
-    /// Which step never ends, and what to do. None if every step ends, or if [`Self::obstacles`] has the same text.
+    /// Which step never ends, and what to do. `None` if every step ends, or if [`Self::obstacles`] has the same text.
     pub fn endless_note(&self) -> Option<(String, String)> {
         let (number, refusal) = self.endless_step()?;
         let is_waiting = self.steps().iter().all(|step| step.action == Action::Wait);

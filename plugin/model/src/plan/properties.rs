@@ -168,7 +168,7 @@ fn follow(start: &Start, dice: &[usize]) -> Trace {
     }
 }
 
-/// The steps of the plan, and what the simulated controller does. None if there is no plan.
+/// The steps of the plan, and what the simulated controller does. `None` if there is no plan.
 fn planned(start: &Start, dice: &[usize]) -> Option<(Vec<Step>, Trace)> {
     let steps = simulate(start.state.clone(), start.context()).ok()?;
     Some((steps, follow(start, dice)))

@@ -21,7 +21,7 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 pub struct NextRemediation {
     pub machine: String,
-    /// What blocks the remediation. None if the controller replaces the Machine now.
+    /// What blocks the remediation. `None` if the controller replaces the Machine now.
     #[serde(rename = "keptBy")]
     pub blocked_by: Option<Blocker>,
 }
@@ -31,7 +31,7 @@ pub struct RemediationContext<'t> {
     pub limits: &'t RemediationLimits,
     /// Whether the control plane has been initialized.
     pub initialized: bool,
-    /// The version that the Cluster's topology requires first. None if no version is pending.
+    /// The version that the Cluster's topology requires first. `None` if no version is pending.
     pub topology_version: Option<&'t str>,
     pub now: Timestamp,
 }
@@ -47,7 +47,7 @@ impl<'t> RemediationContext<'t> {
     }
 }
 
-/// Returns the next remediation. None if no Machine waits for one.
+/// Returns the next remediation. `None` if no Machine waits for one.
 pub fn next_remediation(state: &State, terms: RemediationContext<'_>) -> Option<NextRemediation> {
     let terms = RemediationContext {
         now: state.waited_until.map_or(terms.now, |clock| clock.max(terms.now)),

@@ -45,7 +45,7 @@ const GROUPS: &[(Group, GroupFilter)] = &[
     (Group::Any, |_| true),
 ];
 
-/// Returns the Machines that the controller may delete next. None if the control plane has no Machine.
+/// Returns the Machines that the controller may delete next. `None` if the control plane has no Machine.
 /// Machines that are being deleted are also candidates, because the controller first waits for their
 /// deletion.
 pub fn next_to_delete(declared: &[String], replicas: &[Replica]) -> Option<NextDeletion> {

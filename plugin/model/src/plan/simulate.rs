@@ -30,7 +30,7 @@ pub struct Step {
     pub failure_domains: Vec<Option<String>>,
     pub why: FailureDomainReason,
     pub group: Option<Group>,
-    /// The time until which the step waits. None if it does not wait for a time.
+    /// The time until which the step waits. `None` if it does not wait for a time.
     pub waits_until: Option<Timestamp>,
     /// Whether the controller may update the Machine in place instead of deleting it. The later steps assume that it
     /// deletes the Machine.
@@ -44,7 +44,7 @@ pub struct Step {
     pub may_differ: bool,
     /// How many Machines the control plane has after the step.
     pub replicas: usize,
-    /// etcd's votes before, during and after the step. None if etcd is external.
+    /// etcd's votes before, during and after the step. `None` if etcd is external.
     pub votes: Option<StepVotes>,
 }
 
@@ -164,7 +164,7 @@ struct PossibleStep {
     transition: Transition,
 }
 
-/// Returns all variants of the next step, and whether a different step is possible. None if the desired state is reached.
+/// Returns all variants of the next step, and whether a different step is possible. `None` if the desired state is reached.
 fn possible_steps(
     states: &BTreeSet<State>,
     context: Context<'_>,
@@ -813,7 +813,7 @@ mod tests {
         assert_eq!(steps.iter().map(shown).collect::<Vec<_>>(), ["+c", "-m1"]);
     }
 
-    /// The voters, and the unhealthy ones among them, after the first step. None if that step is safe.
+    /// The voters, and the unhealthy ones among them, after the first step. `None` if that step is safe.
     fn of(machines: &str, replicas: usize, pod_fails: bool) -> Option<(usize, usize)> {
         let mut start = state(machines);
         for replica in start

@@ -37,7 +37,7 @@ pub struct Replica {
     /// The name of the Machine, or a placeholder such as `(new 1)` for a Machine that a step creates.
     pub name: String,
     pub is_new: bool,
-    /// When the Machine was created. None for a Machine that a step creates, which counts as the newest.
+    /// When the Machine was created. `None` for a Machine that a step creates, which counts as the newest.
     pub created: Option<Timestamp>,
     pub failure_domain: Option<String>,
     pub node: Option<String>,
@@ -90,19 +90,19 @@ pub struct State {
     pub replicas: Vec<Replica>,
     /// The release of the controller.
     pub release: Release,
-    /// The etcd members. None if etcd is external.
+    /// The etcd members. `None` if etcd is external.
     pub members: Option<Vec<Member>>,
-    /// The name of etcd's leader if the leader does not respond. None if it responds.
+    /// The name of etcd's leader if the leader does not respond. `None` if it responds.
     pub unreachable_leader: Option<String>,
-    /// Why the controller cannot read the etcd members, although they have responded. None if it can read them.
+    /// Why the controller cannot read the etcd members, although they have responded. `None` if it can read them.
     pub unread_by_controller: Option<String>,
-    /// The Machine whose Node is the newest, if the Machine is not being deleted. None if no Node's age is known.
+    /// The Machine whose Node is the newest, if the Machine is not being deleted. `None` if no Node's age is known.
     pub newest_node: Option<NewestNode>,
     /// Whether a remediation has deleted a Machine whose replacement does not exist yet.
     pub has_remediation_in_progress: bool,
     /// Whether the annotation that records the remediation in progress cannot be decoded.
     pub has_malformed_remediation: bool,
-    /// The time until which an earlier step waits. None if no step waits for a time.
+    /// The time until which an earlier step waits. `None` if no step waits for a time.
     pub waited_until: Option<Timestamp>,
     /// How many Machines earlier steps have created.
     pub created_count: usize,
@@ -364,7 +364,7 @@ impl State {
             .any(|other| other.name != machine.name && !other.is_deleting() && other.has_healthy_components())
     }
 
-    /// etcd's votes after a change of its members. None if etcd is external.
+    /// etcd's votes after a change of its members. `None` if etcd is external.
     pub fn votes(&self, change: Change<'_>) -> Option<Votes> {
         self.members.as_ref().map(|members| Votes::after(members, change))
     }
@@ -380,12 +380,12 @@ impl State {
         Some(Blocker::Quorum { votes })
     }
 
-    /// Why etcd admits no new member. None if it admits one, if it has lost its quorum, or if its members were not read.
+    /// Why etcd admits no new member. `None` if it admits one, if it has lost its quorum, or if its members were not read.
     pub fn refused_join(&self) -> Option<EtcdRefusal> {
         EtcdRefusal::of_join(self.members.as_deref()?)
     }
 
-    /// Why etcd refuses to remove the member of the Machine. None if it removes the member.
+    /// Why etcd refuses to remove the member of the Machine. `None` if it removes the member.
     pub fn refused_removal(&self, replica: &Replica) -> Option<EtcdRefusal> {
         EtcdRefusal::of_removal(self.members.as_deref()?, replica.member.as_deref()?)
     }

@@ -56,13 +56,13 @@ pub struct Transition {
     pub failure_domain: Option<String>,
     pub why: FailureDomainReason,
     pub group: Option<Group>,
-    /// The time until which the step waits. None if it does not wait for a time.
+    /// The time until which the step waits. `None` if it does not wait for a time.
     pub waits_until: Option<Timestamp>,
     /// Whether the controller may update the Machine in place instead of deleting it.
     pub may_update_in_place: bool,
-    /// Why the step never ends: etcd refuses the change of its members that the step needs. None if it ends.
+    /// Why the step never ends: etcd refuses the change of its members that the step needs. `None` if it ends.
     pub refusal: Option<EtcdRefusal>,
-    /// etcd's votes in the worst case during the step. None if etcd is external.
+    /// etcd's votes in the worst case during the step. `None` if etcd is external.
     pub votes_during: Option<Votes>,
     /// The state of the control plane after the step. If the step never ends: the state in which the control plane stays.
     pub state: State,
@@ -158,7 +158,7 @@ pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPl
     wait.map_or(other, |wait| Ok(vec![wait]))
 }
 
-/// Returns the step that waits until the controller may remediate a Machine again. None if the controller has
+/// Returns the step that waits until the controller may remediate a Machine again. `None` if the controller has
 /// something else to do first.
 fn retry_wait(
     state: &State,

@@ -51,7 +51,7 @@ pub enum Purpose {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Validity {
     Certificate {
-        /// When the certificate was issued. None if only the expiry is recorded.
+        /// When the certificate was issued. `None` if only the expiry is recorded.
         issued: Option<Timestamp>,
         expires: Timestamp,
     },
@@ -120,7 +120,7 @@ pub struct Certificates {
 }
 
 impl Purpose {
-    /// The suffix of the Secret's name, which follows the Cluster's name and a hyphen. None for a Machine.
+    /// The suffix of the Secret's name, which follows the Cluster's name and a hyphen. `None` for a Machine.
     pub const fn secret_suffix(self) -> Option<&'static str> {
         match self {
             Self::ClusterCa => Some("ca"),
@@ -265,7 +265,7 @@ impl Certificate {
         }
     }
 
-    /// When the controller should have renewed the certificate. None if it renews another one, or if this is not over yet.
+    /// When the controller should have renewed the certificate. `None` if it renews another one, or if this is not over yet.
     pub fn overdue_since(&self, now: Timestamp) -> Option<Timestamp> {
         let Validity::Certificate { issued, expires } = self.validity else {
             return None;

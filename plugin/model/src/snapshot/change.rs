@@ -47,7 +47,7 @@ pub struct ChangeSnapshot {
     /// The parts of `observed` that could not be read. They never include the control plane, nor Machines
     /// that the command must read.
     pub unread: Vec<UnreadPart>,
-    /// Why the etcd members could not be read, so that the Machines' conditions are used instead. None if a member
+    /// Why the etcd members could not be read, so that the Machines' conditions are used instead. `None` if a member
     /// responded, or etcd is external.
     pub etcd_failure: Option<Failure>,
 }

@@ -36,13 +36,13 @@ pub struct QueriedMember {
     pub name: String,
     pub machine: Option<String>,
     pub response: Result<MemberResponse, Failure>,
-    /// When the member's serving certificate expired, if no connection was possible for this reason. None if it is valid,
+    /// When the member's serving certificate expired, if no connection was possible for this reason. `None` if it is valid,
     /// or if it is unknown when it expired.
     pub certificate_expired_at: Option<Timestamp>,
 }
 
 impl QueriedMember {
-    /// When the member's serving certificate expires or expired. None if this is unknown.
+    /// When the member's serving certificate expires or expired. `None` if this is unknown.
     pub fn certificate_expires_at(&self) -> Option<Timestamp> {
         let response = self.response.as_ref().ok();
         response
@@ -69,10 +69,10 @@ pub struct EtcdMember {
     /// The name of the member's node. Empty until the member starts.
     pub name: String,
     pub is_learner: bool,
-    /// The alarm that the member has raised, such as `NOSPACE`. None if it has raised none.
+    /// The alarm that the member has raised, such as `NOSPACE`. `None` if it has raised none.
     pub alarm: Option<String>,
     pub is_leader: bool,
-    /// Why the member counts as unhealthy, as the end of a sentence, such as `has no leader`. None if it is healthy.
+    /// Why the member counts as unhealthy, as the end of a sentence, such as `has no leader`. `None` if it is healthy.
     pub fault: Option<String>,
     /// Whether the member may belong to a Machine that is joining and does not reference its node yet.
     pub is_joining: bool,
@@ -109,20 +109,20 @@ impl EtcdMember {
 }
 
 impl EtcdMembers {
-    /// Why the member on a node counts as unhealthy. None if it is healthy or not listed.
+    /// Why the member on a node counts as unhealthy. `None` if it is healthy or not listed.
     pub fn fault(&self, node: &str) -> Option<&str> {
         let member = self.read().iter().find(|member| member.name == node)?;
         member.fault.as_deref()
     }
 
-    /// The leader, if it could not be queried. Cluster API then cannot move the leadership to another member. None if the leader
+    /// The leader, if it could not be queried. Cluster API then cannot move the leadership to another member. `None` if the leader
     /// could be queried.
     pub fn unreachable_leader(&self) -> Option<&EtcdMember> {
         let mut members = self.read().iter();
         members.find(|member| member.is_leader && member.fault.is_some())
     }
 
-    /// The alarm of the member on a node. None if it has raised none, or is not listed.
+    /// The alarm of the member on a node. `None` if it has raised none, or is not listed.
     pub fn alarm(&self, node: &str) -> Option<&str> {
         let member = self.read().iter().find(|member| member.name == node)?;
         member.alarm.as_deref()
@@ -195,7 +195,7 @@ impl EtcdSurvey {
             .filter_map(|(queried, response)| Some((queried, response.status.as_ref().ok()?)))
     }
 
-    /// The id of the etcd cluster. None if no member reports it, or members contradict each other.
+    /// The id of the etcd cluster. `None` if no member reports it, or members contradict each other.
     pub fn cluster_id(&self) -> Option<u64> {
         let responses = self.responses().map(|(_, response)| response);
         let reports =
@@ -203,7 +203,7 @@ impl EtcdSurvey {
         preferred_cluster(&count_reports(reports))
     }
 
-    /// The member list of the etcd cluster [`Self::cluster_id`]. None if no member reports it, or members contradict
+    /// The member list of the etcd cluster [`Self::cluster_id`]. `None` if no member reports it, or members contradict
     /// each other.
     pub fn agreed_members(&self) -> Option<&Members> {
         let cluster_id = self.cluster_id()?;
@@ -264,7 +264,7 @@ impl EtcdSurvey {
         EtcdMembers::Read(members)
     }
 
-    /// Why a member is unhealthy. None if it is healthy. kubeadm gives a member the name of its node.
+    /// Why a member is unhealthy. `None` if it is healthy. kubeadm gives a member the name of its node.
     fn fault(&self, member: &Member, cluster_id: u64) -> Option<String> {
         let is_own = |status: &Status| status.member_id == member.id && status.cluster_id == cluster_id;
         let own = self.statuses().find(|(_, status)| is_own(status));
@@ -433,7 +433,7 @@ fn count_reports<T: Ord>(reports: impl Iterator<Item = (T, bool)>) -> BTreeMap<T
     tally
 }
 
-/// Returns the value with the highest rank. None if two values share that rank.
+/// Returns the value with the highest rank. `None` if two values share that rank.
 fn highest_unless_tied<T, R: Ord>(
     tally: &BTreeMap<T, MemberSupport>,
     rank: impl Fn(&MemberSupport) -> R,

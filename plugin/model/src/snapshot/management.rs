@@ -45,18 +45,18 @@ pub struct HealthCheck {
     /// The names of the control plane's Machines that the selector matches, except those with an annotation for which Cluster API
     /// skips the Machine.
     pub targets: BTreeSet<String>,
-    /// Whether the number of unhealthy Machines permits remediation now. None if the status does not say.
+    /// Whether the number of unhealthy Machines permits remediation now. `None` if the status does not say.
     pub remediation_allowed: Option<bool>,
-    /// At how many unhealthy Machines it remediates. None if the spec does not have the documented form.
+    /// At how many unhealthy Machines it remediates. `None` if the spec does not have the documented form.
     pub trigger: Option<RemediationTrigger>,
-    /// How many Machines the selector matches that do not belong to the control plane. None if the status does not say.
+    /// How many Machines the selector matches that do not belong to the control plane. `None` if the status does not say.
     pub other_targets: Option<u64>,
-    /// Whether remediation would still be permitted if one more Machine became unhealthy. None if this is unknown.
+    /// Whether remediation would still be permitted if one more Machine became unhealthy. `None` if this is unknown.
     pub allows_one_more: Option<bool>,
     /// How long a condition may have a given status before the `MachineHealthCheck` marks the Machine as
     /// unhealthy.
     pub timeouts: Vec<UnhealthyCondition>,
-    /// How long a Machine may have no Node before the `MachineHealthCheck` marks it as unhealthy. None if there is no limit.
+    /// How long a Machine may have no Node before the `MachineHealthCheck` marks it as unhealthy. `None` if there is no limit.
     pub node_startup_timeout: Option<Duration>,
 }
 
@@ -116,7 +116,7 @@ impl HealthCheck {
     }
 
     /// Why the `MachineHealthCheck` does not remediate the first Machine that fails of a control plane with this number of
-    /// Machines, and what to do. None if it does, or if this is unknown.
+    /// Machines, and what to do. `None` if it does, or if this is unknown.
     pub fn ignores_first_failure(&self, replicas: u64) -> Option<(String, String)> {
         let all = self.other_targets.map(|others| others.saturating_add(replicas));
         self.trigger?.ignores_first_failure(all)
@@ -134,7 +134,7 @@ impl HealthCheck {
         !self.paused && allowed != Some(false)
     }
 
-    /// When the `MachineHealthCheck` marks the Machine as unhealthy if no Node appears. None if it never does, and while the
+    /// When the `MachineHealthCheck` marks the Machine as unhealthy if no Node appears. `None` if it never does, and while the
     /// Cluster's infrastructure is not ready.
     ///
     /// Source: Cluster API v1.14, `needsRemediation`, `nodeChecks` and `shouldSkipRemediation`.
@@ -176,7 +176,7 @@ pub enum RemediationTrigger {
 }
 
 impl RemediationTrigger {
-    /// Returns the trigger in the spec. None if the spec does not have the documented form.
+    /// Returns the trigger in the spec. `None` if the spec does not have the documented form.
     pub fn from_spec(check: &MachineHealthCheck) -> Option<Self> {
         match (
             &check.spec.unhealthy_in_range,
@@ -269,7 +269,7 @@ pub fn selects_namespace(config: &ExtensionConfig, labels: &BTreeMap<String, Str
     selector.is_some_and(|selector| selector.matches(labels))
 }
 
-/// Whether a `MachineHealthCheck` would remediate if `more` of its Machines became unhealthy. None if this is unknown.
+/// Whether a `MachineHealthCheck` would remediate if `more` of its Machines became unhealthy. `None` if this is unknown.
 pub fn would_remediate(check: &MachineHealthCheck, more: u64) -> Option<bool> {
     let status = &check.status;
     let Some((all, healthy)) = status.expected_machines.zip(status.current_healthy) else {

@@ -38,7 +38,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     pub control_plane: KubeadmControlPlane,
-    /// When the command first saw the current generation of the spec, if the controller had not processed it then. None for a
+    /// When the command first saw the current generation of the spec, if the controller had not processed it then. `None` for a
     /// command that reads once.
     pub unprocessed_seen: Option<Timestamp>,
     /// The Cluster of the control plane. `NotYet` until Cluster API labels the control plane with the
@@ -47,9 +47,9 @@ pub struct Snapshot {
     /// For each infrastructure template to which the spec or a planned spec refers, whether the template
     /// exists. The map has no entry for a template that was not read.
     pub templates: BTreeMap<Reference, Reading<bool>>,
-    /// Whether the Secret with the workload cluster's kubeconfig exists. None if the Secret was not read.
+    /// Whether the Secret with the workload cluster's kubeconfig exists. `None` if the Secret was not read.
     pub has_kubeconfig: Option<bool>,
-    /// Whether the Secret with the CA of etcd exists. None if the Secret was not read.
+    /// Whether the Secret with the CA of etcd exists. `None` if the Secret was not read.
     pub has_etcd_ca: Option<bool>,
     /// The Machines of the control plane, with their bootstrap configuration and infrastructure template.
     pub machines: Vec<Machine>,
@@ -72,9 +72,9 @@ pub struct Snapshot {
     /// The other reads in the management cluster that failed: those of Machines, infrastructure, bootstrap
     /// configurations, single Secrets, or of the control plane itself if it was only listed.
     pub failed_reads: Vec<Failure>,
-    /// The version of the control plane controller, such as `v1.14.2`. None if its Deployment was not found or has no version.
+    /// The version of the control plane controller, such as `v1.14.2`. `None` if its Deployment was not found or has no version.
     pub controller_version: Reading<Option<String>>,
-    /// The leader election Lease of the control plane controller. None if the Lease does not exist. It is read only if
+    /// The leader election Lease of the control plane controller. `None` if the Lease does not exist. It is read only if
     /// the controller has not processed the spec.
     pub controller_lease: Reading<Option<ControllerLease>>,
     /// The Leases of Cluster API's other controllers, on which the Machines depend.
@@ -144,7 +144,7 @@ impl Snapshot {
             .and_then(|version| Release::parse(version.as_ref()?))
     }
 
-    /// Says which release predictions follow, if it is not certain that the controller decides in the same way. None if the
+    /// Says which release predictions follow, if it is not certain that the controller decides in the same way. `None` if the
     /// version was not asked for.
     pub fn version_note(&self) -> Option<String> {
         let (version, unknown) = match &self.controller_version {
@@ -171,7 +171,7 @@ impl Snapshot {
     }
 
     /// Since when the controller has not processed the spec: since the write, or if its time is unknown, since the command
-    /// first saw it. None if the controller has processed the spec, or if neither time is known.
+    /// first saw it. `None` if the controller has processed the spec, or if neither time is known.
     pub fn unprocessed_since(&self) -> Option<Timestamp> {
         let seen = self
             .unprocessed_seen
@@ -189,7 +189,7 @@ impl Snapshot {
         self.cluster.value().is_some_and(|cluster| cluster.spec.paused)
     }
 
-    /// The field manager that paused the Cluster. None if the Cluster is not paused or the manager is not known.
+    /// The field manager that paused the Cluster. `None` if the Cluster is not paused or the manager is not known.
     pub fn cluster_paused_by(&self) -> Option<&str> {
         let (manager, _) = self.cluster.value()?.paused_by()?;
         Some(manager)
@@ -215,7 +215,7 @@ impl Snapshot {
     }
 
     /// The name of the Secret with the CA if the controller cannot create the missing kubeconfig without it
-    /// (`reconcileKubeconfig`). None if the kubeconfig or the CA exists, or was not read.
+    /// (`reconcileKubeconfig`). `None` if the kubeconfig or the CA exists, or was not read.
     pub fn missing_ca(&self) -> Option<String> {
         let ca = format!("{}-ca", self.control_plane.cluster()?);
         let exists = self.secrets.value()?.contains(&ca);
@@ -257,7 +257,7 @@ impl Snapshot {
         domains.map(str::to_owned).collect()
     }
 
-    /// The version that the Cluster's topology requires before the controller applies `desired`. None if no version is
+    /// The version that the Cluster's topology requires before the controller applies `desired`. `None` if no version is
     /// pending.
     pub fn topology_version(&self, desired: &KubeadmControlPlaneSpec) -> Option<&str> {
         let cluster = self.cluster.value()?;

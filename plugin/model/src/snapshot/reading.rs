@@ -45,7 +45,7 @@ pub struct Forbidden {
     pub verb: String,
     /// The resource of the request, such as `secrets`, `pods/portforward` or `machines.cluster.x-k8s.io`.
     pub resource: String,
-    /// The namespace of the request. None for all namespaces, and for cluster-scoped resources.
+    /// The namespace of the request. `None` for all namespaces, and for cluster-scoped resources.
     pub namespace: Option<String>,
     /// Whether the workload cluster denied the request. If not, the management cluster did.
     pub is_from_workload_cluster: bool,

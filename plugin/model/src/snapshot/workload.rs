@@ -10,9 +10,9 @@ pub struct Workload {
     pub server: String,
     pub nodes: Reading<Vec<Node>>,
     pub static_pods: Reading<Vec<StaticPod>>,
-    /// The `DaemonSet` `kube-proxy`. None if it does not exist.
+    /// The `DaemonSet` `kube-proxy`. `None` if it does not exist.
     pub kube_proxy: Reading<Option<Addon>>,
-    /// The Deployment `coredns`. None if it does not exist.
+    /// The Deployment `coredns`. `None` if it does not exist.
     pub core_dns: Reading<Option<Addon>>,
     pub kubeadm_config: Reading<KubeadmConfigMap>,
     /// The Leases `kube-controller-manager` and `kube-scheduler`.
@@ -26,7 +26,7 @@ pub struct Workload {
 pub enum KubeadmConfigMap {
     /// The key `ClusterConfiguration` of the `ConfigMap` can be decoded.
     Usable {
-        /// The field `kubernetesVersion`. None if it is not set.
+        /// The field `kubernetesVersion`. `None` if it is not set.
         version: Option<String>,
     },
     Absent,
@@ -37,7 +37,7 @@ pub enum KubeadmConfigMap {
 }
 
 impl KubeadmConfigMap {
-    /// Why the controller cannot update the `ConfigMap`. None if it can.
+    /// Why the controller cannot update the `ConfigMap`. `None` if it can.
     pub const fn problem(&self) -> Option<&'static str> {
         match self {
             Self::Usable { .. } => None,
@@ -60,14 +60,14 @@ pub struct EndpointCertificate {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
     pub name: String,
-    /// `spec.providerID`, which equals `spec.providerID` of the node's Machine. None if unset.
+    /// `spec.providerID`, which equals `spec.providerID` of the node's Machine. `None` if unset.
     pub provider_id: Option<String>,
-    /// The name of the Machine that Cluster API has recorded on the node. None if it has recorded none.
+    /// The name of the Machine that Cluster API has recorded on the node. `None` if it has recorded none.
     pub machine: Option<String>,
     pub created: Option<Timestamp>,
     /// The version of the node's kubelet, with a leading `v`.
     pub kubelet_version: String,
-    /// Whether the condition `Ready` is True. None if its status is Unknown or the condition is absent.
+    /// Whether the condition `Ready` is True. `None` if its status is Unknown or the condition is absent.
     pub ready: Option<bool>,
     /// When the status of the condition `Ready` last changed.
     pub ready_since: Option<Timestamp>,
@@ -89,16 +89,16 @@ pub struct StaticPod {
     /// When the status of the condition `Ready` last changed.
     pub ready_since: Option<Timestamp>,
     pub is_deleting: bool,
-    /// Why a container of the pod is waiting or has terminated, on one line. None if all run.
+    /// Why a container of the pod is waiting or has terminated, on one line. `None` if all run.
     pub message: Option<String>,
-    /// None unless kubelet waits before it starts a container again (`CrashLoopBackOff`).
+    /// `None` unless kubelet waits before it starts a container again (`CrashLoopBackOff`).
     pub crash_loop: Option<CrashLoop>,
 }
 
 /// A container that ends again and again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrashLoop {
-    /// When the container last ended. None if kubelet does not say it.
+    /// When the container last ended. `None` if kubelet does not say it.
     pub ended: Option<Timestamp>,
 }
 
@@ -134,7 +134,7 @@ impl Component {
 pub struct Addon {
     pub desired_pods: i64,
     pub ready_pods: i64,
-    /// The image of the container with the add-on's name, which Cluster API updates. None if there is no such container.
+    /// The image of the container with the add-on's name, which Cluster API updates. `None` if there is no such container.
     pub image: Option<String>,
     /// Whether the add-on has no `ConfigMap`. Without its `ConfigMap`, Cluster API does not update `CoreDNS`.
     pub lacks_config: bool,
@@ -151,7 +151,7 @@ pub struct ControllerLease {
     pub duration_seconds: Option<i64>,
 }
 
-/// The leader election Leases of Cluster API's controllers that bootstrap, drain and delete Machines. None if a Lease does not
+/// The leader election Leases of Cluster API's controllers that bootstrap, drain and delete Machines. `None` if a Lease does not
 /// exist.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineLeases {

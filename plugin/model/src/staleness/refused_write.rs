@@ -23,7 +23,7 @@ const LIST_WEBHOOKS: &str =
 #[derive(Debug, PartialEq, Eq)]
 pub struct RefusedWrite<'o> {
     latest: &'o FailedWrite,
-    /// The part of admission that refuses the write. None if something else fails, such as a quota or the connection.
+    /// The part of admission that refuses the write. `None` if something else fails, such as a quota or the connection.
     refusal: Option<Refusal<'o>>,
     pub since: Timestamp,
 }
@@ -57,7 +57,7 @@ impl<'m> Refusal<'m> {
 }
 
 impl<'o> RefusedWrite<'o> {
-    /// The kind of write that failed last, and since when the controller has repeated it. None if a Machine has been created
+    /// The kind of write that failed last, and since when the controller has repeated it. `None` if a Machine has been created
     /// or deleted since the last failure, if the controller has not tried again, or if the Events were not read.
     pub fn find(observed: &'o Snapshot, now: Timestamp) -> Option<Self> {
         let machines = observed.machines.iter();

@@ -15,9 +15,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFacts {
     pub name: String,
-    /// None if the condition is unknown.
+    /// `None` if the condition is unknown.
     pub ready: Option<bool>,
-    /// None if there is no Lease.
+    /// `None` if there is no Lease.
     pub lease: Reading<Option<ControllerLease>>,
 }
 

@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct ScaleOptions {
     pub replicas: i64,
-    /// The current number that `--current-replicas` requires. None accepts any number.
+    /// The current number that `--current-replicas` requires. `None` accepts any number.
     pub current: Option<i64>,
     pub force: bool,
 }

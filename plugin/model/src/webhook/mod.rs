@@ -32,7 +32,7 @@ impl HookKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     pub kind: HookKind,
-    /// None if the configuration does not exist, so that the API server never calls the webhook.
+    /// `None` if the configuration does not exist, so that the API server never calls the webhook.
     pub registered: Option<Registered>,
 }
 
@@ -41,7 +41,7 @@ pub struct Registered {
     pub switch: Switch,
     /// When and why the configuration was switched off.
     pub disabled_note: Option<String>,
-    /// When `kcp-webhook manage` switches the configuration on again. None if it does not.
+    /// When `kcp-webhook manage` switches the configuration on again. `None` if it does not.
     pub disabled_until: Option<Timestamp>,
     pub entries: usize,
     /// The entries whose writes the API server refuses while the webhook does not respond.
@@ -148,7 +148,7 @@ impl WebhookState {
 }
 
 impl Registered {
-    /// That somebody has disabled the configuration, since when, why and until when. None if it is enabled.
+    /// That somebody has disabled the configuration, since when, why and until when. `None` if it is enabled.
     pub fn switched_off(&self, kind: HookKind, now: Timestamp) -> Option<String> {
         let title = kind.title();
         match self.switch {

@@ -7,7 +7,7 @@ use kcp_rules::registration::{
 };
 use serde_json::{Value, json};
 
-/// The patch that disables a configuration until a time. None if it is disabled until then or longer, or if it has no entries to
+/// The patch that disables a configuration until a time. `None` if it is disabled until then or longer, or if it has no entries to
 /// disable.
 ///
 /// The patch replaces the whole list of entries, because a merge patch cannot change a part of a list. It must therefore
@@ -32,7 +32,7 @@ pub fn disable(configuration: &Value, reason: &str, now: Timestamp, until: Times
     }))
 }
 
-/// The patch that enables a configuration. None if it is enabled already.
+/// The patch that enables a configuration. `None` if it is enabled already.
 ///
 /// Like the patch of [`disable`], it replaces the whole list of entries and must be written with the resource version of
 /// `configuration`.

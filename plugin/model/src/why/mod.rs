@@ -44,11 +44,11 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     pub state: State,
-    /// Who acts next. None if no action is needed, or if the state is unknown.
+    /// Who acts next. `None` if no action is needed, or if the state is unknown.
     pub actor: Option<Actor>,
-    /// None if no check found a problem or a change.
+    /// `None` if no check found a problem or a change.
     pub cause: Option<Cause>,
-    /// What the actor does next, on one line. None if the cause says it.
+    /// What the actor does next, on one line. `None` if the cause says it.
     pub next_action: Option<String>,
     /// The effects of the cause, and other problems and changes.
     pub other_causes: Vec<Cause>,
@@ -66,7 +66,7 @@ pub struct Cause {
     pub objects: Vec<String>,
     pub message: String,
     pub since: Option<Timestamp>,
-    /// How long the actor usually takes. None if there is no usual time.
+    /// How long the actor usually takes. `None` if there is no usual time.
     pub usual_time: Option<Duration>,
     pub hint: Option<String>,
 }
@@ -279,7 +279,7 @@ impl Context<'_> {
         }
     }
 
-    /// Returns who replaces the failed Machine, and how. None if the replacement makes no progress.
+    /// Returns who replaces the failed Machine, and how. `None` if the replacement makes no progress.
     fn repair(
         self,
         first: &Candidate<'_>,
@@ -306,7 +306,7 @@ impl Context<'_> {
         (state == State::Working).then(|| (actor, repair.finding.message.clone()))
     }
 
-    /// Explains the first blocker of the next step. None if the first cause is more specific than "a change
+    /// Explains the first blocker of the next step. `None` if the first cause is more specific than "a change
     /// is in progress". The blocker may have no finding: for example, no check reports a Machine whose
     /// deletion has just begun.
     fn blocked_step(

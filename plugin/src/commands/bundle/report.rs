@@ -22,7 +22,7 @@ pub(super) struct BundleReport<'b> {
     pub(super) control_plane: &'b KubeadmControlPlane,
     pub(super) created: Timestamp,
     pub(super) parts: &'b [Part],
-    /// The archive. None in the index, because the name of a file may say who the user is.
+    /// The archive. `None` in the index, because the name of a file may say who the user is.
     pub(super) file: Option<&'b Path>,
 }
 

@@ -23,7 +23,7 @@ const LIMITS: [&str; 4] = [
 /// What the files say about the Machines of one control plane.
 #[derive(Clone, Debug)]
 struct DeclaredMachines {
-    /// None if neither the control plane nor a Cluster in the files says to which Cluster the control plane belongs.
+    /// `None` if neither the control plane nor a Cluster in the files says to which Cluster the control plane belongs.
     cluster: Option<String>,
     replicas: u64,
     /// The labels that Cluster API sets on each of its Machines, apart from the name of the Cluster.
@@ -70,7 +70,7 @@ impl ControlPlanes {
         })
     }
 
-    /// The problems of a `MachineHealthCheck`. None if it is another kind, or if no file has its control plane.
+    /// The problems of a `MachineHealthCheck`. `None` if it is another kind, or if no file has its control plane.
     pub(super) fn check(&self, object: &Object, namespace: &str) -> Option<Vec<Fault>> {
         if object.role != LintRole::HealthCheck {
             return None;
@@ -96,7 +96,7 @@ impl ControlPlanes {
 }
 
 impl DeclaredMachines {
-    /// None if the object is no control plane, or cannot be decoded.
+    /// `None` if the object is no control plane, or cannot be decoded.
     fn new(object: &Object) -> Option<Self> {
         if object.role != LintRole::Subject(Subject::ControlPlane) {
             return None;

@@ -96,7 +96,7 @@ impl ManifestFile {
         Ok(Self { file, objects })
     }
 
-    /// The namespace and the name of the only control plane in the file. None if the file contains a ClusterPool instead.
+    /// The namespace and the name of the only control plane in the file. `None` if the file contains a ClusterPool instead.
     ///
     /// # Errors
     /// The file does not contain exactly one control plane, and no pool.

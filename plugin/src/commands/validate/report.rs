@@ -20,7 +20,7 @@ use crate::{
 const COLUMNS: [&str; 6] = ["READY", "LEASE", "POD", "LOG", "NAMES", "API SERVER"];
 
 pub(super) struct ValidationReport<'r> {
-    /// The namespace and the name of the control plane. None for the cluster of the current context.
+    /// The namespace and the name of the control plane. `None` for the cluster of the current context.
     pub(super) control_plane: Option<(String, String)>,
     pub(super) server: &'r str,
     pub(super) image: &'r str,

@@ -161,7 +161,7 @@ fn source(found: &Deployed) -> String {
     }
 }
 
-/// The versions of the lease records in the namespace. None without Hive's kinds.
+/// The versions of the lease records in the namespace. `None` without Hive's kinds.
 async fn lease_records(
     connection: &Connection,
     served: Result<&ServedVersions, &Error>,

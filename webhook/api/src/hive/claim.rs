@@ -18,14 +18,14 @@ pub struct ClusterClaim {
 }
 
 impl ClusterClaim {
-    /// The `ClusterDeployment` that Hive has assigned to the claim; its namespace has the same name. None while the
+    /// The `ClusterDeployment` that Hive has assigned to the claim; its namespace has the same name. `None` while the
     /// claim is pending.
     pub fn cluster_deployment(&self) -> Option<&str> {
         let namespace = self.spec.namespace.as_deref();
         namespace.filter(|name| !name.is_empty())
     }
 
-    /// Why the claim is pending: the message of the condition `Pending`, or its reason if the message is empty. None if
+    /// Why the claim is pending: the message of the condition `Pending`, or its reason if the message is empty. `None` if
     /// the condition is absent.
     pub fn pending_reason(&self) -> Option<&str> {
         let conditions = &self.status.conditions;

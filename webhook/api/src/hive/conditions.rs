@@ -26,7 +26,7 @@ impl<'de> Deserialize<'de> for Conditions {
 }
 
 impl Conditions {
-    /// The condition's status: `True`, `False` or `Unknown`. None if the condition is absent.
+    /// The condition's status: `True`, `False` or `Unknown`. `None` if the condition is absent.
     pub fn status(&self, type_: &str) -> Option<&str> {
         self.field(type_, "status")
     }
@@ -39,7 +39,7 @@ impl Conditions {
         self.field(type_, "message")
     }
 
-    /// When the condition's status last changed. None if the condition has no valid time.
+    /// When the condition's status last changed. `None` if the condition has no valid time.
     pub fn last_transition_time(&self, type_: &str) -> Option<Timestamp> {
         parse_time(self.field(type_, "lastTransitionTime")?).ok()
     }

@@ -136,7 +136,7 @@ impl Host {
         }
     }
 
-    /// The manifest, if the anchor has written it. None if there is none.
+    /// The manifest, if the anchor has written it. `None` if there is none.
     fn own_manifest(&self) -> Result<Option<Vec<u8>>, HostError> {
         let path = self.manifest_folder.join(MANIFEST);
         match read(&path)? {
@@ -182,7 +182,7 @@ pub(super) fn failed(action: &'static str, path: &Path, error: io::Error) -> Hos
     }
 }
 
-/// The content of a file. None if it does not exist.
+/// The content of a file. `None` if it does not exist.
 pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, HostError> {
     match fs::read(path) {
         Ok(content) => Ok(Some(content)),

@@ -84,7 +84,7 @@ impl Objects {
         Ok(false)
     }
 
-    /// The stored webhook configuration of a kind. None if there is none.
+    /// The stored webhook configuration of a kind. `None` if there is none.
     pub(crate) async fn configuration(&self, kind: &str) -> Result<Option<Value>, RequestError> {
         let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
         let resource = ApiResource::from_gvk_with_plural(&gvk, &(kind.to_lowercase() + "s"));
@@ -99,7 +99,7 @@ impl Objects {
         call(&format!("get the Pod {}", self.pod), self.pods().get(&self.pod)).await
     }
 
-    /// The Pod with which the kubelet reports the static Pod of this Node. None if it has reported none.
+    /// The Pod with which the kubelet reports the static Pod of this Node. `None` if it has reported none.
     pub(crate) async fn mirror_pod(&self) -> Result<Option<Pod>, RequestError> {
         let name = format!("{NAME}-{}", self.node);
         call(&format!("get the Pod {name}"), self.pods().get_opt(&name)).await

@@ -166,7 +166,7 @@ type WantedFiles = [(&'static str, Wanted); 4];
 pub(crate) struct Anchor {
     objects: Objects,
     host: Host,
-    /// None if the API server of the host loads no webhook configurations from files.
+    /// `None` if the API server of the host loads no webhook configurations from files.
     admission_folder: Option<AdmissionFolder>,
     files: Files,
     /// The token in the file, and when to request the next one.
@@ -196,7 +196,7 @@ impl Anchor {
         }
     }
 
-    /// Writes the files, or removes them. Returns None if the pass failed.
+    /// Writes the files, or removes them. Returns `None` if the pass failed.
     pub(crate) async fn pass(&mut self) -> Option<Outcome> {
         let outcome = match self.objects.membership().await {
             Ok(Membership::Selected) => self.write(Timestamp::now()).await,
@@ -210,7 +210,7 @@ impl Anchor {
         self.reported(outcome)
     }
 
-    /// Removes the files if the Node no longer belongs to the DaemonSet. Returns None if the pass failed.
+    /// Removes the files if the Node no longer belongs to the DaemonSet. Returns `None` if the pass failed.
     pub(crate) async fn removal_pass(&mut self) -> Option<Outcome> {
         let outcome = match self.objects.membership().await {
             Ok(Membership::Selected) => Ok(Outcome::Stays),

@@ -28,7 +28,7 @@ pub(crate) enum Backend {
 pub(crate) struct Anchors {
     /// The addresses of the API servers.
     pub(crate) api_servers: BTreeSet<IpAddr>,
-    /// On how many Nodes the DaemonSet wants a Pod. None if it does not exist or is being deleted.
+    /// On how many Nodes the DaemonSet wants a Pod. `None` if it does not exist or is being deleted.
     pub(crate) desired: Option<usize>,
     pub(crate) pods: Vec<AnchorPod>,
 }

@@ -202,14 +202,14 @@ fn keyed(
     }
 }
 
-/// The value of a key. None if it is absent or empty.
+/// The value of a key. `None` if it is absent or empty.
 fn text(secret: &Secret, key: &str) -> Option<String> {
     let value = secret.data.as_ref()?.get(key)?;
     let text = String::from_utf8_lossy(&value.0).into_owned();
     (!text.trim().is_empty()).then_some(text)
 }
 
-/// The certificates of a PEM bundle. None if one of them cannot be parsed.
+/// The certificates of a PEM bundle. `None` if one of them cannot be parsed.
 pub(crate) fn certificates(bundle: &str) -> Option<Vec<CaCertificate>> {
     CertificateDer::pem_slice_iter(bundle.as_bytes())
         .map(|der| {

@@ -78,7 +78,7 @@ pub(crate) struct Address {
 pub(crate) struct WebhookPod {
     pub(crate) name: String,
     pub(crate) is_ready: bool,
-    /// Where it listens. None before it has an address.
+    /// Where it listens. `None` before it has an address.
     pub(crate) address: Option<Address>,
 }
 
@@ -149,7 +149,7 @@ impl Objects {
         Ok(newest)
     }
 
-    /// The `ClusterRole` that owns the configurations. None if it is gone or is being deleted.
+    /// The `ClusterRole` that owns the configurations. `None` if it is gone or is being deleted.
     pub(crate) async fn owner(&self) -> Result<Option<Owner>, ObjectError> {
         let roles: Api<ClusterRole> = Api::all(self.client.clone());
         let role = call("get the ClusterRole kcp-webhook", roles.get_opt(NAME)).await?;

@@ -70,7 +70,7 @@ pub(crate) struct Settings {
     pub(crate) trust_delay: Duration,
     pub(crate) registration_delay: Duration,
     pub(crate) interval: Duration,
-    /// None if the API servers always call the Service.
+    /// `None` if the API servers always call the Service.
     pub(crate) anchors: Option<AnchorSettings>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Manager {
     objects: Objects,
     settings: Settings,
     last_problem: LastProblem,
-    /// Since when every self-test has passed. None before the first one, and after one that has failed.
+    /// Since when every self-test has passed. `None` before the first one, and after one that has failed.
     passes_since: Option<Timestamp>,
     /// When the webhook last answered a canary.
     answered: Option<Timestamp>,

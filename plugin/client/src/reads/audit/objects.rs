@@ -36,7 +36,7 @@ pub fn mutating_webhooks(configuration: MutatingWebhookConfiguration) -> Vec<Web
         .collect()
 }
 
-/// Returns an `APIService` whose server is not kube-apiserver. None for the API server's own.
+/// Returns an `APIService` whose server is not kube-apiserver. `None` for the API server's own.
 pub fn api_service(service: APIService) -> Option<ApiService> {
     let reference = service.spec?.service?;
     let conditions = service
@@ -67,7 +67,7 @@ pub fn api_service(service: APIService) -> Option<ApiService> {
     })
 }
 
-/// Returns the conversion webhook of a custom resource. None if it has none.
+/// Returns the conversion webhook of a custom resource. `None` if it has none.
 pub fn conversion(definition: CustomResourceDefinition) -> Option<Conversion> {
     let conversion = definition.spec.conversion?;
     if conversion.strategy != "Webhook" {
@@ -122,7 +122,7 @@ struct LocalEtcd {
     data_dir: Option<String>,
 }
 
-/// Parses kubeadm's `ConfigMap`. None if it does not exist.
+/// Parses kubeadm's `ConfigMap`. `None` if it does not exist.
 pub fn kubeadm_settings(config: Option<ConfigMap>) -> Reading<Option<KubeadmSettings>> {
     let Some(config) = config else {
         return Reading::Read(None);

@@ -161,7 +161,7 @@ impl MemberConnection {
         self.described(self.connection.move_leader(to)).await
     }
 
-    /// Reads the revision at which a key was last written. None if the key does not exist.
+    /// Reads the revision at which a key was last written. `None` if the key does not exist.
     pub async fn read_key_revision(&self, key: &[u8]) -> Result<Option<KeyRevision>, MemberError> {
         self.described(self.connection.read_key_revision(key)).await
     }

@@ -129,7 +129,7 @@ impl FailureContext {
         format!("{} logs -n {KUBE_SYSTEM} {}", self.kubectl, pod_name(name))
     }
 
-    /// The failure of each member if the CA of the Secret issued no member's certificate. None if the CA is not in a Secret.
+    /// The failure of each member if the CA of the Secret issued no member's certificate. `None` if the CA is not in a Secret.
     pub fn foreign_ca(&self) -> Option<Failure> {
         let secret = self.ca_source.strip_prefix("Secret ").filter(|_| self.stacked)?;
         Some(Failure {

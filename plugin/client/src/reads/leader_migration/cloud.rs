@@ -65,7 +65,7 @@ pub async fn read_cloud_workload(
 }
 
 /// The name of the `ConfigMap` that the cloud-controller-manager mounts at the path of its leader migration
-/// configuration. None if it does not mount one.
+/// configuration. `None` if it does not mount one.
 fn config_map(manifest: &Value) -> Option<String> {
     let workload = Workload::find(manifest)?;
     let flags = workload.flags()?;
@@ -75,7 +75,7 @@ fn config_map(manifest: &Value) -> Option<String> {
     }
 }
 
-/// Reads an object as JSON that contains its kind. None if the object does not exist.
+/// Reads an object as JSON that contains its kind. `None` if the object does not exist.
 async fn read<K>(cluster: &WorkloadCluster, namespace: &str, name: &str) -> Result<Option<Value>, Failure>
 where
     K: Resource<DynamicType = ()> + ListableResource + Serialize + DeserializeOwned + Clone + Debug,

@@ -40,7 +40,7 @@ pub(super) struct ManagerReader<'r> {
 struct DescribedManager<'p> {
     pod: &'p ManagerPod,
     workload: Workload<'p>,
-    /// The flags of the controller manager. None if the Pod does not show them.
+    /// The flags of the controller manager. `None` if the Pod does not show them.
     flags: Option<Flags>,
 }
 
@@ -186,7 +186,7 @@ impl ManagerReader<'_> {
     }
 }
 
-/// The port of a controller manager's server. None if the flags disable the server.
+/// The port of a controller manager's server. `None` if the flags disable the server.
 fn port(component: Component, flags: &Flags) -> Option<u16> {
     let default = match component {
         Component::Kube => 10257,
@@ -239,7 +239,7 @@ fn http_error(path: &str, code: u16) -> String {
     }
 }
 
-/// The content of a file in the control plane's spec. None if the spec has no such file, encodes it, or takes it from a
+/// The content of a file in the control plane's spec. `None` if the spec has no such file, encodes it, or takes it from a
 /// Secret.
 fn inline_file(control_plane: &KubeadmControlPlane, path: &str) -> Option<String> {
     let files = control_plane.spec.kubeadm_config_spec.fields.get("files")?;

@@ -27,7 +27,7 @@ pub(super) struct ManagerPod {
     pub(super) node: String,
     /// The whole Pod as JSON, for [`Workload::of`].
     pub(super) manifest: Value,
-    /// Why the container of the controller manager does not run. None if it runs.
+    /// Why the container of the controller manager does not run. `None` if it runs.
     pub(super) down_reason: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub(super) async fn read(
     Ok(pods)
 }
 
-/// Returns the parts of a controller manager's Pod that this module needs. None for a Pod of another
+/// Returns the parts of a controller manager's Pod that this module needs. `None` for a Pod of another
 /// component, and for a Pod that has ended, such as an evicted one.
 fn manager_pod(pod: Pod) -> Option<ManagerPod> {
     let status = pod.status.clone().unwrap_or_default();

@@ -41,7 +41,7 @@ impl<'r> Lists<'r> {
 /// A list that is read page by page, and whose objects the caller takes one namespace at a time.
 pub(super) struct SortedList<'r, T> {
     connection: &'r Connection,
-    /// None if the server does not serve the kind.
+    /// `None` if the server does not serve the kind.
     pages: Option<Pages<'r>>,
     limit: ReadLimit,
     /// The objects that have been read, but not yet taken.

@@ -55,7 +55,7 @@ pub fn node(node: v1::Node) -> Node {
     }
 }
 
-/// Extracts the fields of a static pod. None if the pod's name is not `COMPONENT-NODE`, as kubeadm names static pods.
+/// Extracts the fields of a static pod. `None` if the pod's name is not `COMPONENT-NODE`, as kubeadm names static pods.
 pub fn static_pod(pod: Pod) -> Option<StaticPod> {
     let name = pod.metadata.name?;
     let node = pod.spec?.node_name?;
@@ -89,7 +89,7 @@ pub fn static_pod(pod: Pod) -> Option<StaticPod> {
     })
 }
 
-/// Why a container waits or has terminated, on one line. None if it runs.
+/// Why a container waits or has terminated, on one line. `None` if it runs.
 pub fn container_problem(container: &ContainerStatus) -> Option<String> {
     let state = container.state.clone()?;
     if let Some(waiting) = state.waiting {

@@ -114,7 +114,7 @@ fn settings(manager: &ObservedManager) -> Result<&Manager, String> {
     }
 }
 
-/// The running cloud-controller-manager. None if no Pod runs it.
+/// The running cloud-controller-manager. `None` if no Pod runs it.
 ///
 /// # Errors
 /// The settings are unknown, or several Pods have different settings. The error has one line for each reason.

@@ -51,7 +51,7 @@ struct InProgress {
     id: u64,
     name: String,
     db_size_before: u64,
-    /// The newest raft index of any member when the first status was read after the defragmentation. None
+    /// The newest raft index of any member when the first status was read after the defragmentation. `None`
     /// until then.
     raft_index: Option<u64>,
 }

@@ -39,7 +39,7 @@ pub struct DisarmPlan {
     pub member: QueriedMember,
 }
 
-/// Returns which alarms to disarm. None if no alarm is raised.
+/// Returns which alarms to disarm. `None` if no alarm is raised.
 ///
 /// # Errors
 /// Another alarm is raised, or a database still has too little space.

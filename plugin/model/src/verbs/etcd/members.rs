@@ -49,7 +49,7 @@ impl ClusterMember<'_> {
         !self.is_voter || !self.has_started
     }
 
-    /// Why the member is unhealthy, as a sentence. None if it is healthy, or a learner.
+    /// Why the member is unhealthy, as a sentence. `None` if it is healthy, or a learner.
     pub fn fault(&self) -> Option<String> {
         let why = self.health.as_ref().err().filter(|_| self.is_voter)?;
         Some(format!("etcd member {} {why}", self.name))

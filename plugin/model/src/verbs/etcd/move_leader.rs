@@ -23,7 +23,7 @@ pub struct LeaderMove {
     pub to_id: u64,
 }
 
-/// Returns the move to the member with this name or on this Machine, or to the best member. None if that
+/// Returns the move to the member with this name or on this Machine, or to the best member. `None` if that
 /// member is already the leader.
 pub fn decide(observed: &Snapshot, requested: Option<&str>) -> Result<Option<LeaderMove>, Refusal> {
     let cluster = EtcdCluster::new(observed)?;
@@ -88,7 +88,7 @@ fn best<'c, 's>(observed: &Snapshot, cluster: &'c EtcdCluster<'s>) -> Result<&'c
     })
 }
 
-/// Why a member must not become the leader. None if it may.
+/// Why a member must not become the leader. `None` if it may.
 fn why_not(observed: &Snapshot, member: &ClusterMember<'_>) -> Option<String> {
     if !member.is_voter {
         return Some("does not vote".to_owned());

@@ -35,9 +35,9 @@ pub struct RemovableMember {
     pub through: QueriedMember,
     /// If the member is the leader: the member itself, and the id of the one that takes over.
     pub leader: Option<(QueriedMember, u64)>,
-    /// The Machine that exists on without an etcd member. None if the member has no such Machine.
+    /// The Machine that exists on without an etcd member. `None` if the member has no such Machine.
     pub left_machine: Option<String>,
-    /// The Machine whose deletion waits for the removal. None if none waits.
+    /// The Machine whose deletion waits for the removal. `None` if none waits.
     pub waiting_machine: Option<String>,
 }
 

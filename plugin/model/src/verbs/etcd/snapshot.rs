@@ -44,7 +44,7 @@ pub struct SnapshotRecord {
 }
 
 impl SnapshotRecord {
-    /// The record of a control plane. None if the record is missing or not valid, belongs to another control
+    /// The record of a control plane. `None` if the record is missing or not valid, belongs to another control
     /// plane, or is from the future.
     pub fn from_control_plane(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<Self> {
         let record = control_plane.annotation(annotation::ETCD_SNAPSHOT)?;
@@ -89,7 +89,7 @@ const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(5);
 const RECENT: SignedDuration = SignedDuration::from_hours(24);
 
 /// Returns a warning if no snapshot was recorded within [`RECENT`], before a change that replaces Machines.
-/// None if etcd is external, because the change then does not replace etcd members, or if the control plane
+/// `None` if etcd is external, because the change then does not replace etcd members, or if the control plane
 /// has no data yet. The text does not contain the age, so that it is the same after the user has confirmed
 /// the change.
 pub fn recent_snapshot_warning(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<String> {

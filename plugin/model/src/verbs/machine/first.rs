@@ -12,9 +12,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstMachine {
     pub name: String,
-    /// The Machine's Node. None if the Machine has none.
+    /// The Machine's Node. `None` if the Machine has none.
     pub node: Option<String>,
-    /// The host of the control plane endpoint. None if it is unknown.
+    /// The host of the control plane endpoint. `None` if it is unknown.
     pub endpoint: Option<String>,
     /// Not yet read if the Machine has no Node.
     pub holdings: Reading<Holdings>,
@@ -35,7 +35,7 @@ pub struct Holdings {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LocalVolume {
     pub name: String,
-    /// The claim that uses the volume, as `namespace/name`. None if it is not bound.
+    /// The claim that uses the volume, as `namespace/name`. `None` if it is not bound.
     pub claim: Option<String>,
     /// Whether only this Node can use the volume. A `hostPath` volume does not say on which Node its data is.
     pub is_only_here: bool,

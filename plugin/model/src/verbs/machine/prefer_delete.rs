@@ -133,7 +133,7 @@ fn with_mark(observed: &Snapshot, name: &str) -> Snapshot {
     observed
 }
 
-/// Why a change in progress deletes this Machine. None if no change in progress deletes it.
+/// Why a change in progress deletes this Machine. `None` if no change in progress deletes it.
 fn deletion_in_progress(plan: &Plan, name: &str) -> Option<Purpose> {
     [Purpose::Rollout, Purpose::ScaleDown]
         .into_iter()

@@ -169,7 +169,7 @@ fn remediator(machine: &MachineSnapshot) -> Result<Remediator, Vec<String>> {
     })
 }
 
-/// Returns why a `MachineHealthCheck` would not remediate if `more` Machines became unhealthy. None if it would.
+/// Returns why a `MachineHealthCheck` would not remediate if `more` Machines became unhealthy. `None` if it would.
 fn why_inactive(check: &MachineHealthCheck, more: u64) -> Option<String> {
     let name = check.name();
     if check.is_paused() {

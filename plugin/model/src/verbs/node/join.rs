@@ -21,12 +21,12 @@ const UPLOAD: &str = "on a host of the control plane, upload them again, and use
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UploadedCertificates {
     Absent,
-    /// When the token expires. None if no token owns the Secret.
+    /// When the token expires. `None` if no token owns the Secret.
     Until(Option<Timestamp>),
 }
 
 impl UploadedCertificates {
-    /// When Kubernetes deletes the certificates. None if this is unknown.
+    /// When Kubernetes deletes the certificates. `None` if this is unknown.
     pub const fn expire(self) -> Option<Timestamp> {
         match self {
             Self::Absent => None,

@@ -56,7 +56,7 @@ pub fn is_protected(key: &str) -> bool {
     PROTECTED_DOMAINS.iter().any(|domain| is_in_domain(key, domain))
 }
 
-/// The owner of the label. None if users may change it.
+/// The owner of the label. `None` if users may change it.
 pub fn label_owner(node: &LabelledNode, key: &str) -> Option<LabelOwner> {
     if let Some(machine) = &node.machine {
         let is_copied = node.from_machine.contains(key)
@@ -111,7 +111,7 @@ pub fn label_owner(node: &LabelledNode, key: &str) -> Option<LabelOwner> {
     })
 }
 
-/// The part of a key before the slash. None for a key without a domain.
+/// The part of a key before the slash. `None` for a key without a domain.
 fn domain(key: &str) -> Option<&str> {
     key.split_once('/').map(|(domain, _)| domain)
 }

@@ -16,7 +16,7 @@ pub struct MachineOfNode {
 }
 
 impl MachineOfNode {
-    /// None if the Node does not belong to a Machine.
+    /// `None` if the Node does not belong to a Machine.
     pub fn new(node: &PartialObjectMetadata) -> Option<Self> {
         let value = |key: &str| node.annotation(key).unwrap_or_default().to_owned();
         let name = value(annotation::NODE_MACHINE);

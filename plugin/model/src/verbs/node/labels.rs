@@ -12,10 +12,10 @@ use crate::{
     },
 };
 
-/// The labels that the user names: the value of each key. None removes the label.
+/// The labels that the user names: the value of each key. `None` removes the label.
 pub type LabelEdit = BTreeMap<String, Option<String>>;
 
-/// The labels that change, by key: the value before and after. None means that the Node does not have the label.
+/// The labels that change, by key: the value before and after. `None` means that the Node does not have the label.
 pub type LabelChanges = BTreeMap<String, LabelChange>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -89,7 +89,7 @@ pub fn refuse_losses(drain: &NodeDrain, force: bool) -> Option<Refusal> {
     })
 }
 
-/// Decides whether etcd can lose the member of a Node. None if etcd has no such member.
+/// Decides whether etcd can lose the member of a Node. `None` if etcd has no such member.
 ///
 /// As before a Machine is replaced, a quorum of healthy voters must remain, and every other member must have started.
 ///

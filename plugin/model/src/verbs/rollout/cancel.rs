@@ -159,7 +159,7 @@ fn after_cancelling(
     Ok((preflight.warnings, vec![replaced, outdated]))
 }
 
-/// Returns the progress of a rollout that a change to the spec has started. None if no such rollout is in progress.
+/// Returns the progress of a rollout that a change to the spec has started. `None` if no such rollout is in progress.
 fn progress_of_change(
     snapshot: &ChangeSnapshot,
     requested: &RequestedRollout,

@@ -9,7 +9,7 @@ use kcp_api::KubeadmControlPlane;
 
 use crate::plan::messages::up_to_date_count;
 
-/// The progress of a rollout, as the control plane reports it. None if no rollout is in progress.
+/// The progress of a rollout, as the control plane reports it. `None` if no rollout is in progress.
 pub(in crate::verbs) fn progress(control_plane: &KubeadmControlPlane) -> Option<String> {
     let is_in_progress = control_plane.status.initialized && control_plane.is_rolling_out();
     is_in_progress.then(|| {

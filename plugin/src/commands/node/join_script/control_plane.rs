@@ -29,13 +29,13 @@ const ETCD_FOLDER: &str = "/var/lib/etcd";
 
 /// The control plane that a host joins.
 pub(super) struct ControlPlane {
-    /// The folder of the data of the host's etcd member. None if etcd is external.
+    /// The folder of the data of the host's etcd member. `None` if etcd is external.
     pub(super) etcd_folder: Option<String>,
     pub(super) certificates: UploadedCertificates,
 }
 
 impl ControlPlane {
-    /// None for a host that becomes a worker. The inner error says why the host may not join.
+    /// `None` for a host that becomes a worker. The inner error says why the host may not join.
     pub(super) async fn read(
         connection: &Connection,
         arguments: &JoinScriptArguments,
@@ -73,7 +73,7 @@ impl ControlPlane {
     }
 }
 
-/// The folder of etcd's data on a host of the control plane. None if etcd is external.
+/// The folder of etcd's data on a host of the control plane. `None` if etcd is external.
 async fn read_etcd_folder(connection: &Connection) -> anyhow::Result<Option<String>> {
     let settings = read_kubeadm_settings(connection).await?;
     if let Some(failure) = settings.failure() {

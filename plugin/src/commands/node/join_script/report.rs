@@ -16,7 +16,7 @@ pub(super) struct JoinScriptReport<'r> {
     /// In RFC 3339 format.
     pub(super) expires: &'r str,
     pub(super) cluster: &'r ClusterInfo,
-    /// The script. None if it is in a file, so that only the summary is printed.
+    /// The script. `None` if it is in a file, so that only the summary is printed.
     pub(super) script: Option<&'r str>,
 }
 

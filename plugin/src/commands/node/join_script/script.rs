@@ -43,9 +43,9 @@ pub(super) struct JoinValues<'v> {
     /// When the token expires, in RFC 3339 format.
     pub(super) expires: &'v str,
     pub(super) certificate_key: Option<&'v Token>,
-    /// None for a worker.
+    /// `None` for a worker.
     pub(super) control_plane: Option<&'v ControlPlane>,
-    /// The API servers of the proxy. None: the host runs no proxy.
+    /// The API servers of the proxy. `None`: the host runs no proxy.
     pub(super) api_servers: Option<&'v BTreeSet<SocketAddr>>,
 }
 

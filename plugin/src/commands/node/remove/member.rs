@@ -48,7 +48,7 @@ pub(super) struct Decided {
 }
 
 impl<'m> Members<'m> {
-    /// Reads the credentials for etcd. None if the Node runs no etcd member.
+    /// Reads the credentials for etcd. `None` if the Node runs no etcd member.
     ///
     /// # Errors
     /// The Node runs a member, but its credentials are missing or invalid.
@@ -96,7 +96,7 @@ impl<'m> Members<'m> {
         .await
     }
 
-    /// Decides whether etcd can lose the member of the Node. None if etcd has no such member.
+    /// Decides whether etcd can lose the member of the Node. `None` if etcd has no such member.
     ///
     /// # Errors
     /// The member must stay.

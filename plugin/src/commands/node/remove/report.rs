@@ -48,7 +48,7 @@ pub(super) struct RemovalReport<'r> {
     pub(super) removal: &'r Result,
     /// The script for the host, after a removal.
     pub(super) script: Option<&'r str>,
-    /// The file with the script. None if the script is printed.
+    /// The file with the script. `None` if the script is printed.
     pub(super) file: Option<&'r Path>,
 }
 

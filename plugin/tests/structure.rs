@@ -238,7 +238,7 @@ fn no_folders_import_each_other() {
 const LOCAL_CLOCK: [&str; 12] = [
     // Until the server has responded. A pool then ends no lease.
     "plugin/client/src/connection.rs",
-    "plugin/client/src/reads/leader_migration/mod.rs",
+    "plugin/client/src/reads/leader_migration.rs",
     "plugin/pool/src/store.rs",
     // The validity of a client certificate that this command issues for itself.
     "plugin/client/src/reads/etcd/access.rs",
@@ -249,8 +249,8 @@ const LOCAL_CLOCK: [&str; 12] = [
     "plugin/src/commands/pool/exec/claimed.rs",
     "plugin/src/commands/pool/lease.rs",
     // Rules and their exemptions in files, without a server.
-    "plugin/src/commands/lint/mod.rs",
-    "plugin/src/commands/rules/mod.rs",
+    "plugin/src/commands/lint.rs",
+    "plugin/src/commands/rules.rs",
     // The heading of a screen that is drawn again.
     "plugin/src/watch.rs",
 ];

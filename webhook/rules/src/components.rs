@@ -149,7 +149,7 @@ struct Tables {
 
 macro_rules! table {
     ($name:literal) => {
-        Table::parse(include_str!(concat!("../../components/data/", $name, ".tsv")))
+        Table::parse(include_str!(concat!("../components/data/", $name, ".tsv")))
     };
 }
 

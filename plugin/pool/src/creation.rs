@@ -192,7 +192,7 @@ mod tests {
             objects.customization,
             objects.cluster_deployment,
         ];
-        insta::with_settings!({snapshot_path => "../testing/snapshots"}, {
+        insta::with_settings!({snapshot_path => "testing/snapshots"}, {
             insta::assert_snapshot!(serde_json::to_string_pretty(&all).unwrap());
         });
     }

@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// The script for the host.
-const TEARDOWN: &str = include_str!("teardown.sh");
+const TEARDOWN: &str = include_str!("remove/teardown.sh");
 
 /// Runs `node remove`.
 pub(super) async fn run(arguments: &RemoveArguments, session: &Session) -> anyhow::Result<Verdict> {

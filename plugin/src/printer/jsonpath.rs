@@ -164,8 +164,7 @@ mod tests {
 
     #[test]
     fn matches_the_output_of_kubectl() {
-        let answers: Answers =
-            serde_json::from_str(include_str!("../kubectl_answers/jsonpath.json")).unwrap();
+        let answers: Answers = serde_json::from_str(include_str!("kubectl_answers/jsonpath.json")).unwrap();
         for Answer { format, outcome } in answers.answers {
             match (printed(&format, &answers.document), outcome) {
                 (Ok(ours), Outcome::Stdout(theirs)) => assert_eq!(ours, theirs, "{format}"),

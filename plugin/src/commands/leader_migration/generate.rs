@@ -169,6 +169,9 @@ fn document(
         None => {
             let patch = patch(arguments, generated, control_plane)?;
             match permissions {
+                Some(_) if arguments.output_file != Path::new(STDIN) => {
+                    bail!("kubectl reads one part at a time: add -o rbac or -o patch to --output-file")
+                }
                 Some(permissions) => format!("{permissions}---\n{patch}"),
                 None => patch,
             }
@@ -188,8 +191,9 @@ fn permissions(arguments: &GenerateArguments, generated: &Generated) -> anyhow::
     let identities = [kube, arguments.cloud.identity()];
     let mut text = format!(
         "# First, in the workload cluster, let the controller managers use the migration Lease:\n\
-         #   kubectl apply -f {}\n\
+         #   {}kubectl apply -f {}\n\
          # To see what each of them may do:\n",
+        pipe(arguments, "rbac"),
         file_name(arguments)
     );
     for identity in &identities {
@@ -221,7 +225,8 @@ fn patch(
     let mut text = format!(
         "# In the management cluster, change the control plane. If it has changed in the meantime, the API server rejects \
          the patch:\n\
-         #   kubectl patch kubeadmcontrolplanes.{version}.{group} {}{namespace} --type=json --patch-file={}\n",
+         #   {}kubectl patch kubeadmcontrolplanes.{version}.{group} {}{namespace} --type=json --patch-file={}\n",
+        pipe(arguments, "patch"),
         at("/metadata/name"),
         file_name(arguments)
     );
@@ -235,6 +240,16 @@ fn patch(
         )?;
     }
     Ok(text + &yaml(&generated.patch)?)
+}
+
+/// What passes one part to kubectl if the output has both; `…` stands for the command itself.
+fn pipe(arguments: &GenerateArguments, part: &str) -> String {
+    let has_both = arguments.part.is_none() && matches!(arguments.step, StepName::Start | StepName::Upgrade);
+    if has_both {
+        format!("… -o {part} | ")
+    } else {
+        String::new()
+    }
 }
 
 /// The name of the output for commands that read it.

@@ -10,7 +10,7 @@ import (
 
 var deprecatedUsage = regexp.MustCompile(`(?i)([^.]* )?deprecated .*`)
 
-// ExtractComponent prints the flags and feature gates of etcd as `extract` does. `generate` adds this file to the package, because
+// ExtractComponent prints the flags and feature gates of etcd as `facts.Print` does. `generate` adds this file to the package, because
 // the flags are private. Reflection bridges the differences of the minor versions.
 func ExtractComponent() {
 	config := newConfig()

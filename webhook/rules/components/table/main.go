@@ -1,6 +1,6 @@
 // The tables of what components know, in `data`.
 //
-//	table merge DATA VERSION FACTS   write what a version knows, from a file of `extract`, into the tables
+//	table merge DATA VERSION FACTS   write what a version knows, from a file of facts, into the tables
 //	table check DATA PROGRAM...      compare the tables with programs, and print each difference
 //
 // A table is a file NAME.tsv. Its first line has the versions that it covers, one of each minor version. Each other line has three

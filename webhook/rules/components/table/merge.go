@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A line of `extract`.
+// A line of facts.
 type fact struct{ name, state, text string }
 
 func merge(folder, version, facts string) error {

@@ -198,7 +198,8 @@ pub fn command() -> clap::Command {
     with_headings(see_options(program()))
 }
 
-/// Lists the commands under the headings of [`GROUPS`].
+/// Lists the commands under the headings of [`GROUPS`]. clap has one heading for all subcommands, so each group is rendered as a command
+/// of its own.
 fn with_headings(command: clap::Command) -> clap::Command {
     let mut all = command.clone();
     all.build();

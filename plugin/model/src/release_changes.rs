@@ -122,7 +122,7 @@ mod tests {
     use super::{DEFAULTS, outdated_tags, removals};
 
     #[test]
-    fn an_api_goes_with_the_minor_that_goes_over_it() {
+    fn an_upgrade_lists_the_apis_that_it_removes() {
         let flow_schemas = "v1.32 no longer serves FlowSchema, PriorityLevelConfiguration in \
                             flowcontrol.apiserver.k8s.io/v1beta3: use flowcontrol.apiserver.k8s.io/v1";
         for (from, to, expected) in [
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pinned_tag_that_is_older_is_told() {
+    fn older_pinned_tags_are_listed() {
         for (name, core_dns, etcd, version, expected) in [
             ("not_pinned", None, None, "v1.34.2", vec![]),
             (

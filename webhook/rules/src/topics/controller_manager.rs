@@ -25,17 +25,17 @@ pub(super) const TOPIC: Topic = Topic {
 
 const RULES: &[Rule] = &[
     Rule {
-        id: "controller-manager-flag-removed",
-        summary: "the flags of kube-controller-manager must be valid in the given version",
-        why: "kube-controller-manager exits at startup if it does not know a flag. The first new Machine \
-              then never becomes ready, and the rollout stops.",
+        id: "controller-manager-flag-refused",
+        summary: "kube-controller-manager must know its controllers, and use a Lease as its lock",
+        why: "kube-controller-manager exits at startup if --controllers has a name that it does not know, or if its lock is not a \
+              Lease. The first new Machine then never becomes ready, and the rollout stops.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         // A build of Kubernetes can contain a controller of another name.
         overridable: true,
-        source: "kube-controller-manager 1.37.0: unknown flag; not in the list of known controllers",
-        check: Check::ControlPlaneSpec(flag_removed),
+        source: "kube-controller-manager 1.37.0: not in the list of known controllers",
+        check: Check::ControlPlaneSpec(flag_refused),
         cel: Cel::None(NoCel::TooLong),
     },
     Rule {
@@ -68,7 +68,7 @@ const RULES: &[Rule] = &[
 ];
 
 /// Finds flags that make kube-controller-manager exit at startup, except for flags that other rules check.
-fn flag_removed(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+fn flag_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     let list = controller_manager(spec);
     // A template has no version. Its problems are only warnings.
@@ -192,7 +192,7 @@ fn kubelet_cloud_provider_differs(change: &Change<'_, ControlPlaneSpec<'_>>, fau
     });
 }
 
-const REMOVED_FLAG: &str = "controller-manager-flag-removed";
+const REFUSED_FLAG: &str = "controller-manager-flag-refused";
 const PROVIDER: &str = "cloud-provider-removed";
 const DIFFERS: &str = "kubelet-cloud-provider-differs";
 const AT_1_37: &str = r#"{"spec":{"version":"v1.37.0","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
@@ -214,7 +214,7 @@ const CASES: &[Case] = &[
         "rejects_controller_that_1_37_does_not_know",
         AT_1_37,
         &[(
-            REMOVED_FLAG,
+            REFUSED_FLAG,
             "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
         )],
     )
@@ -224,7 +224,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"version":"v1.35.4","kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{
             "extraArgs":[{"name":"controllers","value":"*,-tokencleaner,-node-ipam"}]}}}}}"#,
         &[(
-            REMOVED_FLAG,
+            REFUSED_FLAG,
             "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
         )],
     )
@@ -234,7 +234,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"controllerManager":{"extraArgs":{
             "leader-elect-resource-lock":"endpoints"}}}}}}"#,
         &[(
-            REMOVED_FLAG,
+            REFUSED_FLAG,
             "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[leader-elect-resource-lock]",
         )],
     )
@@ -308,7 +308,7 @@ const CASES: &[Case] = &[
             }}}}}"#,
         &[
             (
-                REMOVED_FLAG,
+                REFUSED_FLAG,
                 "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value",
             ),
             (
@@ -380,7 +380,7 @@ mod tests {
             let text = object.to_string();
             let control_plane: KubeadmControlPlane<'_> = decode(&text).unwrap();
             let judgement = judge(&Change::create(&control_plane), &Configuration::default());
-            let found = judgement.denials().any(|finding| finding.rule.id == REMOVED_FLAG);
+            let found = judgement.denials().any(|finding| finding.rule.id == REFUSED_FLAG);
             assert_eq!(found, is_denied, "{version} {flags}");
         }
     }

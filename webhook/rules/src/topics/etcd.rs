@@ -90,19 +90,19 @@ const RULES: &[Rule] = &[
 
 const TAG: &str = "clusterConfiguration.etcd.local.imageTag";
 
-/// The last patch version of 3.5 whose removed members come back in 3.6 (etcd-io/etcd#20967).
-const LAST_UNSAFE: Version = Version::new(3, 5, 25);
+/// The first patch version of 3.5 whose removed members do not come back in 3.6 (etcd-io/etcd#20967).
+const FIRST_SAFE: Version = Version::new(3, 5, 26);
 
-/// The version of stacked etcd: that of its image tag, or the minor version of kubeadm's default; `None` if the tag is not a
-/// version, and for external etcd.
+/// The version of stacked etcd: that of its image tag, or the minor version of kubeadm's default, with patch version 0, because the
+/// default depends on the patch version of kubeadm. `None` if the tag is not a version, and for external etcd.
 pub(super) fn etcd_version(spec: &ControlPlaneSpec<'_>, kubernetes_minor: u64) -> Option<Version> {
     let etcd = spec.kubeadm_config().and_then(KubeadmConfigSpec::etcd);
     if etcd.is_some_and(|etcd| etcd.external.is_some()) {
         return None;
     }
     match image_tag(spec) {
-        Some(tag) => images::parse_tag_version(tag).ok(),
-        None => Some(Version::new(3, default_etcd_minor(kubernetes_minor), 0)),
+        Some(tag) => tag_version(tag),
+        None => Some(Version::new(3, default_etcd_minor(kubernetes_minor)?, 0)),
     }
 }
 
@@ -111,12 +111,20 @@ fn image_tag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<&'c str> {
     local.image_tag.as_deref().filter(|tag| !tag.is_empty())
 }
 
-/// The minor version of etcd that kubeadm runs by default (kubeadm, `app/constants/constants.go`).
-const fn default_etcd_minor(kubernetes_minor: u64) -> u64 {
+/// The version of etcd in a tag such as `3.5.26-0`. `None` for a tag that moves, such as `3.5`, and for the numbers of somebody else.
+fn tag_version(tag: &str) -> Option<Version> {
+    let version = images::parse_tag_version(tag).ok()?;
+    (version.major == 3 && tag.matches('.').count() >= 2).then_some(version)
+}
+
+/// The minor version of etcd that kubeadm runs by default (kubeadm, `app/constants/constants.go`); `None` for a version of Kubernetes
+/// that was not read.
+const fn default_etcd_minor(kubernetes_minor: u64) -> Option<u64> {
     match kubernetes_minor {
-        ..=33 => 5,
-        34..=36 => 6,
-        37.. => 7,
+        29..=33 => Some(5),
+        34..=36 => Some(6),
+        37 => Some(7),
+        _ => None,
     }
 }
 
@@ -125,7 +133,8 @@ fn version_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut F
     let minor = spec
         .minor()
         .unwrap_or_else(|| components::minors(Component::ApiServer).1);
-    let Some(tag) = image_tag(spec).and_then(|tag| images::parse_tag_version(tag).ok()) else {
+    let has_tag = image_tag(spec).is_some();
+    let Some(tag) = etcd_version(spec, minor).filter(|_| has_tag) else {
         return;
     };
     let (since, least) = match minor {
@@ -159,7 +168,10 @@ fn version_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
         return;
     };
     // Other rules check a lowered version of Kubernetes, which lowers the default.
-    let is_pinned = image_tag(&change.new.common_spec()).is_some();
+    let specs = [Some(change.new), change.old].into_iter().flatten();
+    let is_pinned = specs
+        .map(KubeadmControlPlane::common_spec)
+        .any(|spec| image_tag(&spec).is_some());
     if is_pinned && (new.major, new.minor) < (old.major, old.minor) {
         faults.push(Fault {
             field: change.new.common_spec().kubeadm_path(TAG),
@@ -179,8 +191,7 @@ fn upgrade_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fau
     let Some((old, new)) = versions(change) else {
         return;
     };
-    let is_old =
-        (old.major, old.minor, old.patch) <= (LAST_UNSAFE.major, LAST_UNSAFE.minor, LAST_UNSAFE.patch);
+    let is_old = (old.major, old.minor, old.patch) < (FIRST_SAFE.major, FIRST_SAFE.minor, FIRST_SAFE.patch);
     if is_old && (new.major, new.minor) >= (3, 6) {
         faults.push(Fault {
             field: if image_tag(&change.new.common_spec()).is_some() {
@@ -190,9 +201,16 @@ fn upgrade_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fau
             },
             reason: CauseReason::Forbidden,
             value: None,
-            detail: format!("this upgrades etcd to 3.{}, and before that every member must run 3.5.26 or later, or members that were \
-                             removed long ago come back", new.minor).into(),
-            remedy: "first set etcd.local.imageTag to 3.5.26-0 or later, and wait until the rollout is complete".into(),
+            detail: format!(
+                "this upgrades etcd to 3.{}; before that, every member must run {FIRST_SAFE} or later, or members that were removed \
+                 long ago come back",
+                new.minor
+            )
+            .into(),
+            remedy: format!(
+                "first set etcd.local.imageTag to {FIRST_SAFE}-0 or later, and wait until the rollout is complete"
+            )
+            .into(),
         });
     }
 }
@@ -304,6 +322,17 @@ const CASES: &[Case] = &[
         AT_1_35,
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":"3.5.26-0"}}}}}}"#,
         &[("etcd-version-lowered", TAG_FIELD)],
+    ),
+    Case::update(
+        "rejects_removal_of_a_newer_tag",
+        r#"{"spec":{"version":"v1.33.2","kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"dataDir":"/d","imageTag":"3.6.5-0"}}}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":null}}}}}}"#,
+        &[("etcd-version-lowered", TAG_FIELD)],
+    ),
+    Case::create(
+        "accepts_tag_that_moves",
+        r#"{"spec":{"version":"v1.32.2","kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":"3.5"}}}}}}"#,
+        &[],
     ),
     Case::update(
         "accepts_lower_patch_of_etcd",

@@ -49,8 +49,8 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "component-flag-deprecated",
-        summary: "components should not get flags that a later version removes",
-        why: "A component ignores some deprecated flags, and a later version exits at startup if it gets one.",
+        summary: "components should not get deprecated flags",
+        why: "A later version may not know the flag, and then exits at startup.",
         operations: ON_WRITE,
         action: Action::Audit,
         scope: Scope::Object,
@@ -291,7 +291,12 @@ fn flag_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
                 } else {
                     flag.path(spec)
                 };
-                let name = format!("--{}", flag.name);
+                // Kubernetes accepts underscores as dashes.
+                let name = if component == Component::Etcd {
+                    format!("--{}", flag.name)
+                } else {
+                    format!("--{}", flag.name.replace('_', "-"))
+                };
                 let unknown = (Reader::new(component), "flag", name.as_str(), absence);
                 push_unknown(unknown, field, Action::of_version(spec), faults);
             }
@@ -311,6 +316,7 @@ fn flag_deprecated(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fault
             let Answer::Known(known) = components::flag(component, flag.name, &version) else {
                 continue;
             };
+            // The kubelet calls most of its flags deprecated, and keeps them.
             if let Some(deprecation) = known.deprecated.filter(|_| component != Component::Kubelet) {
                 faults.push(Fault {
                     field: flag.path(spec),
@@ -330,7 +336,7 @@ fn flag_deprecated(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fault
     }
 }
 
-/// Why flags of kube-apiserver or etcd exclude each other, or flags that kubeadm sets.
+/// Reports flags of kube-apiserver and etcd that exclude each other, or flags that kubeadm sets.
 fn flags_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     for Given {
@@ -367,46 +373,52 @@ fn api_server_conflicts(flags: &FlagList<'_>, minor: u64) -> Vec<(&'static str, 
         let cause = "the flag excludes --authorization-mode, which kubeadm sets before 1.30";
         conflicts.push(("authorization-config", cause));
     }
+    let is_set = |prefix: &str| {
+        flags
+            .iter()
+            .any(|flag| flag.name.replace('_', "-").starts_with(prefix))
+    };
+    if minor >= 30 && (is_set("authorization-mode") || is_set("authorization-webhook-")) {
+        let cause = "the flag excludes --authorization-mode and the flags --authorization-webhook-*, one of which is also set";
+        conflicts.push(("authorization-config", cause));
+    }
     if minor >= 32 {
         let cause = "the flag excludes the key files of service accounts, which kubeadm always sets";
         conflicts.push(("service-account-signing-endpoint", cause));
     }
-    if flags
-        .iter()
-        .any(|flag| flag.name.replace('_', "-").starts_with("oidc-"))
-    {
+    if is_set("oidc-") {
         conflicts.push((
             "authentication-config",
             "the flag excludes the flags --oidc-*, which are also set",
         ));
     }
-    let enabled = items(flags.value("enable-admission-plugins"));
-    if items(flags.value("disable-admission-plugins"))
+    // kubeadm enables this plugin unless the flag is set.
+    let enabled = flags.get("enable-admission-plugins");
+    let enabled = plugins(enabled.map_or("NodeRestriction", |flag| flag.value));
+    if plugins(flags.value("disable-admission-plugins"))
         .any(|plugin| enabled.clone().any(|other| other == plugin))
     {
-        let cause = "--enable-admission-plugins enables a plugin that the flag disables";
+        let cause = "--enable-admission-plugins, which kubeadm sets to NodeRestriction by default, enables a plugin that the flag disables";
         conflicts.push(("disable-admission-plugins", cause));
     }
     conflicts
 }
 
 fn etcd_conflicts(etcd: &Version, kubernetes: Option<&Version>) -> Vec<(&'static str, &'static str)> {
-    let has_successors = etcd.minor >= 6 && kubernetes.is_some_and(|kubernetes| kubernetes.minor >= 34);
-    let conflicts = [
+    // etcd 3.7 does not know the flags.
+    if etcd.minor != 6 || kubernetes.is_none_or(|kubernetes| kubernetes.minor < 34) {
+        return Vec::new();
+    }
+    vec![
         (
             "experimental-initial-corrupt-check",
-            "etcd 3.6 and later refuse the flag together with the gate InitialCorruptCheck, which kubeadm 1.34 and later set",
+            "etcd 3.6 refuses the flag together with the gate InitialCorruptCheck, which kubeadm 1.34 and later set",
         ),
         (
             "experimental-watch-progress-notify-interval",
-            "etcd 3.6 and later refuse the flag together with --watch-progress-notify-interval, which kubeadm 1.34 and later set",
+            "etcd 3.6 refuses the flag together with --watch-progress-notify-interval, which kubeadm 1.34 and later set",
         ),
-    ];
-    // etcd 3.7 does not know the flags.
-    conflicts
-        .into_iter()
-        .filter(|_| has_successors && etcd.minor == 6)
-        .collect()
+    ]
 }
 
 /// The flags with files that kube-apiserver reads at startup.
@@ -428,8 +440,7 @@ const API_SERVER_FILES: [&str; 14] = [
 ];
 
 /// The flags with files that kube-controller-manager reads at startup.
-const CONTROLLER_MANAGER_FILES: [&str; 3] =
-    ["cloud-config", "root-ca-file", "service-account-private-key-file"];
+const CONTROLLER_MANAGER_FILES: [&str; 2] = ["root-ca-file", "service-account-private-key-file"];
 
 /// The flags with files that kube-scheduler reads at startup.
 const SCHEDULER_FILES: [&str; 1] = ["config"];
@@ -446,6 +457,7 @@ fn file_unmounted(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
         .certificates_dir
         .as_deref()
         .filter(|folder| !folder.is_empty());
+    let has_external_etcd = cluster.etcd.as_ref().is_some_and(|etcd| etcd.external.is_some());
     for Given { component, flags, .. } in given(spec) {
         let (names, settings, field): (&[&'static str], _, _) = match component {
             Component::ApiServer => (&API_SERVER_FILES, &cluster.api_server, "apiServer"),
@@ -457,6 +469,10 @@ fn file_unmounted(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
             Component::Scheduler => (&SCHEDULER_FILES, &cluster.scheduler, "scheduler"),
             Component::Kubelet | Component::Etcd => continue,
         };
+        // kubeadm also mounts the folders with the certificates for an external etcd.
+        if component == Component::ApiServer && has_external_etcd {
+            continue;
+        }
         let volumes = settings
             .as_ref()
             .and_then(|settings| settings.extra_volumes.as_deref());
@@ -495,18 +511,29 @@ fn is_below_any(path: &str, volumes: &[HostPathMount<'_>]) -> bool {
         })
 }
 
+/// The admission plugins in the value of a flag. kube-apiserver does not trim their names. Quoted names, which it accepts, are left
+/// out.
+fn plugins(list: &str) -> impl Iterator<Item = &str> + Clone {
+    let is_read = !list.is_empty() && !list.contains('"');
+    list.split(',').filter(move |_| is_read)
+}
+
 /// The items of a list of a flag, such as `A,B`.
 fn items(list: &str) -> impl Iterator<Item = &str> + Clone {
     list.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
 
 /// The feature gates of a flag: names and values.
-fn gates<'c>(component: Component, flag: &FlagValue<'c>) -> impl Iterator<Item = (&'c str, &'c str)> {
+fn gates<'c>(
+    component: Component,
+    minor: u64,
+    flag: &FlagValue<'c>,
+) -> impl Iterator<Item = (&'c str, &'c str)> {
     items(flag.value).map(move |item| {
         let (name, value) = item.split_once('=').unwrap_or((item, ""));
         let name = name.trim();
-        // Programs with several components take their own gates with this prefix; the kubelet and etcd do not.
-        let takes_prefix = !matches!(component, Component::Kubelet | Component::Etcd);
+        // From 1.31 on, programs with several components take their own gates with this prefix; the kubelet and etcd do not.
+        let takes_prefix = !matches!(component, Component::Kubelet | Component::Etcd) && minor >= 31;
         let own = name.strip_prefix("kube:").filter(|_| takes_prefix);
         (own.unwrap_or(name), value.trim())
     })
@@ -523,10 +550,12 @@ fn for_each_gate<'c>(
         flags,
     } in given(spec)
     {
-        let Some(flag) = flags.get("feature-gates") else {
+        // An emulated version has its own gates and defaults.
+        let is_emulated = flags.get("emulated-version").is_some();
+        let Some(flag) = flags.get("feature-gates").filter(|_| !is_emulated) else {
             continue;
         };
-        for (name, value) in gates(component, &flag) {
+        for (name, value) in gates(component, version.minor, &flag) {
             report(
                 component,
                 &flag,
@@ -604,6 +633,7 @@ fn kubeadm_gate_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut 
 fn for_each_api_server_item<'c>(
     spec: &ControlPlaneSpec<'c>,
     flags: &[&'static str],
+    items: impl Fn(&'c str) -> Vec<&'c str>,
     mut report: impl FnMut(&FlagValue<'c>, &'c str, &Version),
 ) {
     let api_server = given(spec).find(|given| given.component == Component::ApiServer);
@@ -614,14 +644,17 @@ fn for_each_api_server_item<'c>(
         return;
     };
     for flag in flags.iter().filter_map(|name| list.get(name)) {
-        items(flag.value).for_each(|item| report(&flag, item, &version));
+        for item in items(flag.value) {
+            report(&flag, item, &version);
+        }
     }
 }
 
 fn admission_plugin_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     let flags = ["enable-admission-plugins", "disable-admission-plugins"];
-    for_each_api_server_item(spec, &flags, |flag, plugin, version| {
+    let split = |list| plugins(list).collect();
+    for_each_api_server_item(spec, &flags, split, |flag, plugin, version| {
         if let Answer::Unknown(absence) = components::admission_plugin(plugin, version) {
             let unknown = (
                 Reader::new(Component::ApiServer),
@@ -636,9 +669,15 @@ fn admission_plugin_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &
 
 fn runtime_config_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
-    for_each_api_server_item(spec, &["runtime-config"], |flag, item, version| {
-        let key = item.split('=').next().unwrap_or(item);
-        if let Answer::Unknown(absence) = components::runtime_config(key, version) {
+    let split = |list| items(list).collect();
+    for_each_api_server_item(spec, &["runtime-config"], split, |flag, item, version| {
+        let key = item.split('=').next().unwrap_or(item).trim();
+        let answer = if key.contains('/') {
+            components::runtime_config(key, version)
+        } else {
+            Answer::Unknown(Absence::Always)
+        };
+        if let Answer::Unknown(absence) = answer {
             let unknown = (Reader::new(Component::ApiServer), "API version", key, absence);
             push_unknown(unknown, flag.path(spec), Action::of_version(spec), faults);
         }
@@ -649,7 +688,7 @@ fn kubelet_label_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
     let spec = change.new;
     for flag in kubelets(spec).iter().filter_map(|flags| flags.get("node-labels")) {
         for label in items(flag.value) {
-            let key = label.split('=').next().unwrap_or(label);
+            let key = label.split('=').next().unwrap_or(label).trim();
             if !may_kubelet_set(key) {
                 let fault = Fault {
                     field: flag.path(spec),
@@ -760,6 +799,64 @@ const CASES: &[Case] = &[
             "apiServer":{"extraArgs":[{"name":"service-account-signing-endpoint","value":"/s"}]},
             "etcd":{"local":{"extraArgs":[{"name":"experimental-initial-corrupt-check","value":"true"}]}}}}}}"#,
         &[(CONFLICT, API_SERVER), (CONFLICT, ETCD)],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_other_flags_that_exclude_each_other",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{
+            "apiServer":{"extraArgs":[{"name":"admission-control","value":"PodSecurity"},
+                {"name":"authentication-config","value":"/etc/kubernetes/pki/authentication.yaml"},
+                {"name":"oidc-client-id","value":"a"}]},
+            "controllerManager":{"extraArgs":[{"name":"root-ca-file","value":"/etc/root.crt"}]},
+            "etcd":{"local":{"extraArgs":[{"name":"experimental-watch-progress-notify-interval","value":"5s"}]}}}}}}"#,
+        &[
+            (DEPRECATED, API_SERVER),
+            (DEPRECATED, ETCD),
+            (CONFLICT, API_SERVER),
+            (CONFLICT, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].value"),
+            (CONFLICT, ETCD),
+            (FILE, "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value"),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_flags_that_are_too_new_or_too_early",
+        r#"{"spec":{"version":"v1.29.6","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":[
+            {"name":"authorization-config","value":"/etc/kubernetes/pki/authorization.yaml"},
+            {"name":"tls-curve-preferences","value":"X25519"}]}}}}}"#,
+        &[
+            (FLAG, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].value"),
+            (CONFLICT, API_SERVER),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_what_excludes_defaults_of_kubeadm",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":[
+            {"name":"disable-admission-plugins","value":"NodeRestriction"},
+            {"name":"authorization-config","value":"/etc/kubernetes/pki/a.yaml"},{"name":"authorization-mode","value":"RBAC"},
+            {"name":"runtime-config","value":"batch=true"}]}}}}}"#,
+        &[
+            (CONFLICT, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].value"),
+            (CONFLICT, API_SERVER),
+            (API, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[3].value"),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_space_before_a_plugin",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":[
+            {"name":"enable-admission-plugins","value":"NodeRestriction, PodSecurity"}]}}}}}"#,
+        &[(PLUGIN, API_SERVER)],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "accepts_gates_of_an_emulated_version_and_spaces_after_keys",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":[
+            {"name":"emulated-version","value":"1.33"},{"name":"feature-gates","value":"NodeSwap=false"},
+            {"name":"runtime-config","value":"batch/v1 =true"},{"name":"enable-admission-plugins","value":"\"NodeRestriction\",\"PodSecurity\""}]}},
+            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"node-labels","value":"topology.kubernetes.io/zone =a"}]}}}}}"#,
+        &[],
     )
     .only_in_version(V1BETA2),
     Case::create(

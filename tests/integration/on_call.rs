@@ -109,7 +109,7 @@ async fn crashing_component(management: &ManagementCluster) -> Result<()> {
     let earlier = earlier.first().context("no Machine")?;
     let flags = |flags: Value| json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"extraArgs": flags}}}}});
     cluster
-        .patch(&flags(json!([{"name": "no-such-flag", "value": "true"}])))
+        .patch(&flags(json!([{"name": "event-ttl", "value": "soon"}])))
         .await?;
     let new = wait::until("the controller creates a Machine", || async {
         let machines = cluster.machines().await?;
@@ -125,7 +125,7 @@ async fn crashing_component(management: &ManagementCluster) -> Result<()> {
         .without_control_plane_controller(namespace, crash)
         .await?;
     let message = format!(
-        "CrashLoopBackOff: back-off 40s; restarted 3 times, last exit code 1: unknown flag: --no-such-flag; Machine {earlier} does \
+        "CrashLoopBackOff: back-off 40s; restarted 3 times, last exit code 1: invalid argument \"soon\" for \"--event-ttl\" flag; Machine {earlier} does \
          not have this change of the spec yet: clusterConfiguration.apiServer.extraArgs"
     );
     let remedy = "set back in the spec: spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs: kubectl edit kcp edge -n crashing-component";
@@ -174,7 +174,7 @@ async fn crash_api_server(management: &ManagementCluster, namespace: &str, machi
             "name": container, "ready": false, "restartCount": 3, "image": "kube-apiserver", "imageID": "",
             "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
             "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "startedAt": now, "finishedAt": now,
-                "message": "unknown flag: --no-such-flag\n"}},
+                "message": "invalid argument \"soon\" for \"--event-ttl\" flag\n"}},
         }],
     }});
     let patched = pods

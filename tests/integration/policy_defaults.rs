@@ -125,6 +125,21 @@ async fn install(cluster: &ClusterApiAlone) -> Result<()> {
         .succeed(["apply", "-f", &file.display().to_string()])
         .await?;
     for version in [V1BETA2, V1BETA1] {
+        let mut probe = named(version, &format!("probe-{version}"), &json!({}));
+        written(
+            kubectl,
+            "create",
+            std::slice::from_ref(&probe),
+            &["-n", "default"],
+        )
+        .await?;
+        merge(&mut probe, &json!({"spec": {"replicas": null}}));
+        wait::until("the API server keeps replicas", || async {
+            let replaced = dry_run(kubectl, "replace", "default", &probe).await?;
+            ensure!(replaced["spec"]["replicas"] == 3, "{replaced}");
+            Ok(())
+        })
+        .await?;
         let without_v = named(version, "without-v", &json!({"spec": {"version": "1.34.2"}}));
         wait::until("the API server follows the policies", || async {
             let created = dry_run(kubectl, "create", "default", &without_v).await?;

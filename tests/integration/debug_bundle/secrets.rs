@@ -62,7 +62,7 @@ impl Planted {
             "mounts": [["//host/share", "/mnt", "cifs", format!("password={}", self.secret("mounts"))]],
             "clusterConfiguration": {
                 "apiServer": {"certSANs": ["127.0.0.1"], "extraEnvs": [{"name": "A", "value": self.secret("extraEnvs")}]},
-                "scheduler": {"extraArgs": [{"name": "some-password", "value": self.secret("extraArgs")}]},
+                "scheduler": {"extraArgs": [{"name": "leader-elect-resource-name", "value": self.secret("extraArgs")}]},
             },
             "initConfiguration": {"bootstrapTokens": [{"token": self.bootstrap_token("bootstrapTokens"),
                 "description": self.secret("description of a token")}]},

@@ -94,13 +94,6 @@ pub(super) const BY_SOURCE: &[SourceRow] = &[
     ),
     source(
         Component::Kube,
-        27..=27,
-        "--controllers=*,-node-route-controller",
-        false,
-        MANAGER,
-    ),
-    source(
-        Component::Kube,
         27..=36,
         "--concurrent-service-syncs=2",
         true,

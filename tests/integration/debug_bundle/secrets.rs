@@ -62,15 +62,17 @@ impl Planted {
             "mounts": [["//host/share", "/mnt", "cifs", format!("password={}", self.secret("mounts"))]],
             "clusterConfiguration": {
                 "apiServer": {"certSANs": ["127.0.0.1"], "extraEnvs": [{"name": "A", "value": self.secret("extraEnvs")}]},
-                "scheduler": {"extraArgs": [{"name": "leader-elect-resource-name", "value": self.secret("extraArgs")}]},
             },
             "initConfiguration": {"bootstrapTokens": [{"token": self.bootstrap_token("bootstrapTokens"),
                 "description": self.secret("description of a token")}]},
-            "joinConfiguration": {"discovery": {
-                "tlsBootstrapToken": self.bootstrap_token("tlsBootstrapToken"),
-                "bootstrapToken": {"token": self.bootstrap_token("discovery.bootstrapToken"),
-                    "unsafeSkipCAVerification": true, "apiServerEndpoint": "127.0.0.1:6443"},
-            }},
+            "joinConfiguration": {
+                "nodeRegistration": {"kubeletExtraArgs": [{"name": "storage-driver-password", "value": self.secret("extraArgs")}]},
+                "discovery": {
+                    "tlsBootstrapToken": self.bootstrap_token("tlsBootstrapToken"),
+                    "bootstrapToken": {"token": self.bootstrap_token("discovery.bootstrapToken"),
+                        "unsafeSkipCAVerification": true, "apiServerEndpoint": "127.0.0.1:6443"},
+                },
+            },
         });
         let mut object = control_plane(NAME, 1, VERSION);
         let annotations = self.annotations("KubeadmControlPlane");

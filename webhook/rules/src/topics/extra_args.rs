@@ -72,7 +72,7 @@ impl<'c> FlagList<'c> {
     }
 
     /// All flags, in order.
-    pub fn iter(&self) -> impl Iterator<Item = FlagValue<'c>> {
+    pub fn iter(&self) -> impl Iterator<Item = FlagValue<'c>> + use<'c> {
         let (list, args) = (self.path, self.args);
         args.into_iter().flat_map(move |args| {
             args.flags.iter().enumerate().map(move |(index, flag)| FlagValue {

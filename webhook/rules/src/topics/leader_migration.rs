@@ -239,18 +239,21 @@ pub(super) fn source<'c>(spec: &ControlPlaneSpec<'c>) -> Option<(FlagValue<'c>, 
     Some((flag, source))
 }
 
-/// The path on the host of a file in the Pod of kube-apiserver or kube-controller-manager; `None` if no volume contains it. The innermost mount
-/// counts.
+/// The length of the folder `mount`, without a slash at its end, if `path` is this folder or below it.
+pub(super) fn length_above(path: &str, mount: &str) -> Option<usize> {
+    let mount = mount.trim_end_matches('/');
+    let rest = path.strip_prefix(mount)?;
+    (rest.is_empty() || rest.starts_with('/')).then_some(mount.len())
+}
+
+/// The path on the host of a file in the Pod of kube-apiserver or kube-controller-manager; `None` if no volume contains it. The
+/// innermost mount counts.
 pub(super) fn host_path(
     path: &str,
     volumes: &[HostPathMount<'_>],
     certificates: Option<&str>,
 ) -> Option<String> {
-    let below = |mount: &str| -> Option<usize> {
-        let mount = mount.trim_end_matches('/');
-        let rest = path.strip_prefix(mount)?;
-        (rest.is_empty() || rest.starts_with('/')).then_some(mount.len())
-    };
+    let below = |mount: &str| length_above(path, mount);
     let extra = volumes.iter().filter_map(|volume| {
         let length = below(volume.mount_path.as_deref()?)?;
         let host = volume.host_path.as_deref()?.trim_end_matches('/');

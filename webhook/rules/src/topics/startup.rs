@@ -7,11 +7,11 @@ use semver::Version;
 
 use crate::{
     action::Action,
-    api::{ControlPlaneSpec, kubeadm_config::HostPathMount},
+    api::ControlPlaneSpec,
     case::{Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
-    components::{self, Absence, Answer, Component, Gate},
+    components::{self, Absence, Answer, Component, Flag, Gate},
     fault::{CauseReason, Fault, Faults, HIDDEN},
     rule::{Check, ON_WRITE, Rule, Scope},
     syntax::{may_kubelet_set, parse_version},
@@ -19,7 +19,7 @@ use crate::{
         Topic,
         etcd::etcd_version,
         extra_args::{FlagList, FlagValue, component_flags, kubelets, parse_bool},
-        leader_migration::host_path,
+        leader_migration::{host_path, length_above},
     },
 };
 
@@ -276,63 +276,70 @@ fn push_unknown(
     }
 }
 
+/// Each flag of each component, and whether the component knows it.
+fn answers<'c>(
+    spec: &ControlPlaneSpec<'c>,
+) -> impl Iterator<Item = (Component, FlagValue<'c>, Answer<Flag>)> {
+    given(spec).flat_map(|given| {
+        let Given {
+            component,
+            version,
+            flags,
+        } = given;
+        flags.iter().map(move |flag| {
+            let answer = components::flag(component, flag.name, &version);
+            (component, flag, answer)
+        })
+    })
+}
+
 fn flag_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
-    for Given {
-        component,
-        version,
-        flags,
-    } in given(spec)
-    {
-        for flag in flags.iter() {
-            if let Answer::Unknown(absence) = components::flag(component, flag.name, &version) {
-                let field = if absence == Absence::Always {
-                    flag.path_without_name(spec)
-                } else {
-                    flag.path(spec)
-                };
-                // Kubernetes accepts underscores as dashes.
-                let name = if component == Component::Etcd {
-                    format!("--{}", flag.name)
-                } else {
-                    format!("--{}", flag.name.replace('_', "-"))
-                };
-                let unknown = (Reader::new(component), "flag", name.as_str(), absence);
-                push_unknown(unknown, field, Action::of_version(spec), faults);
-            }
-        }
+    for (component, flag, answer) in answers(spec) {
+        let Answer::Unknown(absence) = answer else {
+            continue;
+        };
+        let field = if absence == Absence::Always {
+            flag.path_without_name(spec)
+        } else {
+            flag.path(spec)
+        };
+        // Kubernetes accepts underscores as dashes.
+        let name = if component == Component::Etcd {
+            format!("--{}", flag.name)
+        } else {
+            format!("--{}", flag.name.replace('_', "-"))
+        };
+        let unknown = (Reader::new(component), "flag", name.as_str(), absence);
+        push_unknown(unknown, field, Action::of_version(spec), faults);
     }
 }
 
 fn flag_deprecated(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
-    for Given {
-        component,
-        version,
-        flags,
-    } in given(spec)
+    // The kubelet calls most of its flags deprecated, and keeps them.
+    for (component, flag, answer) in answers(spec).filter(|(component, ..)| *component != Component::Kubelet)
     {
-        for flag in flags.iter() {
-            let Answer::Known(known) = components::flag(component, flag.name, &version) else {
-                continue;
-            };
-            // The kubelet calls most of its flags deprecated, and keeps them.
-            if let Some(deprecation) = known.deprecated.filter(|_| component != Component::Kubelet) {
-                faults.push(Fault {
-                    field: flag.path(spec),
-                    reason: CauseReason::NotSupported,
-                    value: Some(HIDDEN.to_owned()),
-                    detail: format!(
-                        "{} says about --{}: {}",
-                        component.name(),
-                        flag.name,
-                        deprecation.text.trim_end_matches('.')
-                    )
-                    .into(),
-                    remedy: "remove the flag before a version that does not know it".into(),
-                });
-            }
-        }
+        let Answer::Known(Flag {
+            deprecated: Some(deprecation),
+            ..
+        }) = answer
+        else {
+            continue;
+        };
+        faults.push(Fault {
+            field: flag.path(spec),
+            reason: CauseReason::NotSupported,
+            value: Some(HIDDEN.to_owned()),
+            detail: format!(
+                "{} says about --{}: {}",
+                component.name(),
+                flag.name,
+                deprecation.text.trim_end_matches('.')
+            )
+            .into(),
+            remedy: "remove the flag before a version that does not know it".into(),
+        });
     }
 }
 
@@ -480,7 +487,11 @@ fn file_unmounted(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
             let path = flag.value;
             let is_mounted = match component {
                 Component::Scheduler => {
-                    path == SCHEDULER_KUBECONFIG || is_below_any(path, volumes.unwrap_or_default())
+                    let mut mounts = volumes
+                        .unwrap_or_default()
+                        .iter()
+                        .filter_map(|volume| volume.mount_path.as_deref());
+                    path == SCHEDULER_KUBECONFIG || mounts.any(|mount| length_above(path, mount).is_some())
                 }
                 _ => host_path(path, volumes.unwrap_or_default(), certificates).is_some(),
             };
@@ -499,16 +510,6 @@ fn file_unmounted(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
             faults.push_redacted(path, fault);
         }
     }
-}
-
-fn is_below_any(path: &str, volumes: &[HostPathMount<'_>]) -> bool {
-    volumes
-        .iter()
-        .filter_map(|volume| volume.mount_path.as_deref())
-        .any(|mount| {
-            let rest = path.strip_prefix(mount.trim_end_matches('/'));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        })
 }
 
 /// The admission plugins in the value of a flag. kube-apiserver does not trim their names. Quoted names, which it accepts, are left

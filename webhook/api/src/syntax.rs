@@ -107,7 +107,7 @@ fn is_name_part(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
-/// Parses a duration such as `1h30m`, `2.5s` or `300ms`, with the units of Go's `time.ParseDuration` from milliseconds up.
+/// Parses a duration such as `1h30m`, `2.5s` or `300ms`, with the units of Go's `time.ParseDuration`.
 /// As there, only 0 needs no unit.
 pub fn parse_go_duration(text: &str) -> Option<Duration> {
     if text == "0" {
@@ -123,7 +123,9 @@ pub fn parse_go_duration(text: &str) -> Option<Duration> {
                 .unwrap_or(after.len()),
         );
         let unit = match unit {
-            "ms" => 0.001,
+            "ns" => 1e-9,
+            "us" | "µs" | "μs" => 1e-6,
+            "ms" => 1e-3,
             "s" => 1.0,
             "m" => 60.0,
             "h" => 3600.0,

@@ -44,36 +44,20 @@ pub enum Absence {
 }
 
 /// A flag that a version knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flag {
-    /// Whether the flag needs no value.
-    pub boolean: bool,
-    pub deprecated: Option<Deprecation>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deprecation {
-    /// The first minor version that deprecates the flag, or the first that the tables cover.
-    pub since: u64,
-    /// What the component says about it.
-    pub text: &'static str,
+    /// The type of the value in the words of pflag, such as `bool`, `int32` or `duration`. etcd has only `bool` and `value`.
+    pub kind: &'static str,
+    /// What the component says about a deprecated flag.
+    pub deprecated: Option<&'static str>,
 }
 
 /// A feature gate that a version knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gate {
-    pub stage: Stage,
     pub default: bool,
-    /// Whether the version refuses another value than the default. kubeadm does not refuse it.
-    pub locked: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    Alpha,
-    Beta,
-    GeneralAvailability,
-    Deprecated,
+    /// The first minor version, of those that the tables cover, that refuses another value than the default. kubeadm never refuses it.
+    pub locked_since: Option<u64>,
 }
 
 /// A kind that Kubernetes no longer serves in an API version.
@@ -120,10 +104,21 @@ impl Component {
         }
     }
 
-    /// The minor version; 0 if the component has no such major version.
+    /// The only major version that the tables cover.
+    pub const fn major(self) -> u64 {
+        match self {
+            Self::Etcd => 3,
+            _ => 1,
+        }
+    }
+
+    /// The minor version; 0 if the tables do not cover the major version.
     fn minor(self, version: &Version) -> u64 {
-        let major = if self == Self::Etcd { 3 } else { 1 };
-        if version.major == major { version.minor } else { 0 }
+        if version.major == self.major() {
+            version.minor
+        } else {
+            0
+        }
     }
 }
 
@@ -177,11 +172,8 @@ pub fn flag(component: Component, name: &str, version: &Version) -> Answer<Flag>
         name.replace('_', "-")
     };
     component.flags().answer(&name, minor, |row, state| Flag {
-        boolean: has(state, "bool"),
-        deprecated: has(state, "deprecated").then(|| Deprecation {
-            since: row.since(minor, |state| has(state, "deprecated")),
-            text: row.text,
-        }),
+        kind: state.split(',').next().unwrap_or_default(),
+        deprecated: has(state, "deprecated").then_some(row.text),
     })
 }
 
@@ -194,36 +186,30 @@ fn has(state: &str, word: &str) -> bool {
 pub fn gate(component: Component, name: &str, version: &Version) -> Answer<Gate> {
     let minor = component.minor(version);
     if component == Component::Etcd {
-        return TABLES.etcd_gates.answer(name, minor, read_gate);
+        return TABLES.etcd_gates.answer(name, minor, gate_in(minor));
     }
-    match TABLES.gates.answer(name, minor, read_gate) {
+    match TABLES.gates.answer(name, minor, gate_in(minor)) {
         Answer::Unknown(Absence::Always) => {
             let name = format!("{}:{name}", component.name());
-            TABLES.gates.answer(&name, minor, read_gate)
+            TABLES.gates.answer(&name, minor, gate_in(minor))
         }
         answer => answer,
     }
 }
 
-fn read_gate(_: &Row, state: &str) -> Gate {
-    let mut words = state.split(',');
-    Gate {
-        stage: match words.next() {
-            Some("alpha") => Stage::Alpha,
-            Some("beta") => Stage::Beta,
-            Some("deprecated") => Stage::Deprecated,
-            _ => Stage::GeneralAvailability,
-        },
-        default: words.next() == Some("true"),
-        locked: words.next() == Some("locked"),
+/// Reads a gate from its state in a minor version, such as `ga,true,locked`.
+fn gate_in(minor: u64) -> impl Fn(&Row, &'static str) -> Gate {
+    let is_locked = |state: &str| has(state, "locked");
+    move |row, state| Gate {
+        default: has(state, "true"),
+        locked_since: is_locked(state).then(|| row.since(minor, is_locked)),
     }
 }
 
 /// Whether kubeadm knows a feature gate. If not, it rejects the configuration.
 pub fn kubeadm_gate(name: &str, version: &Version) -> Answer<Gate> {
-    TABLES
-        .kubeadm_gates
-        .answer(name, Component::ApiServer.minor(version), read_gate)
+    let minor = Component::ApiServer.minor(version);
+    TABLES.kubeadm_gates.answer(name, minor, gate_in(minor))
 }
 
 /// Whether kube-apiserver knows an admission plugin. If so, contains whether it is enabled by default.
@@ -235,15 +221,16 @@ pub fn admission_plugin(name: &str, version: &Version) -> Answer<bool> {
 }
 
 /// Whether kube-apiserver accepts a key of `--runtime-config`: `GROUP/VERSION`, `GROUP/VERSION/RESOURCE`, or a group of APIs such as
-/// `api/beta`. It accepts API versions that it registers without serving them, and ignores keys in another format.
+/// `api/beta`. It accepts API versions that it registers without serving them.
 pub fn runtime_config(key: &str, version: &Version) -> Answer<()> {
     let minor = Component::ApiServer.minor(version);
     let api_version = match *key.split('/').collect::<Vec<_>>() {
-        ["api", "all" | "ga" | "beta" | "alpha"] if TABLES.apis.covers(minor) => return Answer::Known(()),
+        _ if !TABLES.apis.covers(minor) => return Answer::NotCovered,
+        ["api", "all" | "ga" | "beta" | "alpha" | "legacy"] => return Answer::Known(()),
+        ["v1", ..] | ["api", "v1", ..] => "v1".to_owned(),
         ["", version] | ["", version, _] => version.to_owned(),
         [group, version] | [group, version, _] => format!("{group}/{version}"),
-        _ if TABLES.apis.covers(minor) => return Answer::Known(()),
-        _ => return Answer::NotCovered,
+        _ => return Answer::Unknown(Absence::Always),
     };
     TABLES.apis.answer(&api_version, minor, |_, _| ())
 }

@@ -1,6 +1,9 @@
 //! Every rule, by topic. A topic is one file with a table of rules, their functions and a table of cases.
 
 pub mod certificates;
+pub mod component_files;
+pub mod component_flags;
+pub mod component_names;
 pub mod control_plane_ref;
 pub mod controller_manager;
 pub mod controller_managers;
@@ -34,7 +37,6 @@ pub mod remediation;
 pub mod replicas;
 pub mod rollout;
 pub mod scale_with_upgrade;
-pub mod startup;
 pub mod static_pods;
 pub mod taints;
 pub mod template;
@@ -72,7 +74,9 @@ pub static TOPICS: &[Topic] = &[
     certificates::TOPIC,
     init_and_join::TOPIC,
     extra_args::TOPIC,
-    startup::TOPIC,
+    component_flags::TOPIC,
+    component_files::TOPIC,
+    component_names::TOPIC,
     controller_manager::TOPIC,
     leader_migration::TOPIC,
     leader_migration_change::TOPIC,

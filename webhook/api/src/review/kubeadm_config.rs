@@ -135,6 +135,8 @@ pub struct LocalEtcd<'a> {
     /// The image tag of etcd.
     #[serde(borrow)]
     pub image_tag: Option<Text<'a>>,
+    /// The folder with the data; empty or absent for kubeadm's default.
+    pub data_dir: Option<Text<'a>>,
     pub extra_args: Option<ExtraArgs<'a>>,
 }
 

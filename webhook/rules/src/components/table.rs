@@ -55,7 +55,12 @@ impl Table {
     }
 
     /// Applies `read` to the row and the state of a name.
-    pub(super) fn answer<T>(&self, name: &str, minor: u64, read: impl Fn(&Row, &str) -> T) -> Answer<T> {
+    pub(super) fn answer<T>(
+        &self,
+        name: &str,
+        minor: u64,
+        read: impl Fn(&Row, &'static str) -> T,
+    ) -> Answer<T> {
         if !self.covers(minor) {
             return Answer::NotCovered;
         }

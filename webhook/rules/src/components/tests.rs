@@ -8,14 +8,13 @@ fn version(text: &str) -> Version {
 
 const ALWAYS: Absence = Absence::Always;
 
-/// `known`, `deprecated since MINOR`, or why the flag is unknown.
+/// `known`, `deprecated`, or why the flag is unknown.
 fn flag_answer(component: Component, name: &str, at: &str) -> String {
     match flag(component, name, &version(at)) {
         Answer::Known(Flag { deprecated: None, .. }) => "known".to_owned(),
         Answer::Known(Flag {
-            deprecated: Some(deprecation),
-            ..
-        }) => format!("deprecated since {}", deprecation.since),
+            deprecated: Some(_), ..
+        }) => "deprecated".to_owned(),
         Answer::Unknown(absence) => format!("{absence:?}"),
         Answer::NotCovered => "not covered".to_owned(),
     }
@@ -25,7 +24,7 @@ fn flag_answer(component: Component, name: &str, at: &str) -> String {
 fn flags_depend_on_the_version() {
     use Component::{ApiServer, ControllerManager, Etcd, Kubelet, Scheduler};
     for (component, name, at, expected) in [
-        (ApiServer, "cloud-provider", "v1.32.4", "deprecated since 29"),
+        (ApiServer, "cloud-provider", "v1.32.4", "deprecated"),
         (ApiServer, "cloud-provider", "v1.33.0", "RemovedIn(33)"),
         (ApiServer, "cloud_provider", "v1.34.1", "RemovedIn(33)"),
         (ApiServer, "tls-curve-preferences", "v1.35.0", "AddedIn(36)"),
@@ -49,7 +48,7 @@ fn flags_depend_on_the_version() {
             Kubelet,
             "azure-container-registry-config",
             "v1.29.0",
-            "deprecated since 29",
+            "deprecated",
         ),
         (
             Kubelet,
@@ -57,17 +56,12 @@ fn flags_depend_on_the_version() {
             "v1.30.0",
             "RemovedIn(30)",
         ),
-        (
-            Kubelet,
-            "pod-infra-container-image",
-            "v1.34.0",
-            "deprecated since 29",
-        ),
+        (Kubelet, "pod-infra-container-image", "v1.34.0", "deprecated"),
         (Kubelet, "pod-infra-container-image", "v1.35.0", "RemovedIn(35)"),
         (Kubelet, "node-labels", "v1.36.0", "known"),
         (Kubelet, "node-labels", "v1.28.0", "not covered"),
         (Kubelet, "node-labels", "v2.36.0", "not covered"),
-        (Etcd, "enable-v2", "v3.5.24", "deprecated since 5"),
+        (Etcd, "enable-v2", "v3.5.24", "deprecated"),
         (Etcd, "enable-v2", "v3.6.5", "RemovedIn(6)"),
         (
             Etcd,
@@ -93,54 +87,52 @@ fn a_deprecated_flag_has_the_words_of_the_component() {
     let Answer::Known(known) = flag(Component::Kubelet, "max-pods", &version("v1.36.0")) else {
         panic!("the kubelet knows --max-pods");
     };
-    let text = known.deprecated.unwrap().text;
+    let text = known.deprecated.unwrap();
     assert!(
         text.starts_with("This parameter should be set via the config file"),
         "{text}"
     );
-    for (component, name, boolean) in [
-        (Component::ControllerManager, "enable-leader-migration", true),
-        (Component::ControllerManager, "leader-elect", true),
-        (Component::ControllerManager, "allocate-node-cidrs", true),
-        (Component::ControllerManager, "configure-cloud-routes", true),
-        (Component::ControllerManager, "controllers", false),
+    for (component, name, kind) in [
+        (Component::ControllerManager, "enable-leader-migration", "bool"),
+        (Component::ControllerManager, "leader-elect", "bool"),
+        (Component::ControllerManager, "allocate-node-cidrs", "bool"),
+        (Component::ControllerManager, "configure-cloud-routes", "bool"),
+        (Component::ControllerManager, "controllers", "stringSlice"),
     ] {
-        let answer = flag(component, name, &version("v1.35.0")).map(|flag| flag.boolean);
-        assert_eq!(answer, Answer::Known(boolean), "{name}");
+        let answer = flag(component, name, &version("v1.35.0")).map(|flag| flag.kind);
+        assert_eq!(answer, Answer::Known(kind), "{name}");
     }
 }
 
 #[test]
 fn feature_gates_appear_are_locked_and_vanish() {
     use Component::{ApiServer, ControllerManager, Etcd, Kubelet, Scheduler};
-    let known = |stage, default, locked| {
+    let known = |default, locked_since| {
         Answer::Known(Gate {
-            stage,
             default,
-            locked,
+            locked_since,
         })
     };
-    let ga = Stage::GeneralAvailability;
     let removed = |minor| Answer::Unknown(Absence::RemovedIn(minor));
     for (component, name, at, expected) in [
         (
             ApiServer,
             "InTreePluginvSphereUnregister",
             "v1.30.0",
-            known(Stage::Alpha, false, false),
+            known(false, None),
         ),
         (ApiServer, "InTreePluginvSphereUnregister", "v1.31.0", removed(31)),
         (
             ControllerManager,
             "DisableCloudProviders",
             "v1.30.0",
-            known(Stage::Beta, true, false),
+            known(true, None),
         ),
         (
             ControllerManager,
             "DisableCloudProviders",
             "v1.31.0",
-            known(ga, true, true),
+            known(true, Some(31)),
         ),
         (Kubelet, "DisableCloudProviders", "v1.33.0", removed(33)),
         (
@@ -149,17 +141,12 @@ fn feature_gates_appear_are_locked_and_vanish() {
             "v1.29.0",
             Answer::Unknown(ALWAYS),
         ),
-        (
-            Kubelet,
-            "GitRepoVolumeDriver",
-            "v1.36.0",
-            known(Stage::Deprecated, false, true),
-        ),
+        (Kubelet, "GitRepoVolumeDriver", "v1.36.0", known(false, Some(36))),
         (
             ControllerManager,
             "ControllerManagerReleaseLeaderElectionLockOnExit",
             "v1.36.0",
-            known(Stage::Alpha, false, false),
+            known(false, None),
         ),
         (
             Scheduler,
@@ -167,12 +154,7 @@ fn feature_gates_appear_are_locked_and_vanish() {
             "v1.36.0",
             Answer::Unknown(ALWAYS),
         ),
-        (
-            Etcd,
-            "InitialCorruptCheck",
-            "v3.6.5",
-            known(Stage::Alpha, false, false),
-        ),
+        (Etcd, "InitialCorruptCheck", "v3.6.5", known(false, None)),
         (
             Etcd,
             "InitialCorruptCheck",
@@ -230,7 +212,7 @@ fn kubeadm_has_feature_gates_of_its_own() {
         ("RootlessControlPlane", "v1.37.0", Answer::Known(false)),
         ("IPv6DualStack", "v1.29.0", Answer::Unknown(ALWAYS)),
     ] {
-        let answer = kubeadm_gate(name, &version(at)).map(|gate| gate.locked);
+        let answer = kubeadm_gate(name, &version(at)).map(|gate| gate.locked_since.is_some());
         assert_eq!(answer, expected, "{name} {at}");
     }
 }
@@ -284,7 +266,9 @@ fn runtime_config_accepts_registered_api_versions() {
         ("apiregistration.k8s.io/v1", "v1.36.0", Answer::Known(())),
         ("/v1", "v1.36.0", Answer::Known(())),
         ("api/beta", "v1.36.0", Answer::Known(())),
-        ("api/v1", "v1.36.0", Answer::Unknown(ALWAYS)),
+        ("api/v1", "v1.36.0", Answer::Known(())),
+        ("api/legacy", "v1.36.0", Answer::Known(())),
+        ("batch", "v1.36.0", Answer::Unknown(ALWAYS)),
         ("settings.k8s.io/v1alpha1", "v1.36.0", Answer::Unknown(ALWAYS)),
         ("v1", "v1.36.0", Answer::Known(())),
         ("api/all", "v1.28.0", Answer::NotCovered),

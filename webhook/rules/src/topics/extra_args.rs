@@ -60,7 +60,7 @@ pub struct FlagValue<'c> {
 impl<'c> FlagList<'c> {
     /// The flag with this name; `None` if it is not set. As in the components, underscores count as dashes,
     /// and the last of repeated flags takes effect.
-    pub fn get(&self, name: &'static str) -> Option<FlagValue<'c>> {
+    pub fn get(&self, name: &str) -> Option<FlagValue<'c>> {
         let args = self.args?;
         let is_named = |flag: &Flag<'_>| {
             flag.name
@@ -105,6 +105,11 @@ fn is_same_flag(one: &str, other: &str) -> bool {
 }
 
 impl FlagValue<'_> {
+    /// Whether the flag has this name, with dashes or underscores.
+    pub fn is(&self, name: &str) -> bool {
+        is_same_flag(self.name, name)
+    }
+
     /// The value of a boolean flag; `None` if it is not a boolean.
     pub fn as_bool(&self) -> Option<bool> {
         parse_bool(self.value)
@@ -240,7 +245,7 @@ const CASES: &[Case] = &[
                 "apiServer":{"extraArgs":[{"name":"v","value":"2"},{"name":"v","value":"3"}]},
                 "controllerManager":{"extraArgs":[{"name":"v","value":"2"},{"name":"v","value":"3"}]},
                 "scheduler":{"extraArgs":[{"name":"v","value":"2"},{"name":"v","value":"3"}]},
-                "etcd":{"local":{"extraArgs":[{"name":"v","value":"2"},{"name":"v","value":"3"}]}}},
+                "etcd":{"local":{"extraArgs":[{"name":"max-wals","value":"2"},{"name":"max-wals","value":"3"}]}}},
             "initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":
                 [{"name":"v","value":"2"},{"name":"v","value":"3"}]}},
             "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":

@@ -1,0 +1,740 @@
+//! Flags with which a component of the given version does not start: those that it does not know, values that it cannot parse, and
+//! flags that exclude each other.
+
+use std::{borrow::Cow, net::IpAddr};
+
+use semver::Version;
+
+use crate::{
+    action::Action,
+    api::ControlPlaneSpec,
+    case::{Case, V1BETA1, V1BETA2},
+    cel::{Cel, NoCel},
+    change::Change,
+    components::{self, Absence, Answer, Component, Flag},
+    fault::{CauseReason, Fault, Faults, HIDDEN},
+    rule::{Check, ON_WRITE, Rule, Scope},
+    syntax::{may_kubelet_set, parse_go_duration, parse_version},
+    topics::{
+        Topic,
+        etcd::etcd_version,
+        extra_args::{FlagList, FlagValue, component_flags, kubelets, parse_bool},
+    },
+};
+
+pub(super) const TOPIC: Topic = Topic {
+    name: "component-flags",
+    rules: RULES,
+    cases: CASES,
+};
+
+pub(super) const DERIVED: &str =
+    "the sources of the components of each minor version, as listed in webhook/rules/components/data";
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "component-flag-unknown",
+        summary: "each component must know the flags that it gets",
+        why: "A component exits at startup if it does not know a flag. The first new Machine then never becomes ready, and the \
+              rollout stops.",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        // Somebody may run a build of their own.
+        overridable: true,
+        source: DERIVED,
+        check: Check::ControlPlaneSpec(flag_unknown),
+        cel: Cel::None(NoCel::TooLong),
+    },
+    Rule {
+        id: "component-flag-deprecated",
+        summary: "components should not get deprecated flags",
+        why: "A later version may not know the flag, and then exits at startup.",
+        operations: ON_WRITE,
+        action: Action::Audit,
+        scope: Scope::Object,
+        overridable: false,
+        source: DERIVED,
+        check: Check::ControlPlaneSpec(flag_deprecated),
+        cel: Cel::None(NoCel::TooLong),
+    },
+    Rule {
+        id: "component-flag-value-refused",
+        summary: "each flag must have a value of its type",
+        why: "A component exits at startup if it cannot parse the value of a flag, such as a duration without a unit. The first new \
+              Machine then never becomes ready, and the rollout stops.",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: true,
+        source: "spf13/pflag and Go's flag, strconv and time; apiserver, pkg/server/resourceconfig/helpers.go; etcd, server/config/v2_deprecation.go",
+        check: Check::ControlPlaneSpec(value_refused),
+        cel: Cel::None(NoCel::TooLong),
+    },
+    Rule {
+        id: "component-flags-conflict",
+        summary: "the flags of a component must be valid together, and with those of kubeadm",
+        why: "kubeadm passes flags of its own to the components. Some flags exclude each other, and the component then exits at \
+              startup.",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: true,
+        source: "kube-apiserver and etcd: validation of options; kubeadm, app/phases/controlplane/manifests.go",
+        check: Check::ControlPlaneSpec(flags_conflict),
+        cel: Cel::None(NoCel::TooLong),
+    },
+    Rule {
+        id: "kubelet-label-refused",
+        summary: "a kubelet must only set labels that Kubernetes lets it set",
+        why: "The kubelet exits at startup if node-labels has a label in Kubernetes' domains that only others may set. The Machine \
+              then never becomes a Node.",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        source: "kubernetes/kubernetes, pkg/kubelet/apis/well_known_labels.go; KEP-279",
+        check: Check::ControlPlaneSpec(kubelet_label_refused),
+        cel: Cel::None(NoCel::TooLong),
+    },
+];
+
+/// The flags of one component, and its version.
+pub(super) struct Given<'c> {
+    pub(super) component: Component,
+    pub(super) version: Version,
+    pub(super) flags: FlagList<'c>,
+}
+
+/// The components whose version is known.
+pub(super) fn given<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = Given<'c>> {
+    let kubernetes = kubernetes_version(spec);
+    let etcd = kubernetes
+        .as_ref()
+        .and_then(|version| etcd_version(spec, version.minor));
+    component_flags(spec)
+        .into_iter()
+        .filter_map(move |(component, flags)| {
+            let version = if component == Component::Etcd {
+                &etcd
+            } else {
+                &kubernetes
+            };
+            Some(Given {
+                component,
+                version: version.clone()?,
+                flags,
+            })
+        })
+}
+
+/// The version of the components. For a template, which has no version, the newest that is known; `None` if the version is not
+/// valid, which another rule reports.
+pub(super) fn kubernetes_version(spec: &ControlPlaneSpec<'_>) -> Option<Version> {
+    match spec.version() {
+        Some(version) => parse_version(version).ok(),
+        None => Some(Version::new(1, components::minors(Component::ApiServer).1, 0)),
+    }
+}
+
+/// Whether cloud-init or a command replaces a part of the value on the Machine, such as `{{ ds.meta_data.hostname }}`.
+pub(super) fn has_placeholder(value: &str) -> bool {
+    ["{{", "${", "$("].iter().any(|start| value.contains(start))
+}
+
+/// A name that a program does not know.
+pub(super) struct Unknown<'n> {
+    program: &'static str,
+    major: u64,
+    /// The oldest minor version that the tables cover.
+    oldest: u64,
+    consequence: &'static str,
+    /// What the name is, such as `feature gate`.
+    what: &'static str,
+    name: &'n str,
+    absence: Absence,
+}
+
+impl<'n> Unknown<'n> {
+    pub(super) fn new(component: Component, what: &'static str, name: &'n str, absence: Absence) -> Self {
+        Self {
+            program: component.name(),
+            major: component.major(),
+            oldest: components::minors(component).0,
+            consequence: "exit at startup",
+            what,
+            name,
+            absence,
+        }
+    }
+
+    pub(super) fn to_kubeadm(what: &'static str, name: &'n str, absence: Absence) -> Self {
+        Self {
+            program: "kubeadm",
+            consequence: "reject the configuration",
+            ..Self::new(Component::ApiServer, what, name, absence)
+        }
+    }
+
+    /// Whether the message may show the name: if some version knows it, or if it consists of letters, so that it is no token.
+    pub(super) fn is_shown(&self) -> bool {
+        let is_letter = |byte: u8| byte.is_ascii_alphabetic() || b"-_".contains(&byte);
+        self.absence != Absence::Always || self.name.len() <= 64 && self.name.bytes().all(is_letter)
+    }
+
+    pub(super) fn push(&self, field: Cow<'static, str>, spec: &ControlPlaneSpec<'_>, faults: &mut Faults) {
+        let Self {
+            program,
+            major,
+            oldest,
+            consequence,
+            what,
+            name,
+            absence,
+        } = *self;
+        let (detail, remedy) = match absence {
+            Absence::RemovedIn(minor) => (
+                format!(
+                    "{program} {major}.{minor} and later do not know the {what} {name}, and {consequence}"
+                ),
+                format!("remove {name}"),
+            ),
+            Absence::AddedIn(minor) => (
+                format!(
+                    "versions of {program} before {major}.{minor} do not know the {what} {name}, and {consequence}"
+                ),
+                format!("remove {name}, or use version {major}.{minor} or later"),
+            ),
+            Absence::Always if self.is_shown() => (
+                format!(
+                    "{program} {major}.{oldest} and later do not know the {what} {name}, and {consequence}"
+                ),
+                format!("correct {name}, or remove it"),
+            ),
+            Absence::Always => (
+                format!("{program} {major}.{oldest} and later do not know this {what}, and {consequence}"),
+                "correct the name, or remove it".to_owned(),
+            ),
+        };
+        let fault = Fault {
+            field,
+            reason: CauseReason::NotSupported,
+            value: Some(HIDDEN.to_owned()),
+            detail: detail.into(),
+            remedy: remedy.into(),
+        };
+        if absence == Absence::Always {
+            faults.push_redacted(name, fault);
+        } else {
+            faults.push_at_most(Action::of_version(spec), fault);
+        }
+    }
+}
+
+/// Each flag of each component, and whether the component knows it.
+fn answers<'c>(
+    spec: &ControlPlaneSpec<'c>,
+) -> impl Iterator<Item = (Component, FlagValue<'c>, Answer<Flag>)> {
+    given(spec).flat_map(|given| {
+        let Given {
+            component,
+            version,
+            flags,
+        } = given;
+        flags.iter().map(move |flag| {
+            let answer = components::flag(component, flag.name, &version);
+            (component, flag, answer)
+        })
+    })
+}
+
+fn flag_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    for (component, flag, answer) in answers(spec) {
+        let Answer::Unknown(absence) = answer else {
+            continue;
+        };
+        // Kubernetes accepts underscores as dashes.
+        let name = if component == Component::Etcd {
+            format!("--{}", flag.name)
+        } else {
+            format!("--{}", flag.name.replace('_', "-"))
+        };
+        let unknown = Unknown::new(component, "flag", &name, absence);
+        let field = if unknown.is_shown() {
+            flag.path(spec)
+        } else {
+            flag.path_without_name(spec)
+        };
+        unknown.push(field, spec, faults);
+    }
+}
+
+fn flag_deprecated(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    // The kubelet calls most of its flags deprecated, and keeps them.
+    for (component, flag, answer) in answers(spec).filter(|(component, ..)| *component != Component::Kubelet)
+    {
+        let Answer::Known(Flag {
+            deprecated: Some(text),
+            ..
+        }) = answer
+        else {
+            continue;
+        };
+        faults.push(Fault {
+            field: flag.path(spec),
+            reason: CauseReason::NotSupported,
+            value: Some(HIDDEN.to_owned()),
+            detail: format!(
+                "{} says about --{}: {}",
+                component.name(),
+                flag.name,
+                text.trim_end_matches('.')
+            )
+            .into(),
+            remedy: "remove the flag before a version that does not know it".into(),
+        });
+    }
+}
+
+/// What a value must be; `None` if the component accepts the value, or if this cannot be known.
+fn required_value(component: Component, flag: &FlagValue<'_>, kind: &str) -> Option<&'static str> {
+    let value = flag.value;
+    match kind {
+        "bool" => parse_bool(value).is_none().then_some("true or false"),
+        "int" | "int64" => (!is_integer(value, 64, true)).then_some("an integer"),
+        "int32" => (!is_integer(value, 32, true)).then_some("an integer of 32 bits"),
+        "uint" => (!is_integer(value, 64, false)).then_some("an integer that is not negative"),
+        "float32" | "float64" => value.parse::<f64>().is_err().then_some("a number"),
+        "duration" => {
+            let unsigned = value.strip_prefix(['-', '+']).unwrap_or(value);
+            parse_go_duration(unsigned)
+                .is_none()
+                .then_some("a duration with a unit, such as 30s")
+        }
+        "ip" => (!value.is_empty() && value.trim().parse::<IpAddr>().is_err()).then_some("an IP address"),
+        "mapStringString" if component == Component::ApiServer && flag.is("runtime-config") => {
+            required_runtime_config(value)
+        }
+        _ if component == Component::Etcd && flag.is("v2-deprecation") => (!V2_DEPRECATIONS.contains(&value))
+            .then_some("one that etcd 3.6 and later accept, such as write-only"),
+        _ => None,
+    }
+}
+
+/// The values of `--v2-deprecation` that etcd 3.6 accepts.
+const V2_DEPRECATIONS: [&str; 4] = [
+    "write-only",
+    "write-only-skip-check",
+    "write-only-drop-data",
+    "gone",
+];
+
+/// Whether Go's `strconv` parses an integer. Any integer with a prefix such as `0x` counts as valid.
+fn is_integer(value: &str, bits: u32, is_signed: bool) -> bool {
+    let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
+    let limit = 1_i128 << (bits - u32::from(is_signed));
+    let least = if is_signed { -limit } else { 0 };
+    let is_decimal_in_range = |text: &str| {
+        text.parse::<i128>()
+            .is_ok_and(|number| least <= number && number < limit)
+    };
+    digits.len() > 1 && digits.starts_with('0') || is_decimal_in_range(&value.replace('_', ""))
+}
+
+fn required_runtime_config(value: &str) -> Option<&'static str> {
+    let pairs: Vec<(&str, &str)> = items(value)
+        .map(|item| item.split_once('=').unwrap_or((item, "")))
+        .map(|(key, value)| (key.trim(), value.trim()))
+        .collect();
+    let is_refused = |(key, value): &(&str, &str)| match *key {
+        "api/all" | "api/ga" | "api/beta" | "api/alpha" => !["true", "false"].contains(value),
+        _ => !value.is_empty() && parse_bool(value).is_none(),
+    };
+    pairs
+        .iter()
+        .any(is_refused)
+        .then_some("a list of API versions with =true or =false")
+}
+
+fn value_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    for Given {
+        component,
+        version,
+        flags,
+    } in given(spec)
+    {
+        for flag in flags.iter().filter(|flag| !has_placeholder(flag.value)) {
+            let Answer::Known(known) = components::flag(component, flag.name, &version) else {
+                continue;
+            };
+            if component == Component::Etcd && version.minor < 6 && flag.is("v2-deprecation") {
+                continue;
+            }
+            let Some(required) = required_value(component, &flag, known.kind) else {
+                continue;
+            };
+            let program = component.name();
+            let name = flag.name;
+            let fault = Fault {
+                field: flag.path(spec),
+                reason: CauseReason::Invalid,
+                value: Some(HIDDEN.to_owned()),
+                detail: format!("{program} exits at startup unless --{name} is {required}").into(),
+                remedy: format!("correct --{name}, or remove it").into(),
+            };
+            faults.push_redacted(flag.value, fault);
+        }
+    }
+}
+
+/// Reports flags that exclude each other, or flags that kubeadm sets.
+fn flags_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    for Given {
+        component,
+        version,
+        flags,
+    } in given(spec)
+    {
+        let conflicts = match component {
+            Component::ApiServer => api_server_conflicts(&flags, version.minor),
+            Component::Etcd => etcd_conflicts(&flags, &version, kubernetes_version(spec).as_ref()),
+            _ => Vec::new(),
+        };
+        for (flag, cause) in conflicts {
+            let fault = Fault {
+                field: flag.path(spec),
+                reason: CauseReason::Forbidden,
+                value: Some(HIDDEN.to_owned()),
+                detail: format!("{cause}, so {} exits at startup", component.name()).into(),
+                remedy: format!("remove --{}", flag.name).into(),
+            };
+            faults.push_at_most(Action::of_version(spec), fault);
+        }
+    }
+}
+
+type Conflict<'c> = (FlagValue<'c>, Cow<'static, str>);
+
+fn api_server_conflicts<'c>(flags: &FlagList<'c>, minor: u64) -> Vec<Conflict<'c>> {
+    let mut conflicts = vec![(
+        "admission-control",
+        "the flag excludes --enable-admission-plugins, which kubeadm always sets",
+    )];
+    if minor < 30 {
+        let cause = "the flag excludes --authorization-mode, which kubeadm sets before 1.30";
+        conflicts.push(("authorization-config", cause));
+    }
+    let is_set = |prefix: &str| {
+        flags
+            .iter()
+            .any(|flag| flag.name.replace('_', "-").starts_with(prefix))
+    };
+    if minor >= 30 && (is_set("authorization-mode") || is_set("authorization-webhook-")) {
+        let cause = "the flag excludes --authorization-mode and the flags --authorization-webhook-*, one of which is also set";
+        conflicts.push(("authorization-config", cause));
+    }
+    if minor >= 32 {
+        let cause = "the flag excludes the key files of service accounts, which kubeadm always sets";
+        conflicts.push(("service-account-signing-endpoint", cause));
+    }
+    if is_set("oidc-") {
+        conflicts.push((
+            "authentication-config",
+            "the flag excludes the flags --oidc-*, which are also set",
+        ));
+    }
+    let needed = ["flowcontrol.apiserver.k8s.io/v1", "api/ga", "api/all"];
+    let turns_off = |item: &str| {
+        let (key, value) = item.split_once('=').unwrap_or((item, ""));
+        needed.contains(&key.trim()) && value.trim() == "false"
+    };
+    if flags
+        .get("enable-priority-and-fairness")
+        .and_then(|flag| flag.as_bool())
+        != Some(false)
+        && items(flags.value("runtime-config")).any(turns_off)
+    {
+        let cause =
+            "the flag turns off an API that --enable-priority-and-fairness needs, which is on by default";
+        conflicts.push(("runtime-config", cause));
+    }
+    // kubeadm enables this plugin unless the flag is set.
+    let enabled = flags.get("enable-admission-plugins");
+    let enabled = comma_separated(enabled.map_or("NodeRestriction", |flag| flag.value));
+    let disabled = comma_separated(flags.value("disable-admission-plugins"));
+    if disabled.iter().any(|plugin| enabled.contains(plugin)) {
+        let cause = "--enable-admission-plugins, which kubeadm sets to NodeRestriction by default, enables a plugin that the flag disables";
+        conflicts.push(("disable-admission-plugins", cause));
+    }
+    let conflicts = conflicts.into_iter();
+    conflicts
+        .filter_map(|(name, cause)| Some((flags.get(name)?, cause.into())))
+        .collect()
+}
+
+/// The experimental flags of etcd 3.6 that have a successor exclude it (`embed/config.go`, `experimentalFlagMigrationMap`); kubeadm 1.34
+/// and later set one of them, and a feature gate that excludes another flag. etcd 3.7 knows none of these flags.
+fn etcd_conflicts<'c>(
+    flags: &FlagList<'c>,
+    etcd: &Version,
+    kubernetes: Option<&Version>,
+) -> Vec<Conflict<'c>> {
+    if etcd.minor != 6 {
+        return Vec::new();
+    }
+    let is_set_by_kubeadm = kubernetes.is_some_and(|kubernetes| kubernetes.minor >= 34);
+    let conflicts = flags.iter().filter_map(|flag| {
+        let successor = flag.name.strip_prefix("experimental-")?;
+        let cause = match successor {
+            "initial-corrupt-check" if is_set_by_kubeadm => {
+                "etcd 3.6 refuses the flag together with the gate InitialCorruptCheck, which kubeadm 1.34 and later set".into()
+            }
+            "watch-progress-notify-interval" if is_set_by_kubeadm => {
+                "etcd 3.6 refuses the flag together with --watch-progress-notify-interval, which kubeadm 1.34 and later set".into()
+            }
+            _ if flags.get(successor).is_some() => {
+                format!("etcd 3.6 refuses the flag together with --{successor}, which is also set").into()
+            }
+            _ => return None,
+        };
+        Some((flag, cause))
+    });
+    conflicts.collect()
+}
+
+/// The items of a list of a flag, such as `A,B`.
+pub(super) fn items(list: &str) -> impl Iterator<Item = &str> + Clone {
+    list.split(',').map(str::trim).filter(|item| !item.is_empty())
+}
+
+/// The items of a list that pflag reads as CSV: with the spaces around them, and without quotes.
+pub(super) fn comma_separated(list: &str) -> Vec<&str> {
+    let is_read = !list.is_empty() && !has_placeholder(list);
+    list.split(',')
+        .filter(|_| is_read)
+        .map(|item| {
+            let inner = item.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+            inner.unwrap_or(item)
+        })
+        .collect()
+}
+
+fn kubelet_label_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    for flag in kubelets(spec).iter().filter_map(|flags| flags.get("node-labels")) {
+        for label in items(flag.value).filter(|label| !has_placeholder(label)) {
+            let key = label.split('=').next().unwrap_or(label).trim();
+            if !may_kubelet_set(key) {
+                let fault = Fault {
+                    field: flag.path(spec),
+                    reason: CauseReason::Forbidden,
+                    value: Some(HIDDEN.to_owned()),
+                    detail: "a kubelet may not set one of the labels in the domains kubernetes.io and k8s.io, and exits at startup".into(),
+                    remedy: "set labels such as node-role.kubernetes.io/NAME in machineTemplate.metadata.labels, from which Cluster API \
+                             copies them to the Node; kubectl label sets any other".into(),
+                };
+                faults.push_redacted(key, fault);
+            }
+        }
+    }
+}
+
+const FLAG: &str = "component-flag-unknown";
+const DEPRECATED: &str = "component-flag-deprecated";
+const VALUE: &str = "component-flag-value-refused";
+const CONFLICT: &str = "component-flags-conflict";
+const LABEL: &str = "kubelet-label-refused";
+
+const API_SERVER: &str = "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[0].value";
+const ETCD: &str = "spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.extraArgs[0].value";
+
+const CASES: &[Case] = &[
+    Case::create(
+        "accepts_what_1_32_knows",
+        r#"{"spec":{"version":"v1.32.4","kubeadmConfigSpec":{
+            "clusterConfiguration":{"featureGates":{"EtcdLearnerMode":true},
+                "apiServer":{"extraArgs":[{"name":"event-ttl","value":"2h"},{"name":"profiling","value":"false"},
+                    {"name":"feature-gates","value":"kube:AllAlpha=false, kube:WatchList=True,"},
+                    {"name":"enable-admission-plugins","value":"NodeRestriction,PodSecurity"},
+                    {"name":"runtime-config","value":"api/beta=true,policy/v1beta1=false"}]},
+                "etcd":{"local":{"extraArgs":[{"name":"experimental-initial-corrupt-check","value":"true"}]}}},
+            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[
+                {"name":"node_labels","value":"rack=a,node.cluster.x-k8s.io/a=b,topology.kubernetes.io/zone=z"}]}}}}}"#,
+        &[],
+    )
+    .only_in_version(V1BETA2),
+    Case::update(
+        "rejects_upgrade_that_removes_a_flag",
+        r#"{"spec":{"version":"v1.32.4","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"cloud-provider","value":"external"}]}}}}}"#,
+        r#"{"spec":{"version":"v1.33.2","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"cloud-provider","value":"external"}]}}}}}"#,
+        &[(FLAG, API_SERVER)],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_flags_that_no_version_knows",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{
+            "scheduler":{"extraArgs":{"profilling":"false"}}},
+            "initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":{"token8c1f":"remote"}}}}}}"#,
+        &[
+            (FLAG, "spec.kubeadmConfigSpec.clusterConfiguration.scheduler.extraArgs[profilling]"),
+            (FLAG, "spec.kubeadmConfigSpec.initConfiguration.nodeRegistration.kubeletExtraArgs"),
+        ],
+    )
+    .only_in_version(V1BETA1),
+    Case::create(
+        "rejects_flag_that_etcd_3_6_does_not_know",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"extraArgs":
+            [{"name":"enable-v2","value":"false"}]}}}}}}"#,
+        &[(FLAG, ETCD)],
+    )
+    .only_in_version(V1BETA2),
+    Case::template(
+        "rejects_each_in_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{
+            "clusterConfiguration":{"apiServer":{"extraArgs":[
+                {"name":"cloud-provider","value":"external"},{"name":"apiserver-count","value":"three"},
+                {"name":"service-account-signing-endpoint","value":"/s"}]}},
+            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[
+                {"name":"node-labels","value":"node-role.kubernetes.io/ingress="}]}}}}}}}"#,
+        &[
+            (FLAG, "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[0].value"),
+            (DEPRECATED, "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].value"),
+            (VALUE, "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].value"),
+            (CONFLICT, "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[2].value"),
+            (LABEL, "spec.template.spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[0].value"),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "warns_of_deprecated_flag",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"apiserver-count","value":"3"}]}}}}}"#,
+        &[(DEPRECATED, API_SERVER)],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_flags_that_exclude_those_of_kubeadm",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{
+            "apiServer":{"extraArgs":[{"name":"service-account-signing-endpoint","value":"/s"}]},
+            "etcd":{"local":{"extraArgs":[{"name":"experimental-initial-corrupt-check","value":"true"}]}}}}}}"#,
+        &[(CONFLICT, API_SERVER), (CONFLICT, ETCD)],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_other_flags_that_exclude_each_other",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{
+            "apiServer":{"extraArgs":[{"name":"admission-control","value":"PodSecurity"},
+                {"name":"authentication-config","value":"/etc/kubernetes/pki/authentication.yaml"},
+                {"name":"oidc-client-id","value":"a"}]},
+            "etcd":{"local":{"extraArgs":[{"name":"experimental-watch-progress-notify-interval","value":"5s"}]}}}}}}"#,
+        &[
+            (DEPRECATED, API_SERVER),
+            (DEPRECATED, ETCD),
+            (CONFLICT, API_SERVER),
+            (CONFLICT, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].value"),
+            (CONFLICT, ETCD),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_flags_that_are_too_new_or_too_early",
+        r#"{"spec":{"version":"v1.29.6","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":[
+            {"name":"authorization-config","value":"/etc/kubernetes/pki/authorization.yaml"},
+            {"name":"tls-curve-preferences","value":"X25519"}]}}}}}"#,
+        &[
+            (FLAG, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].value"),
+            (CONFLICT, API_SERVER),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_what_excludes_defaults_of_kubeadm",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":[
+            {"name":"disable-admission-plugins","value":"NodeRestriction"},
+            {"name":"authorization-config","value":"/etc/kubernetes/pki/a.yaml"},{"name":"authorization-mode","value":"RBAC"}]}}}}}"#,
+        &[
+            (CONFLICT, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].value"),
+            (CONFLICT, API_SERVER),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_plugin_that_is_enabled_and_disabled",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"disable-admission-plugins","value":"PodSecurity"},{"name":"enable-admission-plugins","value":"PodSecurity"}]}}}}}"#,
+        &[(CONFLICT, API_SERVER)],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "accepts_values_of_each_type",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{
+            "apiServer":{"extraArgs":[{"name":"event-ttl","value":"1h30m"},{"name":"max-requests-inflight","value":"0x190"},
+                {"name":"profiling","value":"F"},{"name":"runtime-config","value":"api/all=false, v1 = true,batch/v1"},{"name":"enable-priority-and-fairness","value":"f"},
+                {"name":"v","value":"${VERBOSITY}"},{"name":"advertise-address","value":"{{ ds.meta_data.local_ipv4 }}"},
+                {"name":"bind-address","value":"::"},{"name":"goaway-chance","value":".001"}]},
+            "controllerManager":{"extraArgs":[{"name":"node-monitor-grace-period","value":"500ms"},
+                {"name":"concurrent-gc-syncs","value":"30"},{"name":"kube-api-qps","value":"1e2"}]},
+            "etcd":{"local":{"imageTag":"3.5.24-0","extraArgs":[{"name":"v2-deprecation","value":"not-yet"}]}}}}}}"#,
+        &[],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_values_of_another_type",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{
+            "apiServer":{"extraArgs":[{"name":"event-ttl","value":"60"},{"name":"max-requests-inflight","value":"400m"},
+                {"name":"profiling","value":"off"},{"name":"bind-address","value":"all"},{"name":"goaway-chance","value":"1%"},
+                {"name":"runtime-config","value":"api/all=false"},{"name":"lease-reuse-duration-seconds","value":""}]},
+            "controllerManager":{"extraArgs":[{"name":"node-monitor-grace-period","value":"1d"},
+                {"name":"concurrent-gc-syncs","value":"2147483648"}]},
+            "etcd":{"local":{"extraArgs":[{"name":"v2-deprecation","value":"not-yet"},{"name":"pre-vote","value":"yes"}]}}},
+            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"max-pods","value":"many"}]}}}}}"#,
+        &[
+            (DEPRECATED, ETCD),
+            (VALUE, API_SERVER),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].value"),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[2].value"),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[3].value"),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[4].value"),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[6].value"),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value"),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[1].value"),
+            (VALUE, ETCD),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.extraArgs[1].value"),
+            (VALUE, "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[0].value"),
+            (CONFLICT, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[5].value"),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_values_of_runtime_config",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"runtime-config","value":"api/beta"}]}}}}}"#,
+        &[(VALUE, API_SERVER)],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_experimental_flag_beside_its_successor",
+        r#"{"spec":{"version":"v1.33.2","kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"imageTag":"3.6.5-0","extraArgs":[
+            {"name":"experimental-compaction-batch-limit","value":"9"},{"name":"compaction-batch-limit","value":"9"},
+            {"name":"experimental-corrupt-check-time","value":"1h"}]}}}}}}"#,
+        &[
+            (DEPRECATED, ETCD),
+            (DEPRECATED, "spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.extraArgs[2].value"),
+            (CONFLICT, ETCD),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_label_of_a_role",
+        r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":
+            [{"name":"node-labels","value":"rack=a,node-role.kubernetes.io/ingress="}]}}}}}"#,
+        &[(LABEL, "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[0].value")],
+    )
+    .only_in_version(V1BETA2),
+];

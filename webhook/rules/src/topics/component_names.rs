@@ -1,0 +1,383 @@
+//! Feature gates, admission plugins and API versions with which a component of the given version does not start.
+
+use crate::{
+    action::Action,
+    api::ControlPlaneSpec,
+    case::{Case, V1BETA2},
+    cel::{Cel, NoCel},
+    change::Change,
+    components::{self, Answer, Component, Gate},
+    fault::{CauseReason, Fault, Faults, HIDDEN},
+    rule::{Check, ON_WRITE, Rule, Scope},
+    topics::{
+        Topic,
+        component_flags::{
+            DERIVED, Given, Unknown, comma_separated, given, has_placeholder, items, kubernetes_version,
+        },
+        extra_args::{FlagValue, parse_bool},
+    },
+};
+
+pub(super) const TOPIC: Topic = Topic {
+    name: "component-names",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "feature-gate-unknown",
+        summary: "each component must know the feature gates that it gets",
+        why: "A component exits at startup if it does not know a feature gate. The first new Machine then never becomes ready, and \
+              the rollout stops.",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: true,
+        source: DERIVED,
+        check: Check::ControlPlaneSpec(gate_unknown),
+        cel: Cel::None(NoCel::TooLong),
+    },
+    Rule {
+        id: "feature-gate-value-refused",
+        summary: "each feature gate must have a value that the component accepts",
+        why: "Before Kubernetes removes a feature gate, it locks the gate to its default. A component exits at startup if it gets \
+              the other value, or a value that is not a boolean.",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: true,
+        source: DERIVED,
+        check: Check::ControlPlaneSpec(gate_value_refused),
+        cel: Cel::None(NoCel::TooLong),
+    },
+    Rule {
+        id: "kubeadm-feature-gate-unknown",
+        summary: "kubeadm must know the feature gates that it gets",
+        why: "kubeadm rejects a configuration with a feature gate that it does not know. The first new Machine then never joins the \
+              cluster, and the rollout stops.",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: true,
+        source: DERIVED,
+        check: Check::ControlPlaneSpec(kubeadm_gate_unknown),
+        cel: Cel::None(NoCel::TooLong),
+    },
+    Rule {
+        id: "admission-plugin-unknown",
+        summary: "kube-apiserver must know the admission plugins that it gets",
+        why: "kube-apiserver exits at startup if a flag enables or disables an admission plugin that it does not know. The first new \
+              Machine then never becomes ready, and the rollout stops.",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: true,
+        source: DERIVED,
+        check: Check::ControlPlaneSpec(admission_plugin_unknown),
+        cel: Cel::None(NoCel::TooLong),
+    },
+    Rule {
+        id: "runtime-config-unknown",
+        summary: "kube-apiserver must know the API versions in its runtime-config",
+        why: "kube-apiserver exits at startup if runtime-config names an API group or version that it does not know. The first new \
+              Machine then never becomes ready, and the rollout stops.",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: true,
+        source: DERIVED,
+        check: Check::ControlPlaneSpec(runtime_config_unknown),
+        cel: Cel::None(NoCel::TooLong),
+    },
+];
+
+/// The prefix of Kubernetes' own feature gates.
+const KUBE: &str = "kube:";
+
+/// From 1.31 on, programs with several components take their own gates with a prefix; the kubelet and etcd do not.
+const fn takes_prefix(component: Component, minor: u64) -> bool {
+    !matches!(component, Component::Kubelet | Component::Etcd) && minor >= 31
+}
+
+/// The feature gates of a flag: names and values.
+fn gates<'c>(
+    component: Component,
+    minor: u64,
+    flag: &FlagValue<'c>,
+) -> impl Iterator<Item = (&'c str, &'c str)> {
+    items(flag.value)
+        .filter(|item| !has_placeholder(item))
+        .map(move |item| {
+            let (name, value) = item.split_once('=').unwrap_or((item, ""));
+            let name = name.trim();
+            let own = name.strip_prefix(KUBE).filter(|_| takes_prefix(component, minor));
+            (own.unwrap_or(name), value.trim())
+        })
+}
+
+/// The version of each component, and the flag with its feature gates.
+fn gate_flags<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (Given<'c>, FlagValue<'c>)> {
+    // An emulated version has its own gates and defaults.
+    let real = given(spec).filter(|given| given.flags.get("emulated-version").is_none());
+    real.filter_map(|given| {
+        let flag = given.flags.get("feature-gates")?;
+        Some((given, flag))
+    })
+}
+
+/// Calls `report` for each feature gate of each component.
+fn for_each_gate<'c>(
+    spec: &ControlPlaneSpec<'c>,
+    mut report: impl FnMut(Component, &FlagValue<'c>, (&'c str, &'c str), Answer<Gate>),
+) {
+    for (
+        Given {
+            component, version, ..
+        },
+        flag,
+    ) in gate_flags(spec)
+    {
+        for (name, value) in gates(component, version.minor, &flag) {
+            report(
+                component,
+                &flag,
+                (name, value),
+                components::gate(component, name, &version),
+            );
+        }
+    }
+}
+
+fn gate_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    for_each_gate(spec, |component, flag, (name, _), answer| {
+        if let Answer::Unknown(absence) = answer {
+            Unknown::new(component, "feature gate", name, absence).push(flag.path(spec), spec, faults);
+        }
+    });
+    for (
+        Given {
+            component, version, ..
+        },
+        flag,
+    ) in gate_flags(spec)
+    {
+        let mut names = items(flag.value);
+        if takes_prefix(component, version.minor)
+            && names.clone().any(|name| name.starts_with(KUBE))
+            && !names.all(|name| name.starts_with(KUBE))
+        {
+            let program = component.name();
+            let fault = Fault {
+                field: flag.path(spec),
+                reason: CauseReason::Invalid,
+                value: Some(HIDDEN.to_owned()),
+                detail: format!("some feature gates have the prefix {KUBE} and others have none, so {program} exits at startup").into(),
+                remedy: format!("write all feature gates with {KUBE}, or all without it").into(),
+            };
+            faults.push_at_most(Action::of_version(spec), fault);
+        }
+    }
+}
+
+fn gate_value_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    for_each_gate(spec, |component, flag, (name, value), answer| {
+        let Answer::Known(gate) = answer else { return };
+        let program = component.name();
+        let (detail, remedy) = match parse_bool(value) {
+            None => (
+                format!(
+                    "the feature gate {name} has a value that is not a boolean, and {program} exits at startup"
+                ),
+                format!("set {name} to true or false, or remove it"),
+            ),
+            Some(value)
+                if value != gate.default
+                    && let Some(minor) = gate.locked_since =>
+            {
+                (
+                    format!(
+                        "{program} {}.{minor} and later lock the feature gate {name} to {}, and exit at startup if they get another value",
+                        component.major(),
+                        gate.default
+                    ),
+                    format!("remove {name}"),
+                )
+            }
+            Some(_) => return,
+        };
+        let fault = Fault {
+            field: flag.path(spec),
+            reason: CauseReason::NotSupported,
+            value: Some(HIDDEN.to_owned()),
+            detail: detail.into(),
+            remedy: remedy.into(),
+        };
+        faults.push_at_most(Action::of_version(spec), fault);
+    });
+}
+
+fn kubeadm_gate_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    let Some(version) = kubernetes_version(spec) else {
+        return;
+    };
+    let cluster = spec.cluster_configuration();
+    let gates = cluster.and_then(|cluster| cluster.feature_gates.as_ref());
+    for name in gates.into_iter().flat_map(|gates| gates.keys()) {
+        if let Answer::Unknown(absence) = components::kubeadm_gate(name, &version) {
+            let unknown = Unknown::to_kubeadm("feature gate", name, absence);
+            let field = spec.kubeadm_path(if unknown.is_shown() {
+                format!("clusterConfiguration.featureGates[{name}]")
+            } else {
+                "clusterConfiguration.featureGates".to_owned()
+            });
+            unknown.push(field, spec, faults);
+        }
+    }
+}
+
+fn api_server<'c>(spec: &ControlPlaneSpec<'c>) -> Option<Given<'c>> {
+    given(spec).find(|given| given.component == Component::ApiServer)
+}
+
+fn admission_plugin_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    let Some(Given { version, flags, .. }) = api_server(spec) else {
+        return;
+    };
+    let names = ["enable-admission-plugins", "disable-admission-plugins"];
+    for flag in names.iter().filter_map(|name| flags.get(name)) {
+        for plugin in comma_separated(flag.value) {
+            if let Answer::Unknown(absence) = components::admission_plugin(plugin, &version) {
+                let unknown = Unknown::new(Component::ApiServer, "admission plugin", plugin, absence);
+                unknown.push(flag.path(spec), spec, faults);
+            }
+        }
+    }
+}
+
+fn runtime_config_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let spec = change.new;
+    let Some(Given { version, flags, .. }) = api_server(spec) else {
+        return;
+    };
+    let Some(flag) = flags.get("runtime-config") else {
+        return;
+    };
+    for item in items(flag.value).filter(|item| !has_placeholder(item)) {
+        let key = item.split('=').next().unwrap_or(item).trim();
+        if let Answer::Unknown(absence) = components::runtime_config(key, &version) {
+            let unknown = Unknown::new(Component::ApiServer, "API version", key, absence);
+            unknown.push(flag.path(spec), spec, faults);
+        }
+    }
+}
+
+const GATE: &str = "feature-gate-unknown";
+const VALUE: &str = "feature-gate-value-refused";
+const KUBEADM_GATE: &str = "kubeadm-feature-gate-unknown";
+const PLUGIN: &str = "admission-plugin-unknown";
+const API: &str = "runtime-config-unknown";
+
+const API_SERVER: &str = "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[0].value";
+
+const CASES: &[Case] = &[
+    Case::create(
+        "rejects_space_before_a_plugin",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":[
+            {"name":"enable-admission-plugins","value":"NodeRestriction, PodSecurity"}]}}}}}"#,
+        &[(PLUGIN, API_SERVER)],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "accepts_gates_of_an_emulated_version_and_spaces_after_keys",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":[
+            {"name":"emulated-version","value":"1.33"},{"name":"feature-gates","value":"NodeSwap=false"},
+            {"name":"runtime-config","value":"batch/v1 =true"},{"name":"enable-admission-plugins","value":"\"NodeRestriction\",\"PodSecurity\""}]}},
+            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"node-labels","value":"topology.kubernetes.io/zone =a"}]}}}}}"#,
+        &[],
+    )
+    .only_in_version(V1BETA2),
+    Case::template(
+        "rejects_each_in_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{
+            "clusterConfiguration":{"featureGates":{"EtcdLearnerMode":true},"apiServer":{"extraArgs":[
+                {"name":"feature-gates","value":"SidecarContainers=true,NodeSwap=false"},
+                {"name":"enable-admission-plugins","value":"SecurityContextDeny"},
+                {"name":"runtime-config","value":"autoscaling/v2beta2=true"}]}}}}}}}"#,
+        &[
+            (GATE, "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[0].value"),
+            (VALUE, "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[0].value"),
+            (KUBEADM_GATE, "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.featureGates[EtcdLearnerMode]"),
+            (PLUGIN, "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].value"),
+            (API, "spec.template.spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[2].value"),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_gates_with_and_without_prefix",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{
+            "apiServer":{"extraArgs":[{"name":"feature-gates","value":"kube:WatchList=true,NodeSwap=true"}]},
+            "scheduler":{"extraArgs":[{"name":"feature-gates","value":"kube:WatchList=true,kube:NodeSwap=true"}]}}}}}"#,
+        &[(GATE, API_SERVER)],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_group_without_version",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"runtime-config","value":"batch=true"}]}}}}}"#,
+        &[(API, API_SERVER)],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_quoted_plugin",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"enable-admission-plugins","value":"\"NodeRestriction\",\"PodSecurityPolicy\""}]}}}}}"#,
+        &[(PLUGIN, API_SERVER)],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_gate_that_1_31_removed",
+        r#"{"spec":{"version":"v1.31.4","kubeadmConfigSpec":{"clusterConfiguration":{
+            "apiServer":{"extraArgs":[{"name":"feature-gates","value":"InTreePluginvSphereUnregister=true"}]}},
+            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"feature-gates","value":"kube:NodeSwap=true"}]}}}}}"#,
+        &[
+            (GATE, API_SERVER),
+            (GATE, "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[0].value"),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_values_of_gates",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"feature-gates","value":"SidecarContainers=false,WatchList=maybe,NodeSwap=true"}]}}}}}"#,
+        &[(VALUE, API_SERVER), (VALUE, API_SERVER)],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_gates_of_kubeadm",
+        r#"{"spec":{"version":"v1.33.2","kubeadmConfigSpec":{"clusterConfiguration":{"featureGates":
+            {"EtcdLearnerMode":false,"NoSuchGate":true}}}}}"#,
+        &[
+            (KUBEADM_GATE, "spec.kubeadmConfigSpec.clusterConfiguration.featureGates[EtcdLearnerMode]"),
+            (KUBEADM_GATE, "spec.kubeadmConfigSpec.clusterConfiguration.featureGates[NoSuchGate]"),
+        ],
+    ),
+    Case::create(
+        "rejects_plugin_that_is_gone",
+        r#"{"spec":{"version":"v1.31.4","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"enable-admission-plugins","value":"NodeRestriction,PodSecurityPolicy"}]}}}}}"#,
+        &[(PLUGIN, API_SERVER)],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_api_that_is_not_registered",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"runtime-config","value":"autoscaling/v2beta2=true"}]}}}}}"#,
+        &[(API, API_SERVER)],
+    )
+    .only_in_version(V1BETA2),
+];

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::wait;
 use serde_json::Value;
 
 /// Runs each command in the hints of `status` and `why`: one that only reads as it is, and one that writes with
@@ -26,11 +27,13 @@ pub(crate) async fn are_accepted(
     for command in &commands {
         let file = management.kubectl().scratch_file("remedies.db");
         let (trial, highest) = trial(&command.replace("FILE", &file.display().to_string()));
-        let ended = management.kubectl().script("sh", ["-c", &trial]).await?;
-        ensure!(
-            (0..=highest).contains(&ended.code),
-            "{command} is printed, but refused: {ended}"
-        );
+        // A busy member may not respond in time.
+        wait::until(&format!("{command}, which is printed, is accepted"), || async {
+            let ended = management.kubectl().script("sh", ["-c", &trial]).await?;
+            ensure!((0..=highest).contains(&ended.code), "{ended}");
+            Ok(())
+        })
+        .await?;
         if file.exists() {
             std::fs::remove_file(file)?;
         }

@@ -34,7 +34,10 @@ fn the_way_out_of_each_dead_end_is_named() {
 async fn are_named(management: &ManagementCluster) -> Result<()> {
     let cluster = Cluster::create(management.client(), NAMESPACE, NAME, 3, "v1.34.2").await?;
     cluster.settled(3).await?;
-    certificates_are_listed(management, &cluster).await?;
+    wait::until("the certificates are listed", || {
+        certificates_are_listed(management, &cluster)
+    })
+    .await?;
     a_new_template_is_compared(management, &cluster).await?;
     a_missing_template_is_reported(management, &cluster).await?;
     if management.cluster_api_minor()? >= HOLDS_DELETIONS {
@@ -186,14 +189,16 @@ async fn a_missing_template_is_reported(management: &ManagementCluster, cluster:
         &["machine", "replace", first],
         &["machine", "replace", first, "--force"],
     ] {
-        let refused = kcp(management, change).await?;
-        ensure!(
-            refused.code == 1
-                && refused
-                    .stdout
-                    .contains("StandInMachineTemplate edge does not exist"),
-            "{change:?}: {refused}"
-        );
+        wait::until(&format!("{change:?} names the template"), || async {
+            let refused = kcp(management, change).await?;
+            let text = "StandInMachineTemplate edge does not exist";
+            ensure!(
+                refused.code == 1 && refused.stdout.contains(text),
+                "{change:?}: {refused}"
+            );
+            Ok(())
+        })
+        .await?;
     }
     ensure!(cluster.machines().await? == machines, "a Machine was changed");
     let file = kubectl.scratch_file("dead-ends-template.json");
@@ -281,12 +286,13 @@ async fn all_deletions_are_held(management: &ManagementCluster, cluster: &Cluste
     }
     remedies::are_accepted(management, NAMESPACE, NAME).await?;
     let file = management.kubectl().scratch_file("dead-ends.snapshot");
-    let save = kcp(
-        management,
-        &["etcd", "snapshot", NAME, "--file", &file.display().to_string()],
-    )
+    let path = file.display().to_string();
+    wait::until("etcd is saved", || async {
+        let save = kcp(management, &["etcd", "snapshot", NAME, "--file", &path]).await?;
+        ensure!(save.code == 0 && file.exists(), "{save}");
+        Ok(())
+    })
     .await?;
-    ensure!(save.code == 0 && file.exists(), "{save}");
     // Each of them is still there, after many more tries.
     let seen = holds()?;
     wait::until("Cluster API has tried again", || async {

@@ -75,6 +75,7 @@ mod schema;
 mod shared;
 mod skipped_reviews;
 mod stale_writes;
+mod startup;
 mod status_read;
 mod status_workload;
 mod stopped_controller;

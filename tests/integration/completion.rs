@@ -135,7 +135,7 @@ async fn names_are_completed(shell: &Shell<'_>) -> Result<()> {
             &["completion\tnamespace", ":4"],
         ),
         (
-            &["upgrade", "edge", "-n", NAMESPACE, "--version", ""],
+            &["upgrade", "edge", "-n", NAMESPACE, "--to", ""],
             &[
                 "v1.35.1\tversion of 1 control plane",
                 "v1.34.2\tversion of 1 control plane",

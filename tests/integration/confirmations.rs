@@ -29,13 +29,13 @@ fn without_a_terminal_nothing_is_deleted_without_yes() {
             &["rollout", "start", NAME],
             &["rollout", "start", NAME, "--in", "8h"],
             &["rollout", "restart", NAME, "--snapshot", file],
-            &["upgrade", NAME, "--version", "v1.34.2"],
+            &["upgrade", NAME, "--to", "v1.34.2"],
             &["machine", "replace", last],
             &["machine", "remediate", last],
             &["machine", "replace", first],
             &["etcd", "defrag", NAME],
-            &["etcd", "move-leader", NAME, "--to", first],
-            &["etcd", "move-leader", NAME, "--to", last],
+            &["etcd", "move-leader", NAME, "--member", first],
+            &["etcd", "move-leader", NAME, "--member", last],
         ] {
             let ended = management.kubectl().kcp(NAMESPACE, command).await?;
             // One of the Machines already leads.

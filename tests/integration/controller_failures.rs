@@ -105,7 +105,7 @@ async fn a_rollout_needs_kubeadm_config(
     let api: Api<ConfigMap> = Api::namespaced(workload.client()?.clone(), "kube-system");
     let mut config = api.get("kubeadm-config").await?;
     api.delete("kubeadm-config", &DeleteParams::default()).await?;
-    is_blocked(management, &["--version", NEW], "noKubeadmConfig").await?;
+    is_blocked(management, &["--to", NEW], "noKubeadmConfig").await?;
     is_reported(management, "kubeadm-config-unusable").await?;
 
     let before = cluster.machines().await?;

@@ -55,7 +55,7 @@ async fn is_forecast(subject: &Subject<'_>, machine: &str) -> Result<()> {
     ];
     for command in [
         "rollout start edge --dry-run=client",
-        "upgrade edge --version v1.34.2 --dry-run=client",
+        "upgrade edge --to v1.34.2 --dry-run=client",
         "plan edge --restart",
     ] {
         let ended = subject.kcp(command).await?;

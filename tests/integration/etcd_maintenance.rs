@@ -128,9 +128,15 @@ async fn leadership_moves(
     let moved = succeed(management, namespace, "move-leader", &[]).await?;
     let to = moved.get("to").and_then(Value::as_str).context("no leader")?;
     ensure!(to != before && workload.leader().await? == to, "{moved}");
-    let back = succeed(management, namespace, "move-leader", &["--to", &before]).await?;
+    let back = succeed(management, namespace, "move-leader", &["--member", &before]).await?;
     ensure!(workload.leader().await? == before, "{back}");
-    let again = etcd(management, namespace, "move-leader", &["--yes", "--to", &before]).await?;
+    let again = etcd(
+        management,
+        namespace,
+        "move-leader",
+        &["--yes", "--member", &before],
+    )
+    .await?;
     ensure!(
         again.code == 0
             && again.stdout

@@ -61,7 +61,7 @@ fn command<'a>(file: &'a Path, more: &[&'a str]) -> Result<Vec<&'a str>> {
         "-n",
         NAMESPACE,
         "--timeout=60s",
-        "--file",
+        "--output-file",
         file,
     ];
     Ok([&fixed[..], more].concat())
@@ -245,15 +245,7 @@ async fn is_saved_before_a_change(management: &ManagementCluster, folder: &Path)
     fs::create_dir(&folder)?;
     let name_in = |folder: &Path| folder.to_str().map(str::to_owned).context("text");
     let start = ["kcp", "rollout", "start", NAME, "-n", NAMESPACE, "--yes"];
-    let upgrade = [
-        "kcp",
-        "upgrade",
-        NAME,
-        "-n",
-        NAMESPACE,
-        "--version=v1.34.3",
-        "--yes",
-    ];
+    let upgrade = ["kcp", "upgrade", NAME, "-n", NAMESPACE, "--to=v1.34.3", "--yes"];
     let recent = kubectl.run(start.iter().chain(&["--dry-run=server"])).await?;
     ensure!(
         recent.code == 0 && !recent.stderr.contains("snapshot"),

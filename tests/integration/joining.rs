@@ -203,7 +203,7 @@ impl Joining<'_> {
             (&["scale", NAME, "--replicas", "3"], "(replicas-during-rollout)"),
             (&["rollout", "start", NAME], "a rollout is in progress"),
             (
-                &["upgrade", NAME, "--version", OLD, "--yes"],
+                &["upgrade", NAME, "--to", OLD, "--yes"],
                 "(joining-machine-outdated)",
             ),
         ] {

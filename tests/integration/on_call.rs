@@ -78,7 +78,7 @@ async fn expired_kubeconfig(management: &ManagementCluster) -> Result<()> {
     for change in [
         "scale edge --replicas 3",
         "rollout start edge --yes",
-        "upgrade edge --version v1.35.0 --yes",
+        "upgrade edge --to v1.35.0 --yes",
     ] {
         let refused = kcp(management, namespace, change).await?;
         ensure!(

@@ -82,8 +82,8 @@ async fn predicted(management: &ManagementCluster) -> Result<()> {
     scaled("--replicas=5", 5).await?;
     scaled("--replicas=3", 3).await?;
     comes_about(&["--restart"], &restart, 3, 6).await?;
-    let upgrade = ["upgrade", NAME, "--version", NEW, "--yes"];
-    comes_about(&["--version", NEW], &upgrade, 3, 6).await?;
+    let upgrade = ["upgrade", NAME, "--to", NEW, "--yes"];
+    comes_about(&["--to", NEW], &upgrade, 3, 6).await?;
     cluster.patch(&json!({"spec": surge(0)})).await?;
     comes_about(&["--restart"], &restart, 3, 6).await?;
     cluster.patch(&json!({"spec": surge(1)})).await?;

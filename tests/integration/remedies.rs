@@ -130,9 +130,9 @@ fn the_first_commands_of_a_hint_are_found() {
     for (hint, expected) in [
         ("upgrade the worker nodes", &[][..]),
         (
-            "save a snapshot: kubectl kcp etcd snapshot c1-cp -n d --file FILE; then remove the member of Machine m2: kubectl kcp \
+            "save a snapshot: kubectl kcp etcd snapshot c1-cp -n d --output-file FILE; then remove the member of Machine m2: kubectl kcp \
              etcd remove-member c1-cp 2 -n d",
-            &["kubectl kcp etcd snapshot c1-cp -n d --file FILE"],
+            &["kubectl kcp etcd snapshot c1-cp -n d --output-file FILE"],
         ),
         (
             "if the Machine is gone (kubectl get machine m0 -n d), delete the Node: kubectl kcp kubectl c1-cp -n d -- delete node n0",

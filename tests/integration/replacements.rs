@@ -88,7 +88,7 @@ async fn one_of_two_at_once_is_refused(management: &ManagementCluster, cluster: 
     for change in [
         &["scale", NAME, "--replicas", "5", "--force"][..],
         &["rollout", "start", NAME, "--force"],
-        &["upgrade", NAME, "--version", "v1.34.3", "--force", "--yes"],
+        &["upgrade", NAME, "--to", "v1.34.3", "--force", "--yes"],
     ] {
         // Until the other members have elected a leader, the refusal names their quorum.
         let refused = wait::until("the refusal names the replacement", || async {
@@ -287,7 +287,7 @@ async fn an_abandoned_replacement_is_withdrawn(
     let refused = kcp(management, &["machine", "replace", &other_name]).await?;
     let why = format!("Machine {abandoned_name} is being replaced: the Machine is about to be deleted\n");
     ensure!(refused.code == 1 && refused.stdout.contains(&why), "{refused}");
-    let refused = kcp(management, &["upgrade", NAME, "--version", "v1.34.3"]).await?;
+    let refused = kcp(management, &["upgrade", NAME, "--to", "v1.34.3"]).await?;
     ensure!(
         refused.code == 1
             && refused.stdout.contains(&why)

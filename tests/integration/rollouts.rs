@@ -432,7 +432,7 @@ fn an_upgrade_is_checked_confirmed_and_awaited() {
         subject.worker_version(TOO_OLD).await?;
         let refused = subject
             .says(
-                &format!("upgrade edge --version {NEW} --yes --force"),
+                &format!("upgrade edge --to {NEW} --yes --force"),
                 1,
                 "not upgraded",
             )
@@ -442,17 +442,21 @@ fn an_upgrade_is_checked_confirmed_and_awaited() {
         subject.worker_version(OLD).await?;
 
         subject
-            .says("upgrade edge --version 1.35.1 --yes", 1, "(version-skips-minor)")
+            .says(
+                "upgrade edge --to 1.35.1 --yes",
+                1,
+                "--via names no version of v1.34",
+            )
             .await?;
         let undecided = subject
-            .says(&format!("upgrade edge --version {NEW}"), 2, "STEP")
+            .says(&format!("upgrade edge --to {NEW}"), 2, "STEP")
             .await?;
         ensure!(undecided.stdout.contains(ESTIMATE), "{undecided}");
         ensure!(
             undecided.stderr.contains("hint: confirm with --yes"),
             "{undecided}"
         );
-        let dry_run = format!("upgrade edge --version {NEW} --dry-run=server");
+        let dry_run = format!("upgrade edge --to {NEW} --dry-run=server");
         let dry_run = subject.says(&dry_run, 0, "(server dry run)").await?;
         ensure!(
             !dry_run.stdout.contains("could not read") && !dry_run.stderr.contains("could not read"),
@@ -462,7 +466,7 @@ fn an_upgrade_is_checked_confirmed_and_awaited() {
 
         let upgraded = subject
             .says(
-                &format!("upgrade edge --version {NEW} --yes --wait=10m"),
+                &format!("upgrade edge --to {NEW} --yes --wait=10m"),
                 0,
                 "upgraded from v1.33.6 to v1.34.2",
             )
@@ -484,7 +488,7 @@ fn an_upgrade_is_checked_confirmed_and_awaited() {
         );
         subject
             .says(
-                &format!("upgrade edge --version {NEW}"),
+                &format!("upgrade edge --to {NEW}"),
                 0,
                 "unchanged: the version is already v1.34.2",
             )

@@ -330,7 +330,7 @@ async fn an_upgrade_is_refused(management: &ManagementCluster) -> Result<()> {
     let denied = kubectl.run(patch).await?;
     ensure!(denied.code == 1 && denied.stderr.contains(words), "{denied}");
     for flags in [&["--yes"][..], &["--yes", "--force"]] {
-        let upgrade = ["kcp", "upgrade", "edge", "-n", NAMESPACE, "--version", "v1.37.2"];
+        let upgrade = ["kcp", "upgrade", "edge", "-n", NAMESPACE, "--to", "v1.37.2"];
         wait::until("the upgrade is refused for the flag", || async {
             let refused = kubectl.run(upgrade.iter().chain(flags)).await?;
             let text = refused.stdout.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -1,12 +1,12 @@
 //! `kubectl kcp upgrade`: shows the effects of a new Kubernetes version, prompts for confirmation, and writes the version.
 //!
-//! - [`path`]: `--to`, several minor versions, one after the other
+//! - [`path`]: `--via`, several minor versions, one after the other
 
 mod path;
 
 use std::{fmt::Write as _, time::Duration};
 
-use clap::{ArgGroup, Args};
+use clap::Args;
 use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use kcp_client::{
     ReadLimit,
@@ -17,7 +17,6 @@ use kcp_control_plane::{
     change::decision::Decision,
     duration::parse_duration,
     kubelet_skew::Workers,
-    plan::options::with_leading_v,
     review::ReviewContext,
     snapshot::{
         Snapshot,
@@ -25,7 +24,7 @@ use kcp_control_plane::{
     },
     verbs::{
         upgrade::{Notice, Upgrade, UpgradeOptions, decide},
-        upgrade_path::parse_full_version,
+        upgrade_path::{parse_full_version, skipped_minors},
     },
     wait::WaitCondition,
 };
@@ -52,41 +51,35 @@ use crate::{
 /// Change the Kubernetes version of a control plane, after a preview and a confirmation.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  kubectl kcp upgrade edge --version v1.34.2
-  kubectl kcp upgrade edge --version v1.34.2 --snapshot edge.db
-  kubectl kcp upgrade edge --version v1.34.2 --yes --wait=1h
+  kubectl kcp upgrade edge --to v1.34.2
+  kubectl kcp upgrade edge --to v1.34.2 --snapshot edge.db
+  kubectl kcp upgrade edge --to v1.34.2 --yes --wait=1h
   kubectl kcp upgrade edge --to v1.36.3 --via v1.34.9,v1.35.6 --dry-run client
   kubectl kcp upgrade edge --to v1.36.3 --via v1.34.9,v1.35.6 --snapshot backups/ --yes --wait")]
-#[command(group = ArgGroup::new("goal").required(true))]
 pub struct UpgradeArguments {
     /// Control plane to upgrade, as NAME or kcp/NAME
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
-    /// New Kubernetes version, such as v1.34.2, with the same or the next minor version
-    #[arg(long, value_name = "VERSION", group = "goal")]
-    pub version: Option<String>,
+    /// New Kubernetes version, such as v1.34.2
+    #[arg(long, value_name = "VERSION", value_parser = parse_full_version)]
+    pub to: String,
 
-    /// Upgrade to this Kubernetes version, such as v1.36.3, one minor version at a time. Without --wait, write only the
-    /// next upgrade; run the same command again to continue
-    #[arg(long, value_name = "VERSION", value_parser = parse_full_version, group = "goal")]
-    pub to: Option<String>,
-
-    /// With --to: the versions on the way, one for each minor version between the current version and the last
-    #[arg(long, value_name = "VERSION,...", value_parser = parse_full_version, value_delimiter = ',', requires = "to",
-          conflicts_with = "version")]
+    /// The versions on the way, one for each minor version between the current version and the new one. Without --wait,
+    /// write only the next upgrade; run the same command again to continue
+    #[arg(long, value_name = "VERSION,...", value_parser = parse_full_version, value_delimiter = ',')]
     pub via: Vec<String>,
 
     #[command(flatten)]
     pub confirm: ConfirmArguments,
 
     /// Upgrade even if the preflight blocks the first step; admission rules still apply, etcd must still keep its
-    /// quorum, and the new version must still support the kubelets of the workers. With --to, also upgrade while an
+    /// quorum, and the new version must still support the kubelets of the workers. With --via, also upgrade while an
     /// add-on (kube-proxy or coredns) is not ready
     #[arg(long)]
     pub force: bool,
 
-    /// Wait until the upgrade is complete, at most this long [default without a value: 1h]. With --to, this limit
+    /// Wait until the upgrade is complete, at most this long [default without a value: 1h]. With --via, this limit
     /// applies to each minor version
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
           require_equals = true, default_missing_value = "1h", conflicts_with_all = ["dry_run", "output"])]
@@ -113,16 +106,15 @@ pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Resu
         arguments: &arguments.write,
         configuration: configuration.as_ref(),
     };
-    if let Some(to) = &arguments.to {
-        return Box::pin(path::run(&arguments, to, &engine)).await;
+    if !arguments.via.is_empty() {
+        return Box::pin(path::run(&arguments, &arguments.to, &engine)).await;
     }
-    let version = with_leading_v(arguments.version.as_deref().unwrap_or_default());
     let namespace = &connection.namespace;
     let on_interrupt = format!(
         "the upgrade continues; watch with: kubectl kcp rollout status {} -n {namespace}",
         arguments.name
     );
-    Box::pin(upgrade_and_wait(&arguments, &version, on_interrupt, &engine)).await
+    Box::pin(upgrade_and_wait(&arguments, &arguments.to, on_interrupt, &engine)).await
 }
 
 /// Upgrades the control plane to one version. With `--wait`, waits until the upgrade is complete.
@@ -196,6 +188,10 @@ async fn upgrade(
     };
     let snapshot = Box::pin(engine.read(name, ReadScope::All)).await?;
     if let Some(refusal) = engine.refusal_during_replacement(&verb, &snapshot, None) {
+        let changed = Changed::without_write(&snapshot, ChangeOutcome::Refused(refusal));
+        return engine.report(&verb, &changed).await;
+    }
+    if let Some(refusal) = skipped_minors(snapshot.observed.control_plane.spec.version(), version) {
         let changed = Changed::without_write(&snapshot, ChangeOutcome::Refused(refusal));
         return engine.report(&verb, &changed).await;
     }

@@ -185,7 +185,7 @@ async fn a_missing_template_is_reported(management: &ManagementCluster, cluster:
         &["plan", NAME, "--restart"][..],
         &["rollout", "start", NAME],
         &["scale", NAME, "--replicas", "5"],
-        &["upgrade", NAME, "--version", "v1.34.3", "--yes"],
+        &["upgrade", NAME, "--to", "v1.34.3", "--yes"],
         &["machine", "replace", first],
         &["machine", "replace", first, "--force"],
     ] {
@@ -288,7 +288,7 @@ async fn all_deletions_are_held(management: &ManagementCluster, cluster: &Cluste
     let file = management.kubectl().scratch_file("dead-ends.snapshot");
     let path = file.display().to_string();
     wait::until("etcd is saved", || async {
-        let save = kcp(management, &["etcd", "snapshot", NAME, "--file", &path]).await?;
+        let save = kcp(management, &["etcd", "snapshot", NAME, "--output-file", &path]).await?;
         ensure!(save.code == 0 && file.exists(), "{save}");
         Ok(())
     })

@@ -258,7 +258,7 @@ impl Bench<'_> {
                 "-n",
                 NAMESPACE,
                 "--timeout=60s",
-                "--file",
+                "--output-file",
             ])
             .arg(file)
             .env("KUBECONFIG", self.management.kubectl().kubeconfig())

@@ -165,7 +165,7 @@ fn has_healthy_components(observed: &Snapshot, machine: &Machine) -> bool {
 
 fn snapshot_command(observed: &Snapshot) -> String {
     format!(
-        "kubectl kcp etcd snapshot {} -n {} --file FILE",
+        "kubectl kcp etcd snapshot {} -n {} --output-file FILE",
         observed.control_plane.name(),
         observed.control_plane.namespace()
     )

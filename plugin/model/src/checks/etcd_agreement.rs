@@ -88,7 +88,7 @@ pub fn check_etcd_clusters_differ(observed: &Snapshot, _: Timestamp) -> CheckRes
             CheckOutcome::Fail,
             &format!(
                 "save a snapshot of one member of each cluster: kubectl kcp etcd snapshot {name} -n {namespace} --member NAME \
-                 --file FILE; then find out which cluster has the data"
+                 --output-file FILE; then find out which cluster has the data"
             ),
         );
         return Ok(vec![finding]);
@@ -105,7 +105,7 @@ pub fn check_etcd_clusters_differ(observed: &Snapshot, _: Timestamp) -> CheckRes
         );
         Some(member_finding(queried, CheckOutcome::Fail, &message).with_hint(format!(
             "writes through this member's API server do not reach the other members, so save the member's \
-             data: kubectl kcp etcd snapshot {name} -n {namespace} --member {} --file FILE; then replace the \
+             data: kubectl kcp etcd snapshot {name} -n {namespace} --member {} --output-file FILE; then replace the \
              member's Machine",
             queried.name
         )))

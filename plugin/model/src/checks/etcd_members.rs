@@ -253,7 +253,7 @@ fn alarm_finding(observed: &Snapshot, objects: Vec<String>, alarm: &str, is_of_a
             },
             // etcd compares followers with the leader, but the leader's data may be the wrong one.
             Some(format!(
-                "save a snapshot: kubectl kcp etcd snapshot {name} -n {namespace} --file FILE; compare the hashes of all \
+                "save a snapshot: kubectl kcp etcd snapshot {name} -n {namespace} --output-file FILE; compare the hashes of all \
                  members: etcdctl endpoint hashkv --cluster; then replace the Machine of the member that differs from the \
                  majority"
             )),

@@ -280,7 +280,7 @@ pub fn quorum_risk(QuorumRisk { votes, refusal }: &QuorumRisk) -> String {
 pub fn all_held_hint(namespace: &str, name: &str) -> String {
     format!(
         "no deletion can be taken back: save a snapshot, and create a new Cluster; do not remove the deletion hooks, because etcd's \
-         data would be lost with the last Machine; to save a snapshot: kubectl kcp etcd snapshot {name} -n {namespace} --file FILE"
+         data would be lost with the last Machine; to save a snapshot: kubectl kcp etcd snapshot {name} -n {namespace} --output-file FILE"
     )
 }
 
@@ -300,7 +300,7 @@ pub fn no_plan_hint(no_plan: &NoPlan, namespace: &str, name: &str) -> Option<Str
         NoPlan::LastMachine { .. } => {
             return Some(format!(
                 "with maxSurge 1, a rollout creates a Machine before it deletes one; to save a snapshot: kubectl kcp etcd snapshot \
-                 {name} -n {namespace} --file FILE"
+                 {name} -n {namespace} --output-file FILE"
             ));
         }
         NoPlan::OnlyLeader { .. } => "set maxSurge to 1",

@@ -323,6 +323,17 @@ fn versions(from: &str, PathOptions { to, via, .. }: PathOptions<'_>) -> Result<
     Ok(path)
 }
 
+/// The refusal of an upgrade that skips minor versions; `None` if it skips none, or if a version is not valid.
+pub fn skipped_minors(from: &str, to: &str) -> Option<Refusal> {
+    let (current, last) = (parse_version(from).ok()?, parse_version(to).ok()?);
+    let between = current.minor.saturating_add(1)..last.minor;
+    let minors: Vec<String> = between
+        .take(MISSING_SHOWN)
+        .map(|minor| format!("v{}.{minor}", last.major))
+        .collect();
+    (current.major == last.major && !minors.is_empty()).then(|| missing_stops(from, to, &minors))
+}
+
 fn missing_stops(from: &str, to: &str, missing: &[String]) -> Refusal {
     let examples: Vec<String> = missing.iter().map(|minor| format!("{minor}.PATCH")).collect();
     Refusal {

@@ -29,11 +29,11 @@ const NOT_DONE: &str = "leadership not moved";
 #[derive(Debug, Args)]
 #[command(
     after_help = "The new leader must be a healthy voting member that has applied the latest writes, on a Machine that \
-        is not being deleted. Without --to, the command selects the member on the newest Machine, as Cluster API does.
+        is not being deleted. Without --member, the command selects the member on the newest Machine, as Cluster API does.
 
 Examples:
   kubectl kcp etcd move-leader edge
-  kubectl kcp etcd move-leader edge --to edge-9hng4"
+  kubectl kcp etcd move-leader edge --member edge-9hng4"
 )]
 pub struct MoveLeaderArguments {
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub struct MoveLeaderArguments {
 
     /// New leader, by the name of its node or Machine [default: the member on the newest Machine]
     #[arg(long, value_name = "MACHINE")]
-    pub to: Option<String>,
+    pub member: Option<String>,
 }
 
 /// Runs `etcd move-leader`.
@@ -57,7 +57,7 @@ async fn move_leader(
     maintenance: &Maintenance<'_>,
     observed: &Snapshot,
 ) -> anyhow::Result<Verdict> {
-    let moved = match decide(observed, arguments.to.as_deref()) {
+    let moved = match decide(observed, arguments.member.as_deref()) {
         Ok(Some(moved)) => moved,
         Ok(None) => {
             let leader = EtcdCluster::new(observed)

@@ -31,8 +31,8 @@ use crate::{
         pipe it to a program that encrypts, such as age. Restore it with: etcdutl snapshot restore FILE
 
 Examples:
-  kubectl kcp etcd snapshot edge --file edge.db
-  kubectl kcp etcd snapshot edge --file edge.db --member edge-9hng4"
+  kubectl kcp etcd snapshot edge --output-file edge.db
+  kubectl kcp etcd snapshot edge --output-file edge.db --member edge-9hng4"
 )]
 pub struct SnapshotArguments {
     /// Control plane, as NAME or kcp/NAME
@@ -40,8 +40,8 @@ pub struct SnapshotArguments {
     pub name: String,
 
     /// File to create, or - for stdout
-    #[arg(short, long, value_name = "FILE")]
-    pub file: PathBuf,
+    #[arg(long, value_name = "FILE")]
+    pub output_file: PathBuf,
 
     /// Member that sends the snapshot, by the name of its node or Machine [default: a follower]
     #[arg(long, value_name = "NAME")]
@@ -65,7 +65,7 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
     let terminal = &session.terminal;
     let request = SaveRequest {
         name: &arguments.name,
-        file: &arguments.file,
+        file: &arguments.output_file,
         member: arguments.member.as_deref(),
         is_recorded: !arguments.no_record,
         timeout: arguments.timeout,
@@ -73,7 +73,7 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
     let is_stdout = request.is_stdout();
     if is_stdout && !arguments.output.is_text() {
         return Err(anyhow!(
-            "--output cannot be used with --file -, because the snapshot goes to stdout"
+            "--output cannot be used with --output-file -, because the snapshot goes to stdout"
         ));
     }
     let connection = session.connect_within(arguments.timeout).await?;
@@ -92,7 +92,7 @@ pub async fn run(arguments: &SnapshotArguments, session: &Session) -> anyhow::Re
     };
     let report = SnapshotReport {
         observed: &observed,
-        file: (!is_stdout).then_some(arguments.file.as_path()),
+        file: (!is_stdout).then_some(arguments.output_file.as_path()),
         record,
     };
     if is_stdout {

@@ -1,8 +1,8 @@
 //! Arguments of `kubectl kcp plan`.
 
-use std::{convert::Infallible, path::PathBuf};
+use std::path::PathBuf;
 
-use clap::{Args, builder::UnknownArgumentValueParser};
+use clap::Args;
 
 use crate::{
     arguments::{ControlPlaneName, parse_control_plane_of_cluster},
@@ -56,11 +56,7 @@ pub struct PlanArguments {
 
     /// Plan a change to this Kubernetes version
     #[arg(long, value_name = "VERSION", requires = "name", conflicts_with_all = LIST_FLAGS)]
-    pub version: Option<String>,
-
-    #[arg(long, hide = true, value_parser = UnknownArgumentValueParser::suggest_arg("--version").and_suggest(
-        "for several minor versions, rehearse the upgrade, for example with: kubectl kcp upgrade edge --to v1.36.3 --dry-run=server"))]
-    pub to: Option<Infallible>,
+    pub to: Option<String>,
 
     /// Plan the replacement of every Machine, as with rollout start
     #[arg(long, requires = "name", conflicts_with_all = LIST_FLAGS)]
@@ -68,7 +64,7 @@ pub struct PlanArguments {
 
     /// Plan the change that kubectl apply of this manifest would make; - means stdin
     #[arg(short, long = "filename", value_name = "FILE",
-          conflicts_with_all = ["replicas", "version", "restart", "all_namespaces", "selector", "contexts"])]
+          conflicts_with_all = ["replicas", "to", "restart", "all_namespaces", "selector", "contexts"])]
     pub file: Option<PathBuf>,
 
     /// The webhook's AdmissionConfiguration, which sets the action of each rule
@@ -84,7 +80,7 @@ impl PlanArguments {
     pub(super) fn plan_options(&self) -> PlanOptions {
         PlanOptions {
             replicas: self.replicas,
-            version: self.version.clone(),
+            version: self.to.clone(),
             restart: self.restart,
         }
     }
@@ -115,10 +111,10 @@ mod tests {
             ("edge -l team=x", false),
             ("edge --contexts a", false),
             ("--replicas 5", false),
-            ("--version v1.35.0", false),
+            ("--to v1.35.0", false),
             ("-A --restart", false),
             ("-l team=x --replicas 5", false),
-            ("--contexts a --version v1.35.0", false),
+            ("--contexts a --to v1.35.0", false),
             ("-A -f control-plane.yaml", false),
             ("-A --configuration admission.yaml", false),
             ("-f control-plane.yaml", true),

@@ -1,4 +1,4 @@
-//! `kubectl kcp upgrade --to`: upgrades a control plane across several minor versions, one at a time.
+//! `kubectl kcp upgrade --via`: upgrades a control plane across several minor versions, one at a time.
 //!
 //! Each round reads the cluster again and writes at most one upgrade, so the same command continues after an interruption.
 
@@ -40,7 +40,7 @@ pub(super) async fn run(
     if let Some(path) = &arguments.snapshot.snapshot {
         ensure!(
             path.is_dir(),
-            "--snapshot {} is not an existing folder; with --to, specify an existing folder, because each upgrade \
+            "--snapshot {} is not an existing folder; with --via, specify an existing folder, because each upgrade \
              saves its own snapshot",
             path.display()
         );

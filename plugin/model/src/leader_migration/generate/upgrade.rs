@@ -94,14 +94,14 @@ fn not_enabled(migration: &Migration<'_>, version: &str) -> Vec<Problem> {
                  run",
                 kube.minor
             ),
-            format!("upgrade with: kubectl kcp upgrade {name} --version {version}"),
+            format!("upgrade with: kubectl kcp upgrade {name} --to {version}"),
         );
     }
     refused(
         "leader migration is not enabled, so a controller could run twice during the upgrade",
         format!(
             "enable leader migration: kubectl kcp leader-migration generate {name} --step start --to {version}; if \
-             there is no controller to migrate, upgrade with: kubectl kcp upgrade {name} --version {version}"
+             there is no controller to migrate, upgrade with: kubectl kcp upgrade {name} --to {version}"
         ),
     )
 }

@@ -7,7 +7,7 @@
 
 pub mod arguments;
 pub mod confirmation;
-mod diff;
+pub(crate) mod diff;
 pub mod engine;
 mod replacement;
 pub mod report;

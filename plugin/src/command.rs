@@ -64,7 +64,7 @@ pub enum Command {
     Plan(PlanArguments),
     /// Change the number of Machines of a control plane
     Scale(ScaleArguments),
-    /// Replace all Machines of a control plane, now or later, and watch the rollout
+    /// Replace all Machines of a control plane, now or later, watch the rollout, and undo a change
     Rollout(RolloutArguments),
     /// Upgrade a control plane to another Kubernetes version
     Upgrade(UpgradeArguments),

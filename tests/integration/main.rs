@@ -68,6 +68,7 @@ mod remediation;
 mod remedies;
 mod replacements;
 mod roles;
+mod rollout_undo;
 mod rollouts;
 mod rows;
 mod samples;

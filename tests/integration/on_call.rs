@@ -107,10 +107,9 @@ async fn crashing_component(management: &ManagementCluster) -> Result<()> {
     cluster.settled(1).await?;
     let earlier = cluster.machines().await?;
     let earlier = earlier.first().context("no Machine")?;
-    let flags = |flags: Value| json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": {"extraArgs": flags}}}}});
-    cluster
-        .patch(&flags(json!([{"name": "event-ttl", "value": "soon"}])))
-        .await?;
+    let flags = json!({"extraArgs": [{"name": "event-ttl", "value": "soon"}]});
+    let change = json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": flags}}}});
+    cluster.patch(&change).await?;
     let new = wait::until("the controller creates a Machine", || async {
         let machines = cluster.machines().await?;
         machines
@@ -128,13 +127,14 @@ async fn crashing_component(management: &ManagementCluster) -> Result<()> {
         "CrashLoopBackOff: back-off 40s; restarted 3 times, last exit code 1: invalid argument \"soon\" for \"--event-ttl\" flag; Machine {earlier} does \
          not have this change of the spec yet: clusterConfiguration.apiServer.extraArgs"
     );
-    let remedy = "set back in the spec: spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs: kubectl edit kcp edge -n crashing-component";
+    let remedy = "write the earlier spec back: kubectl kcp rollout undo edge -n crashing-component";
     took(
         "crashing API server",
         says(management, namespace, "why edge", 1, &[&message, remedy]).await?,
     );
     let began = Instant::now();
-    cluster.patch(&flags(Value::Null)).await?;
+    let undo = ["kcp", "rollout", "undo", NAME, "-n", namespace, "--yes"];
+    management.kubectl().succeed(undo).await?;
     cluster.settled(1).await?;
     took("health after the remedy", began.elapsed().as_secs_f64());
     ensure!(
@@ -147,7 +147,11 @@ async fn crashing_component(management: &ManagementCluster) -> Result<()> {
 
 /// Reports the API server of a machine as kubelet does if its process ends again and again. kwok does not change a pod that it
 /// once made ready.
-async fn crash_api_server(management: &ManagementCluster, namespace: &str, machine: &str) -> Result<()> {
+pub(crate) async fn crash_api_server(
+    management: &ManagementCluster,
+    namespace: &str,
+    machine: &str,
+) -> Result<()> {
     let workload = management.machines().cluster(namespace, NAME).await?;
     let pods: Api<Pod> = Api::namespaced(workload.client()?.clone(), "kube-system");
     let name = format!("kube-apiserver-{machine}");

@@ -1,7 +1,47 @@
 //! Compares objects with JSON merge patches (RFC 7386) and with each other.
 
 pub use json_patch::merge as apply;
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+/// The merge patch that gives `from` the values of `to`, field by field. A list counts as one field.
+pub fn between(from: &Value, to: &Value) -> Value {
+    let (Value::Object(before), Value::Object(after)) = (from, to) else {
+        return to.clone();
+    };
+    let empty = Value::Object(Map::new());
+    let mut patch = Map::new();
+    for (name, old) in before {
+        // The fields of an object are removed one by one, because the patched object may have more of them than `from`.
+        let new = after.get(name).unwrap_or(match old {
+            Value::Object(_) => &empty,
+            _ => &Value::Null,
+        });
+        if old != new {
+            patch.insert(name.clone(), between(old, new));
+        }
+    }
+    let added = after.iter().filter(|(name, _)| !before.contains_key(*name));
+    patch.extend(added.map(|(name, new)| (name.clone(), new.clone())));
+    Value::Object(patch)
+}
+
+/// Changes a patch of `object` so that it removes each object of which it would leave no field. Many schemas allow no empty
+/// objects.
+pub fn remove_emptied(object: &Value, patch: &mut Value) {
+    let (Value::Object(object), Value::Object(patch)) = (object, patch) else {
+        return;
+    };
+    for (name, patch) in patch {
+        let Some(mut value) = object.get(name).cloned().filter(|_| patch.is_object()) else {
+            continue;
+        };
+        remove_emptied(&value, patch);
+        apply(&mut value, patch);
+        if value == Value::Object(Map::new()) {
+            *patch = Value::Null;
+        }
+    }
+}
 
 /// Whether an object already has all values of the patch, so that the patch would not change it.
 pub fn is_applied(object: &Value, patch: &Value) -> bool {
@@ -85,8 +125,7 @@ fn compare(path: &str, old: &Value, new: &Value, paths: &mut Vec<String>) {
                 } else {
                     format!("{path}.{key}")
                 };
-                let at =
-                    |object: &'_ serde_json::Map<String, Value>| object.get(key).cloned().unwrap_or_default();
+                let at = |object: &'_ Map<String, Value>| object.get(key).cloned().unwrap_or_default();
                 compare(&child, &at(before), &at(after), paths);
             }
         }
@@ -97,7 +136,7 @@ fn compare(path: &str, old: &Value, new: &Value, paths: &mut Vec<String>) {
         }
         // An object that was added or removed is reported field by field.
         (Value::Object(fields), Value::Null) | (Value::Null, Value::Object(fields)) if !fields.is_empty() => {
-            let empty = Value::Object(serde_json::Map::new());
+            let empty = Value::Object(Map::new());
             let (before, after) = if old.is_null() {
                 (&empty, new)
             } else {
@@ -114,7 +153,54 @@ fn compare(path: &str, old: &Value, new: &Value, paths: &mut Vec<String>) {
 mod tests {
     use serde_json::json;
 
-    use super::{apply, differences, display_path, fields, is_applied, value_at};
+    use super::{apply, between, differences, display_path, fields, is_applied, remove_emptied, value_at};
+
+    #[test]
+    fn the_patch_between_two_objects_changes_one_into_the_other() {
+        for (from, to, expected) in [
+            (json!({"a": 1, "b": [1]}), json!({"a": 1, "b": [1]}), json!({})),
+            (json!({"a": 1}), json!({"a": 2}), json!({"a": 2})),
+            (json!({"a": [1, 2]}), json!({"a": [2]}), json!({"a": [2]})),
+            (json!({"a": 1, "b": 2}), json!({"b": 2}), json!({"a": null})),
+            (json!({}), json!({"a": {"b": 1}}), json!({"a": {"b": 1}})),
+            (
+                json!({"a": {"b": {"c": 1, "d": 2}}}),
+                json!({"a": {}}),
+                json!({"a": {"b": {"c": null, "d": null}}}),
+            ),
+            (json!({"a": {"b": 1}}), json!({"a": [1]}), json!({"a": [1]})),
+        ] {
+            let patch = between(&from, &to);
+            assert_eq!(patch, expected, "{from} {to}");
+            let (mut patched, mut patch) = (from.clone(), patch);
+            remove_emptied(&from, &mut patch);
+            apply(&mut patched, &patch);
+            let (mut wanted, unwanted) = (to, json!({"a": {}}));
+            if wanted == unwanted {
+                wanted = json!({});
+            }
+            assert_eq!(patched, wanted, "{patch}");
+        }
+    }
+
+    #[test]
+    fn what_a_patch_would_leave_empty_is_removed() {
+        let object = json!({"a": {"b": {"c": 1}}, "d": {"e": 1, "f": 2}});
+        for (mut patch, expected) in [
+            (json!({"a": {"b": {"c": null}}}), json!({"a": null})),
+            (json!({"a": {"b": {"c": 2}}}), json!({"a": {"b": {"c": 2}}})),
+            (
+                json!({"a": {"b": {"c": null, "x": 1}}}),
+                json!({"a": {"b": {"c": null, "x": 1}}}),
+            ),
+            (json!({"d": {"e": null}}), json!({"d": {"e": null}})),
+            (json!({"d": {"e": null, "f": null}}), json!({"d": null})),
+            (json!({"x": {"y": 1}}), json!({"x": {"y": 1}})),
+        ] {
+            remove_emptied(&object, &mut patch);
+            assert_eq!(patch, expected);
+        }
+    }
 
     #[test]
     fn applies_as_the_standard_has_it() {

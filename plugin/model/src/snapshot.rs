@@ -20,7 +20,9 @@ pub mod workload;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use kcp_api::{Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _, Reference};
+use kcp_api::{
+    Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _, Reference, names::label,
+};
 
 use certificates::Certificate;
 pub use drain::DrainObjects;
@@ -229,6 +231,16 @@ impl Snapshot {
         self.cluster.value().map_or(self.is_linked(), |cluster| {
             cluster.status.infrastructure_provisioned
         })
+    }
+
+    /// Whether Cluster API's topology controller sets the spec of the control plane.
+    pub fn has_managed_topology(&self) -> bool {
+        let cluster = self.cluster.value();
+        // The label decides if the Cluster could not be read.
+        cluster.map_or_else(
+            || self.control_plane.metadata.label(label::TOPOLOGY_OWNED).is_some(),
+            |cluster| cluster.spec.topology.is_some(),
+        )
     }
 
     /// Whether the spec refers to an infrastructure template that does not exist.

@@ -98,11 +98,16 @@ fn below(path: &str, name: &str) -> String {
     }
 }
 
-/// A value on one line. The content of a file is not shown, because it can be secret.
+/// The fields that are not shown, because they can be secret: of a file, a user, and a bootstrap token.
+const SECRETS: [&str; 3] = [".content", ".passwd", ".token"];
+
+/// A value on one line.
 fn shown(path: &str, value: &Value) -> String {
     match value {
         Value::String(text)
-            if text.len() > MAX_LENGTH || text.contains('\n') || path.ends_with(".content") =>
+            if text.len() > MAX_LENGTH
+                || text.contains('\n')
+                || SECRETS.iter().any(|field| path.ends_with(field)) =>
         {
             format!("({} bytes)", text.len())
         }
@@ -122,11 +127,12 @@ mod tests {
         let object = json!({
             "metadata": {"name": "c1", "annotations": {"a.io/b": "old"}},
             "spec": {"replicas": 3, "version": "v1.35.4", "args": [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}],
+                "users": [{"name": "u", "passwd": "secret"}],
                 "files": [{"path": "/f", "content": "secret"}], "taints": [{"key": "k"}], "same": {"x": 1}},
         });
         let patch = json!({
             "metadata": {"annotations": {"a.io/b": null}},
-            "spec": {"version": "v1.36.0", "args": [{"name": "b", "value": "3"}, {"name": "c", "value": "4"}],
+            "spec": {"version": "v1.36.0", "users": null, "args": [{"name": "b", "value": "3"}, {"name": "c", "value": "4"}],
                 "files": [{"path": "/f", "content": "secret"}, {"path": "/g", "content": "one\ntwo\n"}], "taints": null,
                 "same": {"x": 1}},
         });
@@ -140,6 +146,7 @@ mod tests {
                 "+ spec.args[c].value: 4",
                 "+ spec.files[/g].content: (8 bytes)",
                 "- spec.taints[0].key: k",
+                "- spec.users[u].passwd: (6 bytes)",
                 "- spec.version: v1.35.4",
                 "+ spec.version: v1.36.0",
             ]

@@ -1,5 +1,6 @@
-//! `kubectl kcp rollout`: replaces every Machine of a control plane, now or later, and shows the progress.
+//! `kubectl kcp rollout`: replaces every Machine of a control plane, now or later, shows the progress, and undoes a change.
 //!
+//! - [`undo`]: writes back the spec that earlier Machines have
 //! - [`report`]: the progress of a rollout; [`document`], [`screen`]: its JSON and text
 //! - [`history`]: the generations of Machines
 
@@ -9,13 +10,14 @@ pub mod report;
 pub mod screen;
 
 mod arguments;
+mod undo;
 
 use std::time::Duration;
 
 use anyhow::Context as _;
 pub use arguments::{
     CancelArguments, HistoryArguments, PauseArguments, RolloutArguments, RolloutCommand,
-    RolloutStatusArguments, StartArguments,
+    RolloutStatusArguments, StartArguments, UndoArguments,
 };
 use document::RolloutStatus;
 use history::{History, document::RolloutHistory, history};
@@ -61,6 +63,7 @@ pub async fn run(arguments: RolloutArguments, session: &Session) -> anyhow::Resu
     match arguments.command {
         RolloutCommand::Start(arguments) => start_rollout(&arguments, session).await,
         RolloutCommand::Cancel(arguments) => cancel_rollout(&arguments, session).await,
+        RolloutCommand::Undo(arguments) => Box::pin(undo::run(&arguments, session)).await,
         RolloutCommand::Pause(arguments) => pause_or_resume(&arguments, PauseAction::Pause, session).await,
         RolloutCommand::Resume(arguments) => pause_or_resume(&arguments, PauseAction::Resume, session).await,
         RolloutCommand::Status(arguments) => status(&arguments, session).await,

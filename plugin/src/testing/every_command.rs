@@ -22,6 +22,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("scale edge --replicas 3", &[]),
     ("rollout start edge", &[]),
     ("rollout cancel edge", &[]),
+    ("rollout undo edge", &[]),
     ("rollout pause edge", &[]),
     ("rollout resume edge", &[]),
     ("rollout status edge", &[]),

@@ -88,9 +88,14 @@ async fn read_parts(
         namespace,
         limit: ReadLimit::per_read(limit),
     };
-    let ((workload, _, etcd), drain, health_checks) =
-        tokio::join!(Box::pin(beyond), Box::pin(drain), Box::pin(health_checks(&reads)));
+    let ((workload, _, etcd), drain, health_checks, templates) = tokio::join!(
+        Box::pin(beyond),
+        Box::pin(drain),
+        Box::pin(health_checks(&reads)),
+        Box::pin(reads.templates_of_machines(&fetched.observed))
+    );
     fetched.observed.drain = Box::new(drain);
+    fetched.observed.templates.extend(templates);
     let health_checks = match &health_checks {
         Ok(all) => Reading::Read(all.as_slice()),
         Err(error) => Reading::Failed(failure::of_kind(&MACHINE_HEALTH_CHECK, error)),

@@ -1,7 +1,9 @@
 //! Reads infrastructure templates.
 
-use kcp_api::Reference;
-use kcp_control_plane::snapshot::Reading;
+use std::collections::BTreeMap;
+
+use kcp_api::{Reference, machine::Infrastructure};
+use kcp_control_plane::snapshot::{Reading, Snapshot};
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
@@ -26,6 +28,24 @@ impl Reads<'_> {
                 Reading::Failed(failure::from_error(object, &error))
             }
         })
+    }
+
+    /// Reads whether the templates exist from which the Machines were cloned, except for templates that were read before.
+    pub(super) async fn templates_of_machines(
+        &self,
+        observed: &Snapshot,
+    ) -> BTreeMap<Reference, Reading<bool>> {
+        let mut templates = BTreeMap::new();
+        for machine in &observed.machines {
+            if let Infrastructure::ClonedFrom(template) = &machine.infrastructure
+                && !observed.templates.contains_key(template)
+                && !templates.contains_key(template)
+                && let Some(exists) = self.template_exists(template).await
+            {
+                templates.insert(template.clone(), exists);
+            }
+        }
+        templates
     }
 
     async fn template_metadata(&self, template: &Reference) -> Result<IgnoredAny, Error> {

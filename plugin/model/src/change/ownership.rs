@@ -136,7 +136,9 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
     let mut applied = Vec::new();
     for path in &fields {
         let field = || merge_patch::display_path(path);
-        let sets = merge_patch::value_at(patch, path).is_some_and(|value| !value.is_null());
+        // A list that is set removes its earlier items, which have owners of their own.
+        let sets =
+            merge_patch::value_at(patch, path).is_some_and(|value| !value.is_null() && !value.is_array());
         if path.as_slice() == PAUSED && sets && metadata.label(label::TOPOLOGY_OWNED).is_some() {
             return Ok(Ownership::ManagedByTopology {
                 field: field(),
@@ -479,6 +481,24 @@ mod tests {
             let found = of(Some(entry), &json!({"spec": {"replicas": 5}}));
             assert_eq!(found, expected, "{manager} {operation}");
         }
+    }
+
+    #[test]
+    fn a_list_belongs_to_the_clients_that_apply_its_items() {
+        let items = json!({"k:{\"name\":\"a\"}": {".": {}, "f:name": {}, "f:value": {}}});
+        let entry = applies(
+            "argocd-controller",
+            "Apply",
+            "v1beta2",
+            &json!({ "f:extraArgs": items }),
+        );
+        let patch = json!({"spec": {"extraArgs": [{"name": "b", "value": "1"}]}});
+        let expected = AppliedField {
+            field: "spec.extraArgs".to_owned(),
+            manager: "argocd-controller".to_owned(),
+            product: Some("Argo CD"),
+        };
+        assert_eq!(of(Some(entry), &patch), Ownership::Applied(vec![expected]));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::{
         },
         left_behind::is_left_behind,
         machine_grace::{Phase, machine_of_node, machines_without_node, phase_of_node, require_machines},
-        rollout::compare_machines,
+        rollout::{compare_machines, undo_hint},
     },
     plan::rollout_reason::{Reason, Verdict},
     snapshot::{
@@ -288,18 +288,12 @@ fn failure_of_change(observed: &Snapshot, finding: Finding, now: Timestamp) -> F
     let Some(change) = change_beside(&verdicts) else {
         return finding;
     };
-    let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
-    let set_back = if change.fields.is_empty() {
-        "the version cannot be lowered, so remove the settings that the new version does not know".to_owned()
-    } else {
-        format!("set back in the spec: {}", change.fields.join(", "))
-    };
-    let hint = format!("{set_back}: kubectl edit kcp {name} -n {namespace}; to see why it ends: {see}");
+    let set_back = undo_hint(observed, &own.machine, &verdicts).unwrap_or_else(|| change.edit_hint(observed));
     Finding {
         message: format!("{}; {}", finding.message, change.message),
         ..finding
     }
-    .with_hint(hint)
+    .with_hint(format!("{set_back}; to see why it ends: {see}"))
 }
 
 /// A change of the spec that Machines have not got yet.
@@ -307,6 +301,29 @@ struct PendingChange {
     message: String,
     /// The fields of the bootstrap configuration that can be set back.
     fields: Vec<String>,
+}
+
+impl PendingChange {
+    fn edit_hint(&self, observed: &Snapshot) -> String {
+        if observed.has_managed_topology() {
+            let (cluster, namespace) = (
+                observed.control_plane.cluster(),
+                observed.control_plane.namespace(),
+            );
+            let cluster = cluster.unwrap_or_default();
+            return format!(
+                "revert the change of the Cluster or its ClusterClass: kubectl edit cluster {cluster} -n {namespace}"
+            );
+        }
+        let set_back = if self.fields.is_empty() {
+            "the version cannot be lowered, so remove the settings that the new version does not know"
+                .to_owned()
+        } else {
+            format!("set back in the spec: {}", self.fields.join(", "))
+        };
+        let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
+        format!("{set_back}: kubectl edit kcp {name} -n {namespace}")
+    }
 }
 
 /// The change that an earlier Machine has not got. `None` if no Machine is outdated.
@@ -446,6 +463,23 @@ pub(super) mod test_cases {
                     .conditions
                     .retain(|condition| condition.type_ != "UpToDate");
                 machine.spec.version = Some("v1.33.0".to_owned());
+                crashes(o, 1);
+            },
+        ),
+        (
+            "api-servers-not-ready",
+            "crashes_after_a_change_of_a_managed_topology",
+            |o| {
+                changed(o, |machine| machine.spec.version = Some("v1.34.0".to_owned()));
+                crashes(o, 1);
+                o.set_topology("v1.34.1");
+            },
+        ),
+        (
+            "api-servers-not-ready",
+            "crashes_after_a_change_of_the_patch_version",
+            |o| {
+                changed(o, |machine| machine.spec.version = Some("v1.34.0".to_owned()));
                 crashes(o, 1);
             },
         ),

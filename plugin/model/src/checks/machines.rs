@@ -12,7 +12,7 @@ use crate::{
         controller::stopped_holder,
         finding::{CheckOutcome, CheckResult, Finding, WORKLOAD, machine_object, require},
         machine_grace::{Phase, machine_of_node, require_machines},
-        rollout::compare_machines,
+        rollout::{compare_machines, undo_hint},
     },
     controller_release::Behaviour,
     snapshot::{ControllerLease, Reading, Snapshot},
@@ -202,10 +202,16 @@ pub fn check_machines_without_node(observed: &Snapshot, now: Timestamp) -> Check
                     format!(" within {}", format_age(created, now))
                 });
                 let message = format!("its node has not joined{lasts}");
+                let see = kubectl_describe_hint(machine);
+                let undo = undo_hint(observed, machine.name(), &compare_machines(observed, now));
+                let hint = match undo {
+                    Some(undo) => format!("{see}; if the change of the spec is the cause, {undo}"),
+                    None => see,
+                };
                 Some(
                     Finding::fail(machine_object(machine.name()), message)
                         .with_since(machine.creation_timestamp())
-                        .with_hint(kubectl_describe_hint(machine)),
+                        .with_hint(hint),
                 )
             }
         });
@@ -474,6 +480,12 @@ pub(super) mod test_cases {
         ("machines-without-node", "does_not_join", |o| {
             starts(o);
             o.machine(3).metadata.creation_timestamp = Some(Time(minutes_ago(10)));
+        }),
+        ("machines-without-node", "does_not_join_after_a_change", |o| {
+            starts(o);
+            o.machine(3).metadata.creation_timestamp = Some(Time(minutes_ago(10)));
+            o.machine(1).spec.version = Some("v1.33.0".to_owned());
+            o.machine(2).spec.version = Some("v1.33.0".to_owned());
         }),
         ("machines-not-ready", "for_another_reason", |o| {
             let conditions = &mut o.machine(2).status.conditions;

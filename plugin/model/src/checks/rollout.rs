@@ -1,7 +1,8 @@
 //! Checks of pending changes: outdated Machines, the number of Machines, and the controller's progress.
 
 use jiff::Timestamp;
-use kcp_api::{KubeadmControlPlane, Object as _};
+use kcp_api::{KubeadmControlPlane, Machine, Object as _};
+use kcp_rules::syntax::parse_version;
 
 use crate::{
     blocker::{Blocker, CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
@@ -133,6 +134,36 @@ pub fn reports_pending_change(control_plane: &KubeadmControlPlane) -> bool {
     !control_plane.has_compared_machines()
         || status.replicas != control_plane.desired_replicas()
         || status.up_to_date_replicas < status.replicas
+}
+
+/// Says how to write back the spec of an earlier Machine if this Machine does not start with the current spec. `None` if no
+/// Machine has an earlier spec, or if the admission rules deny the way back.
+pub fn undo_hint(observed: &Snapshot, machine: &str, verdicts: &[Verdict]) -> Option<String> {
+    let machines = || observed.machines.iter().filter(|machine| !machine.is_deleting());
+    let machine = machines().find(|other| other.name() == machine)?;
+    let differs = |machine: &Machine| {
+        let mut own = verdicts
+            .iter()
+            .filter(|verdict| verdict.machine == machine.name());
+        own.any(Verdict::differs_from_spec)
+    };
+    let joined = || machines().filter(|machine| machine.has_node());
+    let earlier = joined().find(|machine| differs(machine))?;
+    let minor = |machine: &Machine| {
+        let version = parse_version(machine.spec.version.as_deref()?).ok()?;
+        Some((version.major, version.minor))
+    };
+    // The rule `version-lowered`.
+    let has_joined_above = joined().any(|machine| minor(machine) > minor(earlier));
+    // The rule `joining-machine-outdated`.
+    let is_second = !machine.has_node() && !machine.spec.awaits_bootstrap_data && joined().count() < 2;
+    if differs(machine) || has_joined_above || is_second || observed.has_managed_topology() {
+        return None;
+    }
+    let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
+    Some(format!(
+        "write the earlier spec back: kubectl kcp rollout undo {name} -n {namespace}"
+    ))
 }
 
 pub fn check_machines_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult {

@@ -6,7 +6,7 @@
 use kcp_api::KubeadmConfigSpec;
 use serde_json::{Map, Value, json};
 
-use crate::merge_patch::differences;
+use crate::merge_patch::{self, differences};
 
 /// The fields whose empty value differs from an absent one. For example, an empty `taints` disables kubeadm's default taint.
 const MEANINGFUL_WHEN_EMPTY: &[&str] = &["taints"];
@@ -68,23 +68,84 @@ pub fn outdated_paths(
     ))
 }
 
-fn compare(mut machine: Value, mut desired: Value) -> Vec<String> {
-    for document in [&mut machine, &mut desired] {
-        for pointer in IGNORED_FIELDS {
-            remove(document, pointer);
-        }
-        for (pointer, default) in DEFAULTS {
-            if document.pointer(pointer).and_then(Value::as_str) == Some(*default) {
-                remove(document, pointer);
-            }
-        }
-        remove_empty_values(document);
+fn compare(machine: Value, desired: Value) -> Vec<String> {
+    differences(&comparable(machine), &comparable(desired))
+}
+
+/// The document without the fields that cannot change a Machine.
+fn comparable(mut document: Value) -> Value {
+    for pointer in IGNORED_FIELDS {
+        remove(&mut document, pointer);
     }
-    differences(&machine, &desired)
+    for (pointer, default) in DEFAULTS {
+        if document.pointer(pointer).and_then(Value::as_str) == Some(*default) {
+            remove(&mut document, pointer);
+        }
+    }
+    remove_empty_values(&mut document);
+    document
+}
+
+/// How the `kubeadmConfigSpec` of a control plane becomes the one from which a Machine was created.
+#[derive(Clone, Default, PartialEq)]
+pub struct Reversal {
+    /// The merge patch of `kubeadmConfigSpec`.
+    pub patch: Value,
+    /// The field that stays as it is, because no Machine shows its earlier value.
+    pub unknown: Option<&'static str>,
+}
+
+/// How the fields that can change a Machine get the values back that a Machine has. `first` is the configuration of the
+/// Machine that initialized the cluster, if it is another one with the same earlier spec. `None` if `desired` has another API
+/// version.
+pub fn reversal(
+    machine: &KubeadmConfigSpec,
+    first: Option<&KubeadmConfigSpec>,
+    desired: &KubeadmConfigSpec,
+    version: &str,
+) -> Option<Reversal> {
+    if machine.version != desired.version {
+        return None;
+    }
+    let between = |old, new| merge_patch::between(&comparable(old), &comparable(new));
+    let when_first =
+        |machine: &KubeadmConfigSpec| between(desired_when_first(desired, version), machine.fields.clone());
+    let when_joining = |is_first| {
+        let machine = as_joining_config(&machine.fields, &desired.fields, is_first);
+        between(desired_when_joining(desired, version), machine)
+    };
+    // Cluster API empties `joinConfiguration` for the first Machine, and `initConfiguration` for all others.
+    let (mut patch, other, unknown) = if is_first(&machine.fields) {
+        let joins_alike = has_equal_init_and_join(desired, version).then(|| when_joining(true));
+        (when_first(machine), joins_alike, "joinConfiguration")
+    } else {
+        (when_joining(false), first.map(when_first), "initConfiguration")
+    };
+    let is_known = other.is_some();
+    if let (Value::Object(patch), Some(Value::Object(mut other))) = (&mut patch, other) {
+        let field = other.remove(unknown);
+        patch.extend(field.map(|field| (unknown.to_owned(), field)));
+    }
+    merge_patch::remove_emptied(&desired.fields, &mut patch);
+    let is_unknown = !is_known && desired.fields.get(unknown).is_some_and(|field| !field.is_null());
+    Some(Reversal {
+        patch,
+        unknown: is_unknown.then_some(unknown),
+    })
+}
+
+/// Whether the first Machine and all others get the same configuration, as Cluster API recommends.
+fn has_equal_init_and_join(desired: &KubeadmConfigSpec, version: &str) -> bool {
+    let converted = as_joining_config(
+        &Value::Object(with_feature_gates(&desired.fields, version)),
+        &desired.fields,
+        true,
+    );
+    compare(converted, desired_when_joining(desired, version)).is_empty()
 }
 
 /// Whether the Machine is the one that initialized the cluster (`isKubeadmConfigForInit`).
-fn is_first(fields: &Value) -> bool {
+pub(crate) fn is_first(fields: &Value) -> bool {
     !has_control_plane_of_join(fields) && !has_kubelet_arguments_of_join(fields)
 }
 
@@ -215,13 +276,87 @@ fn remove_empty_values(value: &mut Value) {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{KubeadmConfigSpec, outdated_paths};
+    use super::{KubeadmConfigSpec, merge_patch, outdated_paths, reversal};
     use crate::testing::plan::config;
 
     const GATES: &str = r#"{"ControlPlaneKubeletLocalMode": true}"#;
 
     fn gates() -> Value {
         serde_json::from_str(GATES).expect("JSON")
+    }
+
+    /// The configurations of control planes, each of which a change can turn into any other.
+    fn specs() -> Vec<Value> {
+        let argument = |value: &str| json!([{"name": "v", "value": value}]);
+        vec![
+            json!({}),
+            json!({"clusterConfiguration": {"apiServer": {"extraArgs": argument("1")}}}),
+            json!({"clusterConfiguration": {"apiServer": {"extraArgs": argument(""), "certSANs": ["a", "b"]}}}),
+            json!({"clusterConfiguration": {"apiServer": {"certSANs": ["b"]}, "scheduler": {"extraArgs": argument("2")}}}),
+            json!({"clusterConfiguration": {"featureGates": {"ControlPlaneKubeletLocalMode": false}}}),
+            json!({"clusterConfiguration": {"featureGates": {"A": true}, "dns": {"imageTag": "v1"}}}),
+            json!({"clusterConfiguration": {"etcd": {"local": {"imageTag": "3.5.0-0"}}, "dns": {"imageTag": "v2"}}}),
+            json!({"joinConfiguration": {"nodeRegistration": {"taints": []}, "discovery": {"file": {}}}}),
+            json!({"joinConfiguration": {"nodeRegistration": {"kubeletExtraArgs": argument("3")}, "skipPhases": ["p"]},
+                "initConfiguration": {"nodeRegistration": {"kubeletExtraArgs": argument("3")}, "skipPhases": ["p"]}}),
+            json!({"joinConfiguration": {"controlPlane": {"localAPIEndpoint": {"bindPort": 6444}}, "caCertPath": "/ca"}}),
+            json!({"initConfiguration": {"bootstrapTokens": [{"token": "t"}], "nodeRegistration": {"name": "i"}}}),
+            json!({"files": [{"path": "/f", "content": "c"}], "format": "cloud-config"}),
+            json!({"format": "ignition", "preKubeadmCommands": ["a"], "ntp": {"enabled": true}, "verbosity": 3}),
+        ]
+    }
+
+    /// The configuration of a Machine that Cluster API creates (`ComputeDesiredKubeadmConfig`).
+    fn created(spec: &Value, is_first: bool) -> Value {
+        let mut fields = spec.clone();
+        let gates = &mut fields["clusterConfiguration"]["featureGates"];
+        if gates["ControlPlaneKubeletLocalMode"].is_null() {
+            gates["ControlPlaneKubeletLocalMode"] = json!(true);
+        }
+        if is_first {
+            fields["joinConfiguration"] = Value::Null;
+        } else {
+            fields["initConfiguration"] = Value::Null;
+            if fields["joinConfiguration"]["controlPlane"].is_null() {
+                fields["joinConfiguration"]["controlPlane"] = json!({});
+            }
+        }
+        fields
+    }
+
+    fn has_empty_object(value: &Value) -> bool {
+        match value {
+            Value::Object(fields) => fields.is_empty() || fields.values().any(has_empty_object),
+            Value::Array(items) => items.iter().any(has_empty_object),
+            _ => false,
+        }
+    }
+
+    #[test]
+    fn a_reversal_makes_a_machine_of_any_earlier_spec_up_to_date_again() {
+        for (earlier, later, is_first) in specs().iter().flat_map(|earlier| {
+            let later = specs().into_iter();
+            later.flat_map(move |later| [true, false].map(|first| (earlier, later.clone(), first)))
+        }) {
+            let machine = config(created(earlier, is_first));
+            let desired = config(later.clone());
+            let reversal = reversal(&machine, None, &desired, "v1.34.1").expect("the same version");
+            let mut reverted = later.clone();
+            merge_patch::apply(&mut reverted, &reversal.patch);
+            let case = format!("{earlier} {later} {is_first} {}", reversal.patch);
+            let left =
+                outdated_paths(&machine, &config(reverted.clone()), "v1.34.1").expect("the same version");
+            assert_eq!(left, Vec::<String>::new(), "{case}");
+            // "discovery" has an empty object in one of the specs.
+            let had = has_empty_object(&later) || reverted.as_object().is_some_and(serde_json::Map::is_empty);
+            assert!(had || !has_empty_object(&reverted), "{case}");
+            for kept in ["/clusterConfiguration/dns", "/joinConfiguration/discovery"] {
+                assert_eq!(reverted.pointer(kept), later.pointer(kept), "{case}");
+            }
+            if outdated_paths(&machine, &desired, "v1.34.1") == Some(Vec::new()) && !is_first {
+                assert_eq!(reversal.patch, json!({}), "{case}");
+            }
+        }
     }
 
     fn paths(machine: Value, desired: Value) -> Vec<String> {

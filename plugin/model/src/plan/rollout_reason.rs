@@ -36,6 +36,16 @@ impl Verdict {
     pub const fn is_outdated(&self) -> bool {
         !self.reasons.is_empty()
     }
+
+    /// Whether the Machine differs from the spec in fields that the Machine shows.
+    pub fn differs_from_spec(&self) -> bool {
+        self.reasons.iter().any(|reason| {
+            matches!(
+                reason,
+                Reason::Version { .. } | Reason::Config { .. } | Reason::Infrastructure { .. }
+            )
+        })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

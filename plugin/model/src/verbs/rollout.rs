@@ -1,9 +1,10 @@
-//! The decisions of the verbs of `rollout`: replace all Machines, now or later; pause and resume a control
-//! plane.
+//! The decisions of the verbs of `rollout`: replace all Machines, now or later; undo a change; pause and resume a
+//! control plane.
 
 pub mod cancel;
 pub mod pause;
 pub mod start;
+pub mod undo;
 
 use kcp_api::KubeadmControlPlane;
 

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use kcp_api::{Object as _, names::label::TOPOLOGY_OWNED};
 use kcp_rules::syntax::parse_version;
 use serde_json::Value;
 
@@ -176,14 +175,8 @@ fn problems(findings: Vec<Finding>) -> impl Iterator<Item = String> {
 /// Refuses a control plane whose version Cluster API sets from the Cluster's topology.
 pub fn topology_refusal(observed: &Snapshot, to: &str) -> Option<Refusal> {
     let control_plane = &observed.control_plane;
-    let topology = observed
-        .cluster
-        .value()
-        .map(|cluster| cluster.spec.topology.is_some());
-    // The label decides if the Cluster could not be read.
-    let is_managed = topology.unwrap_or_else(|| control_plane.metadata.label(TOPOLOGY_OWNED).is_some());
     let cluster = control_plane.cluster().unwrap_or_default();
-    is_managed.then(|| Refusal {
+    observed.has_managed_topology().then(|| Refusal {
         remedies: vec![format!(
             "set spec.topology.version of Cluster {cluster} to {to}; Cluster API 1.12 or newer then upgrades the control \
              plane and the workers one minor version at a time"

@@ -16,9 +16,9 @@ use crate::{
 };
 use kcp_control_plane::{duration::parse_duration, verbs::rollout::start::StartTime};
 
-/// Replace all Machines of a control plane, now or later, and watch the rollout.
+/// Replace all Machines of a control plane, now or later, watch the rollout, and undo a change.
 #[derive(Debug, Args)]
-#[command(subcommand_value_name = "start|cancel|pause|resume|status|history")]
+#[command(subcommand_value_name = "start|cancel|undo|pause|resume|status|history")]
 pub struct RolloutArguments {
     #[command(subcommand)]
     pub command: RolloutCommand,
@@ -31,6 +31,8 @@ pub enum RolloutCommand {
     Start(StartArguments),
     /// Cancel a planned rollout
     Cancel(CancelArguments),
+    /// Undo a change with which new Machines do not start: write back the spec that earlier Machines have
+    Undo(UndoArguments),
     /// Pause a control plane, even during a rollout: controllers stop reconciling it
     Pause(PauseArguments),
     /// Resume a paused control plane
@@ -92,6 +94,36 @@ pub struct CancelArguments {
     /// Cancel the rollout even if it is in progress: the new Machines stay, and no other Machine is replaced
     #[arg(long)]
     pub running: bool,
+
+    #[command(flatten)]
+    pub write: WriteArguments,
+
+    #[command(flatten)]
+    pub review: ReviewArguments,
+}
+
+/// Arguments of `rollout undo`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  kubectl kcp rollout undo edge --dry-run=server
+  kubectl kcp rollout undo edge --yes --wait")]
+pub struct UndoArguments {
+    /// Control plane whose change to undo, as NAME or kcp/NAME
+    #[arg(value_parser = parse_control_plane)]
+    pub name: String,
+
+    /// Write the earlier spec even if the preflight blocks the first step; admission rules still apply, and etcd must
+    /// still keep its quorum
+    #[arg(long)]
+    pub force: bool,
+
+    #[command(flatten)]
+    pub confirm: ConfirmArguments,
+
+    /// Wait until every Machine has the earlier spec, at most this long [default without a value: 1h]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1,
+          require_equals = true, default_missing_value = "1h", conflicts_with_all = ["dry_run", "output"])]
+    pub wait: Option<Duration>,
 
     #[command(flatten)]
     pub write: WriteArguments,

@@ -182,15 +182,11 @@ fn refused_without_time(snapshot: &ChangeSnapshot, progress: String) -> Refusal 
     let control_plane = snapshot.control_plane();
     let (name, namespace) = (control_plane.name(), control_plane.namespace());
     // The rule `joining-machine-outdated` denies the revert once the second Machine joins.
-    let revert = if control_plane.spec.replicas == Some(1) {
-        ""
-    } else {
-        "revert the change to the spec, or "
-    };
+    let revert = (control_plane.spec.replicas != Some(1))
+        .then(|| format!("revert the change to the spec: kubectl kcp rollout undo {name} -n {namespace}"));
+    let pause = format!("pause the rollout: kubectl kcp rollout pause {name} -n {namespace}");
     Refusal {
-        remedies: vec![format!(
-            "{revert}pause the rollout: kubectl kcp rollout pause {name} -n {namespace}"
-        )],
+        remedies: revert.into_iter().chain([pause]).collect(),
         ..Refusal::new(
             RefusedBy::Command,
             vec![
@@ -354,8 +350,8 @@ mod tests {
     fn a_rollout_started_by_a_change_of_the_spec_is_named() {
         let expected = Refusal {
             remedies: vec![
-                "revert the change to the spec, or pause the rollout: kubectl kcp rollout pause c1-cp -n d"
-                    .to_owned(),
+                "revert the change to the spec: kubectl kcp rollout undo c1-cp -n d".to_owned(),
+                "pause the rollout: kubectl kcp rollout pause c1-cp -n d".to_owned(),
             ],
             ..Refusal::new(
                 RefusedBy::Command,

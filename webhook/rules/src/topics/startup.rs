@@ -233,10 +233,11 @@ impl Reader {
 }
 
 /// Reports a name that a program does not know. `what` says what it is, such as `feature gate`. Shows the name only if some version
-/// knows it.
+/// knows it. `unnamed` is the path of the field without the name, if it has the name.
 fn push_unknown(
     (reader, what, name, absence): (Reader, &str, &str, Absence),
     field: Cow<'static, str>,
+    unnamed: Option<Cow<'static, str>>,
     action: Action,
     faults: &mut Faults,
 ) {
@@ -262,15 +263,16 @@ fn push_unknown(
             "correct the name, or remove it".to_owned(),
         ),
     };
+    let is_hidden = absence == Absence::Always;
     let fault = Fault {
-        field,
+        field: unnamed.filter(|_| is_hidden).unwrap_or_else(|| field.clone()),
         reason: CauseReason::NotSupported,
         value: Some(HIDDEN.to_owned()),
         detail: detail.into(),
         remedy: remedy.into(),
     };
-    if absence == Absence::Always {
-        faults.push_redacted(name, fault);
+    if is_hidden {
+        faults.push_unnamed(name, field, fault);
     } else {
         faults.push_at_most(action, fault);
     }
@@ -299,11 +301,6 @@ fn flag_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
         let Answer::Unknown(absence) = answer else {
             continue;
         };
-        let field = if absence == Absence::Always {
-            flag.path_without_name(spec)
-        } else {
-            flag.path(spec)
-        };
         // Kubernetes accepts underscores as dashes.
         let name = if component == Component::Etcd {
             format!("--{}", flag.name)
@@ -311,7 +308,14 @@ fn flag_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             format!("--{}", flag.name.replace('_', "-"))
         };
         let unknown = (Reader::new(component), "flag", name.as_str(), absence);
-        push_unknown(unknown, field, Action::of_version(spec), faults);
+        let unnamed = Some(flag.path_without_name(spec));
+        push_unknown(
+            unknown,
+            flag.path(spec),
+            unnamed,
+            Action::of_version(spec),
+            faults,
+        );
     }
 }
 
@@ -572,7 +576,7 @@ fn gate_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
     for_each_gate(spec, |component, flag, (name, _), answer| {
         if let Answer::Unknown(absence) = answer {
             let unknown = (Reader::new(component), "feature gate", name, absence);
-            push_unknown(unknown, flag.path(spec), Action::of_version(spec), faults);
+            push_unknown(unknown, flag.path(spec), None, Action::of_version(spec), faults);
         }
     });
 }
@@ -618,14 +622,10 @@ fn kubeadm_gate_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut 
     let gates = cluster.and_then(|cluster| cluster.feature_gates.as_ref());
     for name in gates.into_iter().flat_map(|gates| gates.keys()) {
         if let Answer::Unknown(absence) = components::kubeadm_gate(name, &version) {
-            let field = spec.kubeadm_path(match absence {
-                Absence::Always => "clusterConfiguration.featureGates".to_owned(),
-                Absence::RemovedIn(_) | Absence::AddedIn(_) => {
-                    format!("clusterConfiguration.featureGates[{name}]")
-                }
-            });
+            let field = spec.kubeadm_path(format_args!("clusterConfiguration.featureGates[{name}]"));
+            let unnamed = Some(spec.kubeadm_path("clusterConfiguration.featureGates"));
             let unknown = (Reader::kubeadm(), "feature gate", name.as_str(), absence);
-            push_unknown(unknown, field, Action::of_version(spec), faults);
+            push_unknown(unknown, field, unnamed, Action::of_version(spec), faults);
         }
     }
 }
@@ -663,7 +663,7 @@ fn admission_plugin_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &
                 plugin,
                 absence,
             );
-            push_unknown(unknown, flag.path(spec), Action::of_version(spec), faults);
+            push_unknown(unknown, flag.path(spec), None, Action::of_version(spec), faults);
         }
     });
 }
@@ -680,7 +680,7 @@ fn runtime_config_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mu
         };
         if let Answer::Unknown(absence) = answer {
             let unknown = (Reader::new(Component::ApiServer), "API version", key, absence);
-            push_unknown(unknown, flag.path(spec), Action::of_version(spec), faults);
+            push_unknown(unknown, flag.path(spec), None, Action::of_version(spec), faults);
         }
     });
 }
@@ -696,8 +696,9 @@ fn kubelet_label_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
                     reason: CauseReason::Forbidden,
                     value: Some(HIDDEN.to_owned()),
                     detail: "a kubelet may not set one of the labels in the domains kubernetes.io and k8s.io, and exits at startup".into(),
-                    remedy: "set labels such as node-role.kubernetes.io/NAME in machineTemplate.metadata.labels, from which Cluster API \
-                             copies them to the Node; kubectl label sets any other".into(),
+                    remedy: "set labels such as node-role.kubernetes.io/NAME in machineTemplate.metadata.labels, or for workers in \
+                             template.metadata.labels of the MachineDeployment, from which Cluster API copies them to the Node; kubectl \
+                             label sets any other".into(),
                 };
                 faults.push_redacted(key, fault);
             }

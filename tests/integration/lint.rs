@@ -125,7 +125,7 @@ async fn hive_alone(management: &ManagementCluster) -> Result<ApiServer> {
     Ok(api)
 }
 
-/// Cluster API makes the Cluster the owner of each control plane. Our webhook takes a new object with an owner for a copy.
+/// Cluster API makes the Cluster the owner of each control plane. An owner alone makes no copy.
 #[test]
 fn adopted_control_planes_are_denied() {
     with_controllers("lint-adopted", adopted_and_faulty);
@@ -171,16 +171,16 @@ async fn adopted_and_faulty(management: &ManagementCluster) -> Result<()> {
     let denied = faults.map(|(name, rule, ..)| (name, rule, "deny"));
     ensure!(lint.code == 1 && found(&report) == denied, "{lint}");
 
-    // `lint` takes an exported object for a copy, as the webhook does, and says so.
+    // An exported object has the owner too.
     let exported = kubectl
         .succeed(["get", "kubeadmcontrolplane", "-n", NAMESPACE, "-o", "yaml"])
         .await?;
     let file = kubectl.scratch_file("exported.yaml");
     fs::write(&file, &exported.stdout).context("writing the export")?;
     let file = file.display().to_string();
-    let lint = kubectl.run(["kcp", "lint", "-f", &file]).await?;
-    let why = "only a warning, because the object is a copy";
-    ensure!(lint.code == 0 && lint.stdout.matches(why).count() == 2, "{lint}");
+    let lint = kubectl.run(["kcp", "lint", "-f", &file, "-o", "json"]).await?;
+    let report: Value = serde_json::from_str(&lint.stdout).with_context(|| format!("{lint}"))?;
+    ensure!(lint.code == 1 && found(&report) == denied, "{lint}");
     Ok(())
 }
 
@@ -233,11 +233,7 @@ async fn beside_its_neighbours(management: &ManagementCluster) -> Result<()> {
         .run(["kcp", "lint", "--cluster", "-n", "lint", "-o", "json"])
         .await?;
     let report: Value = serde_json::from_str(&lint.stdout).with_context(|| format!("{lint}"))?;
-    let expected = [
-        ("one", "kubeadm-section-missing", "warn"),
-        ("one", "kubeadm-section-missing", "warn"),
-        ("stray", "control-plane-ref-unknown", "deny"),
-    ];
+    let expected = [("stray", "control-plane-ref-unknown", "deny")];
     ensure!(found(&report) == expected && lint.code == 1, "{lint}");
     ensure!(
         report.get("judged") == Some(&json!(3)) && report.get("notServed").is_none(),

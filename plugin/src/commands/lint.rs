@@ -6,6 +6,9 @@
 //! - [`object`], [`subject`]: an object, and its kind, which decides whether rules apply
 //! - [`input`]: all objects
 //! - [`related_objects`]: the other objects that rules read
+//! - [`placeholder`], [`unrendered`]: recognizes patches and templates
+//! - [`substitution`]: fills the variables of clusterctl templates
+//! - [`kubeadm_config`]: checks the configuration of workers
 //! - [`health_check`]: checks a `MachineHealthCheck` beside its control plane
 //! - [`update`]: merges an update as an API server does
 //! - [`check`]: applies the rules
@@ -19,14 +22,18 @@ pub(crate) mod document;
 mod finding;
 mod health_check;
 mod input;
+mod kubeadm_config;
 mod object;
+mod placeholder;
 mod related_objects;
 mod report;
 mod sarif;
 mod source;
 mod subject;
+mod substitution;
 #[cfg(test)]
 mod tests;
+mod unrendered;
 mod update;
 
 use std::thread;
@@ -48,17 +55,14 @@ const NAMESPACE: &str = "default";
 /// Runs `lint`.
 pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<Verdict> {
     let configuration = arguments.configuration.as_deref();
-    let configuration = configuration
-        .map(configuration::read)
-        .transpose()?
-        .unwrap_or_default();
+    let configuration = configuration.map(configuration::read).transpose()?;
     let output = arguments.output.clone();
     let report = if arguments.files.is_empty() {
         let connection = cluster_objects::connect(session).await?;
         let namespace = (!arguments.all_namespaces).then_some(connection.namespace.as_str());
         cluster_objects::read(&connection, namespace)
             .await?
-            .check(&configuration, Timestamp::now())
+            .check(configuration.as_ref(), Timestamp::now())
     } else {
         ensure!(
             !input::both_read_stdin(&arguments.files, &arguments.old),
@@ -74,7 +78,7 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
         let (sender, receiver) = oneshot::channel();
         thread::spawn(move || {
             // Ignore the error: the receiver is gone if the user interrupted the command.
-            let _ = sender.send(manifests(&arguments, &namespace, &configuration));
+            let _ = sender.send(manifests(&arguments, &namespace, configuration.as_ref()));
         });
         receiver.await.context("cannot check the manifests")?
     };
@@ -83,7 +87,7 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
             .terminal
             .error(&anyhow::Error::msg(unread.sentence()), None);
     }
-    if let Some(error) = report.empty_error() {
+    if let Some(error) = report.unchecked_error() {
         session.terminal.error(&anyhow::Error::msg(error), None);
     }
     print(&report, &output, &session.terminal)?;
@@ -104,11 +108,16 @@ pub fn document(
     for (name, content) in files {
         input.parse(name, content);
     }
-    json(&input.check(configuration, now))
+    json(&input.check(Some(configuration), now))
 }
 
-fn manifests(arguments: &LintArguments, namespace: &str, configuration: &Configuration) -> LintReport {
+fn manifests(
+    arguments: &LintArguments,
+    namespace: &str,
+    configuration: Option<&Configuration>,
+) -> LintReport {
     let mut input = Input::new(namespace, ObjectSource::Files);
+    input.substitutes = arguments.substitute;
     input.read_old(&arguments.old, arguments.recursive);
     input.read(&arguments.files, arguments.recursive);
     input.check(configuration, Timestamp::now())

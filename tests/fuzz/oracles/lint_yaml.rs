@@ -37,8 +37,8 @@ fn agrees(review: &Value) {
     let [object, old] = ["object", "oldObject"].map(|field| &review["request"][field]);
     let old_object = (!old.is_null()).then(|| old.to_string());
     let report = report(object.to_string().as_bytes(), old_object.as_deref());
-    // Not every text of JSON is YAML: a control character, or a hundred levels.
-    if report["errors"] != json!([]) {
+    // Not every text of JSON is YAML: a control character, or a hundred levels. Of a patch or a template, `lint` says nothing.
+    if report["errors"] != json!([]) || report["unrendered"] != json!(0) {
         return;
     }
     let by_server = denials_by_server(review);
@@ -138,7 +138,7 @@ fn denials_by_server(review: &Value) -> BTreeSet<(String, String)> {
             let rule = message
                 .rsplit_once('(')
                 .map_or("", |(_, end)| end.trim_end_matches(')'));
-            (rule.to_owned(), cause["field"].as_str().unwrap().to_owned())
+            unnamed(rule.to_owned(), cause["field"].as_str().unwrap().to_owned())
         })
         .filter(|(rule, _)| is_about_the_object(rule) || rule.is_empty())
         .collect()
@@ -149,9 +149,19 @@ fn denials_by_lint(report: &Value) -> BTreeSet<(String, String)> {
     let findings = report["findings"].as_array().unwrap().iter();
     findings
         .filter(|finding| finding["action"] == "deny")
-        .map(|finding| (text(finding, "rule"), text(finding, "field")))
+        .map(|finding| unnamed(text(finding, "rule"), text(finding, "field")))
         .filter(|(rule, _)| is_about_the_object(rule))
         .collect()
+}
+
+/// A server hides the names of some flags and gates, which are keys of a map.
+fn unnamed(rule: String, mut field: String) -> (String, String) {
+    if ["component-flag-unknown", "kubeadm-feature-gate-unknown"].contains(&rule.as_str())
+        && field.ends_with(']')
+    {
+        field.truncate(field.find('[').unwrap());
+    }
+    (rule, field)
 }
 
 fn is_about_the_object(id: &str) -> bool {

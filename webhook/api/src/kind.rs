@@ -86,6 +86,12 @@ pub const KUBEADM_CONFIG: Kind = Kind {
     ..cluster_api("KubeadmConfig", "kubeadmconfigs")
 };
 
+pub const KUBEADM_CONFIG_TEMPLATE: Kind = Kind {
+    kind: "KubeadmConfigTemplate",
+    plural: "kubeadmconfigtemplates",
+    ..KUBEADM_CONFIG
+};
+
 pub const KUBEADM_CONTROL_PLANE: Kind = Kind {
     group: group::CONTROL_PLANE,
     product: "Cluster API's kubeadm control plane provider",

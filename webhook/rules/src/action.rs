@@ -42,6 +42,8 @@ pub enum DowngradeReason {
     Overridden { until: Timestamp },
     /// The configuration selects the namespace in `warnOnly`.
     WarnOnly,
+    /// The feature gates of Cluster API are unknown.
+    GatesUnknown,
 }
 
 impl DowngradeReason {
@@ -62,6 +64,9 @@ impl DowngradeReason {
             Self::Paused => "the control plane or its Cluster is paused",
             Self::Moved => "clusterctl move has copied the object, and is about to delete it",
             Self::Overridden { .. } => "an annotation on the object overrides the rule",
+            Self::GatesUnknown => {
+                "lint knows the feature gates of Cluster API only from --configuration, and they are off by default"
+            }
             Self::WarnOnly => "the configuration selects the namespace in warnOnly",
         }
     }

@@ -21,6 +21,8 @@ pub struct Context<'c> {
     pub view: Option<&'c View>,
     /// The feature gates of Cluster API. [`crate::judge`] sets them from the configuration.
     pub feature_gates: FeatureGates,
+    /// Whether the feature gates are unknown, as in `lint` without a configuration.
+    pub are_gates_unknown: bool,
     /// The users whose writes rules exempt. [`crate::judge`] sets them from the configuration.
     pub trusted_users: Option<&'c TrustedUsers>,
     /// Whether overrides need a permission. [`crate::judge`] sets it from the configuration.
@@ -53,6 +55,11 @@ impl Context<'_> {
         self.field_manager == Some(TOPOLOGY_MANAGER) && !self.is_written_by_cluster_api()
     }
 
+    /// Whether Cluster API's feature gate for Ignition is on, or unknown.
+    pub(crate) fn may_have_ignition(&self) -> bool {
+        self.feature_gates.ignition || self.are_gates_unknown
+    }
+
     fn is_one_of(&self, users: &[String]) -> bool {
         self.writer
             .is_some_and(|writer| users.iter().any(|user| user == writer))
@@ -68,6 +75,7 @@ impl Context<'_> {
             ignition: false,
             machine_taints: false,
         },
+        are_gates_unknown: false,
         trusted_users: None,
         authorizes_overrides: false,
         is_stored: false,

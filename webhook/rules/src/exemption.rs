@@ -246,6 +246,7 @@ mod tests {
                 detail: "is wrong".into(),
                 remedy: "correct it".into(),
             },
+            exact_field: None,
         };
         let mut findings = ["replicas-even", "version-not-semantic"].map(denied);
         let labels = labels("env=dev");

@@ -5,7 +5,10 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher as _},
 };
 
-use crate::action::{Action, DowngradeReason};
+use crate::{
+    action::{Action, DowngradeReason},
+    context::Context,
+};
 
 /// The type of a problem, as in Kubernetes' field errors (k8s.io/apimachinery, `pkg/util/validation/field/errors.go`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,6 +94,8 @@ pub struct CollectedFault {
     pub max_action: Action,
     /// Why the action is only to warn although the rule would deny; `None` otherwise.
     pub(crate) downgrade_reason: Option<DowngradeReason>,
+    /// The path of the field with names that may be secret; `None` if [`Fault::field`] has all names.
+    pub(crate) exact_field: Option<Cow<'static, str>>,
     /// The hash of the values that the problem depends on and that may be secret; 0 if there are none.
     redacted_hash: u64,
 }
@@ -146,6 +151,7 @@ impl Faults {
             fault,
             max_action: action,
             downgrade_reason: None,
+            exact_field: None,
             redacted_hash: 0,
         });
     }
@@ -156,19 +162,63 @@ impl Faults {
             fault,
             max_action: action,
             downgrade_reason: Some(reason),
+            exact_field: None,
             redacted_hash: 0,
         });
+    }
+
+    /// Adds the use of a field that needs a feature gate of Cluster API. The fault is only a warning if the gates are unknown.
+    pub(crate) fn push_gate_off(
+        &mut self,
+        gate: &str,
+        context: &Context<'_>,
+        (field, value): (Cow<'static, str>, Option<String>),
+        remedy: &'static str,
+    ) {
+        let is_unknown = context.are_gates_unknown;
+        let detail = if is_unknown {
+            format!("the field needs Cluster API's feature gate {gate}")
+        } else {
+            format!("Cluster API's feature gate {gate} is off")
+        };
+        let fault = Fault {
+            field,
+            reason: CauseReason::Forbidden,
+            value,
+            detail: detail.into(),
+            remedy: remedy.into(),
+        };
+        if is_unknown {
+            self.push_downgraded(DowngradeReason::GatesUnknown, Action::Deny, fault);
+        } else {
+            self.push(fault);
+        }
     }
 
     /// Adds a problem that depends on a value that the message must not show, such as a secret. If that value changes,
     /// the problem counts as a different one.
     pub fn push_redacted(&mut self, redacted: impl Hash, fault: Fault) {
+        self.collect_redacted(redacted, None, fault);
+    }
+
+    /// Adds a problem with a name that the path in `fault` must not show. `exact_field` is the path with the name.
+    pub(crate) fn push_unnamed(&mut self, name: &str, exact_field: Cow<'static, str>, fault: Fault) {
+        self.collect_redacted(name, Some(exact_field), fault);
+    }
+
+    fn collect_redacted(
+        &mut self,
+        redacted: impl Hash,
+        exact_field: Option<Cow<'static, str>>,
+        fault: Fault,
+    ) {
         let mut hasher = DefaultHasher::new();
         redacted.hash(&mut hasher);
         self.found.push(CollectedFault {
             fault,
             max_action: Action::Deny,
             downgrade_reason: None,
+            exact_field,
             redacted_hash: hasher.finish(),
         });
     }

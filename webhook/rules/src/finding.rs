@@ -1,6 +1,6 @@
 //! A problem that a rule found, and what happens to the write.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use crate::{
     action::{Action, DowngradeReason},
@@ -17,6 +17,8 @@ pub struct Finding {
     /// Why the finding is only a warning although the action of its rule is to deny; `None` otherwise.
     pub downgrade_reason: Option<DowngradeReason>,
     pub fault: Fault,
+    /// The path of the field with names that may be secret; `None` if the path in `fault` has all names. Only `lint` shows it.
+    pub exact_field: Option<Cow<'static, str>>,
 }
 
 impl Finding {

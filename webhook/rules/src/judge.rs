@@ -275,6 +275,7 @@ fn ratchet(
             .flatten()
             .filter(|count| **count > 0);
         let (fault, action) = (found.fault, action.min(found.max_action));
+        let exact_field = found.exact_field;
         let downgrade_reason = found.downgrade_reason.filter(|_| action == Action::Deny);
         let action = if downgrade_reason.is_some() {
             Action::Warn
@@ -287,6 +288,7 @@ fn ratchet(
                 action,
                 downgrade_reason,
                 fault,
+                exact_field,
             }),
             (Some(count), Action::Deny) => {
                 *count -= 1;
@@ -295,6 +297,7 @@ fn ratchet(
                     action: Action::Warn,
                     downgrade_reason: Some(DowngradeReason::Unchanged),
                     fault,
+                    exact_field,
                 })
             }
             (Some(count), _) => {
@@ -333,8 +336,9 @@ fn is_copy<T: HasRules>(change: &Change<'_, T>) -> bool {
     match context.view.and_then(|view| view.cluster.get()) {
         Some(Some(cluster)) => cluster.paused && cluster.uid.as_deref() == owner.uid.as_deref(),
         Some(None) => false,
-        // Whoever only predicts the decision may not know the Cluster.
-        None => !context.is_decision(),
+        // The mutating webhook, which predicts the decision, does not know the Cluster. `lint` checks objects that users keep in
+        // files, also those that `kubectl get` has written.
+        None => context.writer.is_some() && !context.is_decision(),
     }
 }
 
@@ -396,6 +400,7 @@ fn authorize<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration,
             detail: format!("this field relaxes rules for the object: {why}").into(),
             remedy: "leave the field as it is, or ask a user with this permission".into(),
         },
+        exact_field: None,
     });
     judgement.findings.extend(denials);
 }

@@ -243,7 +243,7 @@ fn only_an_object_of_a_paused_cluster_is_a_copy() {
             Action::Deny,
         ),
         ("mutating webhook", "Cluster", Some("jane"), None, Action::Warn),
-        ("lint", "Cluster", None, Some(View::default()), Action::Warn),
+        ("lint", "Cluster", None, Some(View::default()), Action::Deny),
         (
             "lint of another",
             "Cluster",

@@ -23,6 +23,10 @@ pub struct LintArguments {
     #[arg(short = 'R', long, conflicts_with = "cluster")]
     pub recursive: bool,
 
+    /// Fill the variables of clusterctl templates, such as ${NAME} or ${NAME:=default}, from the environment
+    #[arg(long, conflicts_with = "cluster")]
+    pub substitute: bool,
+
     /// With --cluster: check the objects of all namespaces
     #[arg(short = 'A', long, conflicts_with = "files")]
     pub all_namespaces: bool,
@@ -42,6 +46,7 @@ const LINT_HELP: &str = "\
 Examples:
   kubectl kcp lint -f manifests/ -R
   kubectl kcp lint -f new.yaml --old old.yaml
+  kubectl kcp lint -f cluster-template.yaml --substitute
   kubectl kcp lint --cluster -A
   kubectl kcp lint -f manifests/ -R -o sarif
 

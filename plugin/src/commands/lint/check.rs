@@ -18,6 +18,7 @@ use serde::Deserialize;
 
 use crate::commands::lint::{
     finding::{Fault, LintRule},
+    kubeadm_config::{self, WorkerVersions},
     related_objects::{RelatedObjects, ReviewedObject},
     subject::Subject,
     update,
@@ -45,6 +46,9 @@ enum OldObject<'p> {
 #[derive(Debug)]
 pub(super) struct Linter<'l> {
     pub(super) configuration: &'l Configuration,
+    /// Whether nobody gave the configuration, which has the feature gates of Cluster API.
+    pub(super) are_gates_unknown: bool,
+    pub(super) worker_versions: &'l WorkerVersions,
     pub(super) related_objects: &'l RelatedObjects,
     pub(super) now: Timestamp,
 }
@@ -58,6 +62,12 @@ impl Linter<'_> {
         write: Write<'_>,
         namespace: &str,
     ) -> Vec<Fault> {
+        // No rule compares the configuration of workers with its earlier state.
+        let write = if subject.is_kubeadm_config() {
+            Write::Create
+        } else {
+            write
+        };
         match write {
             Write::Create => self.faults(subject, text, OldObject::Nothing, namespace),
             // The webhook never blocks an object that is being deleted, so that controllers can finish the deletion.
@@ -77,7 +87,12 @@ impl Linter<'_> {
             }
             Write::Stored => {
                 let mut faults = self.faults(subject, text, OldObject::Itself, namespace);
-                faults.retain(|fault| fault.admission.is_none_or(applies_to_stored));
+                faults.retain(|fault| {
+                    fault
+                        .admission
+                        .as_ref()
+                        .is_none_or(|found| applies_to_stored(found.rule))
+                });
                 faults
             }
         }
@@ -93,6 +108,9 @@ impl Linter<'_> {
                 self.check_typed::<ClusterDeploymentCustomization<'_>>(text, old, namespace)
             }
             Subject::ClusterDeployment => self.check_typed::<ClusterDeployment<'_>>(text, old, namespace),
+            Subject::KubeadmConfig | Subject::KubeadmConfigTemplate => {
+                Ok(self.check_kubeadm_config(subject, text, namespace))
+            }
         };
         found.unwrap_or_else(|error| {
             let mut faults = vec![undecodable(&error)];
@@ -101,6 +119,16 @@ impl Linter<'_> {
             }
             faults
         })
+    }
+
+    /// Checks the configuration of a Machine as that of a control plane, for each version that uses it.
+    fn check_kubeadm_config(&self, subject: Subject, text: &str, namespace: &str) -> Vec<Fault> {
+        let templates = self.worker_versions.as_templates(subject, text, namespace);
+        let found = templates.iter().flat_map(|template| {
+            self.check_typed::<KubeadmControlPlaneTemplate<'_>>(template, OldObject::Nothing, namespace)
+                .unwrap_or_else(|error| vec![undecodable(&error)])
+        });
+        kubeadm_config::of_machine(subject, found)
     }
 
     /// Sets the webhook's defaults before the rules run, as an API server does, and reports the values that they correct.
@@ -171,6 +199,7 @@ impl Linter<'_> {
             let context = Context {
                 now: Some(self.now),
                 view: Some(view),
+                are_gates_unknown: self.are_gates_unknown,
                 ..change.context
             };
             judge_change(&change.with_context(context), self.configuration)

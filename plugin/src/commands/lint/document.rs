@@ -1,6 +1,6 @@
 //! Parses a manifest into a tree of values, each with its line number.
 
-use std::fmt;
+use std::{fmt, iter};
 
 use serde::{
     Deserialize, Deserializer,
@@ -9,12 +9,12 @@ use serde::{
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Options, Spanned, UserMessageFormatter};
 
-use crate::file::MAX_FILE_BYTES;
+use crate::{commands::lint::placeholder::is_template, file::MAX_FILE_BYTES};
 
 /// The maximum nesting depth of a manifest. In a debug build, a stack of 2 MiB, the default of a thread, suffices for 80.
 const MAX_DEPTH: usize = 64;
 
-/// The maximum number of values that the aliases of one file may repeat in total.
+/// The maximum number of values that the aliases of one document may repeat in total.
 const MAX_REPEATED: usize = 100_000;
 
 /// A value in a manifest and its line number. The line of a field is the line of its name.
@@ -41,27 +41,79 @@ pub(crate) struct SyntaxError {
     /// The line number of the error, counted from 1; `None` if unknown.
     pub(crate) line: Option<u64>,
     message: String,
+    /// The document as kubectl reads it, if the error is a field that occurs twice.
+    pub(crate) tolerated: Option<Box<LocatedValue>>,
+    /// Whether the document has the actions of a template.
+    pub(crate) is_template: bool,
 }
 
-/// Parses the documents of a YAML or JSON stream. Skips empty documents, and stops at the first syntax error.
-pub(crate) fn parse(mut text: &[u8]) -> Vec<Result<LocatedValue, SyntaxError>> {
-    serde_saphyr::read_with_options::<_, Spanned<YamlNode>>(&mut text, options())
-        .map(|document| match document {
-            Ok(document) => Ok(LocatedValue::from(document)),
-            Err(error) => Err(SyntaxError {
-                line: error
-                    .location()
-                    .map(|location| location.line())
-                    .filter(|line| *line > 0),
-                message: without_position(
-                    &error
-                        .without_snippet()
-                        .render_with_formatter(&UserMessageFormatter),
-                )
-                .to_owned(),
+/// Parses the documents of a YAML or JSON stream. Skips empty documents. After a syntax error, continues with the next document.
+pub(crate) fn parse(text: &[u8]) -> Vec<Result<LocatedValue, SyntaxError>> {
+    let mut documents = Vec::new();
+    let mut lines_before = 0;
+    for part in parts(text) {
+        let read = read(part, DuplicateKeyPolicy::Error);
+        documents.extend(read.map(|document| match document {
+            Ok(mut document) => {
+                document.move_down(lines_before);
+                Ok(document)
+            }
+            Err(error) => Err(SyntaxError::new(&error, part, lines_before)),
+        }));
+        lines_before += part.iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>();
+    }
+    documents
+}
+
+fn read(
+    mut text: &[u8],
+    duplicate_keys: DuplicateKeyPolicy,
+) -> impl Iterator<Item = Result<LocatedValue, serde_saphyr::Error>> {
+    let read: Vec<_> =
+        serde_saphyr::read_with_options::<_, Spanned<YamlNode>>(&mut text, options(duplicate_keys)).collect();
+    read.into_iter().map(|document| document.map(LocatedValue::from))
+}
+
+/// The parts of a stream, each of which begins with a line that begins a document. Such a line is the same everywhere in YAML,
+/// even in a block of text.
+fn parts(text: &[u8]) -> Vec<&[u8]> {
+    let mut parts = Vec::new();
+    let (mut rest, mut length, mut has_content) = (text, 0, false);
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let after_dashes = line.strip_prefix(b"---");
+        let begins = after_dashes.is_some_and(|after| after.first().is_none_or(u8::is_ascii_whitespace));
+        if begins && has_content {
+            let (part, after) = rest.split_at(length);
+            parts.push(part);
+            (rest, length) = (after, 0);
+        }
+        // Directives belong to the document after them.
+        has_content |= begins || !matches!(line.trim_ascii_start().first(), None | Some(b'#' | b'%'));
+        length += line.len();
+    }
+    parts.push(rest);
+    parts
+}
+
+impl SyntaxError {
+    fn new(error: &serde_saphyr::Error, part: &[u8], lines_before: u64) -> Self {
+        let cause = error.without_snippet();
+        let is_duplicate = matches!(cause, serde_saphyr::Error::DuplicateMappingKey { .. });
+        let tolerated = is_duplicate.then(|| read(part, DuplicateKeyPolicy::LastWins).next()?.ok());
+        let line = error
+            .location()
+            .map(|location| location.line())
+            .filter(|line| *line > 0);
+        Self {
+            line: line.map(|line| line + lines_before),
+            message: without_position(&cause.render_with_formatter(&UserMessageFormatter)).to_owned(),
+            tolerated: tolerated.flatten().map(|mut document| {
+                document.move_down(lines_before);
+                Box::new(document)
             }),
-        })
-        .collect()
+            is_template: is_template(part, line),
+        }
+    }
 }
 
 /// Removes the suffix that parsers append to their messages, such as ` at line 2, column 4`.
@@ -73,15 +125,15 @@ fn without_position(message: &str) -> &str {
 }
 
 /// The parser's options. They read YAML as kubectl does (YAML 1.1: `yes` is true, `0755` is octal), but reject duplicate
-/// fields, of which kubectl uses the last without a warning.
-fn options() -> Options {
+/// fields, of which kubectl uses the last, unless the caller tolerates them.
+fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
             max_reader_input_bytes: usize::try_from(MAX_FILE_BYTES).ok(),
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
-        duplicate_keys: DuplicateKeyPolicy::Error,
+        duplicate_keys: duplicate_keys,
         legacy_octal_numbers: true,
         with_snippet: false,
     }
@@ -105,23 +157,43 @@ impl LocatedValue {
         }
     }
 
-    /// The line number of a field such as `spec.inventory[1].name`. If the field does not exist, the line of its closest
-    /// parent that does.
+    /// The line number of a field such as `spec.inventory[1].name` or `metadata.labels[example.com/a]`. If the field does not
+    /// exist, the line of its closest parent that does.
     pub(crate) fn line_of(&self, path: &str) -> u64 {
         let mut found = self;
-        for step in path.split(['.', '[']) {
-            let next = match (&found.node, step.strip_suffix(']')) {
-                (YamlNode::List(items), Some(index)) => {
-                    index.parse().ok().and_then(|index: usize| items.get(index))
-                }
-                _ => found.get(step),
-            };
-            match next {
-                Some(next) => found = next,
+        for step in steps(path) {
+            match found.child(step) {
+                Some(child) => found = child,
                 None => break,
             }
         }
         found.line
+    }
+
+    /// The value of a field; `None` if it does not exist.
+    pub(crate) fn value_at(&self, path: &str) -> Option<&Self> {
+        steps(path).try_fold(self, Self::child)
+    }
+
+    fn child(&self, step: &str) -> Option<&Self> {
+        match &self.node {
+            YamlNode::List(items) => items.get(step.parse::<usize>().ok()?),
+            _ => self.get(step),
+        }
+    }
+
+    pub(crate) fn is_null(&self) -> bool {
+        self.node == YamlNode::Scalar(Value::Null)
+    }
+
+    /// Adds lines that precede the document in its file.
+    fn move_down(&mut self, lines: u64) {
+        self.line += lines;
+        match &mut self.node {
+            YamlNode::Scalar(_) => {}
+            YamlNode::List(items) => items.iter_mut().for_each(|item| item.move_down(lines)),
+            YamlNode::Object(fields) => fields.iter_mut().for_each(|(_, value)| value.move_down(lines)),
+        }
     }
 
     /// The value as JSON, without line numbers.
@@ -135,6 +207,22 @@ impl LocatedValue {
             }
         }
     }
+}
+
+/// The names, the indices and the keys of maps in a path. A key in brackets may contain dots.
+fn steps(mut path: &str) -> impl Iterator<Item = &str> {
+    iter::from_fn(move || {
+        if path.is_empty() {
+            return None;
+        }
+        let bracket = path.strip_prefix('[');
+        let (step, rest) = bracket.and_then(|key| key.split_once(']')).unwrap_or_else(|| {
+            let name = bracket.unwrap_or(path);
+            name.split_at(name.find(['.', '[']).unwrap_or(name.len()))
+        });
+        path = rest.strip_prefix('.').unwrap_or(rest);
+        Some(step)
+    })
 }
 
 impl From<Spanned<YamlNode>> for LocatedValue {
@@ -248,6 +336,9 @@ spec:
   -
     name: bar
   size: 1
+  labels:
+    a.example.com/b: c
+    other: d
 ";
 
     #[test]
@@ -261,6 +352,8 @@ spec:
             ("spec.inventory[0].name", 5),
             ("spec.inventory[1].name", 7),
             ("spec.size", 8),
+            ("spec.labels[a.example.com/b]", 10),
+            ("spec.labels[other]", 11),
         ] {
             assert_eq!(document.line_of(path), line, "{path}");
         }
@@ -273,6 +366,8 @@ spec:
             ("spec.inventory[0].kind", 5),
             ("spec.inventory[7].name", 4),
             ("spec.platform", 3),
+            ("spec.labels[a.example.com/c]", 9),
+            ("spec.labels[", 9),
             (".", 2),
             ("", 2),
         ] {
@@ -343,9 +438,30 @@ spec:
     }
 
     #[test]
-    fn keeps_the_documents_before_a_syntax_error() {
-        let documents = parse(b"a: 1\n---\nb: [");
-        assert!(matches!(documents.as_slice(), [Ok(_), Err(_)]), "{documents:?}");
+    fn keeps_the_documents_around_a_syntax_error() {
+        let documents = parse(b"a: 1\n---\nb: [\n--- # c\nc: 2\n---\n--- {d: 3}\n%\n---x: [\n");
+        let lines: Vec<_> = documents
+            .iter()
+            .map(|document| match document {
+                Ok(document) => (true, document.line),
+                Err(error) => (false, error.line.unwrap()),
+            })
+            .collect();
+        assert_eq!(lines, [(true, 1), (false, 3), (true, 5), (true, 7), (false, 8)]);
+        let directive = parse(b"# first\n%YAML 1.2\n---\na: 1\n");
+        assert!(matches!(directive.as_slice(), [Ok(_)]), "{directive:?}");
+    }
+
+    #[test]
+    fn tolerates_a_field_that_occurs_twice() {
+        let documents = parse(b"a: 1\n---\nb: 1\nc: 2\nb: 3\n");
+        let [Ok(_), Err(error)] = documents.as_slice() else {
+            panic!("{documents:?}")
+        };
+        assert_eq!(error.line, Some(5));
+        let tolerated = error.tolerated.as_ref().unwrap();
+        assert_eq!(tolerated.to_json(), json!({"b": 3, "c": 2}));
+        assert_eq!(tolerated.line_of("c"), 4);
     }
 
     #[test]

@@ -2,8 +2,13 @@
 
 use std::{borrow::Cow, fmt};
 
-use kcp_rules::{Action, DowngradeReason, Rule, defaulting::Correction};
+use kcp_rules::{
+    Action, DowngradeReason,
+    defaulting::Correction,
+    fault::{HIDDEN, quote},
+};
 use serde::Serialize;
+use serde_json::Value;
 
 /// A problem of an object in a manifest or in a cluster, as `lint` reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -107,10 +112,14 @@ pub(super) enum LintRule {
     OverrideIgnored,
     /// A `MachineHealthCheck` does not remediate the first Machine that fails.
     HealthCheckIdle,
+    /// A field of an object to which no rules apply occurs twice.
+    KeyDuplicate,
+    /// The object is a patch or a template, and was not checked.
+    Unrendered,
 }
 
 impl LintRule {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::KindMissing,
         Self::VersionUnserved,
         Self::Undecodable,
@@ -118,6 +127,8 @@ impl LintRule {
         Self::OldVersionOther,
         Self::OverrideIgnored,
         Self::HealthCheckIdle,
+        Self::KeyDuplicate,
+        Self::Unrendered,
     ];
 
     /// The id of the problem, in the form of rule ids: `<field>-<fault>`.
@@ -130,6 +141,8 @@ impl LintRule {
             Self::OldVersionOther => "old-api-version-other",
             Self::OverrideIgnored => "override-ignored",
             Self::HealthCheckIdle => "health-check-idle",
+            Self::KeyDuplicate => "key-duplicate",
+            Self::Unrendered => "manifest-unrendered",
         }
     }
 
@@ -143,6 +156,8 @@ impl LintRule {
             Self::OldVersionOther => "the old and the new object must have the same `apiVersion`",
             Self::OverrideIgnored => "an annotation that overrides a rule must have an effect",
             Self::HealthCheckIdle => "a MachineHealthCheck must remediate the first Machine that fails",
+            Self::KeyDuplicate => "a field must occur only once in an object",
+            Self::Unrendered => "lint must get whole objects: no patches and no templates",
         }
     }
 
@@ -163,6 +178,13 @@ impl LintRule {
             Self::HealthCheckIdle => {
                 "A control plane Machine that fails stays as it is, and the next failure may cost etcd its quorum."
             }
+            Self::KeyDuplicate => {
+                "kubectl takes the last of the values, and other programs may take another one."
+            }
+            Self::Unrendered => {
+                "A program completes the object before anybody applies it, so lint cannot know what it lacks and \
+                 does not check it."
+            }
         }
     }
 
@@ -179,7 +201,9 @@ impl LintRule {
             | Self::OldUndecodable
             | Self::OldVersionOther
             | Self::OverrideIgnored
-            | Self::HealthCheckIdle => Action::Warn,
+            | Self::HealthCheckIdle
+            | Self::KeyDuplicate
+            | Self::Unrendered => Action::Warn,
             Self::KindMissing | Self::Undecodable => Action::Deny,
         }
     }
@@ -192,8 +216,10 @@ pub(super) struct Fault {
     pub(super) field: Cow<'static, str>,
     /// The id of the admission rule, or of the check in `lint`, that found the problem.
     pub(super) rule: &'static str,
-    /// The admission rule that found the problem; `None` if `lint` itself found it.
-    pub(super) admission: Option<&'static Rule>,
+    /// The finding of the admission rule; `None` if `lint` itself found the problem.
+    pub(super) admission: Option<kcp_rules::Finding>,
+    /// The line in the file, if it is not that of the field.
+    pub(super) line: Option<u64>,
     /// What the webhook would do because of the problem.
     pub(super) action: Action,
     /// What is wrong and what to do about it, followed by the rule's id.
@@ -212,10 +238,23 @@ impl Fault {
             field: field.into(),
             rule: id,
             admission: None,
+            line: None,
             action: rule.action(),
             message: format!("{message} ({id})"),
             downgrade_reason: None,
             blocks_update_check: rule.blocks_update_check(),
+        }
+    }
+
+    /// Shows the value that the webhook hides, because it is in the user's own file. A whole file, which may be secret, stays
+    /// hidden.
+    pub(super) fn show(&mut self, value: &Value) {
+        if let Some(finding) = &mut self.admission
+            && finding.fault.value.as_deref() == Some(HIDDEN)
+            && !self.field.ends_with(".content")
+        {
+            finding.fault.value = Some(value.as_str().map_or_else(|| value.to_string(), quote));
+            self.message = finding.message().to_string();
         }
     }
 }
@@ -225,11 +264,16 @@ impl From<kcp_rules::Finding> for Fault {
         let message = finding.message().to_string();
         Self {
             rule: finding.rule.id,
-            admission: Some(finding.rule),
             action: finding.action,
-            field: finding.fault.field,
+            field: finding
+                .exact_field
+                .as_ref()
+                .unwrap_or(&finding.fault.field)
+                .clone(),
+            line: None,
             message,
             downgrade_reason: finding.downgrade_reason.map(DowngradeReason::why),
+            admission: Some(finding),
             blocks_update_check: false,
         }
     }
@@ -241,6 +285,7 @@ impl From<Correction> for Fault {
             field: repair.field.into(),
             rule: repair.rule,
             admission: None,
+            line: None,
             action: Action::Warn,
             message: repair.message,
             downgrade_reason: None,

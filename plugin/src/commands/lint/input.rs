@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    env,
     path::{Path, PathBuf},
 };
 
@@ -11,14 +12,16 @@ use kcp_rules::Configuration;
 
 use crate::commands::lint::{
     check::{Linter, Write},
-    document,
-    finding::UnreadFile,
+    document::{self, SyntaxError},
+    finding::{Fault, LintRule, UnreadFile},
     health_check::ControlPlanes,
+    kubeadm_config::WorkerVersions,
     object::{Identity, Object},
     related_objects::RelatedObjects,
     report::{LintReport, ObjectResult, ObjectSource},
     source::{self, SourceError},
     subject::{LintRole, Subject},
+    substitution::substitute,
 };
 use crate::file;
 
@@ -31,6 +34,8 @@ pub(super) struct Input {
     related_objects: RelatedObjects,
     /// The namespace that objects get if they have none.
     namespace: String,
+    /// Whether to fill the variables of files from the environment.
+    pub(super) substitutes: bool,
     report: LintReport,
 }
 
@@ -41,6 +46,7 @@ impl Input {
             old: HashMap::new(),
             related_objects: RelatedObjects::default(),
             namespace: namespace.to_owned(),
+            substitutes: false,
             report: LintReport::new(place),
         }
     }
@@ -76,6 +82,13 @@ impl Input {
 
     fn content(&mut self, file: &Path) -> Option<Vec<u8>> {
         let content = file::read(file).map_err(SourceError::from);
+        let content = content.and_then(|content| {
+            if self.substitutes {
+                filled(file, content)
+            } else {
+                Ok(content)
+            }
+        });
         content
             .map_err(|error| self.report.add_unread_file(unread(&error)))
             .ok()
@@ -103,14 +116,40 @@ impl Input {
         for document in document::parse(content) {
             match document {
                 Ok(document) => objects.extend(Object::from_document(file, document)),
-                Err(error) => self.report.add_unread_file(UnreadFile {
-                    file: file.to_owned(),
-                    line: error.line,
-                    message: error.to_string(),
-                }),
+                Err(error) => self.add_faulty(file, error, &mut objects),
             }
         }
         objects
+    }
+
+    /// Adds a document with a syntax error: as an object, if it need not be checked, or as an error of the file.
+    fn add_faulty(&mut self, file: &str, mut error: SyntaxError, objects: &mut Vec<Object>) {
+        let tolerated = error.tolerated.take();
+        let mut tolerated =
+            tolerated.map_or_else(Vec::new, |document| Object::from_document(file, *document));
+        let is_ignored = |object: &Object| object.role == LintRole::Ignored && object.name.kind.is_some();
+        if error.is_template && tolerated.is_empty() {
+            let is_known = |object: &Object| object.role == LintRole::Unrendered(None);
+            if !objects.iter().any(is_known) {
+                objects.push(Object::unparsable(file, &error));
+            }
+        } else if tolerated.iter().all(is_ignored)
+            && let Some(first) = tolerated.first_mut()
+        {
+            let message =
+                format!("Duplicate value: {error}, and kubectl takes the last value; remove the others");
+            first.faults.push(Fault {
+                line: error.line,
+                ..Fault::from_lint(LintRule::KeyDuplicate, ".", &message)
+            });
+            objects.append(&mut tolerated);
+        } else {
+            self.report.add_unread_file(UnreadFile {
+                file: file.to_owned(),
+                line: error.line,
+                message: error.to_string(),
+            });
+        }
     }
 
     /// Adds all objects of a kind that were listed in a cluster.
@@ -136,22 +175,31 @@ impl Input {
         self.report.add_unserved_kind(resource);
     }
 
-    pub(super) fn check(self, configuration: &Configuration, now: Timestamp) -> LintReport {
+    /// Checks all objects. Without a configuration, the default one applies, and the feature gates of Cluster API are unknown.
+    pub(super) fn check(self, configuration: Option<&Configuration>, now: Timestamp) -> LintReport {
         let Self {
             objects,
             old,
             related_objects,
             namespace,
             mut report,
+            substitutes: _,
         } = self;
+        let default = Configuration::default();
         let linter = Linter {
-            configuration,
+            configuration: configuration.unwrap_or(&default),
+            are_gates_unknown: configuration.is_none(),
+            worker_versions: &WorkerVersions::new(&objects, &namespace),
             related_objects: &related_objects,
             now,
         };
         let control_planes = ControlPlanes::new(&objects, &namespace);
         for mut object in objects {
             let mut faults = std::mem::take(&mut object.faults);
+            if let LintRole::Unrendered(_) = object.role {
+                report.add_object(ObjectResult::Unrendered(object.into_findings(faults)));
+                continue;
+            }
             report.add_object(match (object.role.subject(), &object.name.kind) {
                 (Some(subject), _) => {
                     let identity = object.identity(&namespace);
@@ -167,13 +215,27 @@ impl Input {
                 }
                 (None, Some(kind)) => match control_planes.check(&object, &namespace) {
                     Some(faults) => ObjectResult::Judged(object.into_findings(faults)),
-                    None => ObjectResult::Skipped(kind.clone()),
+                    None => ObjectResult::Skipped(kind.clone(), object.into_findings(faults)),
                 },
                 (None, None) => ObjectResult::Unknown(object.into_findings(faults)),
             });
         }
         report
     }
+}
+
+/// The content of a clusterctl template with the values of its variables.
+fn filled(file: &Path, content: Vec<u8>) -> Result<Vec<u8>, SourceError> {
+    let Ok(text) = str::from_utf8(&content) else {
+        return Ok(content);
+    };
+    let filled = substitute(text, &|name| env::var(name).ok());
+    filled
+        .map(String::into_bytes)
+        .map_err(|cause| SourceError::Template {
+            path: file.display().to_string(),
+            cause,
+        })
 }
 
 fn unread(error: &SourceError) -> UnreadFile {

@@ -1,11 +1,13 @@
 //! Finds the objects in a manifest, and records where each object comes from.
 
 use kcp_api::PartialObjectMetadata;
+use serde_json::Value;
 
 use crate::commands::lint::{
-    document::{LocatedValue, YamlNode},
+    document::{LocatedValue, SyntaxError, YamlNode},
     finding::{Fault, Finding, ObjectName},
     subject::{LintRole, Subject},
+    unrendered,
 };
 
 #[derive(Clone, Debug)]
@@ -83,6 +85,22 @@ impl Object {
         }
     }
 
+    /// A document that is not YAML because it is a template.
+    pub(super) fn unparsable(file: &str, error: &SyntaxError) -> Self {
+        let node = YamlNode::Scalar(Value::Null);
+        let line = error.line.unwrap_or(1);
+        Self {
+            origin: Origin::File {
+                file: file.to_owned(),
+                located: LocatedValue { line, node },
+            },
+            name: ObjectName::default(),
+            role: LintRole::Unrendered(None),
+            faults: vec![unrendered::unparsable(&error.to_string())],
+            text: String::new(),
+        }
+    }
+
     /// An object that an API server returned.
     pub(super) fn from_cluster(subject: Subject, text: String) -> Self {
         let metadata = serde_json::from_str(&text).map(|PartialObjectMetadata { metadata }| metadata);
@@ -130,16 +148,22 @@ impl Object {
             Origin::File { file, located } => (Some(file), Some(located)),
             Origin::Cluster => (None, None),
         };
-        let placed = faults.into_iter().map(|fault| Finding {
-            file: file.cloned(),
-            line: located.map(|located| located.line_of(&fault.field)),
-            object: name.clone(),
-            field: fault.field.into_owned(),
-            rule: fault.rule,
-            action: fault.action,
-            message: fault.message,
-            downgrade_reason: fault.downgrade_reason,
-            blocks_update_check: fault.blocks_update_check,
+        let placed = faults.into_iter().map(|mut fault| {
+            let value = located.and_then(|located| located.value_at(&fault.field));
+            if let Some(YamlNode::Scalar(value)) = value.map(|value| &value.node) {
+                fault.show(value);
+            }
+            Finding {
+                file: file.cloned(),
+                line: located.map(|located| fault.line.unwrap_or_else(|| located.line_of(&fault.field))),
+                object: name.clone(),
+                field: fault.field.into_owned(),
+                rule: fault.rule,
+                action: fault.action,
+                message: fault.message,
+                downgrade_reason: fault.downgrade_reason,
+                blocks_update_check: fault.blocks_update_check,
+            }
         });
         placed.collect()
     }

@@ -60,12 +60,19 @@ impl RelatedKind {
     fn new(role: LintRole) -> Option<Self> {
         match role {
             LintRole::Machine => Some(Self::Machine),
-            LintRole::Subject(Subject::ControlPlane) => Some(Self::ControlPlane),
+            LintRole::Subject(Subject::ControlPlane) | LintRole::Unrendered(Some(Subject::ControlPlane)) => {
+                Some(Self::ControlPlane)
+            }
             LintRole::Subject(Subject::Cluster) => Some(Self::Cluster),
             LintRole::Subject(Subject::ClusterPool) => Some(Self::Pool),
             LintRole::Subject(Subject::Customization) => Some(Self::Customization),
             LintRole::Subject(Subject::ClusterDeployment) => Some(Self::ClusterDeployment),
-            LintRole::Subject(Subject::Template) | LintRole::HealthCheck | LintRole::Ignored => None,
+            LintRole::Subject(
+                Subject::Template | Subject::KubeadmConfig | Subject::KubeadmConfigTemplate,
+            )
+            | LintRole::HealthCheck
+            | LintRole::Unrendered(_)
+            | LintRole::Ignored => None,
         }
     }
 }

@@ -26,8 +26,10 @@ pub(super) enum ObjectResult {
     Judged(Vec<Finding>),
     /// The object could not be checked, because its kind is unknown. Contains the problems that say why.
     Unknown(Vec<Finding>),
-    /// No admission rules apply to the object's kind. Contains the kind.
-    Skipped(String),
+    /// The object is a patch or a template. Contains the problem that says so.
+    Unrendered(Vec<Finding>),
+    /// No admission rules apply to the object's kind. Contains the kind, and problems that any object can have.
+    Skipped(String, Vec<Finding>),
 }
 
 /// Everything that `lint` found, in files or in a cluster.
@@ -48,6 +50,8 @@ pub(super) struct LintReport {
     files: usize,
     objects: usize,
     judged: usize,
+    /// The number of patches and templates, which were not checked.
+    unrendered: usize,
     /// The number of objects of each kind to which no admission rules apply.
     skipped: BTreeMap<String, usize>,
     /// The kinds, as `plural.group`, that the cluster does not serve.
@@ -72,6 +76,7 @@ impl LintReport {
             files: 0,
             objects: 0,
             judged: 0,
+            unrendered: 0,
             skipped: BTreeMap::new(),
             not_served: Vec::new(),
         }
@@ -89,7 +94,14 @@ impl LintReport {
                 self.findings.extend(findings);
             }
             ObjectResult::Unknown(findings) => self.findings.extend(findings),
-            ObjectResult::Skipped(kind) => *self.skipped.entry(kind).or_default() += 1,
+            ObjectResult::Unrendered(findings) => {
+                self.unrendered += 1;
+                self.findings.extend(findings);
+            }
+            ObjectResult::Skipped(kind, findings) => {
+                *self.skipped.entry(kind).or_default() += 1;
+                self.findings.extend(findings);
+            }
         }
     }
 
@@ -108,16 +120,24 @@ impl LintReport {
         &self.errors
     }
 
-    /// Whether the files contain no object, for example because the command that writes to stdin failed. An empty cluster
-    /// does not count, because it is not an error.
-    pub(super) fn is_empty(&self) -> bool {
-        self.place == ObjectSource::Files && self.objects == 0 && self.errors.is_empty()
+    /// Whether the files contain no object that `lint` checks, for example because the command that writes to stdin failed, or
+    /// because the path is wrong. An empty cluster does not count, because it is not an error.
+    fn is_unchecked(&self) -> bool {
+        self.place == ObjectSource::Files
+            && self.judged == 0
+            && self.errors.is_empty()
+            && self.count(Action::Deny) == 0
     }
 
-    /// The error if the report [is empty](Self::is_empty).
-    pub(super) fn empty_error(&self) -> Option<String> {
-        self.is_empty()
-            .then(|| format!("no object found in {}", self.file_count_text()))
+    /// The error if `lint` checked nothing.
+    pub(super) fn unchecked_error(&self) -> Option<String> {
+        let what = if self.objects == 0 {
+            "no object found in"
+        } else {
+            "lint checked nothing in"
+        };
+        self.is_unchecked()
+            .then(|| format!("{what} {}", self.file_count_text()))
     }
 
     /// The number of files with its noun, such as `2 files`.
@@ -129,7 +149,7 @@ impl LintReport {
     /// webhook may deny an object in it.
     pub(super) fn verdict(&self) -> Verdict {
         let unchecked_updates = self.findings.iter().any(|finding| finding.blocks_update_check);
-        if !self.errors.is_empty() || unchecked_updates || self.is_empty() {
+        if !self.errors.is_empty() || unchecked_updates || self.is_unchecked() {
             Verdict::Undecided
         } else if self.count(Action::Deny) > 0 {
             Verdict::Negative
@@ -221,7 +241,7 @@ impl LintReport {
 
     /// The report as a SARIF log, for code scanners and editors.
     pub(super) fn to_sarif(&self) -> anyhow::Result<String> {
-        let failure = self.empty_error();
+        let failure = self.unchecked_error();
         json(&Log::new(
             &self.findings,
             &self.errors,
@@ -239,16 +259,17 @@ impl LintReport {
         let skipped: usize = self.skipped.values().sum();
         let mut text = if self.objects == 0 {
             format!("nothing checked: no object in {place}")
-        } else if self.judged == 0 {
-            format!(
-                "nothing checked: {read}, but no KubeadmControlPlane, ClusterPool or ClusterDeploymentCustomization"
-            )
+        } else if self.judged == 0 && self.unrendered == 0 {
+            format!("nothing checked: {read}, but none of a kind that has rules")
         } else {
             format!("{read}: {} checked, {skipped} skipped", self.judged)
         };
-        if skipped > 0 {
-            let kinds: Vec<_> = self.skipped.keys().map(String::as_str).collect();
-            let _ = write!(text, " ({})", kinds.join(", "));
+        match self.unrendered {
+            0 => {}
+            1 => text.push_str(", 1 patch or template"),
+            number => {
+                let _ = write!(text, ", {number} patches or templates");
+            }
         }
         if self.judged > 0 || !self.findings.is_empty() {
             let denials = count(self.count(Action::Deny), "denial");

@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::file::{FileError, STDIN};
+use crate::{
+    commands::lint::substitution::SubstitutionError,
+    file::{FileError, STDIN},
+};
 
 /// The extensions of manifests in a folder, the same as kubectl's.
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
@@ -17,13 +20,15 @@ pub(super) enum SourceError {
     File(#[from] FileError),
     #[error("no .json, .yaml or .yml file in {path}")]
     Empty { path: String },
+    #[error("cannot fill the template {path}: {cause}")]
+    Template { path: String, cause: SubstitutionError },
 }
 
 impl SourceError {
     pub(super) fn path(&self) -> &str {
         match self {
             Self::File(error) => error.path(),
-            Self::Empty { path } => path,
+            Self::Empty { path } | Self::Template { path, .. } => path,
         }
     }
 }

@@ -3,8 +3,9 @@
 use kcp_api::{
     Kind,
     kind::{
-        CLUSTER, CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT_CUSTOMIZATION, CLUSTER_POOL, KUBEADM_CONTROL_PLANE,
-        KUBEADM_CONTROL_PLANE_TEMPLATE, MACHINE, MACHINE_HEALTH_CHECK,
+        CLUSTER, CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT_CUSTOMIZATION, CLUSTER_POOL, KUBEADM_CONFIG,
+        KUBEADM_CONFIG_TEMPLATE, KUBEADM_CONTROL_PLANE, KUBEADM_CONTROL_PLANE_TEMPLATE, MACHINE,
+        MACHINE_HEALTH_CHECK,
     },
 };
 use serde_json::Value;
@@ -12,6 +13,7 @@ use serde_json::Value;
 use crate::commands::lint::{
     document::{LocatedValue, YamlNode},
     finding::{Fault, LintRule, ObjectName},
+    unrendered,
 };
 
 /// What `lint` does with an object.
@@ -20,6 +22,8 @@ pub(super) enum LintRole {
     Subject(Subject),
     Machine,
     HealthCheck,
+    /// A patch or a template; `None` if the kind is unknown.
+    Unrendered(Option<Subject>),
     Ignored,
 }
 
@@ -27,7 +31,13 @@ impl LintRole {
     /// Decides what `lint` does with an object. Adds problems with its `kind` and `apiVersion` to `faults`.
     pub(super) fn new(object: &mut LocatedValue, faults: &mut Vec<Fault>) -> Self {
         match Subject::new(object, faults) {
-            Some(subject) => Self::Subject(subject),
+            Some(subject) => match unrendered::fault(object, subject.kind()) {
+                Some(fault) => {
+                    *faults = vec![fault];
+                    Self::Unrendered(Some(subject))
+                }
+                None => Self::Subject(subject),
+            },
             None if is_a(object, &MACHINE) => Self::Machine,
             None if is_a(object, &MACHINE_HEALTH_CHECK) => Self::HealthCheck,
             None => Self::Ignored,
@@ -37,7 +47,7 @@ impl LintRole {
     pub(super) const fn subject(self) -> Option<Subject> {
         match self {
             Self::Subject(subject) => Some(subject),
-            Self::Machine | Self::HealthCheck | Self::Ignored => None,
+            Self::Machine | Self::HealthCheck | Self::Unrendered(_) | Self::Ignored => None,
         }
     }
 }
@@ -60,16 +70,20 @@ pub(super) enum Subject {
     ClusterPool,
     Customization,
     ClusterDeployment,
+    KubeadmConfig,
+    KubeadmConfigTemplate,
 }
 
 impl Subject {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::ControlPlane,
         Self::Template,
         Self::Cluster,
         Self::ClusterPool,
         Self::Customization,
         Self::ClusterDeployment,
+        Self::KubeadmConfig,
+        Self::KubeadmConfigTemplate,
     ];
 
     pub(super) const fn resource(self) -> Kind {
@@ -80,11 +94,17 @@ impl Subject {
             Self::ClusterPool => CLUSTER_POOL,
             Self::Customization => CLUSTER_DEPLOYMENT_CUSTOMIZATION,
             Self::ClusterDeployment => CLUSTER_DEPLOYMENT,
+            Self::KubeadmConfig => KUBEADM_CONFIG,
+            Self::KubeadmConfigTemplate => KUBEADM_CONFIG_TEMPLATE,
         }
     }
 
     pub(super) const fn kind(self) -> &'static str {
         self.resource().kind
+    }
+
+    pub(super) const fn is_kubeadm_config(self) -> bool {
+        matches!(self, Self::KubeadmConfig | Self::KubeadmConfigTemplate)
     }
 
     /// An object's name, as `kubectl get -o name` prints it; `None` for a fragment, or if the server generates the name.
@@ -108,7 +128,11 @@ impl Subject {
     /// The `apiVersion` of this kind in the original design documents.
     const fn documented_api_version(self) -> &'static str {
         match self {
-            Self::ControlPlane | Self::Template | Self::Cluster => "cluster.x-k8s.io/v1alpha3",
+            Self::ControlPlane
+            | Self::Template
+            | Self::Cluster
+            | Self::KubeadmConfig
+            | Self::KubeadmConfigTemplate => "cluster.x-k8s.io/v1alpha3",
             Self::ClusterPool | Self::Customization | Self::ClusterDeployment => "v1",
         }
     }
@@ -117,7 +141,11 @@ impl Subject {
     const fn identifying_field(self) -> Option<&'static str> {
         match self {
             Self::ControlPlane => Some("kubeadmConfigSpec"),
-            Self::Template | Self::Cluster | Self::ClusterDeployment => None,
+            Self::Template
+            | Self::Cluster
+            | Self::ClusterDeployment
+            | Self::KubeadmConfig
+            | Self::KubeadmConfigTemplate => None,
             Self::ClusterPool => Some("inventory"),
             Self::Customization => Some("installConfigPatches"),
         }

@@ -28,7 +28,14 @@ use crate::{
 fn lint_yaml(text: &str) -> LintReport {
     let mut input = Input::new(NAMESPACE, ObjectSource::Files);
     input.parse("manifest.yaml", text.as_bytes());
-    input.check(&Configuration::default(), NOW.parse().unwrap())
+    input.check(Some(&Configuration::default()), NOW.parse().unwrap())
+}
+
+/// Without a configuration.
+fn lint_with_unknown_gates(text: &str) -> LintReport {
+    let mut input = Input::new(NAMESPACE, ObjectSource::Files);
+    input.parse("manifest.yaml", text.as_bytes());
+    input.check(None, NOW.parse().unwrap())
 }
 
 fn lint(files: Vec<PathBuf>) -> LintReport {
@@ -36,7 +43,7 @@ fn lint(files: Vec<PathBuf>) -> LintReport {
         files,
         ..LintArguments::default()
     };
-    manifests(&arguments, NAMESPACE, &Configuration::default())
+    manifests(&arguments, NAMESPACE, Some(&Configuration::default()))
 }
 
 fn document(name: &str) -> PathBuf {
@@ -135,6 +142,7 @@ items:
   spec:
     replicas: 2
     version: 1.34.2
+    kubeadmConfigSpec: {}
 - apiVersion: v1
   kind: ConfigMap
 ---
@@ -207,12 +215,17 @@ fn every_sarif_log_matches_the_schema() {
 #[test]
 fn says_that_nothing_was_checked() {
     let report = lint_yaml("kind: Pod\napiVersion: v1\n---\nkind: ClusterPool\napiVersion: other.io/v1\n");
-    assert_eq!(report.verdict(), Verdict::Met);
+    assert_eq!(report.verdict(), Verdict::Undecided);
     assert_eq!(
         report.text(Layout::default()),
-        "nothing checked: 2 objects in 1 file, but no KubeadmControlPlane, ClusterPool or \
-         ClusterDeploymentCustomization (ClusterPool, Pod)\n"
+        "nothing checked: 2 objects in 1 file, but none of a kind that has rules\n"
     );
+    assert_eq!(
+        report.unchecked_error().as_deref(),
+        Some("lint checked nothing in 1 file")
+    );
+    // An object without a kind is denied.
+    assert_eq!(lint_yaml("spec: {}\n").verdict(), Verdict::Negative);
 }
 
 #[test]
@@ -279,7 +292,10 @@ fn lint_and_admission_report_the_same_findings() {
             .judge()
             .unwrap()
             .into_iter()
-            .map(|finding| (finding.rule.id.to_owned(), finding.fault.field.into_owned()))
+            .map(|finding| {
+                let field = finding.exact_field.unwrap_or(finding.fault.field);
+                (finding.rule.id.to_owned(), field.into_owned())
+            })
             .filter(|(rule, _)| !COMPLETED_BY_DEFAULTS.contains(&rule.as_str()))
             .collect();
         assert_eq!(found(&report), expected, "{}", case.name);
@@ -294,7 +310,7 @@ fn lint_update(old: Option<&Value>, new: &Value) -> LintReport {
         input.parse_old("old.json", old.to_string().as_bytes());
     }
     input.parse("new.json", new.to_string().as_bytes());
-    input.check(&Configuration::default(), NOW.parse().unwrap())
+    input.check(Some(&Configuration::default()), NOW.parse().unwrap())
 }
 
 /// The rules and fields of the findings, in the order of the report.
@@ -462,7 +478,7 @@ fn cluster_objects(objects: impl IntoIterator<Item = (Subject, Value)>) -> LintR
         input.add_listed(subject, [object.to_string()]);
     }
     input.add_unserved_kind("kubeadmcontrolplanetemplates.controlplane.cluster.x-k8s.io".to_owned());
-    input.check(&Configuration::default(), NOW.parse().unwrap())
+    input.check(Some(&Configuration::default()), NOW.parse().unwrap())
 }
 
 /// Gives an object the owner that Cluster API sets: a Cluster, or the `ClusterClass` of a template.
@@ -524,61 +540,51 @@ fn github_annotations_of_objects_in_a_cluster() {
     insta::assert_snapshot!(objects_in_a_cluster().to_github_annotations());
 }
 
-/// Only a new object that a Cluster owns may be a copy.
+/// Cluster API makes a Cluster or a `ClusterClass` the owner of what it has adopted, also in a file that `kubectl get` has written.
 #[test]
-fn stored_objects_are_no_copies() {
+fn an_owner_alone_makes_no_copy() {
     let mut template = Base::Template(V1BETA2).object();
     template["spec"]["template"]["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["dns"] =
         json!({"imageTag": "v1 2"});
-    for (subject, object, owner, rule, exported_as) in [
+    for (subject, object, owner, rule) in [
         (
             Subject::ControlPlane,
             control_plane(4),
             "Cluster",
             "replicas-even",
-            Verdict::Met,
         ),
-        (
-            Subject::Template,
-            template,
-            "ClusterClass",
-            "image-tag-invalid",
-            Verdict::Negative,
-        ),
+        (Subject::Template, template, "ClusterClass", "image-tag-invalid"),
     ] {
-        let stored = cluster_objects([(subject, owned_by(owner, object.clone()))]);
-        assert_eq!(
-            (stored.verdict(), found(&stored)[0].0.as_str()),
-            (Verdict::Negative, rule)
-        );
-        let exported = lint_update(None, &owned_by(owner, object));
-        assert_eq!(
-            (exported.verdict(), found(&exported)[0].0.as_str()),
-            (exported_as, rule)
-        );
+        let owned = owned_by(owner, object);
+        for report in [lint_update(None, &owned), cluster_objects([(subject, owned)])] {
+            assert_eq!(
+                (report.verdict(), found(&report)[0].0.as_str()),
+                (Verdict::Negative, rule)
+            );
+        }
     }
 }
 
-/// As `kubectl get -o yaml` writes it: with the owner that Cluster API set.
-fn exported_control_plane() -> LintReport {
-    lint_update(None, &owned_by("Cluster", control_plane(4)))
-}
-
-#[test]
-fn text_of_an_exported_object() {
-    insta::assert_snapshot!(plain(&exported_control_plane().text(Layout::default())));
+/// A control plane beside the paused Cluster that owns it, as `clusterctl move` creates it.
+fn moved_control_plane() -> LintReport {
+    let mut cluster = Base::Cluster.object();
+    cluster["metadata"]["name"] = json!("c1");
+    cluster["metadata"]["uid"] = json!("u1");
+    cluster["spec"]["paused"] = json!(true);
+    let control_plane = owned_by("Cluster", control_plane(4));
+    lint_yaml(&format!("{cluster}\n---\n{control_plane}"))
 }
 
 #[test]
 fn every_format_says_why_a_denial_became_a_warning() {
-    let exported = exported_control_plane();
-    schema::conforms(&exported);
+    let moved = moved_control_plane();
+    schema::conforms(&moved);
     let reason = "the object is a copy, as clusterctl move or Hive makes one; the webhook denies the object if its Cluster \
         does not exist or is not paused";
-    let json: Value = serde_json::from_str(&printer::json(&exported).unwrap()).unwrap();
+    let json: Value = serde_json::from_str(&printer::json(&moved).unwrap()).unwrap();
     assert_eq!(json["findings"][0]["downgradeReason"], reason);
     assert_eq!(json["findings"][0]["action"], "warn");
-    let sarif: Value = serde_json::from_str(&exported.to_sarif().unwrap()).unwrap();
+    let sarif: Value = serde_json::from_str(&moved.to_sarif().unwrap()).unwrap();
     let result = &sarif["runs"][0]["results"][0];
     let message = result["message"]["text"].as_str().unwrap();
     assert!(
@@ -586,7 +592,7 @@ fn every_format_says_why_a_denial_became_a_warning() {
         "{message}"
     );
     assert_eq!(result["level"], "warning");
-    assert!(exported.to_github_annotations().contains(reason));
+    assert!(moved.to_github_annotations().contains(reason));
     let unchanged = lint_update(Some(&control_plane(4)), &control_plane(4));
     let text = unchanged.text(Layout::default());
     assert!(
@@ -598,6 +604,417 @@ fn every_format_says_why_a_denial_became_a_warning() {
             .text(Layout::default())
             .contains("only a warning")
     );
+}
+
+/// The rule, the field and the action of each finding.
+fn judged(report: &LintReport) -> Vec<(String, String, String)> {
+    let json: Value = serde_json::from_str(&printer::json(report).unwrap()).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let findings = json["findings"].as_array().unwrap().iter();
+    findings
+        .map(|finding| {
+            (
+                text(&finding["rule"]),
+                text(&finding["field"]),
+                text(&finding["action"]),
+            )
+        })
+        .collect()
+}
+
+fn expected(findings: &[(&str, &str, &str)]) -> Vec<(String, String, String)> {
+    let owned = findings
+        .iter()
+        .map(|(rule, field, action)| ((*rule).to_owned(), (*field).to_owned(), (*action).to_owned()));
+    owned.collect()
+}
+
+const WORKER: &str = r"
+apiVersion: bootstrap.cluster.x-k8s.io/v1beta1
+kind: KubeadmConfigTemplate
+metadata: {name: pool-a}
+spec:
+  template:
+    spec:
+      joinConfiguration:
+        nodeRegistration:
+          kubeletExtraArgs:
+            pod-infra-container-image: example.com/pause
+            node-labels: rack=a,node-role.kubernetes.io/gpu=
+";
+
+fn deployment(kind: &str, version: &str, template: &str) -> String {
+    let spec = json!({"version": version, "bootstrap": {"configRef": {"kind": "KubeadmConfigTemplate", "name": template}}});
+    let api_version = "cluster.x-k8s.io/v1beta2";
+    format!(
+        "---\n{}\n",
+        json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": format!("{version}-{template}")},
+            "spec": {"template": {"spec": spec}}})
+    )
+}
+
+/// A Cluster with this topology, beside a `ClusterClass` whose workers have these fields.
+fn topology(topology: &Value, worker: &Value) -> String {
+    let object = |kind: &str, name: &str, spec: &Value| json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let cluster = object("Cluster", "edge", &json!({"topology": topology}));
+    let class = object(
+        "ClusterClass",
+        "quick",
+        &json!({"workers": {"machineDeployments": [worker]}}),
+    );
+    format!("---\n{cluster}\n---\n{class}\n")
+}
+
+#[test]
+fn the_configuration_of_workers_is_checked_for_the_version_that_uses_it() {
+    const FIELD: &str =
+        "spec.template.spec.joinConfiguration.nodeRegistration.kubeletExtraArgs[pod-infra-container-image]";
+    const LABELS: &str =
+        "spec.template.spec.joinConfiguration.nodeRegistration.kubeletExtraArgs[node-labels]";
+    let label = ("kubelet-label-refused", LABELS, "deny");
+    let flag = |action| ("component-flag-unknown", FIELD, action);
+    let reference = json!({"kind": "KubeadmConfigTemplate", "name": "pool-a"});
+    for (case, others, findings) in [
+        ("no version", String::new(), vec![flag("warn"), label]),
+        (
+            "an old version",
+            deployment("MachineDeployment", "v1.34.2", "pool-a"),
+            vec![label],
+        ),
+        (
+            "a new one",
+            deployment("MachinePool", "v1.35.1", "pool-a"),
+            vec![flag("deny"), label],
+        ),
+        (
+            "both",
+            deployment("MachineDeployment", "v1.34.2", "pool-a")
+                + &deployment("MachineDeployment", "v1.35.1", "pool-a"),
+            vec![label, flag("deny")],
+        ),
+        (
+            "another template",
+            deployment("MachineDeployment", "v1.35.1", "pool-b"),
+            vec![flag("warn"), label],
+        ),
+        (
+            "a variable",
+            deployment("MachineDeployment", "${VERSION}", "pool-a"),
+            vec![flag("warn"), label],
+        ),
+        (
+            "a topology",
+            topology(
+                &json!({"classRef": {"name": "quick"}, "version": "v1.35.1"}),
+                &json!({"class": "a", "bootstrap": {"templateRef": reference}}),
+            ),
+            vec![flag("deny"), label],
+        ),
+        (
+            "an old topology in v1beta1",
+            topology(
+                &json!({"class": "quick", "version": "v1.34.2"}),
+                &json!({"class": "a", "template": {"bootstrap": {"ref": reference}}}),
+            ),
+            vec![label],
+        ),
+        (
+            "another class",
+            topology(
+                &json!({"class": "slow", "version": "v1.34.2"}),
+                &json!({"class": "a", "template": {"bootstrap": {"ref": reference}}}),
+            ),
+            vec![flag("warn"), label],
+        ),
+    ] {
+        let report = lint_yaml(&format!("{WORKER}{others}"));
+        assert_eq!(judged(&report), expected(&findings), "{case}");
+        assert_eq!(report.verdict(), Verdict::Negative, "{case}");
+    }
+}
+
+#[test]
+fn the_configuration_of_one_machine_is_checked_as_in_a_control_plane() {
+    let machine = r"
+apiVersion: bootstrap.cluster.x-k8s.io/v1beta2
+kind: KubeadmConfig
+metadata: {name: m-1}
+spec:
+  clusterConfiguration:
+    featureGates: {EtcdLearnerMode: true}
+    apiServer: {extraArgs: [{name: cloud-provider, value: external}]}
+  joinConfiguration:
+    timeouts: {controlPlaneComponentHealthCheckSeconds: 5}
+  files: [{path: /a}]
+---
+{apiVersion: cluster.x-k8s.io/v1beta2, kind: Machine, metadata: {name: m-1}, spec:
+  {version: v1.34.2, bootstrap: {configRef: {kind: KubeadmConfig, name: m-1}}}}
+";
+    assert_eq!(
+        judged(&lint_yaml(machine)),
+        expected(&[
+            (
+                "component-flag-unknown",
+                "spec.clusterConfiguration.apiServer.extraArgs[0].value",
+                "deny"
+            ),
+            (
+                "kubeadm-feature-gate-unknown",
+                "spec.clusterConfiguration.featureGates[EtcdLearnerMode]",
+                "deny"
+            ),
+            ("file-content-missing", "spec.files[0].content", "warn"),
+        ])
+    );
+    let undecodable = machine.replace("[{path: /a}]", "{}");
+    assert_eq!(
+        judged(&lint_yaml(&undecodable)),
+        expected(&[("object-undecodable", "spec.files", "deny")])
+    );
+}
+
+/// Patches and templates, and whole objects that only look like them.
+#[test]
+fn patches_and_templates_are_not_checked() {
+    let whole = Base::ControlPlane(V1BETA1).object();
+    let changed = |pointer: &str, value: Value| {
+        let mut object = whole.clone();
+        *object.pointer_mut(pointer).unwrap() = value;
+        object.to_string()
+    };
+    let patch = |spec: &str| {
+        format!(
+            "{{apiVersion: controlplane.cluster.x-k8s.io/v1beta1, kind: KubeadmControlPlane, metadata: {{name: a}}, spec: {spec}}}"
+        )
+    };
+    let with_files = |content: &str| {
+        let mut object = whole.clone();
+        object["spec"]["kubeadmConfigSpec"]["files"] = json!([{"path": "/a", "content": content}]);
+        object["spec"]["kubeadmConfigSpec"]["preKubeadmCommands"] = json!([content]);
+        object.to_string()
+    };
+    for (case, text, field) in [
+        ("a whole object", whole.to_string(), None),
+        (
+            "shell in a file",
+            with_files("echo ${HOSTNAME} {{ ds.meta_data.local_hostname }}"),
+            None,
+        ),
+        (
+            "a Go template for names",
+            {
+                let mut object = whole.clone();
+                object["spec"]["machineNamingStrategy"] =
+                    json!({"template": "{{ .cluster.name }}-{{ .random }}"});
+                object.to_string()
+            },
+            None,
+        ),
+        (
+            "a variable",
+            changed("/spec/replicas", json!("${REPLICAS}")),
+            Some("spec.replicas"),
+        ),
+        (
+            "a default",
+            changed("/spec/version", json!("${VERSION:=v1.34.2}")),
+            Some("spec.version"),
+        ),
+        (
+            "a name",
+            changed("/metadata/name", json!("{{ .Values.name }}")),
+            Some("metadata.name"),
+        ),
+        (
+            "a patch of the strategy",
+            patch("{rolloutStrategy: {rollingUpdate: {maxSurge: 0}}}"),
+            Some("spec"),
+        ),
+        (
+            "a patch of the version",
+            patch("{version: v1.34.2, replicas: 4}"),
+            Some("spec"),
+        ),
+        (
+            "not YAML",
+            "a: 1\n{{- if .Values.a }}\nb: 2\n{{- end }}\n".to_owned(),
+            Some("."),
+        ),
+        (
+            "not YAML because of a variable",
+            WORKER.replace("pool-a", "${NAME}-a"),
+            Some("."),
+        ),
+        (
+            "workers",
+            WORKER.replace("{name: pool-a}", "\n  name: ${NAME}-a"),
+            Some("metadata.name"),
+        ),
+    ] {
+        let report = lint_yaml(&text);
+        let findings: Vec<_> = field
+            .map(|field| ("manifest-unrendered", field, "warn"))
+            .into_iter()
+            .collect();
+        assert_eq!(judged(&report), expected(&findings), "{case}");
+        let verdict = if field.is_some() {
+            Verdict::Undecided
+        } else {
+            Verdict::Met
+        };
+        assert_eq!(report.verdict(), verdict, "{case}");
+        // Beside an object that lint checks, a template is only a warning.
+        let beside = lint_yaml(&format!("{whole}\n---\n{text}"));
+        assert_eq!(
+            (beside.verdict(), beside.unread_files().len()),
+            (Verdict::Met, 0),
+            "{case}"
+        );
+    }
+    // What belongs to cloud-init or to a shell does not make wrong syntax a template.
+    for text in [
+        "a: {{ ds.meta_data.local_hostname }}\n",
+        "a: '{% if b %} ${B}'\nb: [\n",
+        "machineNaming: {template: '{{ .cluster.name }}'}\nb: [\n",
+    ] {
+        let broken = lint_yaml(text);
+        assert_eq!(
+            (broken.verdict(), broken.unread_files().len()),
+            (Verdict::Undecided, 1),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn text_of_patches_and_templates() {
+    let text = "\
+kind: KubeadmControlPlane
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+metadata: {name: patch}
+spec: {rollout: {after: \"2026-05-01T00:00:00Z\"}}
+---
+kind: ClusterPool
+apiVersion: hive.openshift.io/v1
+metadata: {name: template}
+spec: {size: \"${SIZE}\"}
+---
+{{- if .Values.enabled }}
+";
+    let report = lint_yaml(text);
+    schema::conforms(&report);
+    insta::assert_snapshot!(plain(&report.text(Layout::default())));
+}
+
+/// Only a configuration says which gates are on.
+#[test]
+fn unknown_gates_make_a_denial_a_warning() {
+    let mut object = Base::ControlPlane(V1BETA2).object();
+    object["spec"]["kubeadmConfigSpec"]["format"] = json!("ignition");
+    object["spec"]["machineTemplate"]["spec"]["taints"] =
+        json!([{"key": "example.com/a", "effect": "NoSchedule", "propagation": "Always"}]);
+    let object = object.to_string();
+    let both = |action| {
+        expected(&[
+            ("ignition-gate-off", "spec.kubeadmConfigSpec.format", action),
+            ("taints-gate-off", "spec.machineTemplate.spec.taints", action),
+        ])
+    };
+    assert_eq!(judged(&lint_yaml(&object)), both("deny"));
+    let unknown = lint_with_unknown_gates(&object);
+    assert_eq!(judged(&unknown), both("warn"));
+    assert_eq!(unknown.verdict(), Verdict::Met);
+    insta::assert_snapshot!(plain(&unknown.text(Layout::default())));
+}
+
+/// The webhook hides these values, because anybody may read its messages.
+#[test]
+fn shows_the_values_in_the_users_own_file() {
+    let report = lint_yaml(
+        r#"apiVersion: controlplane.cluster.x-k8s.io/v1beta1
+kind: KubeadmControlPlane
+metadata: {name: edge}
+spec:
+  replicas: 3
+  version: v1.34.2
+  machineTemplate: {infrastructureRef: {apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: M, name: a}}
+  kubeadmConfigSpec:
+    clusterConfiguration:
+      controllerManager:
+        extraArgs:
+          profiling: "false"
+          cloud-provider: gce
+          enable-leader-migration: "true"
+          leader-migration-config: /etc/kubernetes/pki/migration.yaml
+      scheduler:
+        extraArgs:
+          v: "2"
+          profilling: "false"
+      featureGates:
+        NoSuch: true
+    files:
+    - path: /etc/kubernetes/pki/migration.yaml
+      content: "hunter2: [}"
+"#,
+    );
+    let text = plain(&report.text(Layout::default()));
+    assert!(!text.contains("hunter2"), "{text}");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_field_that_occurs_twice_fails_only_what_lint_checks() {
+    let elsewhere = "apiVersion: v1\nkind: ConfigMap\ndata:\n  a: 1\n  a: 2\n";
+    let report = lint_yaml(&format!("{elsewhere}---\n{}\n", control_plane(4)));
+    schema::conforms(&report);
+    assert_eq!(report.verdict(), Verdict::Negative);
+    insta::assert_snapshot!(plain(&report.text(Layout::default())));
+    let judged = lint_yaml("apiVersion: hive.openshift.io/v1\nkind: ClusterPool\nspec: {size: 1, size: 2}\n");
+    assert_eq!(judged.verdict(), Verdict::Undecided);
+    let [error] = judged.unread_files() else {
+        panic!("{:?}", judged.unread_files())
+    };
+    assert_eq!(error.line, Some(3));
+}
+
+#[test]
+fn fills_the_variables_of_a_template() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("template.yaml");
+    let mut object = Base::ControlPlane(V1BETA2).object();
+    object["spec"]["replicas"] = json!(4);
+    let text = object.to_string();
+    for (text, substitute, verdict) in [
+        (
+            text.replace(":4", ":${KCP_LINT_ABSENT:=4}"),
+            true,
+            Verdict::Negative,
+        ),
+        (text.replace(":4", ":${KCP_LINT_ABSENT:-3}"), true, Verdict::Met),
+        (
+            text.replace(":4", ":\"${KCP_LINT_ABSENT:=4}\""),
+            false,
+            Verdict::Undecided,
+        ),
+        (
+            text.replace(":4", ":${KCP_LINT_ABSENT}"),
+            true,
+            Verdict::Undecided,
+        ),
+    ] {
+        std::fs::write(&file, &text).unwrap();
+        let arguments = LintArguments {
+            files: vec![file.clone()],
+            substitute,
+            ..LintArguments::default()
+        };
+        let report = manifests(&arguments, NAMESPACE, None);
+        assert_eq!(report.verdict(), verdict, "{text}");
+        if substitute && verdict == Verdict::Undecided {
+            let error = report.unread_files()[0].sentence();
+            assert!(error.contains("no value for KCP_LINT_ABSENT"), "{error}");
+        }
+    }
 }
 
 const HEALTH_CHECK: &str = r#"

@@ -27,7 +27,7 @@ pub struct ControllerLeader {
 }
 
 /// Why a controller manager would not start with a configuration, or would never hold its migration lock. The messages
-/// contain no text of the configuration, which may be secret.
+/// contain no text of the configuration, which may be secret, apart from names of fields.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
     #[error("it is not valid YAML{}", hint(*.unquoted_star))]
@@ -52,10 +52,12 @@ pub enum Problem {
     #[error("{0} must be set")]
     Missing(String),
     /// From 1.32 on, an unknown field is an error.
-    #[error("{parent} has an unknown field; the known fields are {known}")]
+    #[error("{parent} has {field}; the known fields are {known}")]
     UnknownField {
         /// The path of the object that contains the unknown field.
         parent: String,
+        /// The unknown field with its article. A name that is not like that of a field is left out.
+        field: String,
         /// The names of the fields that the object may have.
         known: String,
     },
@@ -291,9 +293,16 @@ impl Reader {
     }
 
     fn unknown(&mut self, fields: &Map<String, Value>, parent: &str, known: &[&str]) {
-        if self.strict && fields.keys().any(|field| !known.contains(&field.as_str())) {
+        let unknown = fields.keys().find(|field| !known.contains(&field.as_str()));
+        if let Some(name) = unknown.filter(|_| self.strict) {
+            let is_field_name = name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_alphabetic());
             self.problems.push(Problem::UnknownField {
                 parent: parent.to_owned(),
+                field: if is_field_name {
+                    format!("the unknown field {name}")
+                } else {
+                    "an unknown field".to_owned()
+                },
                 known: known.join(", "),
             });
         }
@@ -494,7 +503,7 @@ controllerLeaders:
                 VALID.replace("leaderName", "resourceLock: leases\nleaderName"),
                 32,
                 &[
-                    "the document has an unknown field; the known fields are apiVersion, kind, leaderName, \
+                    "the document has the unknown field resourceLock; the known fields are apiVersion, kind, leaderName, \
                      controllerLeaders",
                 ],
             ),

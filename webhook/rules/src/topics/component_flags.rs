@@ -177,12 +177,19 @@ impl<'n> Unknown<'n> {
     }
 
     /// Whether the message may show the name: if some version knows it, or if it consists of letters, so that it is no token.
-    pub(super) fn is_shown(&self) -> bool {
+    fn is_shown(&self) -> bool {
         let is_letter = |byte: u8| byte.is_ascii_alphabetic() || b"-_".contains(&byte);
         self.absence != Absence::Always || self.name.len() <= 64 && self.name.bytes().all(is_letter)
     }
 
-    pub(super) fn push(&self, field: Cow<'static, str>, spec: &ControlPlaneSpec<'_>, faults: &mut Faults) {
+    /// Reports the name. `unnamed` is the path of the field without the name, if the path has the name.
+    pub(super) fn push(
+        &self,
+        field: Cow<'static, str>,
+        unnamed: Option<Cow<'static, str>>,
+        spec: &ControlPlaneSpec<'_>,
+        faults: &mut Faults,
+    ) {
         let Self {
             program,
             major,
@@ -216,15 +223,16 @@ impl<'n> Unknown<'n> {
                 "correct the name, or remove it".to_owned(),
             ),
         };
+        let unnamed = unnamed.filter(|_| !self.is_shown());
         let fault = Fault {
-            field,
+            field: unnamed.unwrap_or_else(|| field.clone()),
             reason: CauseReason::NotSupported,
             value: Some(HIDDEN.to_owned()),
             detail: detail.into(),
             remedy: remedy.into(),
         };
         if absence == Absence::Always {
-            faults.push_redacted(name, fault);
+            faults.push_unnamed(name, field, fault);
         } else {
             faults.push_at_most(Action::of_version(spec), fault);
         }
@@ -261,12 +269,7 @@ fn flag_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
             format!("--{}", flag.name.replace('_', "-"))
         };
         let unknown = Unknown::new(component, "flag", &name, absence);
-        let field = if unknown.is_shown() {
-            flag.path(spec)
-        } else {
-            flag.path_without_name(spec)
-        };
-        unknown.push(field, spec, faults);
+        unknown.push(flag.path(spec), Some(flag.path_without_name(spec)), spec, faults);
     }
 }
 
@@ -534,8 +537,9 @@ fn kubelet_label_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
                     reason: CauseReason::Forbidden,
                     value: Some(HIDDEN.to_owned()),
                     detail: "a kubelet may not set one of the labels in the domains kubernetes.io and k8s.io, and exits at startup".into(),
-                    remedy: "set labels such as node-role.kubernetes.io/NAME in machineTemplate.metadata.labels, from which Cluster API \
-                             copies them to the Node; kubectl label sets any other".into(),
+                    remedy: "set labels such as node-role.kubernetes.io/NAME in machineTemplate.metadata.labels, or for workers in \
+                             template.metadata.labels of the MachineDeployment, from which Cluster API copies them to the Node; kubectl \
+                             label sets any other".into(),
                 };
                 faults.push_redacted(key, fault);
             }

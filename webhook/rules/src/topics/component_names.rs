@@ -153,7 +153,7 @@ fn gate_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
     let spec = change.new;
     for_each_gate(spec, |component, flag, (name, _), answer| {
         if let Answer::Unknown(absence) = answer {
-            Unknown::new(component, "feature gate", name, absence).push(flag.path(spec), spec, faults);
+            Unknown::new(component, "feature gate", name, absence).push(flag.path(spec), None, spec, faults);
         }
     });
     for (
@@ -229,12 +229,9 @@ fn kubeadm_gate_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut 
     for name in gates.into_iter().flat_map(|gates| gates.keys()) {
         if let Answer::Unknown(absence) = components::kubeadm_gate(name, &version) {
             let unknown = Unknown::to_kubeadm("feature gate", name, absence);
-            let field = spec.kubeadm_path(if unknown.is_shown() {
-                format!("clusterConfiguration.featureGates[{name}]")
-            } else {
-                "clusterConfiguration.featureGates".to_owned()
-            });
-            unknown.push(field, spec, faults);
+            let field = spec.kubeadm_path(format_args!("clusterConfiguration.featureGates[{name}]"));
+            let unnamed = spec.kubeadm_path("clusterConfiguration.featureGates");
+            unknown.push(field, Some(unnamed), spec, faults);
         }
     }
 }
@@ -253,7 +250,7 @@ fn admission_plugin_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &
         for plugin in comma_separated(flag.value) {
             if let Answer::Unknown(absence) = components::admission_plugin(plugin, &version) {
                 let unknown = Unknown::new(Component::ApiServer, "admission plugin", plugin, absence);
-                unknown.push(flag.path(spec), spec, faults);
+                unknown.push(flag.path(spec), None, spec, faults);
             }
         }
     }
@@ -271,7 +268,7 @@ fn runtime_config_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mu
         let key = item.split('=').next().unwrap_or(item).trim();
         if let Answer::Unknown(absence) = components::runtime_config(key, &version) {
             let unknown = Unknown::new(Component::ApiServer, "API version", key, absence);
-            unknown.push(flag.path(spec), spec, faults);
+            unknown.push(flag.path(spec), None, spec, faults);
         }
     }
 }

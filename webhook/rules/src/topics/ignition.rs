@@ -85,16 +85,13 @@ fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
         ("ignition", has_configuration(spec), None),
     ];
     for (field, _, value) in found.into_iter().filter(|(_, is_set, _)| *is_set) {
-        faults.push(Fault {
-            field: spec.kubeadm_path(field),
-            reason: CauseReason::Forbidden,
-            value: value.map(quote),
-            detail: "Cluster API's feature gate KubeadmBootstrapFormatIgnition is off".into(),
-            remedy:
-                "remove the field, or enable the gate in Cluster API and set featureGates.ignition in kcp-webhook's \
-             AdmissionConfiguration"
-                    .into(),
-        });
+        faults.push_gate_off(
+            "KubeadmBootstrapFormatIgnition",
+            &change.context,
+            (spec.kubeadm_path(field), value.map(quote)),
+            "remove the field, or enable the gate in Cluster API and set featureGates.ignition in kcp-webhook's \
+             AdmissionConfiguration",
+        );
     }
 }
 
@@ -103,7 +100,7 @@ fn without_format(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
     let Some(config) = spec.kubeadm_config() else {
         return;
     };
-    if change.context.feature_gates.ignition && has_configuration(spec) && !has_format(spec) {
+    if change.context.may_have_ignition() && has_configuration(spec) && !has_format(spec) {
         faults.push_redacted(
             &config.format,
             Fault {
@@ -126,7 +123,7 @@ fn settings_unsupported(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut 
     let Some(config) = spec.kubeadm_config() else {
         return;
     };
-    if !change.context.feature_gates.ignition || !has_format(spec) {
+    if !change.context.may_have_ignition() || !has_format(spec) {
         return;
     }
     let mut push = |field: String, found: UnsupportedValue<'_>, detail: String, remedy: &'static str| {

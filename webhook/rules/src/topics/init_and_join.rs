@@ -24,9 +24,9 @@ pub(super) const TOPIC: Topic = Topic {
 const RULES: &[Rule] = &[
     Rule {
         id: "kubeadm-section-missing",
-        summary: "the cluster, init and join configurations should all be set",
-        why: "kubeadm uses its own defaults for an omitted section. The first Machine and later Machines can then \
-              differ.",
+        summary: "the init and join configurations should both be set, or neither",
+        why: "kubeadm uses its own defaults for an omitted section. If only one of the two is omitted, the first Machine \
+              and later Machines can differ.",
         operations: ON_WRITE,
         action: Action::Warn,
         scope: Scope::Object,
@@ -66,37 +66,35 @@ const RULES: &[Rule] = &[
 /// Returns whether a section of the kubeadm configuration is set.
 type IsSet = fn(&KubeadmConfigSpec<'_>) -> bool;
 
-/// The sections of the kubeadm configuration: the name, whether it is set, what kubeadm does without it, and what to
-/// do.
-const SECTIONS: &[(&str, IsSet, &str, &str)] = &[
-    (
-        "clusterConfiguration",
-        |config| config.cluster_configuration.is_some(),
-        "kubeadm creates the cluster with kubeadm's defaults",
-        "set the fields that the cluster needs, such as imageRepository",
-    ),
+const INIT: IsSet = |config| config.init_configuration.is_some();
+const JOIN: IsSet = |config| config.join_configuration.is_some();
+
+/// The sections that register Nodes: the name, whether it is set, whether the other one is set, what kubeadm does without it,
+/// and what to do.
+const SECTIONS: &[(&str, IsSet, IsSet, &str, &str)] = &[
     (
         "initConfiguration",
-        |config| config.init_configuration.is_some(),
+        INIT,
+        JOIN,
         "kubeadm registers the first Node with kubeadm's defaults",
-        "set at least nodeRegistration",
+        "set nodeRegistration as in joinConfiguration",
     ),
     (
         "joinConfiguration",
-        |config| config.join_configuration.is_some(),
+        JOIN,
+        INIT,
         "kubeadm registers each additional Node with kubeadm's defaults",
-        "set at least nodeRegistration, as in initConfiguration",
+        "set nodeRegistration as in initConfiguration",
     ),
 ];
 
 fn section_missing(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let has = |control_plane: &KubeadmControlPlane<'_>, is_set: IsSet| {
-        control_plane.kubeadm_config().is_some_and(is_set)
+    // Later, kubeadm init does not run again, and another rule covers the removal of a section.
+    let Some(config) = change.new.kubeadm_config().filter(|_| change.old.is_none()) else {
+        return;
     };
-    for (section, is_set, without, remedy) in SECTIONS {
-        // Another rule covers the removal of a section.
-        let was_set = change.old.is_some_and(|old| has(old, *is_set));
-        if !has(change.new, *is_set) && !was_set {
+    for (section, is_set, is_other_set, without, remedy) in SECTIONS {
+        if is_other_set(config) && !is_set(config) {
             faults.push(Fault {
                 field: format!("spec.kubeadmConfigSpec.{section}").into(),
                 reason: CauseReason::Required,
@@ -173,26 +171,35 @@ const BOTH_USERS: &str = r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":{"
 const CASES: &[Case] = &[
     Case::create("accepts_all_sections", "{}", &[]),
     Case::create(
-        "warns_of_missing_sections",
-        r#"{"spec":{"kubeadmConfigSpec":{"initConfiguration":null,"joinConfiguration":null}}}"#,
-        &[
-            (MISSING, "spec.kubeadmConfigSpec.initConfiguration"),
-            (MISSING, "spec.kubeadmConfigSpec.joinConfiguration"),
-        ],
+        "warns_of_missing_join",
+        r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":null}}}"#,
+        &[(MISSING, "spec.kubeadmConfigSpec.joinConfiguration")],
     ),
     Case::create(
-        "warns_of_missing_kubeadm_configuration",
+        "warns_of_missing_init",
+        r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":null,"initConfiguration":null}}}"#,
+        &[(MISSING, "spec.kubeadmConfigSpec.initConfiguration")],
+    ),
+    Case::create(
+        "accepts_neither_init_nor_join",
+        r#"{"spec":{"kubeadmConfigSpec":{"initConfiguration":null,"joinConfiguration":null}}}"#,
+        &[],
+    ),
+    Case::create(
+        "accepts_missing_kubeadm_configuration",
         r#"{"spec":{"kubeadmConfigSpec":null}}"#,
-        &[
-            (MISSING, "spec.kubeadmConfigSpec.clusterConfiguration"),
-            (MISSING, "spec.kubeadmConfigSpec.initConfiguration"),
-            (MISSING, "spec.kubeadmConfigSpec.joinConfiguration"),
-        ],
+        &[],
     ).only_in_version(V1BETA2),
     Case::update(
         "accepts_sections_that_were_already_missing",
         r#"{"spec":{"kubeadmConfigSpec":{"joinConfiguration":null}}}"#,
         r#"{"spec":{"replicas":5}}"#,
+        &[],
+    ),
+    Case::update(
+        "accepts_init_that_is_added_without_join",
+        r#"{"spec":{"kubeadmConfigSpec":{"initConfiguration":null,"joinConfiguration":null}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":null}}}}}"#,
         &[],
     ),
     Case::create(

@@ -78,16 +78,13 @@ fn gate_off(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     if change.context.feature_gates.machine_taints || change.new.taints().is_empty() {
         return;
     }
-    faults.push(Fault {
-        field: change.new.taints_path(),
-        reason: CauseReason::Forbidden,
-        value: None,
-        detail: "Cluster API's feature gate MachineTaintPropagation is off".into(),
-        remedy:
-            "remove the taints, or enable the gate in Cluster API and set featureGates.machineTaints in kcp-webhook's \
-             AdmissionConfiguration"
-                .into(),
-    });
+    faults.push_gate_off(
+        "MachineTaintPropagation",
+        &change.context,
+        (change.new.taints_path(), None),
+        "remove the taints, or enable the gate in Cluster API and set featureGates.machineTaints in kcp-webhook's \
+         AdmissionConfiguration",
+    );
 }
 
 /// The keys of all taints that have a key, each with its index.

@@ -289,8 +289,29 @@ fn causes(decision: &Decision) -> Vec<(&'static str, String)> {
 fn line(action: &str, rule: &str, field: &str, message: &str) -> String {
     match rule {
         UNDECODABLE => format!("{action} {field}: {rule}"),
-        _ => format!("{action} {field}: {message}"),
+        "component-flag-unknown" | "kubeadm-feature-gate-unknown" => {
+            // Only `lint` shows the key of a map.
+            let unnamed = field.split_once('[').filter(|_| field.ends_with(']'));
+            let field = unnamed.map_or(field, |(map, _)| map);
+            format!("{action} {field}: {}", without_value(message))
+        }
+        _ => format!("{action} {field}: {}", without_value(message)),
     }
+}
+
+/// The message without its value, which only `lint` shows if it may be secret.
+fn without_value(message: &str) -> String {
+    let Some((reason, rest)) = message.split_once(": ") else {
+        return message.to_owned();
+    };
+    let scalar = rest.split_once(": ").filter(|(value, _)| {
+        let is_number = value.parse::<f64>().is_ok();
+        is_number || ["a string", "true", "false"].contains(value)
+    });
+    let long = || rest.split_once("... (")?.1.split_once(" bytes): ");
+    let quoted = || rest.strip_prefix('"')?.split_once("\": ").or_else(long);
+    let after = scalar.or_else(quoted).map(|(_, after)| after);
+    format!("{reason}: {}", after.unwrap_or(rest))
 }
 
 /// The server's report, and the causes of its mutating webhook's denial, if any.

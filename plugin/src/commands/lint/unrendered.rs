@@ -1,0 +1,99 @@
+//! Recognizes patches and templates, which are no whole objects. The rules would report what the rendered object does not lack.
+
+use kcp_api::kind::{KUBEADM_CONFIG, KUBEADM_CONFIG_TEMPLATE, KUBEADM_CONTROL_PLANE};
+use serde_json::Value;
+
+use crate::commands::lint::{
+    document::{LocatedValue, YamlNode},
+    finding::{Fault, LintRule},
+    placeholder::is_placeholder,
+};
+
+/// Fields with text that programs on a Machine or Cluster API itself read, so that a placeholder may belong to them.
+const OTHER_LANGUAGES: [&str; 6] = [
+    "kubeadmConfigSpec",
+    "machineNaming",
+    "machineNamingStrategy",
+    "naming",
+    "installConfigPatches",
+    "variables",
+];
+
+/// The problem of an object of this kind that is a patch or a template.
+pub(super) fn fault(object: &LocatedValue, kind: &str) -> Option<Fault> {
+    if let Some((field, text)) = placeholder_of(object, kind) {
+        let also = if text.contains("${") {
+            ", or pass --substitute"
+        } else {
+            ""
+        };
+        let what = format!("Invalid value: {text:?}: this object is a template");
+        return Some(not_checked(field, &what, also));
+    }
+    let missing = (kind == KUBEADM_CONTROL_PLANE.kind)
+        .then(|| missing_in_patch(object))
+        .flatten()?;
+    let what = format!("Required value: this object is a patch, because it lacks {missing}");
+    Some(not_checked("spec".to_owned(), &what, ""))
+}
+
+/// The problem of a document that is not YAML because it is a template.
+pub(super) fn unparsable(why: &str) -> Fault {
+    not_checked(
+        ".".to_owned(),
+        &format!("Invalid value: this document is a template ({why})"),
+        "",
+    )
+}
+
+fn not_checked(field: String, what: &str, also: &str) -> Fault {
+    let message = format!(
+        "{what}, so lint does not check it; lint the output of kustomize build, helm template or clusterctl generate{also}"
+    );
+    Fault::from_lint(LintRule::Unrendered, field, &message)
+}
+
+/// The first field with a placeholder, and its text.
+fn placeholder_of<'o>(object: &'o LocatedValue, kind: &str) -> Option<(String, &'o str)> {
+    let metadata = object.get("metadata");
+    let names = ["name", "namespace"].into_iter().find_map(|field| {
+        let value = metadata?.get(field)?;
+        placeholder(value, format!("metadata.{field}"))
+    });
+    let is_for_machine = [KUBEADM_CONFIG, KUBEADM_CONFIG_TEMPLATE]
+        .iter()
+        .any(|known| known.kind == kind);
+    let spec = object.get("spec").filter(|_| !is_for_machine);
+    names.or_else(|| placeholder(spec?, "spec".to_owned()))
+}
+
+fn placeholder(value: &LocatedValue, path: String) -> Option<(String, &str)> {
+    match &value.node {
+        YamlNode::Scalar(Value::String(text)) => is_placeholder(text).then_some((path, text)),
+        YamlNode::Scalar(_) => None,
+        YamlNode::List(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(index, item)| placeholder(item, format!("{path}[{index}]"))),
+        YamlNode::Object(fields) => fields
+            .iter()
+            .filter(|(name, _)| !OTHER_LANGUAGES.contains(&name.as_str()))
+            .find_map(|(name, value)| placeholder(value, format!("{path}.{name}"))),
+    }
+}
+
+/// What a control plane lacks that each whole one has; `None` if it is whole, or not even a patch because it has no kind.
+fn missing_in_patch(object: &LocatedValue) -> Option<&'static str> {
+    object.text("kind")?;
+    let spec = object.get("spec");
+    let has = |path: &str| spec.is_some_and(|spec| spec.value_at(path).is_some_and(|value| !value.is_null()));
+    let has_reference = has("machineTemplate.infrastructureRef")
+        || has("machineTemplate.spec.infrastructureRef")
+        || has("infrastructureTemplate");
+    match (has("version"), has("kubeadmConfigSpec")) {
+        _ if has_reference => None,
+        (false, _) => Some("version and infrastructureRef"),
+        (true, false) => Some("kubeadmConfigSpec and infrastructureRef"),
+        (true, true) => None,
+    }
+}

@@ -7,6 +7,7 @@
 //! - [`input`]: all objects
 //! - [`related_objects`]: the other objects that rules read
 //! - [`health_check`]: checks a `MachineHealthCheck` beside its control plane
+//! - [`schema`]: finds what an API server rejects or drops
 //! - [`update`]: merges an update as an API server does
 //! - [`check`]: applies the rules
 //! - [`finding`], [`report`]: findings as text and JSON
@@ -23,6 +24,7 @@ mod object;
 mod related_objects;
 mod report;
 mod sarif;
+mod schema;
 mod source;
 mod subject;
 #[cfg(test)]
@@ -87,6 +89,9 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
         session.terminal.error(&anyhow::Error::msg(error), None);
     }
     print(&report, &output, &session.terminal)?;
+    if let Some(note) = report.deprecation_note() {
+        session.terminal.hint(&note);
+    }
     Ok(report.verdict())
 }
 

@@ -97,6 +97,10 @@ impl LocatedValue {
         }
     }
 
+    pub(crate) fn is_null(&self) -> bool {
+        self.node == YamlNode::Scalar(Value::Null)
+    }
+
     /// The text of a field that contains a string; `None` if it contains something else.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         match &self.get(name)?.node {

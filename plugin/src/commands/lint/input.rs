@@ -17,6 +17,7 @@ use crate::commands::lint::{
     object::{Identity, Object},
     related_objects::RelatedObjects,
     report::{LintReport, ObjectResult, ObjectSource},
+    schema,
     source::{self, SourceError},
     subject::{LintRole, Subject},
 };
@@ -152,6 +153,7 @@ impl Input {
         let control_planes = ControlPlanes::new(&objects, &namespace);
         for mut object in objects {
             let mut faults = std::mem::take(&mut object.faults);
+            report.count_deprecated_version(schema::has_deprecated_version(&object));
             report.add_object(match (object.role.subject(), &object.name.kind) {
                 (Some(subject), _) => {
                     let identity = object.identity(&namespace);
@@ -163,12 +165,19 @@ impl Input {
                     };
                     let namespace = object.namespace_or(&namespace);
                     faults.extend(linter.check(subject, &object.text, write, namespace));
+                    schema::check(&object, before, &mut faults);
                     ObjectResult::Judged(object.into_findings(faults))
                 }
-                (None, Some(kind)) => match control_planes.check(&object, &namespace) {
-                    Some(faults) => ObjectResult::Judged(object.into_findings(faults)),
-                    None => ObjectResult::Skipped(kind.clone()),
-                },
+                (None, Some(kind)) => {
+                    let found = control_planes.check(&object, &namespace);
+                    let is_idle_checked = found.is_some();
+                    faults.extend(found.into_iter().flatten());
+                    if schema::check(&object, None, &mut faults) || is_idle_checked {
+                        ObjectResult::Judged(object.into_findings(faults))
+                    } else {
+                        ObjectResult::Skipped(kind.clone())
+                    }
+                }
                 (None, None) => ObjectResult::Unknown(object.into_findings(faults)),
             });
         }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::commands::lint::{
     finding::{Finding, UnreadFile},
     sarif::Log,
+    schema,
     subject::Subject,
 };
 use crate::{
@@ -48,6 +49,8 @@ pub(super) struct LintReport {
     files: usize,
     objects: usize,
     judged: usize,
+    #[serde(skip)]
+    deprecated: usize,
     /// The number of objects of each kind to which no admission rules apply.
     skipped: BTreeMap<String, usize>,
     /// The kinds, as `plural.group`, that the cluster does not serve.
@@ -72,6 +75,7 @@ impl LintReport {
             files: 0,
             objects: 0,
             judged: 0,
+            deprecated: 0,
             skipped: BTreeMap::new(),
             not_served: Vec::new(),
         }
@@ -91,6 +95,15 @@ impl LintReport {
             ObjectResult::Unknown(findings) => self.findings.extend(findings),
             ObjectResult::Skipped(kind) => *self.skipped.entry(kind).or_default() += 1,
         }
+    }
+
+    pub(super) fn count_deprecated_version(&mut self, is_deprecated: bool) {
+        self.deprecated += usize::from(is_deprecated);
+    }
+
+    /// What to say about the objects whose version Cluster API will no longer serve.
+    pub(super) fn deprecation_note(&self) -> Option<String> {
+        schema::deprecation_note(self.deprecated)
     }
 
     /// Records that the cluster does not serve this kind, given as `plural.group`.

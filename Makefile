@@ -155,6 +155,10 @@ deny: ## check licences, sources and advisories of dependencies on every platfor
 crds: ## generate manifests/dev/crds from the Rust types
 	UPDATE_CRDS=1 cargo test --package kcp-api --features schema --locked --test crds
 
+.PHONY: object-schemas
+object-schemas: ## derive the schemas that lint knows from the definitions of Cluster API
+	UPDATE_OBJECT_SCHEMAS=1 cargo test --workspace --all-features --locked --test integration -- the_schemas_are_those_of_cluster_api
+
 # The versions are those in webhook/rules/components/data, unless VERSIONS has others.
 .PHONY: components
 components: ## derive the flags, gates and APIs of components from their sources; VERSIONS="v1.38.1 v3.8.0" adds versions

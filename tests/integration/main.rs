@@ -43,6 +43,7 @@ mod machine_verbs;
 mod management_cluster;
 mod monitoring;
 mod node;
+mod object_schemas;
 mod objects;
 mod on_call;
 mod output;

@@ -107,6 +107,11 @@ impl Assets {
         }
     }
 
+    /// Whether the folder has the release of Cluster API that `assets` builds.
+    pub fn has_default_cluster_api(&self) -> Result<bool> {
+        Ok(self.cluster_api_minor()? == CLUSTER_API_MINOR)
+    }
+
     /// The version of Cluster API, with `v`, from Go's build information in the kubeadm control plane manager.
     pub(crate) fn cluster_api_version(&self) -> Result<String> {
         const MODULE: &str = "\tsigs.k8s.io/cluster-api\tv";

@@ -10,6 +10,7 @@
 //! - [`substitution`]: fills the variables of clusterctl templates
 //! - [`kubeadm_config`]: checks the configuration of workers
 //! - [`health_check`]: checks a `MachineHealthCheck` beside its control plane
+//! - [`schema`]: finds what an API server rejects or drops
 //! - [`update`]: merges an update as an API server does
 //! - [`check`]: applies the rules
 //! - [`finding`], [`report`]: findings as text and JSON
@@ -28,6 +29,7 @@ mod placeholder;
 mod related_objects;
 mod report;
 mod sarif;
+mod schema;
 mod source;
 mod subject;
 mod substitution;
@@ -91,6 +93,9 @@ pub async fn run(arguments: LintArguments, session: &Session) -> anyhow::Result<
         session.terminal.error(&anyhow::Error::msg(error), None);
     }
     print(&report, &output, &session.terminal)?;
+    if let Some(note) = report.deprecation_note() {
+        session.terminal.hint(&note);
+    }
     Ok(report.verdict())
 }
 

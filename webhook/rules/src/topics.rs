@@ -112,24 +112,30 @@ pub fn is_rule(id: &str) -> bool {
 
 /// Rule ids that are similar to a mistyped one, most similar first.
 pub fn similar_rule_ids(id: &str) -> Vec<&'static str> {
+    similar(id, rules().map(|rule| rule.id))
+}
+
+/// The names that are similar to a mistyped one, most similar first.
+pub fn similar<'n>(mistyped: &str, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
     const MAX_SUGGESTIONS: usize = 3;
     /// The minimum similarity of a suggestion, the same that clap uses for flags.
     const MIN_SIMILARITY: f64 = 0.7;
-    let mut similar: Vec<_> = rules()
-        .map(|rule| {
-            let contains = !id.is_empty() && rule.id.contains(id);
-            ((contains, strsim::jaro_winkler(rule.id, id)), rule.id)
+    let mut similar: Vec<_> = names
+        .into_iter()
+        .map(|name| {
+            let contains = !mistyped.is_empty() && name.contains(mistyped);
+            ((contains, strsim::jaro_winkler(name, mistyped)), name)
         })
         .filter(|((contains, similarity), _)| *contains || *similarity > MIN_SIMILARITY)
         .collect();
-    // Put ids that contain the text first.
+    // Put names that contain the text first.
     similar.sort_by(|((of_one, one), _), ((of_other, other), _)| {
         of_other.cmp(of_one).then(other.total_cmp(one))
     });
     similar
         .into_iter()
         .take(MAX_SUGGESTIONS)
-        .map(|(_, id)| id)
+        .map(|(_, name)| name)
         .collect()
 }
 

@@ -149,6 +149,10 @@ impl LocatedValue {
         }
     }
 
+    pub(crate) fn is_null(&self) -> bool {
+        self.node == YamlNode::Scalar(Value::Null)
+    }
+
     /// The text of a field that contains a string; `None` if it contains something else.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         match &self.get(name)?.node {
@@ -180,10 +184,6 @@ impl LocatedValue {
             YamlNode::List(items) => items.get(step.parse::<usize>().ok()?),
             _ => self.get(step),
         }
-    }
-
-    pub(crate) fn is_null(&self) -> bool {
-        self.node == YamlNode::Scalar(Value::Null)
     }
 
     /// Adds lines that precede the document in its file.

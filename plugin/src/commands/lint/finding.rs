@@ -100,7 +100,7 @@ impl UnreadFile {
 pub(super) enum LintRule {
     /// The object has no `kind`.
     KindMissing,
-    /// No API server serves this version of the kind, or only API servers of older releases do.
+    /// No API server serves the kind in this `apiVersion`, or only API servers of older releases do.
     VersionUnserved,
     /// A field of the object has the wrong type.
     Undecodable,
@@ -116,10 +116,16 @@ pub(super) enum LintRule {
     KeyDuplicate,
     /// The object is a patch or a template, and was not checked.
     Unrendered,
+    /// An API server rejects the value of a field.
+    FieldInvalid,
+    /// The field is one of another version of the kind.
+    FieldMoved,
+    /// The kind has no such field.
+    FieldUnknown,
 }
 
 impl LintRule {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::KindMissing,
         Self::VersionUnserved,
         Self::Undecodable,
@@ -129,6 +135,9 @@ impl LintRule {
         Self::HealthCheckIdle,
         Self::KeyDuplicate,
         Self::Unrendered,
+        Self::FieldInvalid,
+        Self::FieldMoved,
+        Self::FieldUnknown,
     ];
 
     /// The id of the problem, in the form of rule ids: `<field>-<fault>`.
@@ -143,6 +152,9 @@ impl LintRule {
             Self::HealthCheckIdle => "health-check-idle",
             Self::KeyDuplicate => "key-duplicate",
             Self::Unrendered => "manifest-unrendered",
+            Self::FieldInvalid => "field-invalid",
+            Self::FieldMoved => "field-moved",
+            Self::FieldUnknown => "field-unknown",
         }
     }
 
@@ -150,7 +162,9 @@ impl LintRule {
     pub(super) const fn summary(self) -> &'static str {
         match self {
             Self::KindMissing => "an object must have `apiVersion` and `kind`",
-            Self::VersionUnserved => "a current API server must serve the version of the object",
+            Self::VersionUnserved => {
+                "a current API server must serve the kind in the `apiVersion` of the object"
+            }
             Self::Undecodable => "each field of an object must have the right type",
             Self::OldUndecodable => "each field of the old object must have the right type",
             Self::OldVersionOther => "the old and the new object must have the same `apiVersion`",
@@ -158,6 +172,9 @@ impl LintRule {
             Self::HealthCheckIdle => "a MachineHealthCheck must remediate the first Machine that fails",
             Self::KeyDuplicate => "a field must occur only once in an object",
             Self::Unrendered => "lint must get whole objects: no patches and no templates",
+            Self::FieldInvalid => "a field must have a value that the schema of the kind allows",
+            Self::FieldMoved => "a field must be one of the object's own `apiVersion`",
+            Self::FieldUnknown => "a field must be one that the kind has",
         }
     }
 
@@ -167,7 +184,7 @@ impl LintRule {
             Self::KindMissing => {
                 "An API server rejects an object without them, and lint can only guess the kind from the fields."
             }
-            Self::VersionUnserved => "An API server rejects an object of a version that it does not serve.",
+            Self::VersionUnserved => "An API server rejects an object whose `apiVersion` it does not serve.",
             Self::Undecodable => "An API server rejects the object, and lint cannot apply the rules to it.",
             Self::OldUndecodable => "lint cannot compare the two objects, so it does not check the update.",
             Self::OldVersionOther => {
@@ -175,6 +192,11 @@ impl LintRule {
                  check the update."
             }
             Self::OverrideIgnored => "The webhook ignores the override and applies the rule.",
+            Self::FieldInvalid => "An API server rejects the object.",
+            Self::FieldMoved => {
+                "An API server drops a field that the version does not have, and rejects one with another type there."
+            }
+            Self::FieldUnknown => "An API server drops the field, so the field has no effect.",
             Self::HealthCheckIdle => {
                 "A control plane Machine that fails stays as it is, and the next failure may cost etcd its quorum."
             }
@@ -193,18 +215,20 @@ impl LintRule {
         matches!(self, Self::OldUndecodable | Self::OldVersionOther)
     }
 
-    /// How severe the problem is, in terms of what the webhook does. A version that is not served is only a warning,
-    /// because the manifest may be the input of a conversion.
+    /// How severe the problem is: a denial if an API server or the webhook rejects the object.
     pub(super) const fn action(self) -> Action {
         match self {
-            Self::VersionUnserved
-            | Self::OldUndecodable
+            Self::OldUndecodable
             | Self::OldVersionOther
             | Self::OverrideIgnored
             | Self::HealthCheckIdle
             | Self::KeyDuplicate
-            | Self::Unrendered => Action::Warn,
-            Self::KindMissing | Self::Undecodable => Action::Deny,
+            | Self::Unrendered
+            | Self::FieldMoved
+            | Self::FieldUnknown => Action::Warn,
+            Self::KindMissing | Self::VersionUnserved | Self::Undecodable | Self::FieldInvalid => {
+                Action::Deny
+            }
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::commands::lint::{
     object::{Identity, Object},
     related_objects::RelatedObjects,
     report::{LintReport, ObjectResult, ObjectSource},
+    schema,
     source::{self, SourceError},
     subject::{LintRole, Subject},
     substitution::substitute,
@@ -200,6 +201,7 @@ impl Input {
                 report.add_object(ObjectResult::Unrendered(object.into_findings(faults)));
                 continue;
             }
+            report.count_deprecated_version(schema::has_deprecated_version(&object));
             report.add_object(match (object.role.subject(), &object.name.kind) {
                 (Some(subject), _) => {
                     let identity = object.identity(&namespace);
@@ -211,12 +213,19 @@ impl Input {
                     };
                     let namespace = object.namespace_or(&namespace);
                     faults.extend(linter.check(subject, &object.text, write, namespace));
+                    schema::check(&object, before, &mut faults);
                     ObjectResult::Judged(object.into_findings(faults))
                 }
-                (None, Some(kind)) => match control_planes.check(&object, &namespace) {
-                    Some(faults) => ObjectResult::Judged(object.into_findings(faults)),
-                    None => ObjectResult::Skipped(kind.clone(), object.into_findings(faults)),
-                },
+                (None, Some(kind)) => {
+                    let found = control_planes.check(&object, &namespace);
+                    let is_idle_checked = found.is_some();
+                    faults.extend(found.into_iter().flatten());
+                    if schema::check(&object, None, &mut faults) || is_idle_checked {
+                        ObjectResult::Judged(object.into_findings(faults))
+                    } else {
+                        ObjectResult::Skipped(kind.clone(), object.into_findings(faults))
+                    }
+                }
                 (None, None) => ObjectResult::Unknown(object.into_findings(faults)),
             });
         }

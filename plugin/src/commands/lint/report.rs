@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::commands::lint::{
     finding::{Finding, UnreadFile},
     sarif::Log,
+    schema,
     subject::Subject,
 };
 use crate::{
@@ -52,6 +53,8 @@ pub(super) struct LintReport {
     judged: usize,
     /// The number of patches and templates, which were not checked.
     unrendered: usize,
+    #[serde(skip)]
+    deprecated: usize,
     /// The number of objects of each kind to which no admission rules apply.
     skipped: BTreeMap<String, usize>,
     /// The kinds, as `plural.group`, that the cluster does not serve.
@@ -77,6 +80,7 @@ impl LintReport {
             objects: 0,
             judged: 0,
             unrendered: 0,
+            deprecated: 0,
             skipped: BTreeMap::new(),
             not_served: Vec::new(),
         }
@@ -103,6 +107,15 @@ impl LintReport {
                 self.findings.extend(findings);
             }
         }
+    }
+
+    pub(super) fn count_deprecated_version(&mut self, is_deprecated: bool) {
+        self.deprecated += usize::from(is_deprecated);
+    }
+
+    /// What to say about the objects whose version Cluster API will no longer serve.
+    pub(super) fn deprecation_note(&self) -> Option<String> {
+        schema::deprecation_note(self.deprecated)
     }
 
     /// Records that the cluster does not serve this kind, given as `plural.group`.

@@ -8,12 +8,13 @@ use kcp_api::{
         MACHINE_HEALTH_CHECK,
     },
 };
+use kcp_rules::Action;
 use serde_json::Value;
 
 use crate::commands::lint::{
     document::{LocatedValue, YamlNode},
     finding::{Fault, LintRule, ObjectName},
-    unrendered,
+    schema, unrendered,
 };
 
 /// What `lint` does with an object.
@@ -125,16 +126,19 @@ impl Subject {
         format!("{group}/{}", versions.first().unwrap_or(&"v1"))
     }
 
-    /// The `apiVersion` of this kind in the original design documents.
-    const fn documented_api_version(self) -> &'static str {
-        match self {
-            Self::ControlPlane
-            | Self::Template
-            | Self::Cluster
-            | Self::KubeadmConfig
-            | Self::KubeadmConfigTemplate => "cluster.x-k8s.io/v1alpha3",
-            Self::ClusterPool | Self::Customization | Self::ClusterDeployment => "v1",
+    /// The problem of an `apiVersion` in which no API server serves this kind.
+    fn unserved(self, given: &str) -> Option<Fault> {
+        let current = self.api_version();
+        let mut served = schema::served_versions(self.kind());
+        if served.is_empty() {
+            served.push(&current);
         }
+        let mut fault = schema::unserved(self.kind(), given, &served)?;
+        // The kinds of Hive have this version in the documents that propose them.
+        if given == "v1" {
+            fault.action = Action::Warn;
+        }
+        Some(fault)
     }
 
     /// A field of `spec` that only this kind has, by which a fragment without `kind` is identified.
@@ -167,23 +171,13 @@ impl Subject {
                 }
                 object.set("apiVersion", &current);
             }
-            Some(documented) if documented == subject.documented_api_version() => {
-                let kind = subject.kind();
-                let message = format!(
-                    "Invalid value: {documented:?}: {kind} was released as {current}; write that version, and \
-                     check the fields"
-                );
-                faults.push(Fault::from_lint(
-                    LintRule::VersionUnserved,
-                    "apiVersion",
-                    &message,
-                ));
-            }
-            // Check the group, because other products may have a kind with the same name.
             Some(given) => {
-                if group(given) != Some(subject.resource().group) {
+                let unserved = subject.unserved(given);
+                // Other products may have a kind with the same name.
+                if unserved.is_none() && group(given) != Some(subject.resource().group) {
                     return None;
                 }
+                faults.extend(unserved);
             }
         }
         Some(subject)

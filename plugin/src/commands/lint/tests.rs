@@ -1,5 +1,7 @@
 //! `lint` on whole manifests.
 
+mod object_schema;
+
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
@@ -267,6 +269,9 @@ fn with_a_missing_file_the_verdict_is_undecided() {
 /// The faults that the mutating webhook corrects.
 const COMPLETED_BY_DEFAULTS: [&str; 2] = ["version-without-v", "replicas-dropped"];
 
+/// What an API server says before admission.
+const OF_API_SERVER: [&str; 3] = ["field-invalid", "field-moved", "field-unknown"];
+
 /// For each example of each rule, `lint` reports exactly what admission reports: what the validating webhook
 /// says about the object after the mutating webhook has set its defaults.
 #[test]
@@ -298,7 +303,11 @@ fn lint_and_admission_report_the_same_findings() {
             })
             .filter(|(rule, _)| !COMPLETED_BY_DEFAULTS.contains(&rule.as_str()))
             .collect();
-        assert_eq!(found(&report), expected, "{}", case.name);
+        let found: Vec<_> = found(&report)
+            .into_iter()
+            .filter(|(rule, _)| !OF_API_SERVER.contains(&rule.as_str()))
+            .collect();
+        assert_eq!(found, expected, "{}", case.name);
         judged += 1;
     }
     assert!(judged > 100, "{judged}");
@@ -1062,6 +1071,7 @@ fn a_health_check_is_checked_beside_its_control_plane() {
             format!("  {limit}"),
         )
     };
+    let v1beta1 = ("cluster.x-k8s.io/v1beta2", "cluster.x-k8s.io/v1beta1");
     let (new, old) = of_v1beta1("maxUnhealthy: 33%");
     let (_, range) = of_v1beta1("unhealthyRange: \"[2-5]\"");
     let (_, none) = of_v1beta1("nodeStartupTimeout: 10m");
@@ -1079,17 +1089,22 @@ fn a_health_check_is_checked_beside_its_control_plane() {
         ),
         (
             "v1beta1",
-            vec![(new, &*old)],
+            vec![(new, &*old), v1beta1],
             control_plane(3),
             Some("spec.maxUnhealthy"),
         ),
         (
             "a range in v1beta1",
-            vec![(new, &*range)],
+            vec![(new, &*range), v1beta1],
             control_plane(3),
             Some("spec.unhealthyRange"),
         ),
-        ("without a limit", vec![(new, &*none)], control_plane(3), None),
+        (
+            "without a limit",
+            vec![(new, &*none), v1beta1],
+            control_plane(3),
+            None,
+        ),
         ("its own", vec![], labelled("edge"), Some(PERCENT)),
         ("of another Cluster", vec![], labelled("other"), None),
         (

@@ -1,0 +1,249 @@
+//! Finds what an API server with Cluster API's definitions rejects or drops, before a webhook sees the object.
+//!
+//! - [`structural`]: the schemas of the kinds
+//! - [`validate`]: compares an object with a schema
+//! - [`moved`]: the fields that differ between v1beta1 and v1beta2
+
+mod moved;
+mod structural;
+mod validate;
+
+use kcp_rules::Action;
+
+use crate::commands::lint::{
+    finding::{Fault, LintRule},
+    object::{Object, Origin},
+};
+use moved::{Moved, Versions};
+use structural::Schema;
+pub(super) use structural::served_versions;
+use validate::{Problem, Violation, violations};
+
+/// The `apiVersion` that Cluster API no longer serves from release 1.16 on, planned for April 2027: `reference/versions.md` in the
+/// book of Cluster API 1.14.
+const DEPRECATED_VERSION: &str = "v1beta1";
+
+/// Adds what an API server rejects or drops to the problems that the rules found. `old` is the object before an update. `false` if
+/// the kind has no schema.
+pub(super) fn check(object: &Object, old: Option<&Object>, faults: &mut Vec<Fault>) -> bool {
+    let (Origin::File { located, .. }, Some(kind)) = (&object.origin, &object.name.kind) else {
+        return false;
+    };
+    let api_version = located.text("apiVersion").unwrap_or_default();
+    // The fields of such an object may be those of any version.
+    let has_wrong_version = faults
+        .iter()
+        .any(|fault| [LintRule::KindMissing.id(), LintRule::VersionUnserved.id()].contains(&fault.rule));
+    match (
+        Schema::of_kind(api_version, kind),
+        Versions::new(api_version, kind),
+    ) {
+        (Some(schema), Some(versions)) if !has_wrong_version => {
+            let mut found = violations(schema, located, "");
+            if let Some(Origin::File { located: old, .. }) = old.map(|old| &old.origin) {
+                let unchanged = violations(schema, old, "");
+                found.retain(|violation| !unchanged.iter().any(|old| is_tolerated(violation, old)));
+            }
+            let metadata = located.get("metadata");
+            let has_name = |field| {
+                let value = metadata.and_then(|metadata| metadata.get(field));
+                value.is_some_and(|value| !value.is_null())
+            };
+            if !has_name("name") && !has_name("generateName") {
+                found.push(Violation {
+                    path: "metadata.name".to_owned(),
+                    value: located,
+                    problem: Problem::Missing,
+                });
+            }
+            add(kind, &versions, &found, faults);
+            true
+        }
+        _ if object.role.subject().is_some() => {
+            let metadata = Schema::of_metadata().zip(located.get("metadata"));
+            let found = metadata.map(|(schema, metadata)| violations(schema, metadata, "metadata"));
+            faults.extend(
+                found
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|violation| invalid(&violation)),
+            );
+            true
+        }
+        _ => {
+            let unserved = unserved(kind, api_version, &served_versions(kind));
+            let is_unserved = unserved.is_some();
+            faults.extend(unserved);
+            is_unserved
+        }
+    }
+}
+
+/// Whether a release of Cluster API that is planned no longer serves the `apiVersion` of the object.
+pub(super) fn has_deprecated_version(object: &Object) -> bool {
+    let (Origin::File { located, .. }, Some(kind)) = (&object.origin, &object.name.kind) else {
+        return false;
+    };
+    let given = located.text("apiVersion").unwrap_or_default();
+    given.ends_with(DEPRECATED_VERSION) && served_versions(kind).contains(&given)
+}
+
+/// What to say about this number of objects with a deprecated `apiVersion`.
+pub(super) fn deprecation_note(objects: usize) -> Option<String> {
+    let subject = match objects {
+        0 => return None,
+        1 => "1 object has".to_owned(),
+        objects => format!("{objects} objects have"),
+    };
+    Some(format!(
+        "{subject} {DEPRECATED_VERSION}, which Cluster API 1.16 (planned for April 2027) no longer serves"
+    ))
+}
+
+/// The problem of an `apiVersion` in which no API server serves the kind. `None` if one does, or if another product may have a kind
+/// with this name.
+pub(super) fn unserved(kind: &str, given: &str, served: &[&str]) -> Option<Fault> {
+    let preferred = served.first()?;
+    let group = |api_version: &str| {
+        api_version
+            .rsplit_once('/')
+            .map_or("", |(group, _)| group)
+            .to_owned()
+    };
+    let (of_given, of_served) = (group(given), group(preferred));
+    let of_cluster_api = |group: &str| group.ends_with("cluster.x-k8s.io");
+    let is_meant = kind.starts_with("Kubeadm")
+        || of_given == of_served
+        || (of_cluster_api(&of_given) && of_cluster_api(&of_served))
+        // Only Kubernetes has kinds without a group, but other tools have a Cluster in files that no API server gets.
+        || (of_given.is_empty() && kind != "Cluster");
+    if served.contains(&given) || !is_meant {
+        return None;
+    }
+    let product = if of_cluster_api(&of_served) {
+        "Cluster API"
+    } else {
+        "Hive"
+    };
+    let message = format!(
+        "Invalid value: {given:?}: {product} serves {kind} only in {}; write {preferred}, and check the fields",
+        served.join(" and ")
+    );
+    Some(Fault::from_lint(
+        LintRule::VersionUnserved,
+        "apiVersion",
+        &message,
+    ))
+}
+
+/// Adds violations as problems. If several problems have the same cause, only the one that says most remains.
+fn add(kind: &str, versions: &Versions, found: &[Violation<'_>], faults: &mut Vec<Fault>) {
+    let moved: Vec<Moved> = found
+        .iter()
+        .flat_map(|violation| moved_of(versions, violation))
+        .collect();
+    let mut added: Vec<Fault> = found
+        .iter()
+        .filter(|violation| moved_of(versions, violation).is_empty())
+        .filter(|violation| !is_known(violation, faults))
+        .filter_map(|violation| unknown(kind, versions, violation).or_else(|| invalid(violation)))
+        .collect();
+    for Moved {
+        path,
+        target,
+        message,
+    } in moved
+    {
+        // A value of another type at the same path, which the API server does not drop.
+        let is_rejected = target.as_ref() == Some(&path);
+        let mut fault = Fault::from_lint(LintRule::FieldMoved, path, &message);
+        // The field at the new path is only missing because the value is at the old path.
+        let is_explained = |other: &Fault| {
+            other.message.starts_with("Required value")
+                && target
+                    .as_deref()
+                    .is_some_and(|target| is_within(target, &other.field) || is_within(&other.field, target))
+        };
+        let denies = |faults: &[Fault]| {
+            let mut explained = faults.iter().filter(|other| is_explained(other));
+            explained.any(|other| other.action == Action::Deny)
+        };
+        if is_rejected || denies(faults) || denies(&added) {
+            fault.action = Action::Deny;
+        }
+        faults.retain(|other| !is_explained(other));
+        added.retain(|other| !is_explained(other));
+        faults.push(fault);
+    }
+    faults.append(&mut added);
+}
+
+/// Whether an API server tolerates a violation, because it is in a part of the object that the update does not change.
+fn is_tolerated(violation: &Violation<'_>, old: &Violation<'_>) -> bool {
+    !matches!(violation.problem, Problem::Unknown { .. })
+        && (&violation.path, &violation.problem) == (&old.path, &old.problem)
+        && violation.value.to_json() == old.value.to_json()
+}
+
+/// The fields of another version that are in the place of this violation.
+fn moved_of(versions: &Versions, violation: &Violation<'_>) -> Vec<Moved> {
+    match violation.problem {
+        Problem::Unknown { .. } => versions.moved(&violation.path, violation.value),
+        Problem::Type { .. } => versions
+            .retyped(&violation.path, violation.value)
+            .into_iter()
+            .collect(),
+        Problem::Missing | Problem::Value(_) => Vec::new(),
+    }
+}
+
+/// Whether a denial names the same field, or a field inside one that is missing.
+fn is_known(violation: &Violation<'_>, faults: &[Fault]) -> bool {
+    let is_same = |fault: &Fault| match violation.problem {
+        Problem::Missing => is_within(&fault.field, &violation.path),
+        _ => fault.field == violation.path,
+    };
+    faults
+        .iter()
+        .any(|fault| fault.action == Action::Deny && is_same(fault))
+}
+
+/// Whether a path is the outer one, or inside of it.
+fn is_within(path: &str, outer: &str) -> bool {
+    path.strip_prefix(outer)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+fn unknown(kind: &str, versions: &Versions, violation: &Violation<'_>) -> Option<Fault> {
+    let Problem::Unknown { nearest } = &violation.problem else {
+        return None;
+    };
+    let remedy = match nearest {
+        Some(nearest) => format!("did you mean {nearest}?"),
+        None => "remove it".to_owned(),
+    };
+    let message = format!(
+        "{kind} {} has no such field, and the API server drops it; {remedy}",
+        versions.own
+    );
+    Some(Fault::from_lint(
+        LintRule::FieldUnknown,
+        violation.path.clone(),
+        &message,
+    ))
+}
+
+/// A value that an API server rejects.
+fn invalid(violation: &Violation<'_>) -> Option<Fault> {
+    let message = match &violation.problem {
+        Problem::Unknown { .. } => return None,
+        Problem::Type { expected } => format!("Invalid value: must be {expected}"),
+        Problem::Missing => "Required value: the field is missing; add it".to_owned(),
+        Problem::Value(why) => format!("Invalid value: {why}"),
+    };
+    Some(Fault::from_lint(
+        LintRule::FieldInvalid,
+        violation.path.clone(),
+        &message,
+    ))
+}

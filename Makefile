@@ -51,6 +51,7 @@ test: ## run all tests but the long ones: unit, table, snapshot and integration
 test-long: ## run the tests that take minutes each: tutorials, flows, upgrade paths, faults, predictions, policy types, Helm
 	@$(call with_assets,all,cargo build --workspace --all-features --locked --bins --tests)
 	@tests/helm/helm > /dev/null
+	@tests/envtest/old-etcd > /dev/null
 	cargo test --workspace --all-features --locked --doc
 	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --workspace --all-features --locked --tests -- \
 		--ignored --skip leader_migration:: --skip real_machines:: --skip v1beta1_only::

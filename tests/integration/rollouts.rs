@@ -4,6 +4,8 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use http::Request;
+use kcp_control_plane::release_changes::requested_apis;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::{CommandOutput, RunningCommand};
 use kcp_tests::management_cluster::ManagementCluster;
@@ -47,7 +49,7 @@ impl<'m> Subject<'m> {
         Self::of(management, namespace, cluster).await
     }
 
-    async fn of(
+    pub(crate) async fn of(
         management: &'m ManagementCluster,
         namespace: &'static str,
         cluster: Cluster,
@@ -493,6 +495,44 @@ fn an_upgrade_is_checked_confirmed_and_awaited() {
                 "unchanged: the version is already v1.34.2",
             )
             .await?;
+        subject.cluster.delete().await
+    });
+}
+
+/// An API server of Kubernetes 1.31 serves flow schemas of the version that 1.32 removes; later ones do not.
+#[test]
+fn an_upgrade_names_the_removed_apis_that_clients_use() {
+    const NAMESPACE: &str = "removed-apis";
+    with_controllers(NAMESPACE, async |management| {
+        let cluster = Cluster::create(management.client(), NAMESPACE, "edge", 1, "v1.31.14").await?;
+        let subject = Subject::of(management, NAMESPACE, cluster).await?;
+        let workload = management.machines().cluster(NAMESPACE, "edge").await?;
+        let upgrade = "upgrade edge --to v1.32.9 --dry-run=server";
+        let unused = "no client has used this since the API servers started";
+        let removed = "v1.32 no longer serves flowcontrol.apiserver.k8s.io/v1beta3; ";
+        subject.says(upgrade, 0, &format!("{removed}{unused}")).await?;
+
+        let get = async |path: &str| {
+            let request = Request::get(path).body(Vec::new())?;
+            anyhow::Ok(workload.client()?.request_text(request).await?)
+        };
+        get("/api/v1/componentstatuses").await?;
+        let is_served = get("/apis/flowcontrol.apiserver.k8s.io/v1beta3/flowschemas")
+            .await
+            .is_ok();
+        let metrics = get("/metrics").await?;
+        let requested: Vec<_> = requested_apis(&metrics).collect();
+        let of_core = requested.iter().filter(|api| api.api_version == "v1");
+        let of_core: Vec<_> = of_core
+            .map(|api| (api.resource.as_str(), api.removed_in))
+            .collect();
+        ensure!(of_core.contains(&("componentstatuses", None)), "{requested:?}");
+        let expected = if is_served {
+            "; clients still use flowschemas"
+        } else {
+            unused
+        };
+        subject.says(upgrade, 0, expected).await?;
         subject.cluster.delete().await
     });
 }

@@ -20,6 +20,9 @@ const DEMO: [&str; 4] = ["capi-core", "capi-bootstrap", "capi-control-plane", "k
 /// Builds kube-controller-manager of the minor versions that `assets` does not build.
 const OTHER_MANAGERS: &str = "tests/envtest/managers";
 
+/// Builds etcd 3.5.
+const OLD_ETCD: &str = "tests/envtest/old-etcd";
+
 /// Builds what real machines run.
 const MACHINES: &str = "tests/envtest/machines";
 
@@ -72,6 +75,13 @@ impl Assets {
                 Ok(program)
             }
         }
+    }
+
+    /// etcd of version 3.5. Builds it if this machine has not done so yet.
+    pub(crate) fn old_etcd(version: &str) -> Result<PathBuf> {
+        let program = printed_by(OLD_ETCD)?.join(format!("etcd-{version}"));
+        ensure!(program.exists(), "{OLD_ETCD} does not build etcd {version}");
+        Ok(program)
     }
 
     pub fn program(&self, name: &str) -> PathBuf {

@@ -91,6 +91,26 @@ impl Cluster {
             .await
     }
 
+    /// Creates a cluster whose stand-in machines run this version of etcd.
+    pub async fn create_with_etcd(
+        client: &Client,
+        namespace: &str,
+        name: &str,
+        version: &str,
+        etcd: &str,
+    ) -> Result<Self> {
+        Self::new(client, namespace, name, json!({"etcd": etcd}), on_stand_ins())
+            .with_control_plane(1, version)
+            .await
+    }
+
+    /// Creates another template of machines, with this spec of them.
+    pub async fn add_machine_template(&self, name: &str, machine: &Value) -> Result<()> {
+        let resource = resources::stand_in_machine_templates();
+        let templates = Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
+        create(&templates, machine_template(name, machine)).await
+    }
+
     /// Creates all objects of a cluster except for the `KubeadmControlPlane` to which it refers.
     pub async fn create_without_control_plane(client: &Client, namespace: &str, name: &str) -> Result<Self> {
         let cluster = Self::new(client, namespace, name, json!({}), on_stand_ins());
@@ -166,7 +186,7 @@ impl Cluster {
         .await?;
         create(
             &infrastructure(resources::stand_in_machine_templates()),
-            self.machine_template(),
+            machine_template(&self.name, &self.machine),
         )
         .await?;
         create(&resources::clusters(client, namespace), self.cluster()).await
@@ -368,15 +388,6 @@ impl Cluster {
         })
     }
 
-    fn machine_template(&self) -> Value {
-        json!({
-            "apiVersion": format!("{INFRASTRUCTURE_GROUP}/v1beta1"),
-            "kind": "StandInMachineTemplate",
-            "metadata": {"name": self.name},
-            "spec": {"template": {"spec": self.machine}},
-        })
-    }
-
     fn control_plane(&self, replicas: u32, version: &str) -> Value {
         let template =
             json!({"apiGroup": INFRASTRUCTURE_GROUP, "kind": "StandInMachineTemplate", "name": self.name});
@@ -412,6 +423,15 @@ impl Cluster {
             },
         })
     }
+}
+
+fn machine_template(name: &str, machine: &Value) -> Value {
+    json!({
+        "apiVersion": format!("{INFRASTRUCTURE_GROUP}/v1beta1"),
+        "kind": "StandInMachineTemplate",
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": machine}},
+    })
 }
 
 /// Clients reach the only API server of stand-ins at the loopback address.

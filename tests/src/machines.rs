@@ -3,7 +3,7 @@
 //! It implements the contract of Cluster API for `StandInCluster` and `StandInMachine`. A machine that boots starts a
 //! real etcd member and writes the Node and the static pods that a kubelet would write. The first machine of a cluster
 //! also starts the workload cluster's API server and kwok. A machine whose spec has `controllerManager: true` starts a real
-//! kube-controller-manager of its version as well. A machine whose spec has `secondsBeforeBoot` boots this many
+//! kube-controller-manager of its version as well. A machine whose spec has `etcd: 3.5.23` runs that version of etcd. A machine whose spec has `secondsBeforeBoot` boots this many
 //! seconds after Cluster API has first seen its Machine.
 
 mod api_server;

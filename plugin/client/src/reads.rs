@@ -10,6 +10,7 @@
 //! - [`audit`]: reads what the audit of a cluster checks
 //! - [`bundle`]: reads the objects of a debug bundle
 //! - [`validation`]: reads the Nodes that are validated
+//! - [`deprecated_apis`]: reads which deprecated APIs clients use
 //! - [`first_machine`]: reads what exists only on the Node of the first Machine
 //! - [`drain`]: reads the objects that decide how nodes are drained
 //! - [`node`]: reads the Nodes of the cluster that the kubeconfig selects; [`node_removal`]: drains and removes them;
@@ -26,6 +27,7 @@ pub mod certificates;
 pub mod change;
 pub mod cluster_info;
 pub mod controller_lease;
+pub mod deprecated_apis;
 pub mod drain;
 pub mod etcd;
 pub mod extensions;

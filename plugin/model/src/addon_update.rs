@@ -72,6 +72,17 @@ pub fn impossible_updates(
     kube_proxy.into_iter().chain(core_dns).collect()
 }
 
+/// The add-ons that Cluster API does not update, because of an annotation: one line for each.
+pub fn kept_addons(control_plane: &KubeadmControlPlane) -> Vec<String> {
+    [("kube-proxy", SKIP_KUBE_PROXY), ("CoreDNS", SKIP_CORE_DNS)]
+        .into_iter()
+        .filter(|(_, annotation)| control_plane.has_annotation(annotation))
+        .map(|(addon, annotation)| {
+            format!("{addon} stays as it is, because of annotation {annotation}: update it yourself")
+        })
+        .collect()
+}
+
 /// The image that the controller would update. `None` if the add-on was not read, or the controller does not update it.
 fn addon_image(addon: &Reading<Option<Addon>>) -> Option<&str> {
     let addon = addon.value()?.as_ref()?;

@@ -40,6 +40,10 @@ pub fn before_resuming(paused_by: Option<&str>) -> &'static str {
 /// controller's pods.
 pub const CONTROLLER_HINT: &str = "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=control-plane-kubeadm";
 
+/// How the members get a version from which etcd 3.6 may be brought.
+pub const SAFE_ETCD_HINT: &str = "set spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.imageTag to 3.5.26-0 or a later tag of 3.5, wait until the \
+     rollout is complete, upgrade, and then remove the tag";
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "reason")]
@@ -228,6 +232,11 @@ pub enum Blocker {
     Quorum {
         /// etcd's votes after the change.
         votes: Votes,
+    },
+
+    /// The change brings etcd 3.6, but not every member runs a version after which that is safe.
+    UnsafeEtcdUpgrade {
+        why: String,
     },
 
     /// The controller itself reports that it cannot continue.
@@ -467,7 +476,7 @@ impl Blocker {
             Self::ReplacementInProgress { machine, waits_for } => {
                 format!("Machine {machine} is being replaced: {waits_for}")
             }
-            Self::NoWay { why, .. } => why.clone(),
+            Self::NoWay { why, .. } | Self::UnsafeEtcdUpgrade { why } => why.clone(),
             Self::Quorum { votes } => format!("etcd could lose quorum: afterwards {votes}"),
             Self::Blocked { condition, message } => with(
                 format!("the controller reports in condition {condition} that it is blocked"),
@@ -564,6 +573,7 @@ impl Blocker {
                 "remove the annotation: kubectl annotate machine {machine} -n {namespace} {}-",
                 annotation::REMEDIATION_FOR
             )),
+            Self::UnsafeEtcdUpgrade { .. } => Some(SAFE_ETCD_HINT.to_owned()),
             Self::MembersDisputed => Some(format!(
                 "find out what each member reports: kubectl kcp status {name} -n {namespace}"
             )),
@@ -623,6 +633,7 @@ impl Blocker {
             Self::Alarm { .. } => "etcd-alarms",
             Self::MemberWithoutMachine { .. } | Self::NoMember { .. } => "etcd-members-mismatch",
             Self::MembersDisputed => "etcd-member-lists-differ",
+            Self::UnsafeEtcdUpgrade { .. } => "etcd-upgrade-unsafe",
             Self::AnotherInProgress
             | Self::MalformedRemediation { .. }
             | Self::TriedRecently { .. }

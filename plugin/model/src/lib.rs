@@ -9,7 +9,9 @@
 //! - [`blocker`]: reasons why the controller or a command cannot proceed; [`staleness`]: when a blocked change counts as
 //!   stuck
 //! - [`addon_update`]: whether the controller can update kube-proxy and `CoreDNS`
+//! - [`etcd_upgrade`]: whether a change brings etcd 3.6 too early
 //! - [`join_times`]: how long Machines took to join
+//! - [`machine_image`]: whether the machines of an upgrade may get an old kubelet
 //! - [`plan`]: the next steps of Cluster API's controller, and the blockers of the first step
 //! - [`audit`]: the checks of `kubectl kcp audit`
 //! - [`drain`]: the pods that block the drain of a Machine's node, and the pods and data that the drain
@@ -54,10 +56,12 @@ pub mod checks;
 pub mod controller_release;
 pub mod drain;
 pub mod duration;
+pub mod etcd_upgrade;
 pub mod inspection;
 pub mod join_times;
 pub mod kubelet_skew;
 pub mod leader_migration;
+pub mod machine_image;
 pub mod merge_patch;
 pub mod plan;
 pub mod quorum;

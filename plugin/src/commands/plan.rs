@@ -17,7 +17,7 @@ mod list;
 mod pool;
 mod template;
 
-use std::path::Path;
+use std::{path::Path, time::Instant};
 
 pub use arguments::PlanArguments;
 use document::{PlanDocument, PlanVerdict};
@@ -25,6 +25,7 @@ use kcp_control_plane::{
     addon_update::{ImpossibleUpdate, impossible_updates},
     drain::forecast,
     plan::{Plan, options::review_desired},
+    release_changes::removals,
     review::ReviewContext,
 };
 use kcp_pool::plan::manifest::parse_pool;
@@ -47,6 +48,7 @@ use kcp_client::{
     reader::Reader,
     reads::{
         change::{LIMIT, read_everything_or_fail},
+        deprecated_apis::read_used_apis,
         planned::Reads,
     },
 };
@@ -130,6 +132,12 @@ pub async fn run(arguments: PlanArguments, session: &Session) -> anyhow::Result<
     warnings.extend(Box::pin(compared).await);
     let impossible = impossible_updates(&snapshot.observed, &desired.spec, Some(&patch));
     warnings.extend(impossible.iter().map(ImpossibleUpdate::warning));
+    let (from, to) = (
+        snapshot.observed.control_plane.spec.version(),
+        desired.spec.version(),
+    );
+    let used_apis = read_used_apis(&connection, &snapshot.observed, to, Instant::now() + LIMIT);
+    warnings.extend(removals(from, to, Some(&Box::pin(used_apis).await)).in_use);
     let plan = kcp_control_plane::plan::plan(&snapshot.observed, &desired, now);
     let drains = forecast(&snapshot.observed, &plan.deleted_machines());
     for warning in warnings.iter().chain(&of_rules).chain(&drains) {

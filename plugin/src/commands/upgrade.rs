@@ -4,19 +4,23 @@
 
 mod path;
 
-use std::{fmt::Write as _, time::Duration};
+use std::{
+    fmt::Write as _,
+    time::{Duration, Instant},
+};
 
 use clap::Args;
-use kcp_api::kind::KUBEADM_CONTROL_PLANE;
+use kcp_api::{Reference, kind::KUBEADM_CONTROL_PLANE};
 use kcp_client::{
     ReadLimit,
     reader::Reader,
-    reads::{change::LIMIT, workers::read_workers},
+    reads::{change::LIMIT, deprecated_apis::read_used_apis, planned::Reads, workers::read_workers},
 };
 use kcp_control_plane::{
     change::decision::Decision,
     duration::parse_duration,
     kubelet_skew::Workers,
+    machine_image::Templates,
     review::ReviewContext,
     snapshot::{
         Snapshot,
@@ -53,6 +57,7 @@ use crate::{
 #[command(after_help = "Examples:
   kubectl kcp upgrade edge --to v1.34.2
   kubectl kcp upgrade edge --to v1.34.2 --snapshot edge.db
+  kubectl kcp upgrade edge --to v1.34.2 --infrastructure-template edge-1.34
   kubectl kcp upgrade edge --to v1.34.2 --yes --wait=1h
   kubectl kcp upgrade edge --to v1.36.3 --via v1.34.9,v1.35.6 --dry-run client
   kubectl kcp upgrade edge --to v1.36.3 --via v1.34.9,v1.35.6 --snapshot backups/ --yes --wait")]
@@ -64,6 +69,11 @@ pub struct UpgradeArguments {
     /// New Kubernetes version, such as v1.34.2
     #[arg(long, value_name = "VERSION", value_parser = parse_full_version)]
     pub to: String,
+
+    /// Write this infrastructure template in the same update. It must exist, and have the kind of the current one. Providers
+    /// whose templates name an image need it
+    #[arg(long, value_name = "NAME", conflicts_with = "via")]
+    pub infrastructure_template: Option<String>,
 
     /// The versions on the way, one for each minor version between the current version and the new one. Without --wait,
     /// write only the next upgrade; run the same command again to continue
@@ -197,8 +207,28 @@ async fn upgrade(
     }
     let cluster = snapshot.control_plane().cluster();
     let mut workers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
+    let templates = Box::pin(read_templates(arguments, &snapshot, engine)).await?;
+    let end = Instant::now() + LIMIT;
+    let used_apis = read_used_apis(engine.reader.connection, &snapshot.observed, version, end);
+    let used_apis = Box::pin(used_apis).await;
+    let decide = |snapshot: &ChangeSnapshot, context: ReviewContext<'_>, workers: &Workers| {
+        let view = snapshot.view();
+        let context = ReviewContext {
+            view: &view,
+            ..context
+        };
+        let options = UpgradeOptions {
+            version,
+            force: arguments.force,
+            workers,
+            templates: &templates,
+            used_apis: &used_apis,
+            api_version: &engine.reader.control_plane_resource.api_version,
+        };
+        decide(snapshot, options, context)
+    };
     let view = snapshot.view();
-    let shown = decide_upgrade(&snapshot, engine.context(&view), arguments, version, &workers)?;
+    let shown = decide(&snapshot, engine.context(&view), &workers)?;
     if !matches!(shown.decision, Decision::Unchanged(_)) {
         engine.print_text(&preview(&shown, write.output.layout(None)))?;
     }
@@ -210,6 +240,9 @@ async fn upgrade(
     if let Some(outcome) = outcome {
         let changed = Changed::without_write(&snapshot, outcome);
         return engine.report(&verb, &changed).await;
+    }
+    if let Decision::Write(proposal) = &shown.decision {
+        engine.warn(&proposal.warnings);
     }
     let asks = write.dry_run.is_none() && !arguments.confirm.yes;
     let control_plane = snapshot.control_plane();
@@ -239,31 +272,40 @@ async fn upgrade(
         .save(control_plane, engine.reader, engine.terminal);
     Box::pin(saved).await?;
     let changed = engine.change_control_plane(&verb, ReadScope::All, |snapshot, context| {
-        let upgrade = decide_upgrade(snapshot, context, arguments, version, &workers)?;
+        let upgrade = decide(snapshot, context, &workers)?;
         Ok(upgrade.into_confirmed_decision(asks.then_some(&shown)))
     });
     let changed = Box::pin(changed).await?;
     engine.report(&verb, &changed).await
 }
 
-fn decide_upgrade(
-    snapshot: &ChangeSnapshot,
-    context: ReviewContext<'_>,
+/// Reads the infrastructure template of the control plane, and the one to which the user upgrades, which must exist.
+async fn read_templates(
     arguments: &UpgradeArguments,
-    version: &str,
-    workers: &Workers,
-) -> anyhow::Result<Upgrade> {
-    let view = snapshot.view();
-    let context = ReviewContext {
-        view: &view,
-        ..context
+    snapshot: &ChangeSnapshot,
+    engine: &Engine<'_>,
+) -> anyhow::Result<Templates> {
+    let reads = Reads {
+        reader: engine.reader,
+        namespace: &engine.reader.connection.namespace,
+        limit: ReadLimit::per_read(LIMIT),
     };
-    let options = UpgradeOptions {
-        version,
-        force: arguments.force,
-        workers,
+    let current = &snapshot.observed.control_plane.spec.infrastructure_ref;
+    let new = match &arguments.infrastructure_template {
+        None => None,
+        Some(name) => {
+            let reference = Reference {
+                name: name.clone(),
+                ..current.clone()
+            };
+            Some((name.clone(), reads.read_template(&reference).await?))
+        }
     };
-    Ok(decide(snapshot, options, context)?)
+    let current = reads.read_template(current).await;
+    Ok(Templates {
+        current: current.map_err(|error| error.to_string()),
+        new,
+    })
 }
 
 /// The preview of an upgrade: the planned steps, and what changes in the new Kubernetes version.
@@ -316,7 +358,7 @@ mod tests {
         };
         let upgrade = Upgrade {
             plan: plan(&snapshot.observed, &desired, now()),
-            assessment: assess("v1.34.2", "v1.35.0", &config, &workers),
+            assessment: assess("v1.34.2", "v1.35.0", &config, &workers, None),
             decision: Decision::Unchanged(String::new()),
         };
         insta::assert_snapshot!(plain(&preview(&upgrade, Layout::default())));

@@ -5,7 +5,7 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Cluster, create};
+use super::{Cluster, create, machine_template};
 use crate::resources::{self, CLUSTER_GROUP, CONTROL_PLANE_GROUP, INFRASTRUCTURE_GROUP};
 
 impl Cluster {
@@ -26,7 +26,7 @@ impl Cluster {
         .await?;
         create(
             &of(resources::stand_in_machine_templates()),
-            cluster.machine_template(),
+            machine_template(&cluster.name, &cluster.machine),
         )
         .await?;
         create(

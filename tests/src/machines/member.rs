@@ -1,17 +1,20 @@
 //! A machine's etcd member, with the certificates and flags that kubeadm gives it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use tokio::time::timeout;
 
 use super::peer_network::{Uplink, peer_address, peer_url};
 use super::workload_cluster::{LOOPBACK, WorkloadCluster};
+use crate::assets::Assets;
 use crate::etcd::{self, CLIENT_PORT, METRICS_PORT, PEER_PORT};
 use crate::pki::{KeyPairFiles, Subject};
 use crate::process::Process;
@@ -165,13 +168,27 @@ impl WorkloadCluster {
             format!("--force-new-cluster={}", matches!(founding, Founding::Forced)),
         ];
         let log = format!("{}-etcd-{machine}", self.name);
-        let program = self.assets.program("etcd");
+        let program = self.etcd_programs()?.get(machine).cloned();
+        let program = program.unwrap_or_else(|| self.assets.program("etcd"));
         Ok(Member {
             number,
             votes: false,
             process: Process::start(&self.run, &log, &program, arguments, &uplink.environment())?,
             _uplink: uplink,
         })
+    }
+
+    /// Sets the version of etcd that a machine runs. `None` for that of the assets.
+    pub(super) fn choose_etcd(&self, machine: &str, version: Option<&str>) -> Result<()> {
+        let Some(version) = version else { return Ok(()) };
+        let program = Assets::old_etcd(version)?;
+        self.etcd_programs()?.insert(machine.to_owned(), program);
+        Ok(())
+    }
+
+    fn etcd_programs(&self) -> Result<MutexGuard<'_, BTreeMap<String, PathBuf>>> {
+        let programs = self.etcd_programs.lock();
+        programs.map_err(|_| anyhow!("another task has panicked"))
     }
 
     /// Issues a member's serving certificate. etcd reads the files for each connection.

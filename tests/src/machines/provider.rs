@@ -242,6 +242,8 @@ impl Provider {
         let cluster = self.cluster_of(object).await?;
         let data = BootstrapData::parse(data)?;
         let version = machine.data.pointer("/spec/version").and_then(Value::as_str);
+        let etcd = object.data.pointer("/spec/etcd").and_then(Value::as_str);
+        cluster.choose_etcd(&name, etcd)?;
         let machine = NewMachine {
             namespace: &namespace,
             name: &name,

@@ -36,6 +36,8 @@ pub struct WorkloadCluster {
     pub(super) controller_manager_files: OnceCell<ControllerManagers>,
     pub(super) peer_network: Arc<PeerNetwork>,
     pub(super) etcd_route: EtcdRoute,
+    /// The programs of members that do not run the etcd of the assets, by machine.
+    pub(super) etcd_programs: std::sync::Mutex<BTreeMap<String, PathBuf>>,
     /// The quota of members that start from now on, in bytes. Zero for etcd's default.
     pub(super) etcd_quota: AtomicU64,
     /// Whether learners are promoted when they are in sync.
@@ -82,6 +84,7 @@ impl WorkloadCluster {
             controller_manager_files: OnceCell::new(),
             peer_network: Arc::default(),
             etcd_route: EtcdRoute::new()?,
+            etcd_programs: std::sync::Mutex::default(),
             etcd_quota: AtomicU64::new(0),
             promotes: watch::Sender::new(true),
             gets_nodes: watch::Sender::new(true),

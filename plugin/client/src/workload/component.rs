@@ -25,9 +25,6 @@ use kcp_control_plane::duration::format_limit;
 
 use crate::workload::PortForward;
 
-/// The maximum size of a response. The response of `/configz` has about ten kilobytes.
-const MAX_RESPONSE_BYTES: usize = 1024 * 1024;
-
 /// The host name in TLS and HTTP requests. Components do not check it.
 const HOST_NAME: &str = "localhost";
 
@@ -50,8 +47,8 @@ pub enum ComponentError {
         format_limit(*after)
     )]
     NoForward { after: Duration },
-    #[error("the response is larger than 1 MiB or is not text")]
-    Response,
+    #[error("the response is larger than {max_mebibytes} MiB or is not text")]
+    Response { max_mebibytes: usize },
     /// The kubeconfig has only a token. It is not sent, because the server's certificate is not verified, and anyone
     /// who receives a token can use it.
     #[error("the kubeconfig has no client certificate, and kubectl-kcp does not send tokens to components")]
@@ -81,6 +78,8 @@ pub struct ComponentServer<'t> {
     pub tls: &'t ComponentTls,
     /// The time limit of each request.
     pub limit: Duration,
+    /// The maximum size of a response.
+    pub max_mebibytes: usize,
 }
 
 impl ComponentTls {
@@ -183,11 +182,13 @@ impl ComponentServer<'_> {
             .await
             .map_err(|error| failed(&error))?;
         let code = response.status().as_u16();
-        let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES)
+        let max_mebibytes = self.max_mebibytes;
+        let too_large = || ComponentError::Response { max_mebibytes };
+        let body = Limited::new(response.into_body(), max_mebibytes.saturating_mul(1024 * 1024))
             .collect()
             .await;
-        let body = body.map_err(|_| ComponentError::Response)?.to_bytes();
-        let text = String::from_utf8(body.to_vec()).map_err(|_| ComponentError::Response)?;
+        let body = body.map_err(|_| too_large())?.to_bytes();
+        let text = String::from_utf8(body.to_vec()).map_err(|_| too_large())?;
         Ok(ComponentResponse { code, text })
     }
 
@@ -271,6 +272,7 @@ mod tests {
             port: 10257,
             tls: &ComponentTls::anonymous().unwrap(),
             limit: Duration::from_millis(20),
+            max_mebibytes: 1,
         };
         let error = server.get_anonymously("/healthz").await.unwrap_err();
         assert_eq!(

@@ -4,18 +4,20 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
+use kcp_rules::topics::etcd::FIRST_SAFE;
 
 use crate::{
+    blocker::SAFE_ETCD_HINT,
     checks::{
         Check,
         actor::{Actor, Responsible},
         finding::{CheckOutcome, CheckResult, Finding, NoResult, require},
         machine_grace::are_machines_changing,
-        membership::ETCD,
-        membership::{member_finding, queried_objects},
+        membership::{ETCD, member_finding, queried_objects, stacked_survey},
         rollout::is_rolling_out,
         workload::minor_version,
     },
+    etcd_upgrade::{brings_etcd_3_6, old_members},
     snapshot::Snapshot,
 };
 
@@ -36,6 +38,12 @@ pub const CHECKS: &[Check] = &[
         "etcd-versions-differ",
         "Members run different versions of etcd.",
         check_etcd_versions_differ,
+        Responsible::Fault(Actor::Person),
+    ),
+    Check::new(
+        "etcd-upgrade-unsafe",
+        "A member of etcd is too old for the upgrade to etcd 3.6, which Kubernetes 1.34 brings.",
+        check_etcd_upgrade_unsafe,
         Responsible::Fault(Actor::Person),
     ),
 ];
@@ -188,6 +196,23 @@ pub fn check_etcd_versions_differ(observed: &Snapshot, now: Timestamp) -> CheckR
     Ok(findings.collect())
 }
 
+pub fn check_etcd_upgrade_unsafe(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    let survey = stacked_survey(observed)?;
+    let (outcome, when) = if brings_etcd_3_6(&observed.control_plane.spec) == Some(true) {
+        (CheckOutcome::Warn, "the spec brings etcd 3.6, and before that")
+    } else {
+        (
+            CheckOutcome::Info,
+            "before an upgrade to Kubernetes 1.34, which brings etcd 3.6,",
+        )
+    };
+    let findings = old_members(survey).map(|(queried, version)| {
+        let message = format!("runs etcd {version}; {when} every member must run {FIRST_SAFE} or later");
+        member_finding(queried, outcome, &message).with_hint(SAFE_ETCD_HINT)
+    });
+    Ok(findings.collect())
+}
+
 #[cfg(test)]
 pub(super) mod test_cases {
     use crate::checks::tests::Case;
@@ -229,6 +254,15 @@ pub(super) mod test_cases {
         ("etcd-versions-differ", "during_a_rollout", |o| {
             o.status(2).version = "3.5.21".to_owned();
             o.machine(2).spec.version = Some("v1.33.0".to_owned());
+        }),
+        ("etcd-upgrade-unsafe", "before_the_upgrade", |o| {
+            o.control_plane.spec.version = Some("v1.33.5".to_owned());
+            for (number, version) in [(1, "3.5.25"), (2, "3.5.26"), (3, "3.5.25")] {
+                o.status(number).version = version.to_owned();
+            }
+        }),
+        ("etcd-upgrade-unsafe", "during_the_upgrade", |o| {
+            o.status(2).version = "3.5.25".to_owned();
         }),
     ];
 }

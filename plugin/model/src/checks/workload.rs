@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
+use kcp_rules::syntax::parse_version;
 
 use crate::{
     addon_update::{SKIP_CORE_DNS, SKIP_KUBE_PROXY, image_tag, impossible_updates},
     checks::{
         Check,
         actor::{Actor, Responsible},
-        finding::{CheckOutcome, CheckResult, Finding, NoResult, WORKLOAD, node_object, require},
+        finding::{
+            CheckOutcome, CheckResult, Finding, NoResult, WORKLOAD, machine_object, node_object, require,
+        },
         machine_grace::{Phase, are_machines_changing, machine_of_node, machines_without_node},
         rollout::has_pending_change,
     },
@@ -62,6 +65,12 @@ pub const CHECKS: &[Check] = &[
         "kubelet-skew",
         "The version of a kubelet is too old or too new for the API servers.",
         check_kubelet_skew,
+        Responsible::Fault(Actor::Person),
+    ),
+    Check::new(
+        "machine-kubelet-differs",
+        "The kubelet of a control plane Machine does not have the version of the Machine.",
+        check_machine_kubelet_differs,
         Responsible::Fault(Actor::Person),
     ),
 ];
@@ -309,6 +318,28 @@ pub fn check_kubelet_skew(observed: &Snapshot, _: Timestamp) -> CheckResult {
     Ok(findings.collect())
 }
 
+/// An image with another version of Kubernetes is the usual cause: the kubelet comes from the image, and kubeadm from it too.
+pub fn check_machine_kubelet_differs(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    let workload = require(&observed.workload, WORKLOAD)?;
+    let nodes = require(&workload.nodes, "nodes")?;
+    let settled = observed.machines.iter().filter(|of| !of.is_updating_in_place());
+    let findings = settled.filter_map(|of| {
+        let node = nodes.iter().find(|node| of.node() == Some(&node.name))?;
+        let required = of.spec.version.as_deref()?;
+        let release = |version| {
+            let version = parse_version(version).ok()?;
+            Some((version.major, version.minor, version.patch))
+        };
+        (release(required)? != release(&node.kubelet_version)?).then(|| {
+            let message = format!("requires {required}, but its kubelet is {}", node.kubelet_version);
+            Finding::warn(machine_object(of.name()), message)
+                .with_object(node_object(&node.name))
+                .with_hint("check which image the infrastructure template names, and upgrade to a template with an image of this version")
+        })
+    });
+    Ok(findings.collect())
+}
+
 #[cfg(test)]
 pub(super) mod test_cases {
     use crate::{
@@ -461,6 +492,12 @@ pub(super) mod test_cases {
         ("kubelet-skew", "behind_what_is_asked_for", |o| {
             worker(o, "v1.31.9");
             o.control_plane.spec.version = Some("v1.35.0".to_owned());
+        }),
+        ("machine-kubelet-differs", "older_minor", |o| {
+            o.nodes()[1].kubelet_version = "v1.33.6".to_owned();
+        }),
+        ("machine-kubelet-differs", "same_release_of_a_vendor", |o| {
+            o.nodes()[1].kubelet_version = "v1.34.1+vendor.2".to_owned();
         }),
     ];
 }

@@ -11,6 +11,7 @@ use kcp_api::{Condition, KubeadmControlPlaneSpec, Machine, Object as _};
 use crate::{
     blocker::Blocker,
     controller_release::Behaviour,
+    etcd_upgrade,
     plan::{
         owners,
         remediation::{RemediationContext, next_remediation},
@@ -63,6 +64,8 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
     }
     blockers.extend(leader_blocker(observed, steps));
     blockers.extend(disputed_members(observed));
+    let unsafe_etcd = etcd_upgrade::obstacle(observed, desired);
+    blockers.extend(unsafe_etcd.map(|why| Blocker::UnsafeEtcdUpgrade { why }));
     blockers.extend(paused_machines(observed, steps));
     let waits = steps.iter().take_while(|step| step.action == Action::Wait);
     blockers.extend(waits.flat_map(|step| {

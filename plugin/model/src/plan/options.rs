@@ -58,6 +58,15 @@ pub fn rollout_after(api_version: &str, after: Timestamp) -> Value {
     }
 }
 
+/// The spec fields with the name of the infrastructure template.
+pub fn infrastructure_template(api_version: &str, name: &str) -> Value {
+    let reference = json!({"infrastructureRef": {"name": name}});
+    match Shape::from_api_version(api_version) {
+        Shape::V1Beta1 => json!({"machineTemplate": reference}),
+        Shape::V1Beta2 => json!({"machineTemplate": {"spec": reference}}),
+    }
+}
+
 /// Returns the change that a merge patch makes, and the warnings of the admission rules.
 pub fn review_desired(
     text: &str,

@@ -1,16 +1,24 @@
 //! The decision of `upgrade`, which changes the Kubernetes version.
 
+use kcp_api::{KubeadmControlPlane, Reference};
 use kcp_rules::api::DecodeError;
 use serde_json::{Value, json};
 
 use crate::{
+    addon_update::kept_addons,
     change::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::{preflight, refusal_while_paused},
     },
     kubelet_skew::{self, Workers},
-    plan::{Plan, options::with_leading_v},
-    release_changes::{API_GUIDE, outdated_tags, removals},
+    machine_image::{self, Templates},
+    merge_patch,
+    plan::{
+        Plan,
+        effect::template_changes,
+        options::{infrastructure_template, with_leading_v},
+    },
+    release_changes::{API_GUIDE, UsedApis, outdated_etcd, removals},
     review::ReviewContext,
     snapshot::change::ChangeSnapshot,
 };
@@ -22,6 +30,10 @@ pub struct UpgradeOptions<'u> {
     pub force: bool,
     /// The `MachineDeployments` and `MachinePools` of the Cluster, with the versions of their Machines.
     pub workers: &'u Workers,
+    pub templates: &'u Templates,
+    pub used_apis: &'u UsedApis,
+    /// The API version of the control plane's JSON.
+    pub api_version: &'u str,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -87,29 +99,50 @@ pub fn decide(
     context: ReviewContext<'_>,
 ) -> Result<Upgrade, DecodeError> {
     let version = with_leading_v(options.version);
-    let patch = json!({ "spec": { "version": version } });
     let observed = &snapshot.observed;
     let from = observed.control_plane.spec.version();
-    let preflight = preflight(snapshot, &patch, options.force, context)?;
+    let current = &observed.control_plane.spec.infrastructure_ref;
+    let template = options.templates.new.as_ref();
+    let template = template.filter(|(name, _)| *name != current.name);
+    let mut spec = json!({ "version": version });
+    if let Some((name, _)) = template {
+        merge_patch::apply(&mut spec, &infrastructure_template(options.api_version, name));
+    }
+    let patch = json!({ "spec": spec });
+    let mut preflight = preflight(snapshot, &patch, options.force, context)?;
+    if let (Some((name, new)), Ok(before)) = (template, &options.templates.current) {
+        let reference = Reference {
+            name: name.clone(),
+            ..current.clone()
+        };
+        let changes = template_changes(before, new, &reference);
+        preflight.plan.desired.changes.extend(changes);
+    }
     let workers = options
         .workers
         .clone()
         .with_nodes(&snapshot.observed.workload, &observed.machines);
-    let assessment = assess(
+    let mut assessment = assess(
         from,
         &version,
         &observed.control_plane.spec.kubeadm_config_spec.fields,
         &workers,
+        Some(options.used_apis),
     );
+    let kept = kept(&observed.control_plane, options.templates, &version);
+    assessment.notices.extend(kept);
     let consequences = preflight.consequences();
-    let decision = if from == version {
+    let decision = if from == version && template.is_none() {
         Decision::Unchanged(format!("the version is already {version}"))
     } else if let Some(refusal) = refusal(preflight.refusal, &assessment) {
         Decision::Refused(refusal)
     } else if let Some(refusal) = refusal_while_paused(observed, options.force) {
         Decision::Refused(refusal)
     } else {
-        let from_to = format!("from {from} to {version}");
+        let template = template.map_or_else(String::new, |(name, _)| {
+            format!(", with infrastructure template {name}")
+        });
+        let from_to = format!("from {from} to {version}{template}");
         Decision::Write(Proposal {
             write: ObjectWrite::patch(patch),
             outcome: format!("upgraded {from_to}"),
@@ -130,6 +163,23 @@ pub fn decide(
     })
 }
 
+/// What the upgrade does not change.
+fn kept(control_plane: &KubeadmControlPlane, templates: &Templates, to: &str) -> Vec<Notice> {
+    let Templates { current, new } = templates;
+    let (template, from) = (
+        &control_plane.spec.infrastructure_ref,
+        control_plane.spec.version(),
+    );
+    let stays = new.as_ref().is_none_or(|(name, _)| *name == template.name);
+    let image = stays.then(|| machine_image::notice(template, current, from, to));
+    let kept = kept_addons(control_plane).into_iter().chain(image.flatten());
+    kept.map(|message| Notice {
+        message,
+        source: None,
+    })
+    .collect()
+}
+
 /// Adds the unsupported workers to the refusal, which then no longer suggests `--force`, because `--force` does not
 /// override them.
 fn refusal(preflight: Option<Refusal>, assessment: &Assessment) -> Option<Refusal> {
@@ -147,15 +197,26 @@ fn refusal(preflight: Option<Refusal>, assessment: &Assessment) -> Option<Refusa
     }
 }
 
-/// Assesses the effects of an upgrade. `config` is the `kubeadmConfigSpec`.
-pub fn assess(from: &str, to: &str, config: &Value, workers: &Workers) -> Assessment {
+/// Assesses the effects of an upgrade. `config` is the `kubeadmConfigSpec`. `used` is none if no API server was asked.
+pub fn assess(
+    from: &str,
+    to: &str,
+    config: &Value,
+    workers: &Workers,
+    used: Option<&UsedApis>,
+) -> Assessment {
     let unsupported_workers = kubelet_skew::unsupported_workers(&workers.workers, to);
-    let removed = removals(from, to).into_iter().map(|message| Notice {
+    let removed = removals(from, to, used);
+    let removed = removed
+        .in_use
+        .into_iter()
+        .chain(removed.unused)
+        .map(|message| Notice {
+            message,
+            source: Some(API_GUIDE),
+        });
+    let etcd = outdated_etcd(config, to).map(|message| Notice {
         message,
-        source: Some(API_GUIDE),
-    });
-    let tags = outdated_tags(config, to).into_iter().map(|outdated| Notice {
-        message: outdated.message(to),
         source: None,
     });
     let unread = workers.read_failures.iter().map(|line| Notice {
@@ -167,7 +228,7 @@ pub fn assess(from: &str, to: &str, config: &Value, workers: &Workers) -> Assess
             .iter()
             .map(|skewed| kubelet_skew::message(skewed, to))
             .collect(),
-        notices: removed.chain(tags).chain(unread).collect(),
+        notices: removed.chain(etcd).chain(unread).collect(),
     }
 }
 
@@ -181,15 +242,29 @@ mod tests {
         UpgradeOptions, assess, decide,
     };
     use crate::{
+        addon_update::{SKIP_CORE_DNS, SKIP_KUBE_PROXY},
         kubelet_skew::{Worker, Workers},
+        machine_image::Templates,
+        release_changes::UsedApis,
         snapshot::{Failure, change::ChangeSnapshot},
         testing::{
             change::{fail, snapshot},
-            objects::{now, pause},
+            objects::{annotate, now, pause},
         },
     };
 
     fn upgrade(snapshot: &ChangeSnapshot, version: &str, force: bool, workers: &Workers) -> Upgrade {
+        upgrade_with(snapshot, version, None, force, workers)
+    }
+
+    /// An upgrade to another infrastructure template.
+    fn upgrade_with(
+        snapshot: &ChangeSnapshot,
+        version: &str,
+        template: Option<&str>,
+        force: bool,
+        workers: &Workers,
+    ) -> Upgrade {
         let view = View {
             machines: snapshot.view().machines,
             cluster: None.into(),
@@ -201,10 +276,18 @@ mod tests {
             view: &view,
             configuration: None,
         };
+        let object = |image: &str| json!({"spec": {"template": {"spec": {"image": image}}}});
+        let templates = Templates {
+            current: Ok(object("old")),
+            new: template.map(|name| (name.to_owned(), object("new"))),
+        };
         let options = UpgradeOptions {
             version,
             force,
             workers,
+            templates: &templates,
+            used_apis: &UsedApis::default(),
+            api_version: "controlplane.cluster.x-k8s.io/v1beta2",
         };
         decide(snapshot, options, context).expect("decodes")
     }
@@ -245,6 +328,68 @@ mod tests {
             same.decision,
             Decision::Unchanged("the version is already v1.34.2".to_owned())
         );
+    }
+
+    #[test]
+    fn a_template_is_written_with_the_version() {
+        let upgrade = |version: &str, template: &str| {
+            upgrade_with(&snapshot(), version, Some(template), false, &workers("v1.34.0"))
+        };
+        let changed = upgrade("v1.35.0", "t2");
+        let fields: Vec<&str> = changed
+            .plan
+            .desired
+            .changes
+            .iter()
+            .map(|change| change.field.as_str())
+            .collect();
+        assert_eq!(
+            fields,
+            [
+                "spec.machineTemplate.spec.infrastructureRef.name",
+                "spec.version",
+                "spec.template.spec.image"
+            ]
+        );
+        let notices = &changed.assessment.notices;
+        assert!(
+            !notices.iter().any(|notice| notice.message.contains("template")),
+            "{notices:?}"
+        );
+        for version in ["v1.35.0", "v1.34.2"] {
+            let Decision::Write(proposal) = upgrade(version, "t2").decision else {
+                panic!("not written to {version}");
+            };
+            let spec = json!({"version": version, "machineTemplate": {"spec": {"infrastructureRef": {"name": "t2"}}}});
+            assert_eq!(proposal.write, ObjectWrite::patch(json!({ "spec": spec })));
+            assert_eq!(
+                proposal.event.note("alice"),
+                format!("upgraded by alice from v1.34.2 to {version}, with infrastructure template t2")
+            );
+        }
+        let name = &snapshot().observed.control_plane.spec.infrastructure_ref.name;
+        assert_eq!(
+            upgrade("v1.34.2", name).decision,
+            Decision::Unchanged("the version is already v1.34.2".to_owned())
+        );
+    }
+
+    #[test]
+    fn the_preview_says_what_stays() {
+        let mut snapshot = snapshot();
+        for annotation in [SKIP_KUBE_PROXY, SKIP_CORE_DNS] {
+            annotate(&mut snapshot.observed.control_plane.metadata, annotation, "");
+        }
+        let notices = upgrade(&snapshot, "v1.35.0", false, &workers("v1.34.0"))
+            .assessment
+            .notices;
+        let messages: Vec<&str> = notices.iter().map(|notice| notice.message.as_str()).collect();
+        insta::assert_snapshot!(messages.join("\n"), @r"
+        could not read the kubelet versions of the nodes: the workload cluster was not read; worker nodes may be too old for v1.35.0
+        kube-proxy stays as it is, because of annotation controlplane.cluster.x-k8s.io/skip-kube-proxy: update it yourself
+        CoreDNS stays as it is, because of annotation controlplane.cluster.x-k8s.io/skip-coredns: update it yourself
+        the infrastructure template stays StandInMachineTemplate example; if it names an image of v1.34.2, new Machines get the old kubelet: choose another template with --infrastructure-template
+        ");
     }
 
     #[test]
@@ -401,7 +546,7 @@ mod tests {
     #[test]
     fn an_upgrade_without_notices() {
         assert_eq!(
-            assess("v1.34.2", "v1.34.4", &json!({}), &Workers::default()),
+            assess("v1.34.2", "v1.34.4", &json!({}), &Workers::default(), None),
             Assessment::default()
         );
     }
@@ -409,8 +554,7 @@ mod tests {
     #[test]
     fn an_upgrade_with_every_notice() {
         let config = json!({"clusterConfiguration": {
-            "apiServer": {"extraArgs": [{"name": "cloud-provider", "value": "external"}]},
-            "dns": {"imageTag": "v1.10.1"}}});
+            "apiServer": {"extraArgs": [{"name": "cloud-provider", "value": "external"}]}}});
         let workers = Workers {
             workers: vec![Worker {
                 object: "Node/w1".to_owned(),
@@ -418,7 +562,13 @@ mod tests {
             }],
             read_failures: vec!["could not read MachinePools: forbidden".to_owned()],
         };
-        let Assessment { refusals, notices } = assess("v1.32.4", "v1.33.6", &config, &workers);
+        let Assessment { refusals, notices } = assess(
+            "v1.32.4",
+            "v1.33.6",
+            &config,
+            &workers,
+            Some(&UsedApis::unread("forbidden".to_owned())),
+        );
         assert_eq!(
             refusals,
             [
@@ -437,9 +587,8 @@ mod tests {
                     Some(API_GUIDE)
                 ),
                 (
-                    "clusterConfiguration.dns.imageTag pins CoreDNS at v1.10.1, but kubeadm v1.33.6 installs v1.12.0 \
-                     or newer by default: use a newer tag, or remove the field",
-                    None
+                    "could not read which of these APIs clients use: forbidden",
+                    Some(API_GUIDE)
                 ),
                 (
                     "could not read MachinePools: forbidden; worker nodes may be too old for v1.33.6",

@@ -201,7 +201,7 @@ pub fn upgrade_path(state: &PathState<'_>, options: PathOptions<'_>) -> Result<U
     for version in versions(from, options)? {
         let before = steps.last().map_or(from, |step| &step.version);
         // A change that concerns several steps is reported with the first.
-        let notices = assess(before, &version, state.config, &Workers::default()).notices;
+        let notices = assess(before, &version, state.config, &Workers::default(), None).notices;
         let notices = notices
             .into_iter()
             .filter(|notice| !steps.iter().any(|step| step.notices.contains(notice)))

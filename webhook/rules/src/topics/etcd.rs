@@ -91,7 +91,12 @@ const RULES: &[Rule] = &[
 const TAG: &str = "clusterConfiguration.etcd.local.imageTag";
 
 /// The first patch version of 3.5 whose removed members do not come back in 3.6 (etcd-io/etcd#20967).
-const FIRST_SAFE: Version = Version::new(3, 5, 26);
+pub const FIRST_SAFE: Version = Version::new(3, 5, 26);
+
+/// Whether members of this version must not be upgraded to etcd 3.6: members that were removed long ago would come back.
+pub fn is_too_old_for_3_6(version: &Version) -> bool {
+    (version.major, version.minor, version.patch) < (FIRST_SAFE.major, FIRST_SAFE.minor, FIRST_SAFE.patch)
+}
 
 /// The version of stacked etcd: that of its image tag, or the minor version of kubeadm's default, with patch version 0, because the
 /// default depends on the patch version of kubeadm. `None` if the tag is not a version, and for external etcd.
@@ -100,7 +105,12 @@ pub(super) fn etcd_version(spec: &ControlPlaneSpec<'_>, kubernetes_minor: u64) -
     if etcd.is_some_and(|etcd| etcd.external.is_some()) {
         return None;
     }
-    match image_tag(spec) {
+    stacked_version(image_tag(spec), kubernetes_minor)
+}
+
+/// [`etcd_version`] with the image tag in the spec, which may be empty.
+pub fn stacked_version(tag: Option<&str>, kubernetes_minor: u64) -> Option<Version> {
+    match tag.filter(|tag| !tag.is_empty()) {
         Some(tag) => tag_version(tag),
         None => Some(Version::new(3, default_etcd_minor(kubernetes_minor)?, 0)),
     }
@@ -191,8 +201,7 @@ fn upgrade_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fau
     let Some((old, new)) = versions(change) else {
         return;
     };
-    let is_old = (old.major, old.minor, old.patch) < (FIRST_SAFE.major, FIRST_SAFE.minor, FIRST_SAFE.patch);
-    if is_old && (new.major, new.minor) >= (3, 6) {
+    if is_too_old_for_3_6(&old) && (new.major, new.minor) >= (3, 6) {
         faults.push(Fault {
             field: if image_tag(&change.new.common_spec()).is_some() {
                 change.new.common_spec().kubeadm_path(TAG)

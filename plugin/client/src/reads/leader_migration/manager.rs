@@ -21,6 +21,9 @@ use crate::{
     workload::{ComponentError, ComponentResponse, ComponentServer, PortForward},
 };
 
+/// The maximum size of a response in mebibytes. The response of `/configz` has about ten kilobytes.
+const MAX_RESPONSE: usize = 1;
+
 const HEALTHZ: &str = "/healthz?verbose";
 
 /// The media types of `/flagz` as JSON. `/flagz` as text is not meant to be parsed: its separator is random.
@@ -95,6 +98,7 @@ impl ManagerReader<'_> {
             port,
             tls: &self.cluster.server.component_tls,
             limit: self.limit,
+            max_mebibytes: MAX_RESPONSE,
         };
         let health = health(&server).await;
         let settings = match &health {
@@ -219,7 +223,7 @@ async fn health(server: &ComponentServer<'_>) -> Health {
     }
 }
 
-fn text_of_response(
+pub fn text_of_response(
     path: &str,
     response: Result<ComponentResponse, ComponentError>,
 ) -> Result<String, String> {

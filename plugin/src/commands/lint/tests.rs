@@ -880,7 +880,11 @@ fn patches_and_templates_are_not_checked() {
             "{case}"
         );
     }
-    // What belongs to cloud-init or to a shell does not make wrong syntax a template.
+}
+
+/// What belongs to cloud-init, to a shell or to the names of Machines does not make wrong syntax a template.
+#[test]
+fn wrong_syntax_is_an_error_beside_placeholders() {
     for text in [
         "a: {{ ds.meta_data.local_hostname }}\n",
         "a: '{% if b %} ${B}'\nb: [\n",

@@ -201,7 +201,8 @@ impl Input {
                 report.add_object(ObjectResult::Unrendered(object.into_findings(faults)));
                 continue;
             }
-            report.count_deprecated_version(schema::has_deprecated_version(&object));
+            let is_deprecated = object.located().is_some_and(schema::has_deprecated_version);
+            report.count_deprecated_version(is_deprecated);
             report.add_object(match (object.role.subject(), &object.name.kind) {
                 (Some(subject), _) => {
                     let identity = object.identity(&namespace);
@@ -213,14 +214,17 @@ impl Input {
                     };
                     let namespace = object.namespace_or(&namespace);
                     faults.extend(linter.check(subject, &object.text, write, namespace));
-                    schema::check(&object, before, &mut faults);
+                    if let Some(located) = object.located() {
+                        schema::check(located, before.and_then(Object::located), true, &mut faults);
+                    }
                     ObjectResult::Judged(object.into_findings(faults))
                 }
                 (None, Some(kind)) => {
                     let found = control_planes.check(&object, &namespace);
                     let is_idle_checked = found.is_some();
                     faults.extend(found.into_iter().flatten());
-                    if schema::check(&object, None, &mut faults) || is_idle_checked {
+                    let mut check = |located| schema::check(located, None, false, &mut faults);
+                    if object.located().is_some_and(&mut check) || is_idle_checked {
                         ObjectResult::Judged(object.into_findings(faults))
                     } else {
                         ObjectResult::Skipped(kind.clone(), object.into_findings(faults))

@@ -127,6 +127,14 @@ impl Object {
             .unwrap_or(namespace)
     }
 
+    /// The object as the file contains it; `None` for an object in a cluster.
+    pub(super) const fn located(&self) -> Option<&LocatedValue> {
+        match &self.origin {
+            Origin::File { located, .. } => Some(located),
+            Origin::Cluster => None,
+        }
+    }
+
     pub(super) fn is_from_cluster(&self) -> bool {
         matches!(self.origin, Origin::Cluster)
     }

@@ -11,8 +11,8 @@ mod validate;
 use kcp_rules::Action;
 
 use crate::commands::lint::{
+    document::LocatedValue,
     finding::{Fault, LintRule},
-    object::{Object, Origin},
 };
 use moved::{Moved, Versions};
 use structural::Schema;
@@ -24,11 +24,14 @@ use validate::{Problem, Violation, violations};
 const DEPRECATED_VERSION: &str = "v1beta1";
 
 /// Adds what an API server rejects or drops to the problems that the rules found. `old` is the object before an update. `false` if
-/// the kind has no schema.
-pub(super) fn check(object: &Object, old: Option<&Object>, faults: &mut Vec<Fault>) -> bool {
-    let (Origin::File { located, .. }, Some(kind)) = (&object.origin, &object.name.kind) else {
-        return false;
-    };
+/// the kind has no schema, and no rules either.
+pub(super) fn check(
+    located: &LocatedValue,
+    old: Option<&LocatedValue>,
+    has_rules: bool,
+    faults: &mut Vec<Fault>,
+) -> bool {
+    let kind = located.text("kind").unwrap_or_default();
     let api_version = located.text("apiVersion").unwrap_or_default();
     // The fields of such an object may be those of any version.
     let has_wrong_version = faults
@@ -40,7 +43,7 @@ pub(super) fn check(object: &Object, old: Option<&Object>, faults: &mut Vec<Faul
     ) {
         (Some(schema), Some(versions)) if !has_wrong_version => {
             let mut found = violations(schema, located, "");
-            if let Some(Origin::File { located: old, .. }) = old.map(|old| &old.origin) {
+            if let Some(old) = old {
                 let unchanged = violations(schema, old, "");
                 found.retain(|violation| !unchanged.iter().any(|old| is_tolerated(violation, old)));
             }
@@ -59,7 +62,7 @@ pub(super) fn check(object: &Object, old: Option<&Object>, faults: &mut Vec<Faul
             add(kind, &versions, &found, faults);
             true
         }
-        _ if object.role.subject().is_some() => {
+        _ if has_rules => {
             let metadata = Schema::of_metadata().zip(located.get("metadata"));
             let found = metadata.map(|(schema, metadata)| violations(schema, metadata, "metadata"));
             faults.extend(
@@ -80,10 +83,8 @@ pub(super) fn check(object: &Object, old: Option<&Object>, faults: &mut Vec<Faul
 }
 
 /// Whether a release of Cluster API that is planned no longer serves the `apiVersion` of the object.
-pub(super) fn has_deprecated_version(object: &Object) -> bool {
-    let (Origin::File { located, .. }, Some(kind)) = (&object.origin, &object.name.kind) else {
-        return false;
-    };
+pub(super) fn has_deprecated_version(located: &LocatedValue) -> bool {
+    let kind = located.text("kind").unwrap_or_default();
     let given = located.text("apiVersion").unwrap_or_default();
     given.ends_with(DEPRECATED_VERSION) && served_versions(kind).contains(&given)
 }

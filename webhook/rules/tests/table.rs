@@ -44,6 +44,27 @@ fn every_case_finds_exactly_what_it_lists() {
     }
 }
 
+/// A rule that reads other objects must say so: the mutating webhook applies only the others.
+#[test]
+fn a_rule_that_reads_only_the_object_finds_the_same_without_others() {
+    for (topic, row) in rows() {
+        let found = |view: &View| {
+            let findings = row.judge_in(view).unwrap().findings;
+            let findings = findings
+                .into_iter()
+                .filter(|finding| finding.rule.scope != Scope::Cluster);
+            let findings = findings.map(|finding| finding.message().to_string());
+            findings.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            found(&View::default()),
+            found(&(row.case.view)()),
+            "{topic}: {}",
+            row.case.name
+        );
+    }
+}
+
 /// A rule that cannot read what it needs denies what it would deny, if users can override it, and is otherwise skipped.
 #[test]
 fn a_rule_never_passes_silently_what_it_could_not_read() {

@@ -29,7 +29,7 @@ const RULES: &[Rule] = &[
               and resources, and claims wait in the meantime.",
         operations: ON_UPDATE,
         action: Action::Warn,
-        scope: Scope::Transition,
+        scope: Scope::Cluster,
         overridable: false,
         source: "Hive design document \"ClusterPool inventory\", sections \"Pool Version\", \"Adding An \
                  Inventory\" and \"Deleting The Inventory\"",
@@ -42,7 +42,7 @@ const RULES: &[Rule] = &[
         why: "Hive deletes an unclaimed cluster if its customization is no longer in the inventory.",
         operations: ON_UPDATE,
         action: Action::Warn,
-        scope: Scope::Transition,
+        scope: Scope::Cluster,
         overridable: false,
         source: "Hive design document \"ClusterPool inventory\", section \"Removing An Entry from the Inventory\"",
         check: Check::ClusterPool(entry_removed),

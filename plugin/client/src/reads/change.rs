@@ -292,7 +292,7 @@ mod tests {
         );
         // The rules know that there is no Cluster.
         let view = snapshot.view();
-        assert_eq!(view.cluster.get(), Some(&None));
+        assert_eq!(view.cluster.as_ref(), Some(&None));
     }
 
     #[test]

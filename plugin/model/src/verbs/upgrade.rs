@@ -192,7 +192,7 @@ mod tests {
     fn upgrade(snapshot: &ChangeSnapshot, version: &str, force: bool, workers: &Workers) -> Upgrade {
         let view = View {
             machines: snapshot.view().machines,
-            cluster: None.into(),
+            cluster: Some(None),
             ..View::default()
         };
         let context = ReviewContext {

@@ -34,10 +34,15 @@ mod versions;
 mod view;
 mod watch;
 
-use std::{collections::BTreeMap, env, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env,
+    path::Path,
+    sync::Arc,
+};
 
 use jiff::Timestamp;
-use kcp_rules::view::MissingParts;
+use kcp_rules::view::{Part, View};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
@@ -116,16 +121,21 @@ impl ClusterReader {
         self.server.reads_for(limits)
     }
 
-    /// Reads the missing parts of a view, all at the same time. A part that the webhook cannot read stays missing.
+    /// A view with the Cluster, if it is cached.
+    pub(crate) fn cached_cluster(&self, subject: &Subject) -> View {
+        self.caches.view([Part::Cluster], subject)
+    }
+
+    /// Reads the parts of a view, all at the same time. A part that the webhook cannot read stays unknown.
     pub(crate) async fn read_view(
         &self,
         reads: &LiveReads<'_>,
-        missing: MissingParts,
+        parts: &BTreeSet<Part>,
         subject: &Subject,
         source: Source,
     ) -> FilledView {
         // Box the future, which is large and which most reviews do not need.
-        Box::pin(reads.read_view(missing, subject, &self.caches, source)).await
+        Box::pin(reads.read_view(parts, subject, &self.caches, source)).await
     }
 
     /// Creates an Event.

@@ -7,7 +7,7 @@ mod requests;
 use std::{collections::BTreeMap, fmt};
 
 use jiff::Timestamp;
-use kcp_rules::{Action, Scope, topics};
+use kcp_rules::{Action, topics};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -336,7 +336,7 @@ impl Metrics {
                 decision: decision_of(rule.action),
             }));
         }
-        for rule in topics::rules().filter(|rule| rule.scope == Scope::Cluster) {
+        for rule in topics::rules().filter(|rule| !rule.reads().is_empty()) {
             drop(self.skipped_rules.get_or_create(&SkippedLabels { rule: rule.id }));
         }
         drop(self.rules.get_or_create(&RuleLabels {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use kcp_rules::{Operation, Scope, rule::Check, topics};
+use kcp_rules::{Operation, rule::Check, topics};
 use thiserror::Error;
 use tokio::{net::TcpListener, runtime, sync::watch, time};
 use tracing::{error, info, warn};
@@ -329,7 +329,7 @@ fn scale_rules() -> Vec<&'static str> {
 
 fn rules_that_read_objects() -> Vec<&'static str> {
     topics::rules()
-        .filter(|rule| rule.scope == Scope::Cluster)
+        .filter(|rule| !rule.reads().is_empty())
         .map(|rule| rule.id)
         .collect()
 }

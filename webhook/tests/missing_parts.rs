@@ -1,6 +1,8 @@
-//! The server relies on a promise of [`kcp_rules::view::View`]: an evaluation with an empty view records all objects that
-//! the rules need.
+//! The server relies on a promise of [`kcp_rules::view::View`]: an evaluation without other objects names all those that the
+//! rules need.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests: they may panic")]
+
+use std::collections::BTreeSet;
 
 use kcp_rules::{
     Change, Context, HasRules, Judgement,
@@ -12,56 +14,16 @@ use kcp_rules::{
     judge,
     row::Row,
     topics,
-    view::{MissingParts, View},
+    view::{Part, View},
 };
 
-/// A view with only the missing parts.
-fn only(missing: MissingParts, all: View) -> View {
-    macro_rules! parts {
-        ($($part:ident),+) => {
-            View { $($part: if missing.$part { all.$part } else { Default::default() },)+ failures: all.failures, lacks_permission: all.lacks_permission }
-        };
+/// A view with only these parts.
+fn only(parts: &BTreeSet<Part>, mut all: View) -> View {
+    let mut view = View::default();
+    for &part in parts {
+        view.take(part, &mut all);
     }
-    parts!(
-        machines,
-        cluster,
-        worker_machines,
-        namespace_terminating,
-        control_planes,
-        pools,
-        customizations,
-        cluster_deployments,
-        customization,
-        migrations,
-        may_override
-    )
-}
-
-/// The parts that are missing now but were not before.
-fn missing_later(before: MissingParts, now: MissingParts) -> Vec<&'static str> {
-    macro_rules! late {
-        ($($part:ident),+) => {
-            [$((stringify!($part), now.$part && !before.$part)),+]
-        };
-    }
-    let parts = late!(
-        machines,
-        cluster,
-        worker_machines,
-        namespace_terminating,
-        control_planes,
-        pools,
-        customizations,
-        cluster_deployments,
-        customization,
-        migrations,
-        may_override
-    );
-    parts
-        .into_iter()
-        .filter(|(_, late)| *late)
-        .map(|(part, _)| part)
-        .collect()
+    view
 }
 
 fn evaluate<T: HasRules>(case: &Case, new: &T, old: Option<&T>, view: &View) -> Judgement {
@@ -88,17 +50,23 @@ fn found(judgement: &Judgement) -> Vec<String> {
         .collect()
 }
 
-/// For each of `clusters`, compares two evaluations, as in the server, with one evaluation on a complete view.
+/// For each of `clusters`, compares evaluations as in the server, of which the first may know the Cluster, with one
+/// evaluation on a complete view.
 fn evaluate_twice<T: HasRules>(case: &Case, new: &T, old: Option<&T>, clusters: &[fn() -> View]) {
-    let empty = View::default();
-    evaluate(case, new, old, &empty);
-    let missing = empty.missing();
     for cluster in clusters {
-        let read = only(missing, cluster());
-        let twice = evaluate(case, new, old, &read);
-        assert_eq!(missing_later(missing, read.missing()), [""; 0], "{}", case.name);
         let complete = evaluate(case, new, old, &cluster());
-        assert_eq!(found(&twice), found(&complete), "{}", case.name);
+        for cached in [BTreeSet::new(), BTreeSet::from([Part::Cluster])] {
+            let first = evaluate(case, new, old, &only(&cached, cluster()));
+            let twice = if first.needs.is_empty() {
+                first
+            } else {
+                let parts = &first.needs | &cached;
+                let twice = evaluate(case, new, old, &only(&parts, cluster()));
+                assert!(twice.needs.is_subset(&parts), "{}: {:?}", case.name, twice.needs);
+                twice
+            };
+            assert_eq!(found(&twice), found(&complete), "{}", case.name);
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub struct ReviewContext<'s> {
 impl ReviewContext<'_> {
     /// Whether the Cluster is known to be paused.
     pub fn is_cluster_paused(&self) -> bool {
-        matches!(self.view.cluster.get(), Some(Some(cluster)) if cluster.paused)
+        matches!(self.view.cluster.as_ref(), Some(Some(cluster)) if cluster.paused)
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn an_override_counts_until_its_time() {
         let no_cluster = View {
-            cluster: None.into(),
+            cluster: Some(None),
             machines: Vec::new().into(),
             ..View::default()
         };
@@ -213,7 +213,7 @@ mod tests {
             ..View::default()
         };
         let no_cluster = View {
-            cluster: None.into(),
+            cluster: Some(None),
             machines: Vec::new().into(),
             ..View::default()
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use kcp_rules::{Configuration, Scope, topics::rules};
+use kcp_rules::{Configuration, topics::rules};
 use kubectl_kcp::commands::lint::document;
 use serde_json::{Value, json};
 
@@ -165,5 +165,5 @@ fn unnamed(rule: String, mut field: String) -> (String, String) {
 }
 
 fn is_about_the_object(id: &str) -> bool {
-    id == UNDECODABLE || rules().any(|rule| rule.id == id && rule.scope != Scope::Cluster)
+    id == UNDECODABLE || rules().any(|rule| rule.id == id && rule.reads().is_empty())
 }

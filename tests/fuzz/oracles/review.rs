@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use kcp_rules::{Scope, topics::rules};
+use kcp_rules::topics::rules;
 use kcp_webhook::review::offline::Offline;
 use serde_json::Value;
 
@@ -104,5 +104,5 @@ fn completed(server: &Offline, review: &Value, mutated: &Value) {
 
 /// Rules that may look at other objects are left to the validating webhook.
 fn is_about_others(id: &str) -> bool {
-    rules().any(|rule| rule.id == id && rule.scope == Scope::Cluster)
+    rules().any(|rule| rule.id == id && !rule.reads().is_empty())
 }

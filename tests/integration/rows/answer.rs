@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use kcp_rules::case::{Answer, Base};
 use kcp_rules::row::Row;
 use kcp_rules::topics::rules;
-use kcp_rules::{Action, Finding, Scope};
+use kcp_rules::{Action, Finding};
 use serde_json::Value;
 
 use super::seed::Place;
@@ -57,7 +57,7 @@ pub(super) fn expected(row: Row<'_>) -> Result<Expected> {
         Answer::ClusterApi => Expected::ByClusterApi,
         Answer::Deny => {
             // The mutating webhook denies first, and only for rules about the object alone.
-            let alone = |finding: &Finding| finding.rule.scope != Scope::Cluster;
+            let alone = |finding: &Finding| finding.rule.reads().is_empty();
             let first = told(Action::Deny, &alone);
             if first.is_empty() {
                 Expected::Denied {

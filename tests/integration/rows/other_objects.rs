@@ -37,7 +37,7 @@ pub(super) fn of(view: &View, namespace: &str, base: Base) -> OtherObjects {
         other_objects.sees |= known.is_some();
         other_objects.objects.extend(known.into_iter().flatten());
     };
-    add(view.machines.get().map(|machines| {
+    add(view.machines.as_ref().map(|machines| {
         machines
             .iter()
             .enumerate()
@@ -46,23 +46,23 @@ pub(super) fn of(view: &View, namespace: &str, base: Base) -> OtherObjects {
     }));
     add(view
         .worker_machines
-        .get()
+        .as_ref()
         .map(|workers| workers.iter().map(|name| worker(name)).collect()));
-    add(view.cluster.get().map(|it| it.iter().map(cluster).collect()));
-    add(view.control_planes.get().map(|names| {
+    add(view.cluster.as_ref().map(|it| it.iter().map(cluster).collect()));
+    add(view.control_planes.as_ref().map(|names| {
         names
             .iter()
             .map(|name| named(Base::ControlPlane("v1beta2"), name))
             .collect()
     }));
-    add(view.pools.get().map(|pools| pools.iter().map(pool).collect()));
-    add(view.customizations.get().map(|names| {
+    add(view.pools.as_ref().map(|pools| pools.iter().map(pool).collect()));
+    add(view.customizations.as_ref().map(|names| {
         names
             .iter()
             .map(|name| named(Base::Customization, name))
             .collect()
     }));
-    add(view.cluster_deployments.get().map(|deployments| {
+    add(view.cluster_deployments.as_ref().map(|deployments| {
         deployments
             .iter()
             .flat_map(|it| deployment(it, namespace))
@@ -70,18 +70,18 @@ pub(super) fn of(view: &View, namespace: &str, base: Base) -> OtherObjects {
     }));
     add(view
         .customization
-        .get()
+        .as_ref()
         .map(|it| vec![customization(it.as_ref())]));
-    add(view.migrations.get().map(|migrations| {
+    add(view.migrations.as_ref().map(|migrations| {
         migrations
             .iter()
             .enumerate()
             .map(|(number, it)| kubeadm_config(number, it))
             .collect()
     }));
-    other_objects.sees |= view.namespace_terminating.get().is_some();
-    other_objects.terminating = view.namespace_terminating.get() == Some(&true);
-    let seen = view.cluster.get().and_then(Option::as_ref);
+    other_objects.sees |= view.namespace_terminating.as_ref().is_some();
+    other_objects.terminating = view.namespace_terminating == Some(true);
+    let seen = view.cluster.as_ref().and_then(Option::as_ref);
     other_objects.cluster = (other_objects.sees && of_cluster_api)
         .then(|| seen.map_or(CLUSTER, |cluster| &cluster.name).to_owned());
     other_objects

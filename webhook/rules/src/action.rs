@@ -49,7 +49,7 @@ pub enum DowngradeReason {
 impl DowngradeReason {
     /// Whether the user who makes the write may need a permission for it. For an override, the user who sets the
     /// annotation needs the permission instead.
-    pub(crate) const fn needs_permission(self) -> bool {
+    pub const fn needs_permission(self) -> bool {
         matches!(self, Self::Paused | Self::Moved | Self::Copied)
     }
 

@@ -135,9 +135,19 @@ impl Faults {
         self.unread = self.unread.max(Some(action));
     }
 
-    /// The severest action of a fault that an unknown object may have; `None` if the verdict depends on no unknown object.
-    pub const fn unread_action(&self) -> Option<Action> {
-        self.unread
+    /// Requests the objects that the rule reads, even if its verdict turns out to be complete without them.
+    pub fn request(&mut self) {
+        self.unread_at_most(Action::Off);
+    }
+
+    /// Whether the rule needs the objects that it reads.
+    pub const fn needs_objects(&self) -> bool {
+        self.unread.is_some()
+    }
+
+    /// The severest action of a fault that an unknown object may have; `None` if no unknown object can have one.
+    pub fn unread_action(&self) -> Option<Action> {
+        self.unread.filter(|action| *action > Action::Off)
     }
 
     /// Whether the rule has found no fault.

@@ -1,7 +1,7 @@
 //! Applies all rules to one change, and reports every finding in the order of the rules. A finding of one
 //! rule does not stop the other rules.
 
-use std::{collections::HashMap, sync::LazyLock};
+use std::collections::{BTreeSet, HashMap};
 
 use crate::{
     action::{Action, DowngradeReason},
@@ -17,6 +17,7 @@ use crate::{
     overrides,
     rule::{Check, Rule, Scope},
     topics,
+    view::Part,
 };
 use kcp_api::names::annotation;
 
@@ -27,6 +28,8 @@ pub struct Judgement {
     pub findings: Vec<Finding>,
     /// The rules whose findings depend on objects that are unknown.
     pub unread: Vec<&'static Rule>,
+    /// The unknown objects that the rules need. With them, the judgement is complete.
+    pub needs: BTreeSet<Part>,
     /// The rules that found nothing because objects could not be read, and that let the change pass.
     pub skipped: Vec<&'static Rule>,
     /// Whether the decision depends on what needs the permission to override: a pause, a move or a copy.
@@ -59,62 +62,19 @@ pub trait HasRules: Sized {
     fn customization(&self) -> Option<(&str, &str)> {
         None
     }
-    /// The rules about this kind that check an operation, in the order in which findings are reported.
-    fn rules(operation: Operation) -> &'static [&'static Rule];
-    /// Calls `apply` with the function that checks a change with one of [`Self::rules`].
+    /// Calls `apply` with the function that checks a change with a rule. Rules about other kinds find nothing.
     fn with_checker(change: &Change<'_, Self>, apply: impl FnOnce(&dyn Fn(&Rule, &mut Faults)));
-}
-
-/// The rules about one kind by operation, so that a review does not iterate over the rules about other kinds.
-struct RulesOfKind {
-    create: Vec<&'static Rule>,
-    update: Vec<&'static Rule>,
-    delete: Vec<&'static Rule>,
-}
-
-impl RulesOfKind {
-    fn new(kind: &str) -> Self {
-        let rules = |operation| {
-            let rules = topics::rules().filter(|rule| rule.check.kinds().contains(&kind));
-            rules
-                .filter(|rule| rule.operations.contains(&operation))
-                .collect()
-        };
-        Self {
-            create: rules(Operation::Create),
-            update: rules(Operation::Update),
-            delete: rules(Operation::Delete),
-        }
-    }
-
-    fn of(&self, operation: Operation) -> &[&'static Rule] {
-        match operation {
-            Operation::Create => &self.create,
-            Operation::Update => &self.update,
-            Operation::Delete => &self.delete,
-        }
-    }
-}
-
-/// Implements [`HasRules::rules`] for a kind.
-macro_rules! rules_of {
-    ($kind:ident) => {
-        fn rules(operation: Operation) -> &'static [&'static Rule] {
-            static RULES: LazyLock<RulesOfKind> = LazyLock::new(|| RulesOfKind::new(stringify!($kind)));
-            RULES.of(operation)
-        }
-    };
 }
 
 /// Implements [`HasRules`] for kinds that have only rules of their own.
 macro_rules! judged {
-    ($($kind:ident: $check:ident),+) => {$(
+    ($($kind:ident: $check:ident $({ $($method:item)+ })?)+) => {$(
         impl HasRules for $kind<'_> {
-            rules_of!($kind);
-
             fn metadata(&self) -> &Metadata<'_> {
                 &self.metadata
             }
+
+            $($($method)+)?
 
             fn with_checker(change: &Change<'_, Self>, apply: impl FnOnce(&dyn Fn(&Rule, &mut Faults))) {
                 apply(&|rule, faults| {
@@ -127,30 +87,15 @@ macro_rules! judged {
     )+};
 }
 
-judged!(
-    Cluster: Cluster,
-    ClusterPool: ClusterPool,
+judged! {
+    Cluster: Cluster
+    ClusterPool: ClusterPool
     ClusterDeploymentCustomization: Customization
-);
-
-impl HasRules for ClusterDeployment<'_> {
-    rules_of!(ClusterDeployment);
-
-    fn metadata(&self) -> &Metadata<'_> {
-        &self.metadata
-    }
-
-    fn customization(&self) -> Option<(&str, &str)> {
-        let pool = self.pool()?;
-        Some((&pool.namespace, pool.customization()?))
-    }
-
-    fn with_checker(change: &Change<'_, Self>, apply: impl FnOnce(&dyn Fn(&Rule, &mut Faults))) {
-        apply(&|rule, faults| {
-            if let Check::ClusterDeployment(check) = rule.check {
-                check(change, faults);
-            }
-        });
+    ClusterDeployment: ClusterDeployment {
+        fn customization(&self) -> Option<(&str, &str)> {
+            let pool = self.pool()?;
+            Some((&pool.namespace, pool.customization()?))
+        }
     }
 }
 
@@ -159,8 +104,6 @@ impl HasRules for ClusterDeployment<'_> {
 macro_rules! judged_with_common_spec {
     ($($kind:ident: $check:ident),+) => {$(
         impl HasRules for $kind<'_> {
-            rules_of!($kind);
-
             fn metadata(&self) -> &Metadata<'_> {
                 &self.metadata
             }
@@ -198,13 +141,17 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
         ..Judgement::default()
     };
     T::with_checker(change, |check| {
-        for rule in T::rules(change.operation) {
+        for rule in topics::rules().filter(|rule| rule.operations.contains(&change.operation)) {
             let action = configuration.action(rule);
             if action == Action::Off {
                 continue;
             }
             let mut faults = Faults::default();
             check(rule, &mut faults);
+            if faults.needs_objects() {
+                let is_unknown = |part: &&Part| context.view.is_none_or(|view| !view.knows(**part));
+                judgement.needs.extend(rule.reads().iter().filter(is_unknown));
+            }
             if let Some(severest) = faults.unread_action() {
                 judgement.unread.push(rule);
                 if let Some(view) = change.context.view.filter(|view| !view.failures.is_empty())
@@ -223,12 +170,11 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
             if !faults.is_empty() {
                 let existing = faults_before(rule, change);
                 let findings = ratchet(rule, action, faults, existing);
-                judgement
-                    .findings
-                    .extend(findings.map(|finding| soften_copy(finding, change)));
+                judgement.findings.extend(findings);
             }
         }
     });
+    soften_copy(change, &mut judgement);
     apply_overrides(change, &mut judgement);
     authorize(change, configuration, &mut judgement);
     judgement
@@ -308,24 +254,28 @@ fn ratchet(
     })
 }
 
-/// Turns a denial into a warning for a copy of an existing object, so that the move of a cluster, the restore of a
+/// Turns denials into warnings for a copy of an existing object, so that the move of a cluster, the restore of a
 /// backup, or the copy of a customization does not fail halfway.
-fn soften_copy<T: HasRules>(mut finding: Finding, change: &Change<'_, T>) -> Finding {
-    if finding.rule.scope == Scope::Object
-        && finding.action == Action::Deny
-        && change.operation == Operation::Create
-        && is_copy(change)
+fn soften_copy<T: HasRules>(change: &Change<'_, T>, judgement: &mut Judgement) {
+    let is_about_object =
+        |finding: &&mut Finding| finding.rule.scope == Scope::Object && finding.action == Action::Deny;
+    let mut denials = judgement.findings.iter_mut().filter(is_about_object).peekable();
+    if change.operation != Operation::Create
+        || denials.peek().is_none()
+        || !is_copy(change, &mut judgement.needs)
     {
-        finding.action = Action::Warn;
-        finding.downgrade_reason = Some(DowngradeReason::Copied);
+        return;
     }
-    finding
+    for denial in denials {
+        denial.action = Action::Warn;
+        denial.downgrade_reason = Some(DowngradeReason::Copied);
+    }
 }
 
 /// Whether a new object is a copy of an existing one. Hive copies a customization into the namespace of its cluster.
 /// `clusterctl move` first creates the Cluster, which it has paused, and then the objects that this Cluster owns. Stored
 /// objects are no copies, although all of them have an owner once Cluster API has adopted them.
-fn is_copy<T: HasRules>(change: &Change<'_, T>) -> bool {
+fn is_copy<T: HasRules>(change: &Change<'_, T>, needs: &mut BTreeSet<Part>) -> bool {
     let context = &change.context;
     if context.is_stored || context.is_written_by_hive() {
         return !context.is_stored;
@@ -333,12 +283,15 @@ fn is_copy<T: HasRules>(change: &Change<'_, T>) -> bool {
     let Some(owner) = change.new.metadata().cluster_owner() else {
         return false;
     };
-    match context.view.and_then(|view| view.cluster.get()) {
+    match context.view.and_then(|view| view.cluster.as_ref()) {
         Some(Some(cluster)) => cluster.paused && cluster.uid.as_deref() == owner.uid.as_deref(),
         Some(None) => false,
-        // The mutating webhook, which predicts the decision, does not know the Cluster. `lint` checks objects that users keep in
-        // files, also those that `kubectl get` has written.
-        None => context.writer.is_some() && !context.is_decision(),
+        // Whoever only predicts the decision may not know the Cluster. `lint` checks objects that users keep in files, also those
+        // that `kubectl get` has written.
+        None => {
+            needs.insert(Part::Cluster);
+            context.writer.is_some() && !context.is_decision()
+        }
     }
 }
 
@@ -369,9 +322,12 @@ fn authorize<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration,
     if !is_relaxed && fields.is_empty() && !may_depend {
         return;
     }
-    judgement.is_authorized = view.may_override.get() == Some(&true);
+    judgement.is_authorized = view.may_override == Some(true);
     if judgement.is_authorized {
         return;
+    }
+    if view.may_override.is_none() {
+        judgement.needs.insert(Part::MayOverride);
     }
     for finding in judgement
         .findings
@@ -381,7 +337,7 @@ fn authorize<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration,
         finding.action = Action::Deny;
         finding.downgrade_reason = None;
     }
-    let why = match view.may_override.get() {
+    let why = match view.may_override {
         Some(_) => "the user needs permission for the verb \"override\" on this object".to_owned(),
         None => "kcp-webhook could not check whether the user may override rules".to_owned(),
     };

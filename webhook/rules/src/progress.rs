@@ -18,15 +18,6 @@ use crate::{
 /// takes a moment to apply a manifest.
 pub(crate) const NOW_TOLERANCE: SignedDuration = SignedDuration::from_mins(5);
 
-/// Requests all other objects that the functions of this module read. Every rule that uses this module calls this
-/// function first, because rules run only twice: before and after the webhook reads the requested objects.
-pub(crate) fn request_objects(change: &Change<'_, KubeadmControlPlane<'_>>) {
-    if let Some(view) = change.context.view {
-        view.machines.get();
-        view.cluster.get();
-    }
-}
-
 /// Whether the control plane or its Cluster is paused, so that the controller does nothing. Manual recovery then has
 /// priority (2019 proposal, Scale Down). If overrides need a permission, the control plane must be paused before the write.
 fn is_paused(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
@@ -35,7 +26,7 @@ fn is_paused(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
     } else {
         Some(change.new)
     };
-    let cluster = change.context.view.and_then(|view| view.cluster.get());
+    let cluster = change.context.view.and_then(|view| view.cluster.as_ref());
     own.is_some_and(|own| own.metadata.has_annotation(annotation::PAUSED))
         || matches!(cluster, Some(Some(Cluster { paused: true, .. })))
 }
@@ -53,7 +44,7 @@ pub(crate) fn push_unless_paused(
     if change
         .context
         .view
-        .is_none_or(|view| view.cluster.get().is_none())
+        .is_none_or(|view| view.cluster.as_ref().is_none())
     {
         faults.unread();
     }
@@ -77,7 +68,7 @@ pub(crate) fn unread_unless_paused(
 /// The Machines of the control plane; `None` if they are unknown. Cluster API finds Machines by the name of the Cluster,
 /// so a stored control plane without a Cluster has no Machines.
 pub(crate) fn machines<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<&'c [Machine]> {
-    let machines = change.context.view.and_then(|view| view.machines.get());
+    let machines = change.context.view.and_then(|view| view.machines.as_ref());
     machines.map(Vec::as_slice).or_else(|| {
         let old = change.old?;
         let has_no_cluster = old.metadata.cluster_name().is_none() && is_stored(old);

@@ -11,19 +11,18 @@ use crate::{
     cel::Cel,
     change::{Change, Operation},
     fault::Faults,
+    view::Part,
 };
 
 /// The objects that a rule reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The rule reads only the new object.
     Object,
     /// The rule reads the old and the new object.
     Transition,
-    /// The rule also reads other objects of the cluster.
-    Cluster,
+    /// The rule also reads these other objects of the cluster.
+    Cluster(&'static [Part]),
 }
 
 /// What happens to a write if a rule cannot read the objects that it needs.
@@ -97,12 +96,20 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// The other objects that the rule reads.
+    pub const fn reads(&self) -> &'static [Part] {
+        match self.scope {
+            Scope::Cluster(parts) => parts,
+            Scope::Object | Scope::Transition => &[],
+        }
+    }
+
     /// What happens by default if the rule cannot read the objects that it needs; `None` if it reads none. A rule denies only
     /// where users can override it. A customization can always be deleted, so that an outage does not stop Hive.
     pub fn on_unread(&self) -> Option<OnUnread> {
         let is_deletion_of_another =
             self.operations == ON_DELETE && !matches!(self.check, Check::ControlPlane(_));
-        (self.scope == Scope::Cluster).then_some(if self.overridable && !is_deletion_of_another {
+        (!self.reads().is_empty()).then_some(if self.overridable && !is_deletion_of_another {
             OnUnread::Deny
         } else {
             OnUnread::Warn

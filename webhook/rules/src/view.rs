@@ -1,138 +1,95 @@
 //! The other objects that rules read. Every part of the view may be unknown.
 //!
-//! A part records that a rule has requested it. The caller first applies the rules to an empty view, then reads the parts
-//! that [`View::missing`] returns, and applies the rules again. Thus each review reads only what its rules need, and no
-//! rule has to declare its reads.
-//!
-//! Rules are not applied a third time. A rule must therefore request every part that it may need before it uses the first
-//! one. A part that a rule requests only after it has seen the value of another part stays unknown.
+//! The row of a rule names the parts that it reads. A rule is first applied without them. If its verdict depends on them, it
+//! says so, and the caller reads the parts of the row and applies the rules again. Thus each review reads only what its rules
+//! need.
 //!
 //! - [`object`]: builds the parts from Kubernetes objects
 
 pub mod object;
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-
 use jiff::Timestamp;
 
 use crate::api::hive::ClusterDeploymentCustomizationStatus;
 
-/// A part of a [`View`], which may be unknown, and whether a rule has requested it.
-#[derive(Debug)]
-pub struct Part<T> {
-    value: Option<T>,
-    requested: AtomicBool,
-}
-
-impl<T> Default for Part<T> {
-    fn default() -> Self {
-        Self {
-            value: None,
-            requested: AtomicBool::new(false),
+/// Defines [`Part`] and [`View`] from one list of parts, each with the objects that it contains.
+macro_rules! parts {
+    ($($(#[doc = $doc:literal])+ $name:ident $part:ident: $value:ty = $objects:literal,)+) => {
+        /// A part of a [`View`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Part {
+            $($(#[doc = $doc])+ $name,)+
         }
-    }
-}
 
-impl<T> From<T> for Part<T> {
-    fn from(value: T) -> Self {
-        Self {
-            value: Some(value),
-            requested: AtomicBool::new(false),
+        impl Part {
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// The objects of the part, for a message.
+            pub const fn objects(self) -> &'static str {
+                match self {
+                    $(Self::$name => $objects,)+
+                }
+            }
         }
-    }
+
+        /// The other objects that rules read: for a `KubeadmControlPlane`, the objects of its Cluster; for a pool,
+        /// the objects in its namespace. A part that is `None` is unknown.
+        #[derive(Debug, Default)]
+        pub struct View {
+            $($(#[doc = $doc])+ pub $part: Option<$value>,)+
+            /// Why parts could not be read, one clause for each.
+            pub failures: Vec<String>,
+            /// Whether each of these reads failed because the webhook lacks a permission.
+            pub lacks_permission: bool,
+        }
+
+        impl View {
+            pub const fn knows(&self, part: Part) -> bool {
+                match part {
+                    $(Part::$name => self.$part.is_some(),)+
+                }
+            }
+
+            /// Sets each unknown part to an empty one, so that every part is known.
+            pub fn assume_empty(&mut self) {
+                $(self.$part.get_or_insert_default();)+
+            }
+
+            /// Moves a part from another view to this one.
+            pub fn take(&mut self, part: Part, other: &mut Self) {
+                match part {
+                    $(Part::$name => self.$part = other.$part.take(),)+
+                }
+            }
+        }
+    };
 }
 
-impl<T> Part<T> {
-    /// Returns the part if it is known, and records that a rule has requested it.
-    pub fn get(&self) -> Option<&T> {
-        self.requested.store(true, Relaxed);
-        self.value.as_ref()
-    }
-
-    /// Whether a rule has requested the part although it is unknown.
-    pub fn is_missing(&self) -> bool {
-        self.requested.load(Relaxed) && self.value.is_none()
-    }
-}
-
-/// The other objects that rules read: for a `KubeadmControlPlane`, the objects of its Cluster; for a pool,
-/// the objects in its namespace.
-#[derive(Debug, Default)]
-pub struct View {
+parts! {
     /// The Machines of the control plane.
-    pub machines: Part<Vec<Machine>>,
+    Machines machines: Vec<Machine> = "the Machines",
     /// The Cluster of the control plane; `None` if it does not exist.
-    pub cluster: Part<Option<Cluster>>,
+    Cluster cluster: Option<Cluster> = "the Cluster",
     /// The names of worker Machines and `MachinePool`s of the Cluster. The list may be incomplete, but it is empty only if
     /// there are none.
-    pub worker_machines: Part<Vec<String>>,
+    WorkerMachines worker_machines: Vec<String> = "the worker Machines of the Cluster",
     /// Whether the namespace is being deleted.
-    pub namespace_terminating: Part<bool>,
+    NamespaceTerminating namespace_terminating: bool = "the namespace",
     /// The names of the control planes in the namespace.
-    pub control_planes: Part<Vec<String>>,
+    ControlPlanes control_planes: Vec<String> = "the control planes in the namespace",
     /// The other pools in the namespace.
-    pub pools: Part<Vec<Pool>>,
+    Pools pools: Vec<Pool> = "the other ClusterPools",
     /// The names of the customizations in the namespace.
-    pub customizations: Part<Vec<String>>,
+    Customizations customizations: Vec<String> = "the customizations in the namespace",
     /// The `ClusterDeployment`s in all namespaces that belong to the pool or use the customization. For the
     /// review of a `ClusterDeployment`, only the `ClusterDeployment`s that use the same customization.
-    pub cluster_deployments: Part<Vec<ClusterDeployment>>,
+    ClusterDeployments cluster_deployments: Vec<ClusterDeployment> = "the ClusterDeployments",
     /// The customization to which the reviewed `ClusterDeployment` refers; `None` if it does not exist.
-    pub customization: Part<Option<Customization>>,
+    Customization customization: Option<Customization> = "the customization",
     /// The leader migrations that Machines of the control plane run, according to their `KubeadmConfig`s.
-    pub migrations: Part<Vec<Migration>>,
+    Migrations migrations: Vec<Migration> = "the KubeadmConfigs of the Machines",
     /// Whether the user may override rules for the object.
-    pub may_override: Part<bool>,
-    /// Why parts could not be read, one clause for each.
-    pub failures: Vec<String>,
-    /// Whether each of these reads failed because the webhook lacks a permission.
-    pub lacks_permission: bool,
-}
-
-/// The parts of a [`View`] that rules requested and that are unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "one flag for each part, and all combinations are possible"
-)]
-pub struct MissingParts {
-    pub machines: bool,
-    pub cluster: bool,
-    pub worker_machines: bool,
-    pub namespace_terminating: bool,
-    pub control_planes: bool,
-    pub pools: bool,
-    pub customizations: bool,
-    pub cluster_deployments: bool,
-    pub customization: bool,
-    pub migrations: bool,
-    pub may_override: bool,
-}
-
-impl MissingParts {
-    /// Whether any part is missing.
-    pub fn any(self) -> bool {
-        self != Self::default()
-    }
-}
-
-impl View {
-    /// The unknown parts that the caller must read before it applies the rules again.
-    pub fn missing(&self) -> MissingParts {
-        MissingParts {
-            machines: self.machines.is_missing(),
-            cluster: self.cluster.is_missing(),
-            worker_machines: self.worker_machines.is_missing(),
-            namespace_terminating: self.namespace_terminating.is_missing(),
-            control_planes: self.control_planes.is_missing(),
-            pools: self.pools.is_missing(),
-            customizations: self.customizations.is_missing(),
-            cluster_deployments: self.cluster_deployments.is_missing(),
-            customization: self.customization.is_missing(),
-            migrations: self.migrations.is_missing(),
-            may_override: self.may_override.is_missing(),
-        }
-    }
+    MayOverride may_override: bool = "whether the user may override rules",
 }
 
 /// A leader migration of controller managers (KEP-2436).

@@ -96,7 +96,7 @@ fn expressions_read_the_variables_of_their_scope() {
                 assert_eq!(rule.operations, [Operation::Update], "{}", rule.id);
                 assert!(old, "{}", rule.id);
             }
-            Scope::Cluster => unreachable!("{} reads other objects", rule.id),
+            Scope::Cluster(_) => unreachable!("{} reads other objects", rule.id),
         }
     }
 }

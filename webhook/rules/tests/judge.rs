@@ -196,7 +196,7 @@ fn only_an_object_of_a_paused_cluster_is_a_copy() {
         ..View::default()
     };
     let absent = || View {
-        cluster: None.into(),
+        cluster: Some(None),
         ..View::default()
     };
     for (name, kind, writer, view, action) in [
@@ -345,7 +345,7 @@ fn a_pause_needs_the_permission_to_override() {
         let (old, new): (KubeadmControlPlane, KubeadmControlPlane) =
             (decode(old).unwrap(), decode(new).unwrap());
         let view = View {
-            cluster: None.into(),
+            cluster: Some(None),
             machines: Vec::new().into(),
             may_override: may_override.map_or_else(Default::default, Into::into),
             ..View::default()

@@ -83,7 +83,7 @@ fn messages<T: HasRules>(old: &T, new: &T) -> Vec<String> {
         pools: vec![view::Pool::default()].into(),
         customizations: Vec::new().into(),
         cluster_deployments: Vec::new().into(),
-        customization: None.into(),
+        customization: Some(None),
         namespace_terminating: false.into(),
         ..View::default()
     };

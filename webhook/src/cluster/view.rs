@@ -1,10 +1,8 @@
 //! Reads the objects that rules need, from the caches and the API server.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicBool, Ordering::Relaxed},
-};
+use std::collections::BTreeSet;
 
+use futures_util::future::join_all;
 use kcp_api::{
     Cluster, ClusterDeploymentCustomization, KubeadmConfig, List, Machine, Object as _,
     PartialObjectMetadata,
@@ -14,7 +12,7 @@ use kcp_api::{
 use kcp_rules::{
     topics::leader_migration_change::migration_of_kubeadm_config,
     view::{
-        self, MissingParts, Part, View,
+        self, Part, View,
         object::{PoolFragment, belongs_to},
     },
 };
@@ -48,150 +46,82 @@ pub(crate) struct FilledView {
     pub(crate) has_cached_parts: bool,
 }
 
-/// Collects results while the parts of a view are read at the same time.
-#[derive(Default)]
-struct Progress {
-    from_caches: AtomicBool,
-    /// What could not be read, and whether a permission is missing.
-    unread: Mutex<Vec<(String, bool)>>,
+impl Caches {
+    /// A view with those of the parts that the caches contain.
+    pub(super) fn view(&self, parts: impl IntoIterator<Item = Part>, subject: &Subject) -> View {
+        let Subject { namespace, name, .. } = subject;
+        let mut view = View::default();
+        for part in parts {
+            match part {
+                Part::Cluster => {
+                    let cluster = subject.cluster.as_deref();
+                    view.cluster = cluster.and_then(|cluster| self.clusters.get(namespace, cluster));
+                }
+                Part::ControlPlanes => view.control_planes = self.control_planes.names(namespace),
+                Part::Pools => view.pools = self.pools.all(namespace).map(|pools| others(pools, name)),
+                Part::Customizations => view.customizations = self.customizations.names(namespace),
+                _ => {}
+            }
+        }
+        view
+    }
 }
 
 impl LiveReads<'_> {
-    /// Reads the missing parts all at the same time, from `source` where possible. A part that cannot be read stays
-    /// missing.
-    #[expect(clippy::too_many_lines, reason = "one read for each part")]
+    /// Reads the parts all at the same time, from `source` where possible. A part that cannot be read stays unknown.
     pub(super) async fn read_view(
         &self,
-        missing: MissingParts,
+        parts: &BTreeSet<Part>,
         subject: &Subject,
-        all_caches: &Caches,
+        caches: &Caches,
         source: Source,
     ) -> FilledView {
-        let Subject { namespace, name, .. } = subject;
-        let caches = (source == Source::Caches).then_some(all_caches);
-        let progress = Progress::default();
-        // No rule needs the answer, so a failure is none of theirs.
-        let access = Progress::default();
-        let in_cluster = subject.cluster.as_deref();
-        let cluster = caches.and_then(|caches| caches.clusters.get(namespace, in_cluster?));
-        let control_planes = caches.and_then(|caches| caches.control_planes.names(namespace));
-        let pools = caches.and_then(|caches| caches.pools.all(namespace));
-        let customizations = caches.and_then(|caches| caches.customizations.names(namespace));
-        let (
-            machines,
-            cluster,
-            workers,
-            terminating,
-            planes,
-            pools,
-            customizations,
-            deployments,
-            customization,
-            migrations,
-            may_override,
-        ) = tokio::join!(
-            self.part(
-                missing.machines,
-                None,
-                "the Machines",
-                or_none(self.machines(subject)),
-                &progress
-            ),
-            self.part(
-                missing.cluster,
-                cluster,
-                "the Cluster",
-                or_none(self.cluster(subject)),
-                &progress
-            ),
-            self.part(
-                missing.worker_machines,
-                None,
-                "the worker Machines of the Cluster",
-                or_none(self.worker_machines(subject)),
-                &progress
-            ),
-            self.part(
-                missing.namespace_terminating,
-                None,
-                "the namespace",
-                self.namespace_terminating(namespace),
-                &progress
-            ),
-            self.part(
-                missing.control_planes,
-                control_planes,
-                "the control planes in the namespace",
-                or_none(self.control_planes(namespace)),
-                &progress
-            ),
-            self.part(
-                missing.pools,
-                pools.map(|pools| others(pools, name)),
-                "the other ClusterPools",
-                or_none(self.pools(namespace, name)),
-                &progress
-            ),
-            self.part(
-                missing.customizations,
-                customizations,
-                "the customizations in the namespace",
-                or_none(self.customizations(namespace)),
-                &progress
-            ),
-            self.part(
-                missing.cluster_deployments,
-                None,
-                "the ClusterDeployments",
-                or_none(self.read_cluster_deployments(subject, &all_caches.cluster_deployments)),
-                &progress
-            ),
-            self.part(
-                missing.customization,
-                None,
-                "the customization",
-                or_none(self.customization(subject)),
-                &progress
-            ),
-            self.part(
-                missing.migrations,
-                None,
-                "the KubeadmConfigs of the Machines",
-                or_none(self.migrations(subject)),
-                &progress
-            ),
-            self.part(
-                missing.may_override,
-                None,
-                "whether the user may override rules",
-                self.check_access(&subject.override_access),
-                &access
-            ),
-        );
-        let mut unread = progress
-            .unread
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        // Sort, so that the result does not depend on the order in which responses arrive.
-        unread.sort();
-        FilledView {
-            view: View {
-                machines,
-                cluster,
-                worker_machines: workers,
-                namespace_terminating: terminating,
-                control_planes: planes,
-                pools,
-                customizations,
-                cluster_deployments: deployments,
-                customization,
-                migrations,
-                may_override,
-                lacks_permission: !unread.is_empty() && unread.iter().all(|(_, is_forbidden)| *is_forbidden),
-                failures: unread.into_iter().map(|(failure, _)| failure).collect(),
-            },
-            has_cached_parts: progress.from_caches.into_inner(),
+        let mut view = match source {
+            Source::Caches => caches.view(parts.iter().copied(), subject),
+            Source::LiveReads => View::default(),
+        };
+        let unknown: Vec<Part> = parts.iter().copied().filter(|part| !view.knows(*part)).collect();
+        let reads = unknown.iter().map(|part| self.read_part(*part, subject, caches));
+        let reads = reads.map(|read| time::timeout_at(self.deadline, read));
+        let mut failed = Vec::new();
+        for (&part, read) in unknown.iter().zip(join_all(reads).await) {
+            match read.unwrap_or(Err(ReadError::TooSlow)) {
+                Ok(mut read) => view.take(part, &mut read),
+                // Return no warning, because this is normal for a new control plane.
+                Err(ReadError::ClusterUnknown) => {}
+                Err(error) => failed.push((part, error)),
+            }
         }
+        report(&failed, &mut view);
+        FilledView {
+            view,
+            has_cached_parts: unknown.len() < parts.len(),
+        }
+    }
+
+    /// A view with only this part.
+    async fn read_part(&self, part: Part, subject: &Subject, caches: &Caches) -> Result<View, ReadError> {
+        let Subject { namespace, name, .. } = subject;
+        let mut view = View::default();
+        match part {
+            Part::Machines => view.machines = or_none(self.machines(subject)).await?,
+            Part::Cluster => view.cluster = or_none(self.cluster(subject)).await?,
+            Part::WorkerMachines => view.worker_machines = or_none(self.worker_machines(subject)).await?,
+            Part::NamespaceTerminating => {
+                view.namespace_terminating = Some(self.namespace_terminating(namespace).await?);
+            }
+            Part::ControlPlanes => view.control_planes = or_none(self.control_planes(namespace)).await?,
+            Part::Pools => view.pools = or_none(self.pools(namespace, name)).await?,
+            Part::Customizations => view.customizations = or_none(self.customizations(namespace)).await?,
+            Part::ClusterDeployments => {
+                let deployments = self.read_cluster_deployments(subject, &caches.cluster_deployments);
+                view.cluster_deployments = or_none(deployments).await?;
+            }
+            Part::Customization => view.customization = or_none(self.customization(subject)).await?,
+            Part::Migrations => view.migrations = or_none(self.migrations(subject)).await?,
+            Part::MayOverride => view.may_override = Some(self.check_access(&subject.override_access).await?),
+        }
+        Ok(view)
     }
 
     /// Lists the parts of the objects of a kind that have the label of the control plane's Cluster and the label of control
@@ -307,44 +237,26 @@ impl LiveReads<'_> {
     }
 }
 
-impl LiveReads<'_> {
-    /// One part of a view: `cached` if it is known, otherwise the result of `read`. An empty part if the view does not
-    /// need it, or if `read` fails.
-    async fn part<T>(
-        &self,
-        missing: bool,
-        cached: Option<T>,
-        name: &str,
-        read: impl Future<Output = Result<T, ReadError>>,
-        progress: &Progress,
-    ) -> Part<T> {
-        if !missing {
-            return Part::default();
-        }
-        if let Some(cached) = cached {
-            progress.from_caches.store(true, Relaxed);
-            return cached.into();
-        }
-        let read = time::timeout_at(self.deadline, read);
-        match read.await.unwrap_or(Err(ReadError::TooSlow)) {
-            Ok(value) => value.into(),
-            // Return no warning, because this is normal for a new control plane.
-            Err(ReadError::ClusterUnknown) => Part::default(),
-            Err(error) => {
-                tracing::warn!(%error, name, "cannot read objects that rules need");
-                let reason = error.label();
-                let mut unread = progress.unread.lock().unwrap_or_else(PoisonError::into_inner);
-                let is_forbidden = matches!(error, ReadError::Forbidden(_));
-                unread.push((format!("could not read {name}: {reason}"), is_forbidden));
-                Part::default()
-            }
-        }
+/// Logs the reads that failed, and adds them to the view.
+fn report(failed: &[(Part, ReadError)], view: &mut View) {
+    for (part, error) in failed {
+        tracing::warn!(%error, name = part.objects(), "cannot read objects that rules need");
     }
+    // No rule needs the permission, so a failure to read it is none of theirs.
+    let of_rules = || failed.iter().filter(|(part, _)| *part != Part::MayOverride);
+    let is_forbidden = |(_, error): &(Part, ReadError)| matches!(error, ReadError::Forbidden(_));
+    view.failures = of_rules()
+        .map(|(part, error)| format!("could not read {}: {}", part.objects(), error.label()))
+        .collect();
+    view.failures.sort();
+    view.lacks_permission = !view.failures.is_empty() && of_rules().all(is_forbidden);
 }
 
 /// Returns an empty result if the API server does not serve the kind.
-async fn or_none<T: Default>(read: impl Future<Output = Result<T, ReadError>>) -> Result<T, ReadError> {
-    optional(read.await).map(Option::unwrap_or_default)
+async fn or_none<T: Default>(
+    read: impl Future<Output = Result<T, ReadError>>,
+) -> Result<Option<T>, ReadError> {
+    optional(read.await).map(|read| Some(read.unwrap_or_default()))
 }
 
 fn optional<T>(read: Result<T, ReadError>) -> Result<Option<T>, ReadError> {

@@ -297,7 +297,7 @@ mod tests {
         );
         // The rules know that there is no Cluster.
         let view = snapshot.view();
-        assert_eq!(view.cluster.get(), Some(&None));
+        assert_eq!(view.cluster.as_ref(), Some(&None));
     }
 
     #[test]
@@ -393,7 +393,7 @@ mod tests {
                 ][..]
             )
         );
-        assert_eq!(snapshot.view().cluster.get(), None);
+        assert_eq!(snapshot.view().cluster, None);
     }
 
     #[tokio::test]

@@ -63,7 +63,7 @@ impl ChangeSnapshot {
         match self.observed.cluster.value() {
             Some(cluster) => view.cluster = Some(view::Cluster::from(cluster)).into(),
             None if self.unread_cluster().is_none_or(UnreadPart::is_missing_cluster) => {
-                view.cluster = None.into();
+                view.cluster = Some(None);
             }
             // The webhook can read the Cluster, and decides.
             None => {}

@@ -267,7 +267,7 @@ mod tests {
     ) -> Upgrade {
         let view = View {
             machines: snapshot.view().machines,
-            cluster: None.into(),
+            cluster: Some(None),
             ..View::default()
         };
         let context = ReviewContext {

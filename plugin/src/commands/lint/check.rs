@@ -204,10 +204,8 @@ impl Linter<'_> {
             };
             judge_change(&change.with_context(context), self.configuration)
         };
-        let nothing = View::default();
-        let mut judgement = check(&nothing);
-        let wanted = nothing.missing();
-        if wanted.any() {
+        let mut judgement = check(&View::default());
+        if !judgement.needs.is_empty() {
             let reviewed = ReviewedObject {
                 namespace,
                 name: change.new.metadata().name.as_deref(),
@@ -216,7 +214,7 @@ impl Linter<'_> {
                 cluster: change.old.unwrap_or(change.new).metadata().cluster_name(),
                 customization: change.new.customization(),
             };
-            judgement = check(&self.related_objects.view(wanted, reviewed));
+            judgement = check(&self.related_objects.view(&judgement.needs, reviewed));
         }
         let ignored = judgement
             .ignored_overrides

@@ -3,11 +3,11 @@
 //! An object that no file contains is unknown, not absent, because files rarely describe a whole cluster. If a kind
 //! was listed in a cluster, all of its objects are known.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use kcp_api::{Cluster, ClusterDeployment, ClusterDeploymentCustomization, Machine, Object as _};
 use kcp_rules::view::{
-    self, MissingParts, Part, View,
+    self, Part, View,
     object::{PoolFragment, belongs_to},
 };
 use serde::de::DeserializeOwned;
@@ -126,126 +126,107 @@ impl RelatedObjects {
         self.listed.extend(RelatedKind::new(role));
     }
 
-    /// The other objects that rules may read when they review this object.
-    pub(super) fn view(&self, missing: MissingParts, reviewed: ReviewedObject<'_>) -> View {
+    /// A view with those of the parts that are known, for the review of this object.
+    pub(super) fn view(&self, parts: &BTreeSet<Part>, reviewed: ReviewedObject<'_>) -> View {
         let ReviewedObject {
             namespace,
             name,
             cluster,
             customization,
         } = reviewed;
-        let none = NamespaceObjects::default();
-        let NamespaceObjects {
-            machines,
-            clusters,
-            control_planes,
-            pools,
-            customizations,
-        } = self.namespaces.get(namespace).unwrap_or(&none);
-        View {
-            machines: self.part(
-                missing.machines && cluster.is_some(),
-                RelatedKind::Machine,
-                || {
-                    let own = machines
-                        .iter()
-                        .filter(|machine| belongs_to(machine, name, cluster));
-                    own.map(view::Machine::from)
-                },
-            ),
-            cluster: self.cluster(missing.cluster, clusters, cluster),
-            control_planes: self.part(missing.control_planes, RelatedKind::ControlPlane, || {
-                control_planes.iter().cloned()
-            }),
-            pools: self.part(missing.pools, RelatedKind::Pool, || {
-                let others = pools.iter().filter(|pool| Some(pool.name.as_str()) != name);
-                others.cloned()
-            }),
-            customizations: self.part(missing.customizations, RelatedKind::Customization, || {
-                customizations.iter().map(|found| found.name().to_owned())
-            }),
-            cluster_deployments: self.part(
-                missing.cluster_deployments,
-                RelatedKind::ClusterDeployment,
-                || {
+        let mut view = View::default();
+        for part in parts {
+            match part {
+                Part::Machines if cluster.is_some() => {
+                    let all = self.in_namespace(namespace, |objects| &objects.machines);
+                    let own = all.filter(|machine| belongs_to(machine, name, cluster));
+                    view.machines = self.known(RelatedKind::Machine, own.map(view::Machine::from));
+                }
+                Part::Cluster => view.cluster = cluster.and_then(|name| self.cluster(namespace, name)),
+                Part::ControlPlanes => {
+                    let names = self.in_namespace(namespace, |objects| &objects.control_planes);
+                    view.control_planes = self.known(RelatedKind::ControlPlane, names.cloned());
+                }
+                Part::Pools => {
+                    let all = self.in_namespace(namespace, |objects| &objects.pools);
+                    let others = all.filter(|pool| Some(pool.name.as_str()) != name);
+                    view.pools = self.known(RelatedKind::Pool, others.cloned());
+                }
+                Part::Customizations => {
+                    let all = self.in_namespace(namespace, |objects| &objects.customizations);
+                    let names = all.map(|found| found.name().to_owned());
+                    view.customizations = self.known(RelatedKind::Customization, names);
+                }
+                Part::ClusterDeployments => {
                     let reference = customization.or(name.map(|name| (namespace, name)));
-                    let concerned = self.deployments.iter().filter(move |other| {
+                    let concerned = self.deployments.iter().filter(|other| {
                         reference.is_some_and(|(namespace, name)| other.refers_to(namespace, name))
                     });
-                    concerned.cloned()
-                },
-            ),
-            customization: match customization.filter(|_| missing.customization) {
-                Some((namespace, name)) => self.customization(namespace, name),
-                None => Part::default(),
-            },
-            ..View::default()
+                    view.cluster_deployments = self.known(RelatedKind::ClusterDeployment, concerned.cloned());
+                }
+                Part::Customization => {
+                    view.customization =
+                        customization.and_then(|(namespace, name)| self.customization(namespace, name));
+                }
+                Part::Machines
+                | Part::WorkerMachines
+                | Part::NamespaceTerminating
+                | Part::Migrations
+                | Part::MayOverride => {}
+            }
         }
+        view
     }
 
-    fn customization(&self, namespace: &str, name: &str) -> Part<Option<view::Customization>> {
-        let objects = self.namespaces.get(namespace);
-        let mut customizations = objects.into_iter().flat_map(|objects| &objects.customizations);
-        match customizations.find(|customization| customization.name() == name) {
-            None if !self.listed.contains(&RelatedKind::Customization) => Part::default(),
-            found => found.cloned().map(view::Customization::from).into(),
-        }
+    fn in_namespace<'o, T: 'o>(
+        &'o self,
+        namespace: &str,
+        of_kind: impl Fn(&'o NamespaceObjects) -> &'o Vec<T>,
+    ) -> impl Iterator<Item = &'o T> {
+        self.namespaces.get(namespace).into_iter().flat_map(of_kind)
     }
 
-    fn part<T, F: Iterator<Item = T>>(
-        &self,
-        missing: bool,
-        kind: RelatedKind,
-        found: impl FnOnce() -> F,
-    ) -> Part<Vec<T>> {
-        if !missing {
-            return Part::default();
-        }
-        let found: Vec<_> = found().collect();
-        if found.is_empty() && !self.listed.contains(&kind) {
-            return Part::default();
-        }
-        found.into()
+    /// The objects that were found; `None` if others may exist.
+    fn known<T>(&self, kind: RelatedKind, found: impl Iterator<Item = T>) -> Option<Vec<T>> {
+        let found: Vec<_> = found.collect();
+        (!found.is_empty() || self.listed.contains(&kind)).then_some(found)
     }
 
-    fn cluster(
-        &self,
-        missing: bool,
-        clusters: &[view::Cluster],
-        name: Option<&str>,
-    ) -> Part<Option<view::Cluster>> {
-        let Some(name) = name.filter(|_| missing) else {
-            return Part::default();
-        };
-        let found = clusters.iter().find(|cluster| cluster.name == name);
-        match found {
-            None if !self.listed.contains(&RelatedKind::Cluster) => Part::default(),
-            found => found.cloned().into(),
-        }
+    #[expect(
+        clippy::option_option,
+        reason = "an object that does not exist differs from an unknown one"
+    )]
+    fn cluster(&self, namespace: &str, name: &str) -> Option<Option<view::Cluster>> {
+        let all = self.in_namespace(namespace, |objects| &objects.clusters);
+        let named = all.filter(|cluster| cluster.name == name).cloned();
+        Some(self.known(RelatedKind::Cluster, named)?.into_iter().next())
+    }
+
+    #[expect(
+        clippy::option_option,
+        reason = "an object that does not exist differs from an unknown one"
+    )]
+    fn customization(&self, namespace: &str, name: &str) -> Option<Option<view::Customization>> {
+        let all = self.in_namespace(namespace, |objects| &objects.customizations);
+        let named = all.filter(|customization| customization.name() == name).cloned();
+        let found = self.known(RelatedKind::Customization, named)?;
+        Some(found.into_iter().next().map(view::Customization::from))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use kcp_rules::view::{self, MissingParts, View};
+    use std::collections::BTreeSet;
+
+    use kcp_rules::view::{self, Part, View};
     use serde_json::{Value, json};
 
     use super::{LintRole, Object, RelatedObjects, ReviewedObject, Subject};
     use crate::commands::lint::document;
 
-    const EVERYTHING: MissingParts = MissingParts {
-        machines: true,
-        cluster: true,
-        worker_machines: true,
-        namespace_terminating: true,
-        control_planes: true,
-        pools: true,
-        customizations: true,
-        cluster_deployments: true,
-        customization: true,
-        migrations: false,
-        may_override: false,
-    };
+    fn everything() -> BTreeSet<Part> {
+        Part::ALL.iter().copied().collect()
+    }
 
     const REVIEWED: ReviewedObject<'_> = ReviewedObject {
         namespace: "default",
@@ -291,19 +272,19 @@ mod tests {
     }
 
     fn names(view: &View) -> Option<Vec<&str>> {
-        let machines = view.machines.get()?;
+        let machines = view.machines.as_ref()?;
         Some(machines.iter().map(|machine| machine.name.as_str()).collect())
     }
 
     #[test]
     fn an_object_that_no_file_contains_is_unknown() {
-        let view = RelatedObjects::default().view(EVERYTHING, REVIEWED);
-        assert_eq!(view.machines.get(), None);
-        assert_eq!(view.cluster.get(), None);
-        assert_eq!(view.control_planes.get(), None);
-        assert_eq!(view.pools.get(), None);
-        assert_eq!(view.customizations.get(), None);
-        assert_eq!(view.cluster_deployments.get(), None);
+        let view = RelatedObjects::default().view(&everything(), REVIEWED);
+        assert_eq!(view.machines.as_ref(), None);
+        assert_eq!(view.cluster.as_ref(), None);
+        assert_eq!(view.control_planes.as_ref(), None);
+        assert_eq!(view.pools.as_ref(), None);
+        assert_eq!(view.customizations.as_ref(), None);
+        assert_eq!(view.cluster_deployments.as_ref(), None);
     }
 
     #[test]
@@ -316,21 +297,18 @@ mod tests {
         ] {
             related_objects.mark_complete(role);
         }
-        let view = related_objects.view(EVERYTHING, REVIEWED);
-        assert_eq!(view.machines.get(), Some(&vec![]));
-        assert_eq!(view.cluster.get(), Some(&None));
-        assert_eq!(view.control_planes.get(), Some(&vec![]));
-        assert_eq!(view.pools.get(), None);
+        let view = related_objects.view(&everything(), REVIEWED);
+        assert_eq!(view.machines.as_ref(), Some(&vec![]));
+        assert_eq!(view.cluster.as_ref(), Some(&None));
+        assert_eq!(view.control_planes.as_ref(), Some(&vec![]));
+        assert_eq!(view.pools.as_ref(), None);
     }
 
     #[test]
-    fn only_missing_parts_are_gathered() {
+    fn only_the_needed_parts_are_gathered() {
         let related_objects = related_objects([control_plane(&json!({"name": "a"}))]);
-        let missing = MissingParts {
-            pools: true,
-            ..MissingParts::default()
-        };
-        assert_eq!(related_objects.view(missing, REVIEWED).control_planes.get(), None);
+        let view = related_objects.view(&BTreeSet::from([Part::Pools]), REVIEWED);
+        assert_eq!(view.control_planes, None);
     }
 
     #[test]
@@ -346,8 +324,8 @@ mod tests {
                 namespace,
                 ..REVIEWED
             };
-            let view = related_objects.view(EVERYTHING, reviewed);
-            view.control_planes.get().cloned()
+            let view = related_objects.view(&everything(), reviewed);
+            view.control_planes.as_ref().cloned()
         };
         assert_eq!(
             control_planes("default"),
@@ -364,14 +342,14 @@ mod tests {
             machine("labelled", &Value::Null),
             machine("of-another", &owner("before")),
         ]);
-        let view = related_objects.view(EVERYTHING, REVIEWED);
+        let view = related_objects.view(&everything(), REVIEWED);
         assert_eq!(names(&view), Some(vec!["owned", "labelled"]));
         // As in the server, a control plane that does not name its Cluster has no Cluster yet.
         let nobody = ReviewedObject {
             cluster: None,
             ..REVIEWED
         };
-        assert_eq!(names(&related_objects.view(EVERYTHING, nobody)), None);
+        assert_eq!(names(&related_objects.view(&everything(), nobody)), None);
     }
 
     #[test]
@@ -390,9 +368,9 @@ mod tests {
                 &json!({}),
             ),
         ]);
-        let view = related_objects.view(EVERYTHING, REVIEWED);
-        assert_eq!(view.cluster.get(), None);
-        assert_eq!(view.machines.get(), None);
+        let view = related_objects.view(&everything(), REVIEWED);
+        assert_eq!(view.cluster.as_ref(), None);
+        assert_eq!(view.machines.as_ref(), None);
     }
 
     #[test]
@@ -412,8 +390,8 @@ mod tests {
             paused: true,
             ..view::Cluster::default()
         };
-        let view = related_objects.view(EVERYTHING, REVIEWED);
-        assert_eq!(view.cluster.get(), Some(&Some(expected)));
+        let view = related_objects.view(&everything(), REVIEWED);
+        assert_eq!(view.cluster.as_ref(), Some(&Some(expected)));
     }
 
     #[test]
@@ -428,13 +406,13 @@ mod tests {
             &json!({"inventory": []}),
         );
         let related_objects = related_objects([pool("example"), pool("other"), nameless]);
-        let view = related_objects.view(EVERYTHING, REVIEWED);
+        let view = related_objects.view(&everything(), REVIEWED);
         let expected = view::Pool {
             name: "other".to_owned(),
             inventory: vec!["foo".to_owned()],
             is_deleting: false,
         };
-        assert_eq!(view.pools.get(), Some(&vec![expected]));
+        assert_eq!(view.pools.as_ref(), Some(&vec![expected]));
     }
 
     #[test]
@@ -454,8 +432,8 @@ mod tests {
             deployment("elsewhere", &json!({"namespace": "prod", "poolName": "example"})),
         ]);
         let concerned = |name| {
-            let view = related_objects.view(EVERYTHING, ReviewedObject { name, ..REVIEWED });
-            let found = view.cluster_deployments.get();
+            let view = related_objects.view(&everything(), ReviewedObject { name, ..REVIEWED });
+            let found = view.cluster_deployments.as_ref();
             found.map(|found| found.iter().map(|it| it.name.clone()).collect::<Vec<_>>())
         };
         assert_eq!(concerned(None), None);

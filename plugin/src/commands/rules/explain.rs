@@ -41,7 +41,7 @@ pub(super) struct Explanation {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ExplanationDocument {
-    One(RuleExplanation),
+    One(Box<RuleExplanation>),
     All(RuleExplanationList),
 }
 
@@ -114,7 +114,7 @@ impl Report for Explanations {
 
     fn document(&self) -> impl Serialize {
         match self {
-            Self::One(explanation) => ExplanationDocument::One(explanation.document()),
+            Self::One(explanation) => ExplanationDocument::One(explanation.document().into()),
             Self::All(_) => ExplanationDocument::All(self.list()),
         }
     }
@@ -220,7 +220,7 @@ const fn scope_text(scope: Scope) -> &'static str {
     match scope {
         Scope::Object => "the new object; problems that existed before the change are only warnings",
         Scope::Transition => "the change from the old to the new object",
-        Scope::Cluster => "the new object and other objects in the cluster",
+        Scope::Cluster(_) => "the new object and other objects in the cluster",
     }
 }
 

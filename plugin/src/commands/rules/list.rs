@@ -65,7 +65,9 @@ pub(super) struct RuleItem {
     kinds: &'static [&'static str],
     operations: Vec<&'static str>,
     action: Action,
-    scope: Scope,
+    /// What the rule reads: the new object, the old one too (transition), or also other objects of the cluster.
+    #[cfg_attr(test, schemars(extend("enum" = ["object", "transition", "cluster"])))]
+    scope: &'static str,
     /// Whether an annotation can override the rule for one object.
     overridable: bool,
     /// What happens to a write if the rule cannot read the objects that it needs; absent if it needs none.
@@ -99,7 +101,7 @@ impl RuleItem {
             kinds: rule.check.kinds(),
             operations: operations(rule),
             action: rule.action,
-            scope: rule.scope,
+            scope: scope(rule.scope),
             overridable: rule.overridable,
             on_unread: rule.on_unread(),
             cel: rule.cel.no_cel().is_none(),
@@ -131,11 +133,11 @@ fn cel(rule: &Rule) -> &'static str {
     if rule.cel.no_cel().is_none() { "yes" } else { "no" }
 }
 
-pub(super) fn scope(scope: Scope) -> &'static str {
+fn scope(scope: Scope) -> &'static str {
     match scope {
         Scope::Object => "object",
         Scope::Transition => "transition",
-        Scope::Cluster => "cluster",
+        Scope::Cluster(_) => "cluster",
     }
 }
 

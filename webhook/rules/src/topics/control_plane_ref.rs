@@ -9,7 +9,7 @@ use crate::{
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
-    view::{self, View},
+    view::{self, Part, View},
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -26,7 +26,7 @@ const RULES: &[Rule] = &[
               the Cluster says so.",
         operations: ON_WRITE,
         action: Action::Deny,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::ControlPlanes]),
         overridable: false,
         source: "KubeadmControlPlane proposal, Create: the sample refers to my-controlplane, but creates \
                  my-control-plane",
@@ -40,7 +40,7 @@ const RULES: &[Rule] = &[
               not reconcile a control plane that its Cluster does not own.",
         operations: ON_WRITE,
         action: Action::Warn,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::Cluster]),
         overridable: false,
         source: "KubeadmControlPlane proposal, Modifications required to existing API Types: Cluster.Spec.ControlPlaneRef",
         check: Check::ControlPlane(cluster_references_other),
@@ -54,7 +54,7 @@ fn references_unknown_control_plane(change: &Change<'_, Cluster<'_>>, faults: &m
     let Some(name) = change.new.control_plane_name() else {
         return;
     };
-    let Some(existing) = change.context.view.and_then(|view| view.control_planes.get()) else {
+    let Some(existing) = change.context.view.and_then(|view| view.control_planes.as_ref()) else {
         return faults.unread();
     };
     if existing.iter().any(|existing| existing == &**name) {
@@ -74,7 +74,7 @@ fn references_unknown_control_plane(change: &Change<'_, Cluster<'_>>, faults: &m
 }
 
 fn cluster_references_other(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let Some(cluster) = change.context.view.and_then(|view| view.cluster.get()) else {
+    let Some(cluster) = change.context.view.and_then(|view| view.cluster.as_ref()) else {
         return faults.unread();
     };
     let (Some(cluster), Some(name)) = (cluster, change.new.metadata.name.as_deref()) else {

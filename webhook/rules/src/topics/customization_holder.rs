@@ -15,7 +15,7 @@ use crate::{
     rule::{Check, ON_CREATE, ON_WRITE, Rule, Scope},
     syntax::is_dns1123_subdomain,
     topics::Topic,
-    view::{self, View},
+    view::{self, Part, View},
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -32,7 +32,7 @@ const RULES: &[Rule] = &[
               same addresses disrupt each other.",
         operations: ON_WRITE,
         action: Action::Deny,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::ClusterDeployments, Part::Customization]),
         overridable: true,
         source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
                  ClusterDeploymentCustomization\"",
@@ -46,7 +46,7 @@ const RULES: &[Rule] = &[
               gives it to a ClusterClaim.",
         operations: ON_CREATE,
         action: Action::Warn,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::Customization]),
         overridable: false,
         source: "Hive, ClusterPool controller: it deletes excess clusters, and sets a finalizer on each customization \
                  of an inventory",
@@ -64,7 +64,7 @@ fn held_by_another(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Faul
     let Some(view) = change.context.view else {
         return faults.unread();
     };
-    let (clusters, used) = (view.cluster_deployments.get(), view.customization.get());
+    let (clusters, used) = (view.cluster_deployments.as_ref(), view.customization.as_ref());
     if clusters.is_none() || used.is_none() {
         faults.unread();
     }
@@ -131,7 +131,7 @@ fn not_made_by_hive(change: &Change<'_, ClusterDeployment<'_>>, faults: &mut Fau
     if annotations.is_some_and(|annotations| annotations.get(annotation::CLUSTER_POOL_SPEC_HASH).is_some()) {
         return;
     }
-    let Some(used) = view.customization.get() else {
+    let Some(used) = view.customization.as_ref() else {
         return faults.unread();
     };
     let Some(used) = used else { return };
@@ -225,7 +225,7 @@ fn view(clusters: &[(&str, bool)], record: Option<&str>) -> View {
 /// A view in which Hive manages this pool, which lists `foo`.
 fn view_of_hive(pool: &str, record: Option<&str>) -> View {
     let mut view = view(&[], record);
-    let mut customization = view.customization.get().cloned().flatten().unwrap_or_default();
+    let mut customization = view.customization.take().flatten().unwrap_or_default();
     customization.finalizers.push(format!("hive.openshift.io/{pool}"));
     view.customization = Some(customization).into();
     view

@@ -13,7 +13,7 @@ use crate::{
     rule::{Check, ON_DELETE, ON_UPDATE, Rule, Scope},
     syntax::is_dns1123_subdomain,
     topics::Topic,
-    view::{ClusterDeployment, View},
+    view::{ClusterDeployment, Part, View},
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -43,7 +43,7 @@ const RULES: &[Rule] = &[
               cluster still uses them.",
         operations: ON_DELETE,
         action: Action::Deny,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::NamespaceTerminating, Part::ClusterDeployments]),
         overridable: true,
         source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
                  ClusterDeploymentCustomization\"",
@@ -94,7 +94,10 @@ fn deleted_while_in_use(change: &Change<'_, ClusterDeploymentCustomization<'_>>,
     let Some(view) = change.context.view else {
         return faults.unread();
     };
-    let (terminating, clusters) = (view.namespace_terminating.get(), view.cluster_deployments.get());
+    let (terminating, clusters) = (
+        view.namespace_terminating.as_ref(),
+        view.cluster_deployments.as_ref(),
+    );
     if terminating == Some(&true) {
         return;
     }

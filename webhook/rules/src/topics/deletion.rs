@@ -9,7 +9,7 @@ use crate::{
     fault::{CauseReason, Fault, Faults},
     rule::{Check, ON_DELETE, Rule, Scope},
     topics::Topic,
-    view::{Cluster, View},
+    view::{Cluster, Part, View},
 };
 use kcp_api::names::annotation;
 
@@ -26,7 +26,7 @@ const RULES: &[Rule] = &[Rule {
           be undone, and from then on Cluster API neither scales, upgrades nor repairs the control plane.",
     operations: ON_DELETE,
     action: Action::Deny,
-    scope: Scope::Cluster,
+    scope: Scope::Cluster(&[Part::Cluster, Part::WorkerMachines, Part::NamespaceTerminating]),
     overridable: true,
     source: "KubeadmControlPlane proposal, Delete: blocked until all the worker nodes are deleted",
     check: Check::ControlPlane(deleted_with_workers),
@@ -42,8 +42,8 @@ fn deleted_with_workers(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &m
     let Some(view) = change.context.view else {
         return faults.unread();
     };
-    let (cluster, workers) = (view.cluster.get(), view.worker_machines.get());
-    let terminating = view.namespace_terminating.get().copied();
+    let (cluster, workers) = (view.cluster.as_ref(), view.worker_machines.as_ref());
+    let terminating = view.namespace_terminating;
     let without_cluster = cluster.map(|cluster| cluster.as_ref().is_none_or(|cluster| cluster.is_deleting));
     if [without_cluster, workers.map(Vec::is_empty), terminating].contains(&Some(true)) {
         return;
@@ -109,7 +109,7 @@ const CASES: &[Case] = &[
     Case::delete("accepts_deletion_with_its_namespace", "{}", &[])
         .with_view(|| view(false, &["worker-1"], true)),
     Case::delete("accepts_deletion_without_cluster", "{}", &[]).with_view(|| View {
-        cluster: None.into(),
+        cluster: Some(None),
         ..view(false, &["worker-1"], false)
     }),
     Case::delete("accepts_deletion_after_move", MOVED, &[]).with_view(|| view(false, &["worker-1"], false)),

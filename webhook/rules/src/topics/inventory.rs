@@ -14,7 +14,7 @@ use crate::{
     fault::{CauseReason, Fault, Faults, quote},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
-    view::{Pool, View},
+    view::{Part, Pool, View},
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -84,7 +84,7 @@ const RULES: &[Rule] = &[
         why: "Hive cannot create a cluster from a missing customization, so the pool stays below its size.",
         operations: ON_WRITE,
         action: Action::Warn,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::Customizations]),
         overridable: false,
         source: "Hive design document \"ClusterPool inventory\", section \"Validation\": a reference to a \
                  ClusterDeploymentCustomization that does not exist",
@@ -99,7 +99,7 @@ const RULES: &[Rule] = &[
               names and addresses to two clusters, or release each other's leases.",
         operations: ON_WRITE,
         action: Action::Deny,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::Pools]),
         overridable: true,
         source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
                  ClusterDeploymentCustomization\"; Hive: a pool frees the leases that another pool has on \
@@ -210,7 +210,7 @@ fn entry_name_unknown(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults)
     if added.peek().is_none() {
         return;
     }
-    let Some(existing) = change.context.view.and_then(|view| view.customizations.get()) else {
+    let Some(existing) = change.context.view.and_then(|view| view.customizations.as_ref()) else {
         return faults.unread();
     };
     let existing: HashSet<_> = existing.iter().map(String::as_str).collect();
@@ -230,7 +230,7 @@ fn entry_shared(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     if added.peek().is_none() {
         return;
     }
-    let Some(others) = change.context.view.and_then(|view| view.pools.get()) else {
+    let Some(others) = change.context.view.and_then(|view| view.pools.as_ref()) else {
         return faults.unread();
     };
     let name = change.new.metadata.name.as_deref();

@@ -11,7 +11,7 @@ use crate::{
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::{Topic, scale_with_upgrade::starts_rollout},
     trusted_users,
-    view::{Cluster, Machine, View},
+    view::{Cluster, Machine, Part, View},
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -28,7 +28,7 @@ const RULES: &[Rule] = &[Rule {
           too: it tries again.",
     operations: ON_UPDATE,
     action: Action::Deny,
-    scope: Scope::Cluster,
+    scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
     overridable: true,
     source: "Cluster API issue 11772; scale.go, selectMachineForInPlaceUpdateOrScaleDown: an outdated Machine with \
              unhealthy components goes first",
@@ -43,7 +43,7 @@ fn joining_machine_outdated(change: &Change<'_, KubeadmControlPlane<'_>>, faults
     let Some(what) = starts_rollout(change, old) else {
         return;
     };
-    progress::request_objects(change);
+    faults.request();
     let Some(machines) = progress::machines(change) else {
         return progress::unread_unless_paused(change, faults, Action::Deny);
     };

@@ -22,7 +22,7 @@ use crate::{
             CHANGED, CONTENT, WITH_NODE_IPAM, configuration_flag, effective_configuration, enabling_flag,
         },
     },
-    view::{Migration, View},
+    view::{Migration, Part, View},
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -52,7 +52,7 @@ const RULES: &[Rule] = &[
               migration still run and use a different lock, a controller can run twice, or not at all.",
         operations: ON_UPDATE,
         action: Action::Deny,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::Migrations]),
         overridable: true,
         source: "KEP-2436, Proposal: the set of controllers in the lock is immutable",
         check: Check::ControlPlane(changed_during_rollout),
@@ -162,7 +162,7 @@ fn changed_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: 
     let Some((after, file)) = new_migration(&new) else {
         return;
     };
-    let Some(running) = change.context.view.and_then(|view| view.migrations.get()) else {
+    let Some(running) = change.context.view.and_then(|view| view.migrations.as_ref()) else {
         return faults.unread();
     };
     let what = match running.iter().find_map(|before| difference(before, &after)) {

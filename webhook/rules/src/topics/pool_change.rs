@@ -12,7 +12,7 @@ use crate::{
     pool_version::pool_version,
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
-    view::{ClusterDeployment, View},
+    view::{ClusterDeployment, Part, View},
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -29,7 +29,7 @@ const RULES: &[Rule] = &[
               and resources, and claims wait in the meantime.",
         operations: ON_UPDATE,
         action: Action::Warn,
-        scope: Scope::Transition,
+        scope: Scope::Cluster(&[Part::ClusterDeployments]),
         overridable: false,
         source: "Hive design document \"ClusterPool inventory\", sections \"Pool Version\", \"Adding An \
                  Inventory\" and \"Deleting The Inventory\"",
@@ -42,7 +42,7 @@ const RULES: &[Rule] = &[
         why: "Hive deletes an unclaimed cluster if its customization is no longer in the inventory.",
         operations: ON_UPDATE,
         action: Action::Warn,
-        scope: Scope::Transition,
+        scope: Scope::Cluster(&[Part::ClusterDeployments]),
         overridable: false,
         source: "Hive design document \"ClusterPool inventory\", section \"Removing An Entry from the Inventory\"",
         check: Check::ClusterPool(entry_removed),
@@ -54,7 +54,7 @@ fn version_changed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     let Some(old) = change.old else { return };
     let changed = changed_version_fields(&old.spec, &change.new.spec);
     let Some(first) = changed.first() else { return };
-    let stale = match unclaimed_clusters(change).map(Iterator::count) {
+    let stale = match unclaimed_clusters(change, faults).map(Iterator::count) {
         Some(0) => return,
         Some(1) => "this change makes 1 unclaimed cluster stale, so Hive replaces it".to_owned(),
         Some(count) => format!("this change makes {count} unclaimed clusters stale, so Hive replaces them"),
@@ -99,8 +99,16 @@ fn changed_version_fields(old: &ClusterPoolSpec, new: &ClusterPoolSpec) -> Vec<&
 /// The unclaimed clusters of the pool that are not being deleted.
 fn unclaimed_clusters<'c>(
     change: &Change<'c, ClusterPool<'_>>,
+    faults: &mut Faults,
 ) -> Option<impl Iterator<Item = &'c ClusterDeployment>> {
-    let clusters = change.context.view?.cluster_deployments.get()?;
+    let Some(clusters) = change
+        .context
+        .view
+        .and_then(|view| view.cluster_deployments.as_ref())
+    else {
+        faults.request();
+        return None;
+    };
     let pool = change.new.metadata.name.as_deref();
     Some(clusters.iter().filter(move |cluster| {
         Some(cluster.pool.as_str()) == pool && cluster.claim.is_none() && !cluster.is_deleting
@@ -121,7 +129,7 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     if removed.is_empty() {
         return;
     }
-    let detail = match unclaimed_clusters(change) {
+    let detail = match unclaimed_clusters(change, faults) {
         None => "removing these entries deletes the unclaimed clusters that use them".to_owned(),
         Some(unclaimed) => {
             let uses_removed_entry = |cluster: &&ClusterDeployment| {

@@ -10,7 +10,7 @@ use crate::{
     progress::NOW_TOLERANCE,
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::Topic,
-    view::{Machine, View},
+    view::{Machine, Part, View},
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -72,7 +72,7 @@ const RULES: &[Rule] = &[
               replaces these Machines immediately; if every Machine is newer, the time has no effect.",
         operations: ON_WRITE,
         action: Action::Warn,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::Machines]),
         overridable: false,
         source: "KubeadmControlPlane proposal, rollout: set rolloutAfter to now for an immediate rollout",
         check: Check::ControlPlane(rollout_time_past),
@@ -156,7 +156,10 @@ fn rollout_time_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
     if !is_past || unchanged || change.context.field_manager == Some(FIELD_MANAGER) {
         return;
     }
-    let machines = change.context.view.and_then(|view| view.machines.get());
+    let machines = change.context.view.and_then(|view| view.machines.as_ref());
+    if machines.is_none() {
+        faults.request();
+    }
     let older = machines.map(|machines| {
         machines
             .iter()

@@ -12,7 +12,7 @@ use crate::{
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::Topic,
     trusted_users,
-    view::{Cluster, Machine, View},
+    view::{Cluster, Machine, Part, View},
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -29,7 +29,7 @@ const RULES: &[Rule] = &[
               and lets you stop between the two changes.",
         operations: ON_UPDATE,
         action: Action::Deny,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
         source: "KubeadmControlPlane proposal of 2019, Scale Up: not in conjunction with an upgrade, enforced by \
                  a validation webhook",
@@ -44,7 +44,7 @@ const RULES: &[Rule] = &[
               compared with the Machines yet may start a rollout.",
         operations: ON_UPDATE,
         action: Action::Deny,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
         source: "KubeadmControlPlane proposal of 2019, Scale Up and Scale Down: not in conjunction with an \
                  upgrade operation",
@@ -58,7 +58,7 @@ const RULES: &[Rule] = &[
               compares them with the new number, and deletes the surplus.",
         operations: ON_UPDATE,
         action: Action::Deny,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
         source: "KubeadmControlPlane proposals of 2019 and 2021, Scale Up and Scale Down: not in conjunction \
                  with adopting Machines",
@@ -84,7 +84,7 @@ fn scales_with_upgrade(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mu
     let Some((old, from, to)) = replica_change(change) else {
         return;
     };
-    progress::request_objects(change);
+    faults.request();
     if progress::is_before_first_machine(change, faults) {
         return;
     }
@@ -139,7 +139,7 @@ fn scales_during_rollout(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
     let Some((old, from, to)) = replica_change(change) else {
         return;
     };
-    progress::request_objects(change);
+    faults.request();
     let place = format!("{}{}", name(change.new), change.new.metadata.namespace_flag());
     let (action, detail, remedy) = if let Some(rolling) = progress::rollout_evidence(old) {
         let why = format!("a rollout is in progress ({rolling})");
@@ -218,7 +218,7 @@ fn scales_while_adopting(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &
     let Some((_, from, to)) = replica_change(change) else {
         return;
     };
-    progress::request_objects(change);
+    faults.request();
     let Some(machines) = progress::machines(change) else {
         return progress::unread_unless_paused(change, faults, severity(change));
     };

@@ -15,7 +15,7 @@ use crate::{
     rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
     syntax::parse_version,
     topics::Topic,
-    view::{Machine, View},
+    view::{Machine, Part, View},
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -72,7 +72,7 @@ const RULES: &[Rule] = &[
               support.",
         operations: ON_UPDATE,
         action: Action::Deny,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::Machines]),
         overridable: false,
         source: "Kubernetes version skew policy: Machines would be two minor versions apart",
         check: Check::ControlPlane(changes_too_early),
@@ -85,7 +85,7 @@ const RULES: &[Rule] = &[
               Kubernetes does not support downgrades.",
         operations: ON_UPDATE,
         action: Action::Deny,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(version_lowered),
@@ -98,7 +98,7 @@ const RULES: &[Rule] = &[
               cannot read the Machines, it does not know whether one has joined, so it denies the downgrade.",
         operations: ON_UPDATE,
         action: Action::Deny,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(lowered_unverified),
@@ -111,7 +111,7 @@ const RULES: &[Rule] = &[
               read. While a new Machine joins the only other one, the rule joining-machine-outdated denies the write.",
         operations: ON_UPDATE,
         action: Action::Warn,
-        scope: Scope::Cluster,
+        scope: Scope::Cluster(&[Part::Machines]),
         overridable: false,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(upgrade_reverted),
@@ -264,7 +264,7 @@ fn machine_behind(
     if let Some(lowest) = lowest.filter(|lowest| is_below(lowest)) {
         return Some(format!("a Machine is at {lowest}"));
     }
-    let Some(machines) = change.context.view.and_then(|view| view.machines.get()) else {
+    let Some(machines) = change.context.view.and_then(|view| view.machines.as_ref()) else {
         faults.unread();
         return None;
     };
@@ -274,13 +274,13 @@ fn machine_behind(
     })
 }
 
-/// The Machines with a minor version above the target of an update; `None` if the Machines are unknown. Also requests
-/// the parts that [`progress::push_unless_paused`] reads.
+/// The Machines with a minor version above the target of an update; `None` if the Machines are unknown.
 fn machines_above<'c>(
     change: &Change<'c, KubeadmControlPlane<'_>>,
     to: &Version,
+    faults: &mut Faults,
 ) -> Option<Vec<&'c Machine>> {
-    progress::request_objects(change);
+    faults.request();
     let machines = progress::machines(change)?;
     let is_above = |machine: &&Machine| {
         machine
@@ -297,7 +297,7 @@ fn version_lowered(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
         return;
     };
     // If the Machines are unknown, the next rule denies the write.
-    let Some(machines) = machines_above(change, &version_change.to) else {
+    let Some(machines) = machines_above(change, &version_change.to, faults) else {
         return;
     };
     if let Some(joined) = machines.iter().find(|machine| machine.has_node) {
@@ -317,7 +317,7 @@ fn lowered_unverified(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut
     let Some(version_change) = version_change(change).filter(VersionChange::lowers_minor) else {
         return;
     };
-    if machines_above(change, &version_change.to).is_none() {
+    if machines_above(change, &version_change.to, faults).is_none() {
         let fault = version_change.fault(
             format!(
                 "could not read the Machines; a Machine that has already joined at {} cannot be downgraded",
@@ -334,7 +334,7 @@ fn upgrade_reverted(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut F
     let Some(version_change) = version_change(change).filter(VersionChange::lowers_minor) else {
         return;
     };
-    if machines_above(change, &version_change.to)
+    if machines_above(change, &version_change.to, faults)
         .is_some_and(|machines| machines.iter().all(|machine| !machine.has_node))
     {
         faults.push(version_change.fault(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kcp_rules::view::{self, MissingParts, View};
+use kcp_rules::view::{self, Part, View};
 use serde_json::{Value, json};
 
 use super::Subject;
@@ -134,26 +134,18 @@ fn answer(path: &str) -> (u16, Value) {
     }
 }
 
-const EVERYTHING: MissingParts = MissingParts {
-    machines: true,
-    cluster: true,
-    worker_machines: true,
-    namespace_terminating: true,
-    control_planes: true,
-    pools: true,
-    customizations: true,
-    cluster_deployments: true,
-    customization: true,
-    migrations: true,
-    may_override: false,
-};
+fn everything() -> impl Iterator<Item = Part> {
+    let parts = Part::ALL.iter().copied();
+    parts.filter(|part| *part != Part::MayOverride)
+}
 
 async fn read(cluster: Option<&str>) -> View {
     let client = api_server(|path| async move { answer(&path) });
     let reader = ClusterReader::new(Some(client), Arc::new(Metrics::new()));
     let subject = Subject::new("prod", "cp", cluster).unwrap();
     let reads = reader.start_reads(crate::cluster::ReadLimits::default());
-    let filled = reader.read_view(&reads, EVERYTHING, &subject, Source::Caches);
+    let parts = everything().collect();
+    let filled = reader.read_view(&reads, &parts, &subject, Source::Caches);
     filled.await.view
 }
 
@@ -169,7 +161,7 @@ async fn reads_every_part_of_a_view() {
         awaits_bootstrap_data: false,
         is_deleting: false,
     };
-    assert_eq!(view.machines.get(), Some(&vec![machine]));
+    assert_eq!(view.machines.as_ref(), Some(&vec![machine]));
     let cluster = view::Cluster {
         name: "edge".to_owned(),
         uid: Some("1".to_owned()),
@@ -177,20 +169,20 @@ async fn reads_every_part_of_a_view() {
         is_deleting: false,
         control_plane: Some("cp".to_owned()),
     };
-    assert_eq!(view.cluster.get(), Some(&Some(cluster)));
+    assert_eq!(view.cluster.as_ref(), Some(&Some(cluster)));
     assert_eq!(
-        view.worker_machines.get(),
+        view.worker_machines.as_ref(),
         Some(&vec!["m1".to_owned(), "of-another".to_owned()])
     );
-    assert_eq!(view.namespace_terminating.get(), Some(&false));
-    assert_eq!(view.control_planes.get(), Some(&vec!["cp".to_owned()]));
+    assert_eq!(view.namespace_terminating.as_ref(), Some(&false));
+    assert_eq!(view.control_planes.as_ref(), Some(&vec!["cp".to_owned()]));
     let pool = view::Pool {
         name: "other".to_owned(),
         inventory: vec!["foo".to_owned()],
         is_deleting: false,
     };
-    assert_eq!(view.pools.get(), Some(&vec![pool]));
-    assert_eq!(view.customizations.get(), Some(&vec!["foo".to_owned()]));
+    assert_eq!(view.pools.as_ref(), Some(&vec![pool]));
+    assert_eq!(view.customizations.as_ref(), Some(&vec!["foo".to_owned()]));
     let deployment = view::ClusterDeployment {
         namespace: "prod".to_owned(),
         name: "c1".to_owned(),
@@ -200,21 +192,21 @@ async fn reads_every_part_of_a_view() {
         customization: Some("foo".to_owned()),
         is_deleting: false,
     };
-    assert_eq!(view.cluster_deployments.get(), Some(&vec![deployment]));
+    assert_eq!(view.cluster_deployments.as_ref(), Some(&vec![deployment]));
     let migration = view::Migration {
         leader_name: "cloud-provider-extraction-migration".to_owned(),
         controllers: None,
     };
-    assert_eq!(view.migrations.get(), Some(&vec![migration]));
-    assert!(!view.missing().any());
+    assert_eq!(view.migrations.as_ref(), Some(&vec![migration]));
+    assert!(everything().all(|part| view.knows(part)));
 }
 
 #[tokio::test]
 async fn a_control_plane_without_a_cluster_has_no_workers_but_unknown_machines() {
     let view = read(None).await;
-    assert_eq!(view.machines.get(), None);
-    assert_eq!(view.cluster.get(), Some(&None));
-    assert_eq!(view.worker_machines.get(), Some(&Vec::new()));
+    assert_eq!(view.machines.as_ref(), None);
+    assert_eq!(view.cluster.as_ref(), Some(&None));
+    assert_eq!(view.worker_machines.as_ref(), Some(&Vec::new()));
     assert_eq!(view.failures, Vec::<String>::new());
-    assert_eq!(view.namespace_terminating.get(), Some(&false));
+    assert_eq!(view.namespace_terminating.as_ref(), Some(&false));
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kcp_api::Kind;
 use kcp_rules::{
-    Action, Change, Configuration, Context, Finding, HasRules, Judgement, Operation, Scope,
+    Action, Change, Configuration, Context, DowngradeReason, Finding, HasRules, Judgement, Operation,
     exemption::{self, Requester},
     judge,
-    view::View,
+    view::{Part, View},
 };
 use serde_json::{Value, json};
 
@@ -35,13 +35,13 @@ impl Evaluator {
 
     /// Evaluates all rules on a change to an object.
     ///
-    /// The first evaluation runs without other objects, and records which objects the rules need (see
-    /// [`kcp_rules::view`]). Most changes need none. Otherwise these objects are all read at the same time, and the rules
-    /// run again.
+    /// The first evaluation knows only the Cluster, if it is cached, and finds out which objects the rules need (see
+    /// [`kcp_rules::view`]). Most changes need no others. Otherwise these objects are all read at the same time, and the
+    /// rules run again.
     ///
     /// The caches lag slightly behind the API server. They are good enough to allow a write, because the objects could
-    /// also change right after it. The rules run again with live reads before the webhook denies or warns, or if they
-    /// denied the write without other objects. Deletions use only live reads.
+    /// also change right after it. Before the webhook denies or warns because of them, the rules run with live reads.
+    /// Deletions use only live reads.
     pub(super) async fn evaluate<T: HasRules>(
         &self,
         request: &Request<'_>,
@@ -74,11 +74,21 @@ impl Evaluator {
                 configuration,
             )
         };
-        let empty = View::default();
-        let without_reads = evaluate(&empty);
-        let missing = empty.missing();
-        if !missing.any() {
-            return without_reads.into();
+        let subject = subject(request, &change);
+        let is_deletion = change.operation == Operation::Delete;
+        let cached = match &subject {
+            Some(subject) if !is_deletion => self.cluster.cached_cluster(subject),
+            _ => View::default(),
+        };
+        let first = evaluate(&cached);
+        let has_cached_cluster = cached.knows(Part::Cluster);
+        let source = if is_deletion || needs_live_reads(&first) {
+            Source::LiveReads
+        } else {
+            Source::Caches
+        };
+        if first.needs.is_empty() && !(has_cached_cluster && source == Source::LiveReads) {
+            return first.into();
         }
         let unreadable = |error: &ReadError| {
             let view = View {
@@ -90,28 +100,24 @@ impl Evaluator {
         match self.cluster.access_error() {
             None => {}
             // The server runs without access on purpose. At its start, it logs which rules it cannot apply.
-            Some(ReadError::NoAccess) => return without_reads.into(),
+            Some(ReadError::NoAccess) => return first.into(),
             Some(error) => return unreadable(error),
         }
-        // Use the stored object if there is one, because a client can omit owners and labels from the new object.
-        let metadata = change.old.unwrap_or(change.new).metadata();
-        let subject = Subject::new(&request.namespace, &request.name, metadata.cluster_name())
-            .and_then(|subject| subject.with_customization(change.new.customization()));
         let Some(mut subject) = subject else {
             return unreadable(&ReadError::BadName);
         };
-        if missing.may_override {
+        let mut parts = first.needs;
+        if has_cached_cluster {
+            parts.insert(Part::Cluster);
+        }
+        if parts.contains(&Part::MayOverride) {
             subject.override_access = override_access(request);
         }
-        let source = match change.operation {
-            Operation::Delete => Source::LiveReads,
-            Operation::Create | Operation::Update => Source::Caches,
-        };
-        let mut filled = self.cluster.read_view(reads, missing, &subject, source).await;
+        let mut filled = self.cluster.read_view(reads, &parts, &subject, source).await;
         let mut judgement = evaluate(&filled.view);
-        if filled.has_cached_parts && (without_reads.is_denied() || needs_live_reads(&judgement)) {
-            let source = Source::LiveReads;
-            filled = self.cluster.read_view(reads, missing, &subject, source).await;
+        if filled.has_cached_parts && needs_live_reads(&judgement) {
+            let read = self.cluster.read_view(reads, &parts, &subject, Source::LiveReads);
+            filled = read.await;
             judgement = evaluate(&filled.view);
         }
         Evaluation::new(judgement, filled.view.failures)
@@ -126,7 +132,7 @@ impl Evaluator {
         let mut judgement = judge(&change.with_context(context(request)), &self.configuration.get());
         judgement
             .findings
-            .retain(|finding| finding.rule.scope != Scope::Cluster);
+            .retain(|finding| finding.rule.reads().is_empty());
         judgement
     }
 
@@ -225,6 +231,14 @@ impl Evaluation {
     }
 }
 
+/// The names of the object under review; `None` if one is not a valid Kubernetes name.
+fn subject<T: HasRules>(request: &Request<'_>, change: &Change<'_, T>) -> Option<Subject> {
+    // Use the stored object if there is one, because a client can omit owners and labels from the new object.
+    let metadata = change.old.unwrap_or(change.new).metadata();
+    Subject::new(&request.namespace, &request.name, metadata.cluster_name())?
+        .with_customization(change.new.customization())
+}
+
 /// The `spec` of a `SubjectAccessReview` that asks whether the user may override rules for the object.
 fn override_access(request: &Request<'_>) -> Value {
     let mut spec = request.user_info.as_subject();
@@ -239,9 +253,15 @@ fn override_access(request: &Request<'_>) -> Value {
     spec
 }
 
+/// Whether objects of the caches, which may be out of date, could have denied the write, or lifted a denial.
 fn needs_live_reads(judgement: &Judgement) -> bool {
     let mut findings = judgement.findings.iter();
-    findings.any(|finding| finding.action == Action::Deny || finding.rule.scope == Scope::Cluster)
+    findings.any(|finding| {
+        let is_lifted = finding
+            .downgrade_reason
+            .is_some_and(DowngradeReason::needs_permission);
+        finding.action == Action::Deny || is_lifted || !finding.rule.reads().is_empty()
+    })
 }
 
 fn context<'r>(request: &'r Request<'_>) -> Context<'r> {

@@ -121,7 +121,7 @@ fn scale_at(resource_version: &str) -> Value {
     review
 }
 
-const SCALE: [&str; 3] = ["clusters", "machines", "machines"];
+const SCALE: [&str; 2] = ["clusters", "machines"];
 const INVENTORY: [&str; 2] = ["clusterdeploymentcustomizations", "clusterpools"];
 
 #[tokio::test]
@@ -169,10 +169,35 @@ async fn stale_objects_do_not_lift_a_denial() {
         (false, true, "allowed; replicas-during-rollout"),
     ] {
         let (decision, requested) = decide(&[rolling(), cluster(was)], &[cluster(is)], &scale_at("7")).await;
-        // Machines are not cached, so they are read with and without the caches.
         assert_eq!(
             (decision.as_str(), requested),
             (expected, SCALE.map(str::to_owned).to_vec()),
+            "{was}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_stale_cluster_makes_no_copy() {
+    let owner =
+        json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "edge", "uid": "u"});
+    let mut copy = rolling();
+    copy["metadata"]["ownerReferences"] = json!([owner]);
+    copy["spec"]["replicas"] = json!(4);
+    let review = review_of_control_plane("CREATE", &copy, &Value::Null);
+    let owning = |paused| {
+        let mut cluster = cluster(paused);
+        cluster["metadata"]["uid"] = json!("u");
+        cluster
+    };
+    for (was, is, expected) in [
+        (true, false, "replicas-even"),
+        (false, true, "allowed; replicas-even"),
+    ] {
+        let (decision, requested) = decide(&[owning(was)], &[owning(is)], &review).await;
+        assert_eq!(
+            (decision.as_str(), &*requested),
+            (expected, &["clusters".to_owned()][..]),
             "{was}"
         );
     }

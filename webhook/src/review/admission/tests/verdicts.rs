@@ -4,7 +4,7 @@ use std::{future, sync::Arc};
 
 use jiff::Timestamp;
 use kcp_rules::{
-    Configuration, Scope,
+    Configuration,
     case::{Base, V1BETA1, V1BETA2, Write},
     topics::{TOPICS, rules},
 };
@@ -388,7 +388,7 @@ fn by_lint(scenario: &Scenario) -> Report {
 }
 
 fn needs_other_objects(line: &str) -> bool {
-    let mut with_reads = rules().filter(|rule| rule.scope == Scope::Cluster);
+    let mut with_reads = rules().filter(|rule| !rule.reads().is_empty());
     with_reads.any(|rule| line.ends_with(&format!("({})", rule.id)))
 }
 

@@ -9,9 +9,11 @@ use serde_json::{Value, json};
 use crate::commands::lint::{finding::Fault, object::Object, subject::Subject};
 
 /// The topics whose rules read only the configuration of one Machine.
-const MACHINE_TOPICS: [&str; 6] = [
+const MACHINE_TOPICS: [&str; 8] = [
     "extra-args",
-    "startup",
+    "component-flags",
+    "component-files",
+    "component-names",
     "files",
     "users",
     "disk-setup",

@@ -106,7 +106,7 @@ mod tests {
             ("-A --contexts a,b -l team=x -o json", true),
             ("edge --replicas 5", true),
             ("edge --restart", true),
-            ("edge --to v1.36.3", false),
+            ("edge --to v1.36.3", true),
             ("edge -A", false),
             ("edge -l team=x", false),
             ("edge --contexts a", false),

@@ -325,7 +325,7 @@ mod tests {
                 ..REVIEWED
             };
             let view = related_objects.view(&everything(), reviewed);
-            view.control_planes.as_ref().cloned()
+            view.control_planes
         };
         assert_eq!(
             control_planes("default"),

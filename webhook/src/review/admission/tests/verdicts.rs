@@ -402,11 +402,20 @@ proptest! {
     #[test]
     fn lint_and_the_server_report_the_same(scenario in scenario()) {
         let (mut by_server, refused) = runtime().block_on(by_server(&scenario));
-        let mut by_lint = by_lint(&scenario);
+        let mut linted = by_lint(&scenario);
+        // `lint` takes a control plane that lacks most of its spec for a patch of Kustomize.
+        let is_patch = |object: &Value| {
+            let alone = Scenario { old: None, new: object.clone(), others: Vec::new(), ..scenario.clone() };
+            let report = by_lint(&alone);
+            report.findings.iter().any(|line| line.ends_with("(manifest-unrendered)"))
+        };
+        if scenario.old.iter().chain([&scenario.new]).any(is_patch) {
+            return Ok(());
+        }
         let server_findings = refused.as_ref().unwrap_or(&by_server.findings);
         if scenario.base == Base::ClusterPool && server_findings.iter().any(|line| line.ends_with(UNDECODABLE)) {
             // `lint` checks the inventory of a pool that does not decode, because documents can have fragments of pools.
-            by_lint.findings.retain(|line| line.ends_with(UNDECODABLE));
+            linted.findings.retain(|line| line.ends_with(UNDECODABLE));
         }
         if let Some(refused) = refused {
             // The mutating webhook reports no repairs if it denies, and evaluates no rule that reads other objects.
@@ -414,11 +423,11 @@ proptest! {
                 found.retain(|line| line.starts_with("deny ") && !needs_other_objects(line));
                 found
             };
-            prop_assert_eq!(denials(refused), denials(by_lint.findings));
+            prop_assert_eq!(denials(refused), denials(linted.findings));
             return Ok(());
         }
         by_server.findings.sort();
-        by_lint.findings.sort();
-        prop_assert_eq!(by_server, by_lint);
+        linted.findings.sort();
+        prop_assert_eq!(by_server, linted);
     }
 }

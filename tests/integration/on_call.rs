@@ -107,7 +107,7 @@ async fn crashing_component(management: &ManagementCluster) -> Result<()> {
     cluster.settled(1).await?;
     let earlier = cluster.machines().await?;
     let earlier = earlier.first().context("no Machine")?;
-    let flags = json!({"extraArgs": [{"name": "event-ttl", "value": "soon"}]});
+    let flags = json!({"extraArgs": [{"name": "audit-log-format", "value": "soon"}]});
     let change = json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"apiServer": flags}}}});
     cluster.patch(&change).await?;
     let new = wait::until("the controller creates a Machine", || async {
@@ -124,7 +124,7 @@ async fn crashing_component(management: &ManagementCluster) -> Result<()> {
         .without_control_plane_controller(namespace, crash)
         .await?;
     let message = format!(
-        "CrashLoopBackOff: back-off 40s; restarted 3 times, last exit code 1: invalid argument \"soon\" for \"--event-ttl\" flag; Machine {earlier} does \
+        "CrashLoopBackOff: back-off 40s; restarted 3 times, last exit code 1: invalid audit log format soon, allowed formats are \"legacy,json\"; Machine {earlier} does \
          not have this change of the spec yet: clusterConfiguration.apiServer.extraArgs"
     );
     let remedy = "write the earlier spec back: kubectl kcp rollout undo edge -n crashing-component";
@@ -178,7 +178,7 @@ pub(crate) async fn crash_api_server(
             "name": container, "ready": false, "restartCount": 3, "image": "kube-apiserver", "imageID": "",
             "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
             "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "startedAt": now, "finishedAt": now,
-                "message": "invalid argument \"soon\" for \"--event-ttl\" flag\n"}},
+                "message": "invalid audit log format soon, allowed formats are \"legacy,json\"\n"}},
         }],
     }});
     let patched = pods

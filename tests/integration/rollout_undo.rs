@@ -60,7 +60,7 @@ async fn is_undone(management: &ManagementCluster) -> Result<()> {
 impl Subject<'_> {
     /// A flag with which the API server ends: `why` offers the way back, and each dry run shows it.
     async fn a_crashing_component(&self) -> Result<()> {
-        let flags = json!([{"name": "event-ttl", "value": "soon"}]);
+        let flags = json!([{"name": "audit-log-format", "value": "soon"}]);
         let flags = json!({"clusterConfiguration": {"apiServer": {"extraArgs": flags}}});
         let new = self
             .change(&json!({"spec": {"kubeadmConfigSpec": flags}}))
@@ -78,7 +78,8 @@ impl Subject<'_> {
         remedies::are_accepted(self.management, NAMESPACE, NAME).await?;
 
         let changed = spec(&self.cluster).await?;
-        let line = "- spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[event-ttl].value: soon";
+        let line =
+            "- spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[audit-log-format].value: soon";
         let replaced = format!("replaced: {new}");
         for place in ["client", "server"] {
             let shown = self.undo(&[&format!("--dry-run={place}")]).await?;

@@ -40,7 +40,7 @@ pub fn before_resuming(paused_by: Option<&str>) -> &'static str {
 /// controller's pods.
 pub const CONTROLLER_HINT: &str = "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=control-plane-kubeadm";
 
-/// How the members get a version from which etcd 3.6 may be brought.
+/// How to bring the members to a version from which an upgrade to etcd 3.6 is safe.
 pub const SAFE_ETCD_HINT: &str = "set spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.imageTag to 3.5.26-0 or a later tag of 3.5, wait until the \
      rollout is complete, upgrade, and then remove the tag";
 

@@ -41,7 +41,10 @@ pub fn obstacle(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Optio
     let members = match &observed.etcd {
         Reading::Read(survey) => unfit_members(survey),
         Reading::Failed(failure) | Reading::OutOfReach(failure) => {
-            vec![format!("their versions are unknown: {}", failure.text())]
+            vec![format!(
+                "the versions of the members are unknown: {}",
+                failure.text()
+            )]
         }
         Reading::Excluded { .. } | Reading::NotYet => Vec::new(),
     };
@@ -152,7 +155,7 @@ mod tests {
         silent.survey().queried[1].response = Err(failure("etcd member node-m2", "no answer within 1 s"));
         insta::assert_snapshot!(obstacle(&silent, &to).expect("an obstacle"), @"the change upgrades etcd to 3.6, and before that every member must run 3.5.26 or later, or members that were removed long ago come back; the version of node-m2 is unknown");
         silent.etcd = Reading::Failed(failure("Secret/c1-etcd", "forbidden"));
-        insta::assert_snapshot!(obstacle(&silent, &to).expect("an obstacle"), @"the change upgrades etcd to 3.6, and before that every member must run 3.5.26 or later, or members that were removed long ago come back; their versions are unknown: Secret/c1-etcd: forbidden");
+        insta::assert_snapshot!(obstacle(&silent, &to).expect("an obstacle"), @"the change upgrades etcd to 3.6, and before that every member must run 3.5.26 or later, or members that were removed long ago come back; the versions of the members are unknown: Secret/c1-etcd: forbidden");
         silent.etcd = Reading::NotYet;
         assert_eq!(obstacle(&silent, &to), None);
         // The spec has etcd 3.6 already, so the change does not bring it.

@@ -99,7 +99,7 @@ fn below(path: &str, name: &str) -> String {
 }
 
 /// The fields that are not shown, because they can be secret: of a file, a user, and a bootstrap token.
-const SECRETS: [&str; 3] = [".content", ".passwd", ".token"];
+const SECRETS: [&str; 4] = [".content", ".passwd", ".token", ".tlsBootstrapToken"];
 
 /// A value on one line.
 fn shown(path: &str, value: &Value) -> String {

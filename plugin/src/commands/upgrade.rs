@@ -28,7 +28,7 @@ use kcp_control_plane::{
     },
     verbs::{
         upgrade::{Notice, Upgrade, UpgradeOptions, decide},
-        upgrade_path::{parse_full_version, skipped_minors},
+        upgrade_path::{parse_full_version, versions_between},
     },
     wait::WaitCondition,
 };
@@ -201,10 +201,6 @@ async fn upgrade(
         let changed = Changed::without_write(&snapshot, ChangeOutcome::Refused(refusal));
         return engine.report(&verb, &changed).await;
     }
-    if let Some(refusal) = skipped_minors(snapshot.observed.control_plane.spec.version(), version) {
-        let changed = Changed::without_write(&snapshot, ChangeOutcome::Refused(refusal));
-        return engine.report(&verb, &changed).await;
-    }
     let cluster = snapshot.control_plane().cluster();
     let mut workers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
     let templates = Box::pin(read_templates(arguments, &snapshot, engine)).await?;
@@ -234,7 +230,12 @@ async fn upgrade(
     }
     let outcome = match &shown.decision {
         Decision::Unchanged(why) => Some(ChangeOutcome::Unchanged(why.clone())),
-        Decision::Refused(refusal) => Some(ChangeOutcome::Refused(refusal.clone())),
+        Decision::Refused(refusal) => {
+            let mut refusal = refusal.clone();
+            let from = snapshot.observed.control_plane.spec.version();
+            refusal.remedies.extend(versions_between(from, version));
+            Some(ChangeOutcome::Refused(refusal))
+        }
         Decision::Write(_) => None,
     };
     if let Some(outcome) = outcome {

@@ -208,16 +208,24 @@ impl Faults {
     /// Adds a problem that depends on a value that the message must not show, such as a secret. If that value changes,
     /// the problem counts as a different one.
     pub fn push_redacted(&mut self, redacted: impl Hash, fault: Fault) {
-        self.collect_redacted(redacted, None, fault);
+        self.collect_redacted(Action::Deny, redacted, None, fault);
     }
 
-    /// Adds a problem with a name that the path in `fault` must not show. `exact_field` is the path with the name.
-    pub(crate) fn push_unnamed(&mut self, name: &str, exact_field: Cow<'static, str>, fault: Fault) {
-        self.collect_redacted(name, Some(exact_field), fault);
+    /// Adds a problem with a name that the path in `fault` may not show, for which the rule does at most `max_action`. `exact_field` is
+    /// the path with the name.
+    pub(crate) fn push_unnamed(
+        &mut self,
+        max_action: Action,
+        name: &str,
+        exact_field: Cow<'static, str>,
+        fault: Fault,
+    ) {
+        self.collect_redacted(max_action, name, Some(exact_field), fault);
     }
 
     fn collect_redacted(
         &mut self,
+        max_action: Action,
         redacted: impl Hash,
         exact_field: Option<Cow<'static, str>>,
         fault: Fault,
@@ -226,7 +234,7 @@ impl Faults {
         redacted.hash(&mut hasher);
         self.found.push(CollectedFault {
             fault,
-            max_action: Action::Deny,
+            max_action,
             downgrade_reason: None,
             exact_field,
             redacted_hash: hasher.finish(),

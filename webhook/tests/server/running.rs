@@ -118,18 +118,26 @@ impl Running {
     /// The value of one series.
     pub(crate) async fn metric(&self, series: &str) -> String {
         let text = self.probe("/metrics").await.body;
-        text.lines()
-            .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))
-            .unwrap_or_else(|| panic!("{series} is missing from:\n{text}"))
-            .to_owned()
+        value_of(&text, series).unwrap_or_else(|| panic!("{series} is missing from:\n{text}"))
     }
 
-    /// Waits until a series has a value.
+    /// Waits until a series has a value. Some series exist only after their first event.
     pub(crate) async fn until_metric(&self, series: &str, value: &str) {
-        soon(async { while self.metric(series).await != value {} }).await;
+        let has_value = async || {
+            let text = self.probe("/metrics").await.body;
+            value_of(&text, series).as_deref() == Some(value)
+        };
+        soon(async { while !has_value().await {} }).await;
     }
 
     pub(crate) async fn ended(self) -> StopReason {
         soon(self.ended).await.unwrap()
     }
+}
+
+fn value_of(metrics: &str, series: &str) -> Option<String> {
+    let mut values = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    values.next().map(str::to_owned)
 }

@@ -26,7 +26,7 @@ const PORT: u16 = 6443;
 /// The metrics of an API server with many resources have about ten mebibytes.
 const MAX_METRICS_MEBIBYTES: usize = 32;
 
-/// Asks each API server, until `end` at the latest. An API server counts what it was asked itself, since it started. Asks none
+/// Asks each API server, until `end` at the latest. An API server knows only the requests that it has served since its start. Asks none
 /// if an upgrade to `version` removes no API.
 pub async fn read_used_apis(
     management: &Connection,
@@ -48,6 +48,9 @@ pub async fn read_used_apis(
     };
     let nodes = observed.machines.iter().filter_map(Machine::node);
     let reads = join_all(nodes.map(|node| metrics(&cluster, node, end))).await;
+    if reads.is_empty() {
+        return UsedApis::unread("no Machine has a node".to_owned());
+    }
     let mut used = UsedApis::default();
     for read in reads {
         match read {

@@ -206,9 +206,18 @@ pub fn check_etcd_upgrade_unsafe(observed: &Snapshot, _: Timestamp) -> CheckResu
             "before an upgrade to Kubernetes 1.34, which brings etcd 3.6,",
         )
     };
+    let control_plane = &observed.control_plane;
+    let hint = match outcome {
+        CheckOutcome::Info => SAFE_ETCD_HINT.to_owned(),
+        _ => format!(
+            "look for members that no Machine has: kubectl kcp status {} -n {}",
+            control_plane.name(),
+            control_plane.namespace()
+        ),
+    };
     let findings = old_members(survey).map(|(queried, version)| {
         let message = format!("runs etcd {version}; {when} every member must run {FIRST_SAFE} or later");
-        member_finding(queried, outcome, &message).with_hint(SAFE_ETCD_HINT)
+        member_finding(queried, outcome, &message).with_hint(hint.clone())
     });
     Ok(findings.collect())
 }

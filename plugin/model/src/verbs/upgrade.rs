@@ -139,10 +139,11 @@ pub fn decide(
     } else if let Some(refusal) = refusal_while_paused(observed, options.force) {
         Decision::Refused(refusal)
     } else {
-        let template = template.map_or_else(String::new, |(name, _)| {
-            format!(", with infrastructure template {name}")
-        });
-        let from_to = format!("from {from} to {version}{template}");
+        let from_to = match template {
+            Some((name, _)) if from == version => format!("to infrastructure template {name}"),
+            Some((name, _)) => format!("from {from} to {version}, with infrastructure template {name}"),
+            None => format!("from {from} to {version}"),
+        };
         Decision::Write(Proposal {
             write: ObjectWrite::patch(patch),
             outcome: format!("upgraded {from_to}"),
@@ -356,7 +357,13 @@ mod tests {
             !notices.iter().any(|notice| notice.message.contains("template")),
             "{notices:?}"
         );
-        for version in ["v1.35.0", "v1.34.2"] {
+        for (version, detail) in [
+            (
+                "v1.35.0",
+                "from v1.34.2 to v1.35.0, with infrastructure template t2",
+            ),
+            ("v1.34.2", "to infrastructure template t2"),
+        ] {
             let Decision::Write(proposal) = upgrade(version, "t2").decision else {
                 panic!("not written to {version}");
             };
@@ -364,7 +371,7 @@ mod tests {
             assert_eq!(proposal.write, ObjectWrite::patch(json!({ "spec": spec })));
             assert_eq!(
                 proposal.event.note("alice"),
-                format!("upgraded by alice from v1.34.2 to {version}, with infrastructure template t2")
+                format!("upgraded by alice {detail}")
             );
         }
         let name = &snapshot().observed.control_plane.spec.infrastructure_ref.name;

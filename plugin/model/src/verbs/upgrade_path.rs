@@ -316,24 +316,28 @@ fn versions(from: &str, PathOptions { to, via, .. }: PathOptions<'_>) -> Result<
     Ok(path)
 }
 
-/// The refusal of an upgrade that skips minor versions; `None` if it skips none, or if a version is not valid.
-pub fn skipped_minors(from: &str, to: &str) -> Option<Refusal> {
+/// How to upgrade across several minor versions; `None` if there is none in between, or if a version is not valid.
+pub fn versions_between(from: &str, to: &str) -> Option<String> {
     let (current, last) = (parse_version(from).ok()?, parse_version(to).ok()?);
     let between = current.minor.saturating_add(1)..last.minor;
     let minors: Vec<String> = between
         .take(MISSING_SHOWN)
         .map(|minor| format!("v{}.{minor}", last.major))
         .collect();
-    (current.major == last.major && !minors.is_empty()).then(|| missing_stops(from, to, &minors))
+    (current.major == last.major && !minors.is_empty()).then(|| add_via(&minors))
+}
+
+fn add_via(missing: &[String]) -> String {
+    let examples: Vec<String> = missing.iter().map(|minor| format!("{minor}.PATCH")).collect();
+    format!(
+        "add --via {} with patch versions for which your infrastructure provider has images",
+        examples.join(",")
+    )
 }
 
 fn missing_stops(from: &str, to: &str, missing: &[String]) -> Refusal {
-    let examples: Vec<String> = missing.iter().map(|minor| format!("{minor}.PATCH")).collect();
     Refusal {
-        remedies: vec![format!(
-            "add --via {} with patch versions for which your infrastructure provider has images",
-            examples.join(",")
-        )],
+        remedies: vec![add_via(missing)],
         ..Refusal::new(
             RefusedBy::Command,
             missing

@@ -14,7 +14,7 @@ use crate::{commands::lint::placeholder::is_template, file::MAX_FILE_BYTES};
 /// The maximum nesting depth of a manifest. In a debug build, a stack of 2 MiB, the default of a thread, suffices for 80.
 const MAX_DEPTH: usize = 64;
 
-/// The maximum number of values that the aliases of one document may repeat in total.
+/// The maximum number of values that the aliases of one file may repeat in total.
 const MAX_REPEATED: usize = 100_000;
 
 /// A value in a manifest and its line number. The line of a field is the line of its name.
@@ -51,8 +51,10 @@ pub(crate) struct SyntaxError {
 pub(crate) fn parse(text: &[u8]) -> Vec<Result<LocatedValue, SyntaxError>> {
     let mut documents = Vec::new();
     let mut lines_before = 0;
-    for part in parts(text) {
-        let read = read(part, DuplicateKeyPolicy::Error);
+    let parts = parts(text);
+    let max_repeated = MAX_REPEATED / parts.len();
+    for part in parts {
+        let read = read(part, DuplicateKeyPolicy::Error, max_repeated);
         documents.extend(read.map(|document| match document {
             Ok(mut document) => {
                 document.move_down(lines_before);
@@ -68,9 +70,10 @@ pub(crate) fn parse(text: &[u8]) -> Vec<Result<LocatedValue, SyntaxError>> {
 fn read(
     mut text: &[u8],
     duplicate_keys: DuplicateKeyPolicy,
+    max_repeated: usize,
 ) -> impl Iterator<Item = Result<LocatedValue, serde_saphyr::Error>> {
-    let read: Vec<_> =
-        serde_saphyr::read_with_options::<_, Spanned<YamlNode>>(&mut text, options(duplicate_keys)).collect();
+    let options = options(duplicate_keys, max_repeated);
+    let read: Vec<_> = serde_saphyr::read_with_options::<_, Spanned<YamlNode>>(&mut text, options).collect();
     read.into_iter().map(|document| document.map(LocatedValue::from))
 }
 
@@ -99,7 +102,11 @@ impl SyntaxError {
     fn new(error: &serde_saphyr::Error, part: &[u8], lines_before: u64) -> Self {
         let cause = error.without_snippet();
         let is_duplicate = matches!(cause, serde_saphyr::Error::DuplicateMappingKey { .. });
-        let tolerated = is_duplicate.then(|| read(part, DuplicateKeyPolicy::LastWins).next()?.ok());
+        let tolerated = is_duplicate.then(|| {
+            read(part, DuplicateKeyPolicy::LastWins, MAX_REPEATED)
+                .next()?
+                .ok()
+        });
         let line = error
             .location()
             .map(|location| location.line())
@@ -126,13 +133,13 @@ fn without_position(message: &str) -> &str {
 
 /// The parser's options. They read YAML as kubectl does (YAML 1.1: `yes` is true, `0755` is octal), but reject duplicate
 /// fields, of which kubectl uses the last, unless the caller tolerates them.
-fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
+fn options(duplicate_keys: DuplicateKeyPolicy, max_repeated: usize) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
             max_reader_input_bytes: usize::try_from(MAX_FILE_BYTES).ok(),
         },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: max_repeated },
         duplicate_keys: duplicate_keys,
         legacy_octal_numbers: true,
         with_snippet: false,

@@ -273,7 +273,7 @@ impl LintReport {
         let mut text = if self.objects == 0 {
             format!("nothing checked: no object in {place}")
         } else if self.judged == 0 && self.unrendered == 0 {
-            format!("nothing checked: {read}, but none of a kind that has rules")
+            format!("nothing checked: {read}, but none of a kind that lint checks")
         } else {
             format!("{read}: {} checked, {skipped} skipped", self.judged)
         };

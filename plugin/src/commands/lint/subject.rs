@@ -41,8 +41,23 @@ impl LintRole {
             },
             None if is_a(object, &MACHINE) => Self::Machine,
             None if is_a(object, &MACHINE_HEALTH_CHECK) => Self::HealthCheck,
-            None => Self::Ignored,
+            None => match Self::unrendered(object) {
+                Some(fault) => {
+                    *faults = vec![fault];
+                    Self::Unrendered(None)
+                }
+                None => Self::Ignored,
+            },
         }
+    }
+
+    /// The problem of a patch or a template of a kind without rules, but with a schema.
+    fn unrendered(object: &LocatedValue) -> Option<Fault> {
+        let kind = object.text("kind")?;
+        let is_of_cluster_api = object.text("apiVersion")?.starts_with("cluster.x-k8s.io/");
+        (is_of_cluster_api && kind == "MachineDeployment")
+            .then(|| unrendered::fault(object, kind))
+            .flatten()
     }
 
     pub(super) const fn subject(self) -> Option<Subject> {

@@ -220,7 +220,7 @@ fn says_that_nothing_was_checked() {
     assert_eq!(report.verdict(), Verdict::Undecided);
     assert_eq!(
         report.text(Layout::default()),
-        "nothing checked: 2 objects in 1 file, but none of a kind that has rules\n"
+        "nothing checked: 2 objects in 1 file, but none of a kind that lint checks\n"
     );
     assert_eq!(
         report.unchecked_error().as_deref(),

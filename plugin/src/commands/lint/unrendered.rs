@@ -1,6 +1,6 @@
 //! Recognizes patches and templates, which are no whole objects. The rules would report what the rendered object does not lack.
 
-use kcp_api::kind::{KUBEADM_CONFIG, KUBEADM_CONFIG_TEMPLATE, KUBEADM_CONTROL_PLANE};
+use kcp_api::kind::{KUBEADM_CONFIG, KUBEADM_CONFIG_TEMPLATE};
 use serde_json::Value;
 
 use crate::commands::lint::{
@@ -30,9 +30,13 @@ pub(super) fn fault(object: &LocatedValue, kind: &str) -> Option<Fault> {
         let what = format!("Invalid value: {text:?}: this object is a template");
         return Some(not_checked(field, &what, also));
     }
-    let missing = (kind == KUBEADM_CONTROL_PLANE.kind)
-        .then(|| missing_in_patch(object))
-        .flatten()?;
+    let missing = match kind {
+        _ if object.get("$patch").is_some() => "what its field $patch refers to",
+        "KubeadmControlPlane" => missing_in_patch(object)?,
+        "MachineDeployment" => missing_in_deployment(object)?,
+        "Cluster" => missing_in_cluster(object)?,
+        _ => return None,
+    };
     let what = format!("Required value: this object is a patch, because it lacks {missing}");
     Some(not_checked("spec".to_owned(), &what, ""))
 }
@@ -87,8 +91,9 @@ fn missing_in_patch(object: &LocatedValue) -> Option<&'static str> {
     object.text("kind")?;
     let spec = object.get("spec");
     let has = |path: &str| spec.is_some_and(|spec| spec.value_at(path).is_some_and(|value| !value.is_null()));
-    let has_reference = has("machineTemplate.infrastructureRef")
-        || has("machineTemplate.spec.infrastructureRef")
+    // A patch may change the name in a reference.
+    let has_reference = has("machineTemplate.infrastructureRef.kind")
+        || has("machineTemplate.spec.infrastructureRef.kind")
         || has("infrastructureTemplate");
     match (has("version"), has("kubeadmConfigSpec")) {
         _ if has_reference => None,
@@ -96,4 +101,22 @@ fn missing_in_patch(object: &LocatedValue) -> Option<&'static str> {
         (true, false) => Some("kubeadmConfigSpec and infrastructureRef"),
         (true, true) => None,
     }
+}
+
+fn missing_in_deployment(object: &LocatedValue) -> Option<&'static str> {
+    let spec = object.get("spec");
+    let has = |field: &str| spec.is_some_and(|spec| spec.get(field).is_some());
+    (!has("clusterName") && !has("selector")).then_some("clusterName and selector")
+}
+
+fn missing_in_cluster(object: &LocatedValue) -> Option<&'static str> {
+    let Some(spec) = object.get("spec") else {
+        return Some("spec");
+    };
+    let topology = spec.get("topology")?;
+    let has_class = topology
+        .get("classRef")
+        .or_else(|| topology.get("class"))
+        .is_some();
+    (!has_class && spec.get("controlPlaneRef").is_none()).then_some("topology.classRef")
 }

@@ -10,7 +10,7 @@ use crate::{
     fleet::ContextsArgument,
     output::OutputArguments,
 };
-use kcp_control_plane::plan::options::PlanOptions;
+use kcp_control_plane::{plan::options::PlanOptions, verbs::upgrade_path::parse_full_version};
 
 /// The flags that select several control planes. They exclude the flags for a change, which need a NAME.
 const LIST_FLAGS: [&str; 3] = ["all_namespaces", "selector", "contexts"];
@@ -55,7 +55,7 @@ pub struct PlanArguments {
     pub replicas: Option<i64>,
 
     /// Plan a change to this Kubernetes version
-    #[arg(long, value_name = "VERSION", requires = "name", conflicts_with_all = LIST_FLAGS)]
+    #[arg(long, value_name = "VERSION", value_parser = parse_full_version, requires = "name", conflicts_with_all = LIST_FLAGS)]
     pub to: Option<String>,
 
     /// Plan the replacement of every Machine, as with rollout start

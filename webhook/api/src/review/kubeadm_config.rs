@@ -150,11 +150,13 @@ pub struct ExternalEtcd<'a> {
 }
 
 /// kubeadm's `InitConfiguration`, reduced to the fields that rules read.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InitConfiguration<'a> {
     #[serde(borrow)]
     pub node_registration: Option<NodeRegistration<'a>>,
+    /// Patches of the static Pods. Rules check only whether there are any.
+    pub patches: Option<Present>,
     /// The timeouts of kubeadm. Only v1beta2 has this field.
     pub timeouts: Option<Timeouts>,
 }
@@ -165,6 +167,8 @@ pub struct InitConfiguration<'a> {
 pub struct JoinConfiguration<'a> {
     #[serde(borrow)]
     pub node_registration: Option<NodeRegistration<'a>>,
+    /// Patches of the static Pods. Rules check only whether there are any.
+    pub patches: Option<Present>,
     /// The timeouts of kubeadm. Only v1beta2 has this field.
     pub timeouts: Option<Timeouts>,
     /// How kubeadm finds the cluster and authenticates to it.
@@ -283,6 +287,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for ExtraArgs<'a> {
 }
 
 impl<'a> KubeadmConfigSpec<'a> {
+    /// Whether kubeadm patches the static Pods.
+    pub fn has_patches(&self) -> bool {
+        let init = self.init_configuration.as_ref();
+        let join = self.join_configuration.as_ref();
+        init.is_some_and(|init| init.patches.is_some()) || join.is_some_and(|join| join.patches.is_some())
+    }
+
     /// Whether the control plane uses an external etcd.
     pub fn has_external_etcd(&self) -> bool {
         self.etcd().is_some_and(|etcd| etcd.external.is_some())

@@ -4,7 +4,7 @@ use crate::{
     action::Action,
     api::{
         ControlPlaneSpec,
-        kubeadm_config::{ClusterConfiguration, HostPathMount},
+        kubeadm_config::{ClusterConfiguration, HostPathMount, KubeadmConfigSpec},
     },
     case::{Case, V1BETA2},
     cel::{Cel, NoCel},
@@ -137,11 +137,11 @@ fn is_mounted(component: Component, path: &str, cluster: &ClusterConfiguration<'
         .unwrap_or_default();
     let is_in = |volume: &HostPathMount<'_>| {
         let mount = volume.mount_path.as_deref();
-        mount.is_some_and(|mount| length_above(path, mount).is_some())
+        mount.is_some_and(|mount| length_above(path, &from_root(mount)).is_some())
     };
     match component {
         Component::Scheduler => path == SCHEDULER_KUBECONFIG || volumes.iter().any(is_in),
-        _ => host_path(path, volumes, certificates).is_some(),
+        _ => volumes.iter().any(is_in) || host_path(path, volumes, certificates).is_some(),
     }
 }
 
@@ -150,7 +150,13 @@ fn file_unmounted(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
     let Some(cluster) = spec.cluster_configuration() else {
         return;
     };
-    let has_external_etcd = cluster.etcd.as_ref().is_some_and(|etcd| etcd.external.is_some());
+    // A patch of kubeadm may add volumes to a Pod.
+    if spec.kubeadm_config().is_some_and(KubeadmConfigSpec::has_patches) {
+        return;
+    }
+    let has_external_etcd = spec
+        .kubeadm_config()
+        .is_some_and(KubeadmConfigSpec::has_external_etcd);
     for Given { component, flags, .. } in given(spec) {
         // kubeadm also mounts the folders with the certificates for an external etcd.
         if component == Component::ApiServer && has_external_etcd {
@@ -167,7 +173,7 @@ fn file_unmounted(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
                 Component::ControllerManager => "add the file to controllerManager.extraVolumes",
                 Component::Scheduler => "add the file to scheduler.extraVolumes",
                 Component::Etcd | Component::Kubelet => {
-                    "put the file into the folder etcd of the certificates, which kubeadm mounts"
+                    "put the file into CERTIFICATES_DIR/etcd, which kubeadm mounts into etcd"
                 }
             };
             let fault = Fault {
@@ -183,10 +189,17 @@ fn file_unmounted(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
     }
 }
 
-/// The absolute path of a file, without repeated slashes. The components run in the root folder.
+/// The absolute path of a file, without repeated slashes, `.` and `..`. The components run in the root folder.
 fn from_root(path: &str) -> String {
-    let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
-    parts.fold(String::new(), |path, part| path + "/" + part)
+    let mut parts = Vec::new();
+    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if part == ".." {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    format!("/{}", parts.join("/"))
 }
 
 const FILE: &str = "component-file-unmounted";

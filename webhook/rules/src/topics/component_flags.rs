@@ -176,10 +176,13 @@ impl<'n> Unknown<'n> {
         }
     }
 
-    /// Whether the message may show the name: if some version knows it, or if it consists of letters, so that it is no token.
+    /// Whether the message may show the name: if some version knows it, or if it has at most two digits one after the other, so that
+    /// it is no token.
     fn is_shown(&self) -> bool {
-        let is_letter = |byte: u8| byte.is_ascii_alphabetic() || b"-_".contains(&byte);
-        self.absence != Absence::Always || self.name.len() <= 64 && self.name.bytes().all(is_letter)
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte);
+        let digits = self.name.bytes().filter(u8::is_ascii_digit).count();
+        self.absence != Absence::Always
+            || self.name.len() <= 64 && digits <= 2 && self.name.bytes().all(is_plain)
     }
 
     /// Reports the name. `unnamed` is the path of the field without the name, if the path has the name.
@@ -188,6 +191,25 @@ impl<'n> Unknown<'n> {
         field: Cow<'static, str>,
         unnamed: Option<Cow<'static, str>>,
         spec: &ControlPlaneSpec<'_>,
+        faults: &mut Faults,
+    ) {
+        let action = match self.absence {
+            Absence::Always => Action::Deny,
+            Absence::RemovedIn(_) | Absence::AddedIn(_) => Action::of_version(spec),
+        };
+        self.push_at_most(action, field, unnamed, faults);
+    }
+
+    /// Warns of the name.
+    fn warn(&self, field: Cow<'static, str>, unnamed: Option<Cow<'static, str>>, faults: &mut Faults) {
+        self.push_at_most(Action::Warn, field, unnamed, faults);
+    }
+
+    fn push_at_most(
+        &self,
+        action: Action,
+        field: Cow<'static, str>,
+        unnamed: Option<Cow<'static, str>>,
         faults: &mut Faults,
     ) {
         let Self {
@@ -212,6 +234,12 @@ impl<'n> Unknown<'n> {
                 ),
                 format!("remove {name}, or use version {major}.{minor} or later"),
             ),
+            Absence::Always if name.is_empty() => (
+                format!(
+                    "the list of the flag has an empty item, which is no {what}, and {program} exits at startup"
+                ),
+                "remove the comma before or after it".to_owned(),
+            ),
             Absence::Always if self.is_shown() => (
                 format!(
                     "{program} {major}.{oldest} and later do not know the {what} {name}, and {consequence}"
@@ -231,11 +259,7 @@ impl<'n> Unknown<'n> {
             detail: detail.into(),
             remedy: remedy.into(),
         };
-        if absence == Absence::Always {
-            faults.push_unnamed(name, field, fault);
-        } else {
-            faults.push_at_most(Action::of_version(spec), fault);
-        }
+        faults.push_unnamed(action, name, field, fault);
     }
 }
 
@@ -256,11 +280,28 @@ fn answers<'c>(
     })
 }
 
+/// Whether the version of Kubernetes is older than each one in the tables.
+fn is_older(spec: &ControlPlaneSpec<'_>, component: Component) -> bool {
+    let oldest = components::minors(Component::ApiServer).0;
+    component != Component::Etcd && spec.minor().is_some_and(|minor| minor < oldest)
+}
+
+/// Whether no version of the tables knows a flag of Kubernetes.
+fn is_never_known(component: Component, flag: &str) -> bool {
+    let oldest = Version::new(1, components::minors(component).0, 0);
+    components::flag(component, flag, &oldest) == Answer::Unknown(Absence::Always)
+}
+
 fn flag_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     for (component, flag, answer) in answers(spec) {
-        let Answer::Unknown(absence) = answer else {
-            continue;
+        let absence = match answer {
+            Answer::Unknown(absence) => absence,
+            // Removed before the oldest version of the tables, so perhaps not yet in this one.
+            Answer::NotCovered if is_older(spec, component) && is_never_known(component, flag.name) => {
+                Absence::Always
+            }
+            Answer::Known(_) | Answer::NotCovered => continue,
         };
         // Kubernetes accepts underscores as dashes.
         let name = if component == Component::Etcd {
@@ -268,8 +309,17 @@ fn flag_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
         } else {
             format!("--{}", flag.name.replace('_', "-"))
         };
+        // Without a name, the schema is broken, and with dashes, it is not the name.
+        if flag.name.is_empty() {
+            continue;
+        }
         let unknown = Unknown::new(component, "flag", &name, absence);
-        unknown.push(flag.path(spec), Some(flag.path_without_name(spec)), spec, faults);
+        let unnamed = Some(flag.path_without_name(spec));
+        if is_older(spec, component) {
+            unknown.warn(flag.path(spec), unnamed, faults);
+        } else {
+            unknown.push(flag.path(spec), unnamed, spec, faults);
+        }
     }
 }
 
@@ -334,16 +384,32 @@ const V2_DEPRECATIONS: [&str; 4] = [
     "gone",
 ];
 
-/// Whether Go's `strconv` parses an integer. Any integer with a prefix such as `0x` counts as valid.
+/// Whether Go's `strconv` parses an integer, whose prefix may be that of another base.
 fn is_integer(value: &str, bits: u32, is_signed: bool) -> bool {
-    let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
-    let limit = 1_i128 << (bits - u32::from(is_signed));
-    let least = if is_signed { -limit } else { 0 };
-    let is_decimal_in_range = |text: &str| {
-        text.parse::<i128>()
-            .is_ok_and(|number| least <= number && number < limit)
+    let (is_negative, digits) = match value.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, value.strip_prefix('+').unwrap_or(value)),
     };
-    digits.len() > 1 && digits.starts_with('0') || is_decimal_in_range(&value.replace('_', ""))
+    let lower = digits.to_ascii_lowercase();
+    let (base, digits) = match lower.as_bytes() {
+        [b'0', b'x', ..] => (16, lower.get(2..)),
+        [b'0', b'o', ..] => (8, lower.get(2..)),
+        [b'0', b'b', ..] => (2, lower.get(2..)),
+        [b'0', _, ..] => (8, lower.get(1..)),
+        _ => (10, Some(lower.as_str())),
+    };
+    let digits = digits.unwrap_or_default();
+    let has_lone_underscores = !digits.contains("__") && !digits.ends_with('_');
+    let limit = 1_i128 << (bits - u32::from(is_signed));
+    let number = i128::from_str_radix(&digits.replace('_', ""), base).ok();
+    let is_in_range = number.is_some_and(|number| {
+        if is_negative {
+            is_signed && number <= limit
+        } else {
+            number < limit
+        }
+    });
+    has_lone_underscores && is_in_range
 }
 
 fn required_runtime_config(value: &str) -> Option<&'static str> {
@@ -450,16 +516,20 @@ fn api_server_conflicts<'c>(flags: &FlagList<'c>, minor: u64) -> Vec<Conflict<'c
             "the flag excludes the flags --oidc-*, which are also set",
         ));
     }
+    // The first of these keys that is set decides.
     let needed = ["flowcontrol.apiserver.k8s.io/v1", "api/ga", "api/all"];
-    let turns_off = |item: &str| {
-        let (key, value) = item.split_once('=').unwrap_or((item, ""));
-        needed.contains(&key.trim()) && value.trim() == "false"
+    let runtime_config = flags.value("runtime-config");
+    let value_of = |key: &&str| {
+        let pairs = items(runtime_config).filter_map(|item| item.split_once('='));
+        let values = pairs.filter(|(name, _)| name.trim() == *key);
+        let value = values.last().map(|(_, value)| value.trim())?;
+        ["true", "false"].contains(&value).then_some(value)
     };
     if flags
         .get("enable-priority-and-fairness")
         .and_then(|flag| flag.as_bool())
         != Some(false)
-        && items(flags.value("runtime-config")).any(turns_off)
+        && needed.iter().find_map(value_of) == Some("false")
     {
         let cause =
             "the flag turns off an API that --enable-priority-and-fairness needs, which is on by default";
@@ -479,8 +549,24 @@ fn api_server_conflicts<'c>(flags: &FlagList<'c>, minor: u64) -> Vec<Conflict<'c
         .collect()
 }
 
-/// The experimental flags of etcd 3.6 that have a successor exclude it (`embed/config.go`, `experimentalFlagMigrationMap`); kubeadm 1.34
-/// and later set one of them, and a feature gate that excludes another flag. etcd 3.7 knows none of these flags.
+/// The experimental flags of etcd 3.6 whose successor is a feature gate (`features/etcd_features.go`,
+/// `ExperimentalFlagToFeatureMap`).
+const GATES_OF_ETCD: [(&str, &str); 6] = [
+    ("stop-grpc-service-on-defrag", "StopGRPCServiceOnDefrag"),
+    ("initial-corrupt-check", KUBEADM_GATE_OF_ETCD),
+    ("compact-hash-check-enabled", "CompactHashCheck"),
+    (
+        "txn-mode-write-with-shared-buffer",
+        "TxnModeWriteWithSharedBuffer",
+    ),
+    ("enable-lease-checkpoint", "LeaseCheckpoint"),
+    ("enable-lease-checkpoint-persist", "LeaseCheckpointPersist"),
+];
+/// The gate that kubeadm 1.34 and later set, unless the user sets `feature-gates`.
+const KUBEADM_GATE_OF_ETCD: &str = "InitialCorruptCheck";
+
+/// The experimental flags of etcd 3.6 exclude their successors: flags (`embed/config.go`, `experimentalFlagMigrationMap`) and feature
+/// gates. kubeadm 1.34 and later set one of each. etcd 3.7 knows none of these flags.
 fn etcd_conflicts<'c>(
     flags: &FlagList<'c>,
     etcd: &Version,
@@ -490,13 +576,21 @@ fn etcd_conflicts<'c>(
         return Vec::new();
     }
     let is_set_by_kubeadm = kubernetes.is_some_and(|kubernetes| kubernetes.minor >= 34);
+    let gates = flags.get("feature-gates");
     let conflicts = flags.iter().filter_map(|flag| {
         let successor = flag.name.strip_prefix("experimental-")?;
-        let cause = match successor {
-            "initial-corrupt-check" if is_set_by_kubeadm => {
+        let gate = GATES_OF_ETCD
+            .iter()
+            .find_map(|(name, gate)| (*name == successor).then_some(*gate));
+        let cause = match (gate, gates) {
+            // etcd looks for the name anywhere in the flag.
+            (Some(gate), Some(gates)) if gates.value.contains(gate) => {
+                format!("etcd 3.6 refuses the flag together with the gate {gate}, which is also set").into()
+            }
+            (Some(KUBEADM_GATE_OF_ETCD), None) if is_set_by_kubeadm => {
                 "etcd 3.6 refuses the flag together with the gate InitialCorruptCheck, which kubeadm 1.34 and later set".into()
             }
-            "watch-progress-notify-interval" if is_set_by_kubeadm => {
+            _ if successor == "watch-progress-notify-interval" && is_set_by_kubeadm => {
                 "etcd 3.6 refuses the flag together with --watch-progress-notify-interval, which kubeadm 1.34 and later set".into()
             }
             _ if flags.get(successor).is_some() => {
@@ -529,14 +623,14 @@ pub(super) fn comma_separated(list: &str) -> Vec<&str> {
 fn kubelet_label_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     for flag in kubelets(spec).iter().filter_map(|flags| flags.get("node-labels")) {
-        for label in items(flag.value).filter(|label| !has_placeholder(label)) {
-            let key = label.split('=').next().unwrap_or(label).trim();
+        let keys = items(flag.value).map(|label| label.split('=').next().unwrap_or(label).trim());
+        for key in keys.filter(|key| !has_placeholder(key)) {
             if !may_kubelet_set(key) {
                 let fault = Fault {
                     field: flag.path(spec),
                     reason: CauseReason::Forbidden,
                     value: Some(HIDDEN.to_owned()),
-                    detail: "a kubelet may not set one of the labels in the domains kubernetes.io and k8s.io, and exits at startup".into(),
+                    detail: format!("a kubelet may not set the label {key}, and exits at startup").into(),
                     remedy: "set labels such as node-role.kubernetes.io/NAME in machineTemplate.metadata.labels, or for workers in \
                              template.metadata.labels of the MachineDeployment, from which Cluster API copies them to the Node; kubectl \
                              label sets any other".into(),
@@ -584,7 +678,7 @@ const CASES: &[Case] = &[
         "rejects_flags_that_no_version_knows",
         r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{
             "scheduler":{"extraArgs":{"profilling":"false"}}},
-            "initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":{"token8c1f":"remote"}}}}}}"#,
+            "initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":{"token8c1f93":"remote"}}}}}}"#,
         &[
             (FLAG, "spec.kubeadmConfigSpec.clusterConfiguration.scheduler.extraArgs[profilling]"),
             (FLAG, "spec.kubeadmConfigSpec.initConfiguration.nodeRegistration.kubeletExtraArgs"),
@@ -678,7 +772,7 @@ const CASES: &[Case] = &[
     Case::create(
         "accepts_values_of_each_type",
         r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{
-            "apiServer":{"extraArgs":[{"name":"event-ttl","value":"1h30m"},{"name":"max-requests-inflight","value":"0x190"},
+            "apiServer":{"extraArgs":[{"name":"event-ttl","value":"1h30m"},{"name":"max-requests-inflight","value":"0x1_90"},
                 {"name":"profiling","value":"F"},{"name":"runtime-config","value":"api/all=false, v1 = true,batch/v1"},{"name":"enable-priority-and-fairness","value":"f"},
                 {"name":"v","value":"${VERBOSITY}"},{"name":"advertise-address","value":"{{ ds.meta_data.local_ipv4 }}"},
                 {"name":"bind-address","value":"::"},{"name":"goaway-chance","value":".001"}]},
@@ -713,6 +807,40 @@ const CASES: &[Case] = &[
             (VALUE, "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[0].value"),
             (CONFLICT, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[5].value"),
         ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_digits_of_no_base",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"min-request-timeout","value":"0s"},{"name":"audit-log-maxage","value":"08"},
+             {"name":"max-requests-inflight","value":"1__0"}]}}}}}"#,
+        &[
+            (VALUE, API_SERVER),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].value"),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[2].value"),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "accepts_apis_that_priority_needs",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"runtime-config","value":"api/all=false,api/ga=true"}]}}}}}"#,
+        &[],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_experimental_flag_beside_its_gate",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"etcd":{"local":{"extraArgs":[
+            {"name":"experimental-enable-lease-checkpoint","value":"true"},{"name":"feature-gates","value":"LeaseCheckpoint=true"},
+            {"name":"experimental-initial-corrupt-check","value":"true"}]}}}}}}"#,
+        &[(CONFLICT, ETCD)],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "warns_of_flag_that_went_before_the_tables",
+        r#"{"spec":{"version":"v1.27.3","kubeadmConfigSpec":{"clusterConfiguration":{
+            "controllerManager":{"extraArgs":[{"name":"pod-eviction-timeout","value":"2m"},{"name":"profiling","value":"false"}]}}}}}"#,
+        &[(FLAG, "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value")],
     )
     .only_in_version(V1BETA2),
     Case::create(

@@ -101,8 +101,10 @@ pub fn is_too_old_for_3_6(version: &Version) -> bool {
 /// The version of stacked etcd: that of its image tag, or the minor version of kubeadm's default, with patch version 0, because the
 /// default depends on the patch version of kubeadm. `None` if the tag is not a version, and for external etcd.
 pub(super) fn etcd_version(spec: &ControlPlaneSpec<'_>, kubernetes_minor: u64) -> Option<Version> {
-    let etcd = spec.kubeadm_config().and_then(KubeadmConfigSpec::etcd);
-    if etcd.is_some_and(|etcd| etcd.external.is_some()) {
+    if spec
+        .kubeadm_config()
+        .is_some_and(KubeadmConfigSpec::has_external_etcd)
+    {
         return None;
     }
     stacked_version(image_tag(spec), kubernetes_minor)

@@ -199,7 +199,7 @@ const CASES: &[Case] = &[
     Case::update(
         "accepts_init_that_is_added_without_join",
         r#"{"spec":{"kubeadmConfigSpec":{"initConfiguration":null,"joinConfiguration":null}}}"#,
-        r#"{"spec":{"kubeadmConfigSpec":{"initConfiguration":{"nodeRegistration":{"kubeletExtraArgs":null}}}}}"#,
+        r#"{"spec":{"kubeadmConfigSpec":{"initConfiguration":{"nodeRegistration":{"name":"node"}}}}}"#,
         &[],
     ),
     Case::create(

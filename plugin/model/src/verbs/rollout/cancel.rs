@@ -182,7 +182,8 @@ fn refused_without_time(snapshot: &ChangeSnapshot, progress: String) -> Refusal 
     let control_plane = snapshot.control_plane();
     let (name, namespace) = (control_plane.name(), control_plane.namespace());
     // The rule `joining-machine-outdated` denies the revert once the second Machine joins.
-    let revert = (control_plane.spec.replicas != Some(1))
+    let may_revert = control_plane.spec.replicas != Some(1) && !snapshot.observed.has_managed_topology();
+    let revert = may_revert
         .then(|| format!("revert the change to the spec: kubectl kcp rollout undo {name} -n {namespace}"));
     let pause = format!("pause the rollout: kubectl kcp rollout pause {name} -n {namespace}");
     Refusal {

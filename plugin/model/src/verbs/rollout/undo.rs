@@ -229,6 +229,12 @@ fn newest_earlier<'s>(snapshot: &'s ChangeSnapshot, verdicts: &[Verdict]) -> Res
         let created = machine.creation_timestamp();
         differs(machine) && newest.is_none_or(|newest| created.is_some_and(|created| created < newest))
     };
+    if !machines().any(|machine| is_earlier(&machine)) {
+        return Err(Refusal::new(
+            RefusedBy::Command,
+            vec!["nothing to undo: the Machines with another spec are newer".to_owned()],
+        ));
+    }
     let stacked = !snapshot.observed.has_external_etcd();
     let works = |machine: &&Machine| {
         machine.has_node() && !component_conditions(stacked).any(|kind| machine.is_condition_false(kind))
@@ -509,7 +515,7 @@ mod tests {
             undone.observed.control_plane.spec = decoded.spec;
             assert_eq!(
                 refusal(&undone).why,
-                ["no Machine with an earlier spec has a node and healthy components"],
+                ["nothing to undo: the Machines with another spec are newer"],
                 "{name}"
             );
             undone.observed.machines.truncate(3);
@@ -682,7 +688,7 @@ mod tests {
                     s.observed.control_plane.spec.version = Some("v1.34.2".to_owned());
                 },
                 by,
-                "no Machine with an earlier spec has a node and healthy components",
+                "nothing to undo: the Machines with another spec are newer",
             ),
             (
                 "without_configuration",

@@ -143,17 +143,17 @@ const MOVES: [Move; 56] = [
     moved("rolloutBefore", "rollout.before", Difference::None),
     moved("rolloutStrategy", "rollout.strategy", Difference::None),
     // Cluster, MachineDeployment and MachineHealthCheck.
-    moved("Ref.apiVersion", "Ref.apiGroup", Difference::Group),
-    removed("Ref.namespace", SAME_NAMESPACE),
-    removed("Ref.fieldPath", UNUSED),
-    removed("Ref.resourceVersion", UNUSED),
-    removed("Ref.uid", UNUSED),
     moved("topology.class", "topology.classRef.name", Difference::None),
     moved(
         "topology.classNamespace",
         "topology.classRef.namespace",
         Difference::None,
     ),
+    moved("Ref.apiVersion", "Ref.apiGroup", Difference::Group),
+    removed("Ref.namespace", SAME_NAMESPACE),
+    removed("Ref.fieldPath", UNUSED),
+    removed("Ref.resourceVersion", UNUSED),
+    removed("Ref.uid", UNUSED),
     removed("topology.rolloutAfter", UNUSED),
     removed("definitionFrom", UNUSED),
     moved(

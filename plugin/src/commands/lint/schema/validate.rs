@@ -62,7 +62,7 @@ impl<'o> Validator<'o> {
     fn value(&mut self, schema: &'static Schema, value: &'o LocatedValue, path: &str) {
         let schema = schema.resolved();
         match &value.node {
-            YamlNode::Scalar(Value::String(text)) if is_placeholder(text) => {}
+            YamlNode::Scalar(Value::String(text)) if may_be_replaced(text) => {}
             YamlNode::Scalar(scalar) if schema.accepts(Type::of(scalar)) => {
                 if let Err(why) = check_scalar(schema, scalar) {
                     self.add(path, value, Problem::Value(why));
@@ -180,7 +180,7 @@ fn join(path: &str, name: &str) -> String {
 }
 
 /// Whether another program replaces a part of the text before an API server gets it: clusterctl, Helm or Cluster API's patches.
-fn is_placeholder(text: &str) -> bool {
+fn may_be_replaced(text: &str) -> bool {
     text.contains("${") || text.contains("{{")
 }
 

@@ -141,10 +141,9 @@ fn each_problem_is_reported_once() {
         ),
         (
             "a MachineDeployment",
-            "apiVersion: cluster.x-k8s.io/v1beta1\nkind: MachineDeployment\nmetadata: {name: a}\nspec: {replica: 1}".to_owned(),
+            "apiVersion: cluster.x-k8s.io/v1beta1\nkind: MachineDeployment\nmetadata: {name: a}\nspec: {replica: 1, clusterName: b}".to_owned(),
             vec![
                 "warn field-unknown spec.replica",
-                "deny field-invalid spec.clusterName",
                 "deny field-invalid spec.selector",
                 "deny field-invalid spec.template",
             ],

@@ -286,7 +286,7 @@ fn is_copy<T: HasRules>(change: &Change<'_, T>, needs: &mut BTreeSet<Part>) -> b
     match context.view.and_then(|view| view.cluster.as_ref()) {
         Some(Some(cluster)) => cluster.paused && cluster.uid.as_deref() == owner.uid.as_deref(),
         Some(None) => false,
-        // Whoever only predicts the decision may not know the Cluster. `lint` checks objects that users keep in files, also those
+        // A prediction of the decision may not know the Cluster. `lint` checks objects that users keep in files, also those
         // that `kubectl get` has written.
         None => {
             needs.insert(Part::Cluster);

@@ -1,4 +1,5 @@
-//! Every rule, by topic. A topic is one file with a table of rules, their functions and a table of cases.
+//! Every rule, by topic. A topic is one file with a table of rules, their functions and a table of cases;
+//! [`component_flags`] has a folder for what its functions decide.
 
 pub mod certificates;
 pub mod component_files;

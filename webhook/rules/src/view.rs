@@ -1,8 +1,8 @@
 //! The other objects that rules read. Every part of the view may be unknown.
 //!
-//! The row of a rule names the parts that it reads. A rule is first applied without them. If its verdict depends on them, it
-//! says so, and the caller reads the parts of the row and applies the rules again. Thus each review reads only what its rules
-//! need.
+//! The row of a rule names the parts that it reads. A rule is first applied to the parts that the caller has. If its verdict
+//! depends on others, it says so, and the caller reads the parts of the row and applies the rules again. Thus each review reads
+//! only what its rules need.
 //!
 //! - [`object`]: builds the parts from Kubernetes objects
 

@@ -57,12 +57,13 @@ impl<'c> ControlPlaneSpec<'c> {
         self.spec?.kubeadm_config_spec.as_deref()
     }
 
-    /// The version of Kubernetes as written; `None` for a template, which has no version.
+    /// The version of Kubernetes as written; `None` if there is none, as in the template of a control plane.
     pub fn version(&self) -> Option<&'c str> {
         self.spec?.version.as_deref()
     }
 
-    /// The minor version of Kubernetes; `None` if the version is invalid, and for a template, which has no version.
+    /// The minor version of Kubernetes; `None` if the version is invalid, and if there is none, as in the template of a
+    /// control plane.
     pub fn minor(&self) -> Option<u64> {
         let version = parse_version(self.spec?.version.as_ref()?).ok()?;
         (version.major == 1).then_some(version.minor)

@@ -14,7 +14,8 @@ use crate::{
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::{
         Topic,
-        component_flags::{Given, given, has_placeholder},
+        component_flags::{Given, given},
+        extra_args::has_placeholder,
         leader_migration::{host_path, length_above},
     },
 };
@@ -139,10 +140,11 @@ fn is_mounted(component: Component, path: &str, cluster: &ClusterConfiguration<'
         let mount = volume.mount_path.as_deref();
         mount.is_some_and(|mount| length_above(path, &from_root(mount)).is_some())
     };
-    match component {
-        Component::Scheduler => path == SCHEDULER_KUBECONFIG || volumes.iter().any(is_in),
-        _ => volumes.iter().any(is_in) || host_path(path, volumes, certificates).is_some(),
-    }
+    volumes.iter().any(is_in)
+        || match component {
+            Component::Scheduler => path == SCHEDULER_KUBECONFIG,
+            _ => host_path(path, &[], certificates).is_some(),
+        }
 }
 
 fn file_unmounted(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {

@@ -1,9 +1,17 @@
 //! Flags with which a component of the given version does not start: those that it does not know, values that it cannot parse, and
 //! flags that exclude each other.
+//!
+//! - [`values`]: what the value of a flag must be
+//! - [`conflicts`]: flags that exclude each other
 
-use std::{borrow::Cow, net::IpAddr};
+mod conflicts;
+mod values;
 
+use std::borrow::Cow;
+
+use conflicts::{api_server_conflicts, etcd_conflicts};
 use semver::Version;
+use values::required_value;
 
 use crate::{
     action::Action,
@@ -14,11 +22,11 @@ use crate::{
     components::{self, Absence, Answer, Component, Flag},
     fault::{CauseReason, Fault, Faults, HIDDEN},
     rule::{Check, ON_WRITE, Rule, Scope},
-    syntax::{may_kubelet_set, parse_go_duration, parse_version},
+    syntax::{may_kubelet_set, parse_version},
     topics::{
         Topic,
         etcd::etcd_version,
-        extra_args::{FlagList, FlagValue, component_flags, kubelets, parse_bool},
+        extra_args::{FlagList, FlagValue, component_flags, has_placeholder, items, kubelets},
     },
 };
 
@@ -128,18 +136,13 @@ pub(super) fn given<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = Giv
         })
 }
 
-/// The version of the components. For a template, which has no version, the newest that is known; `None` if the version is not
-/// valid, which another rule reports.
+/// The version of the components. If the object has none, as a template of a control plane, the newest that is known; `None` if the
+/// version is not valid, which another rule reports.
 pub(super) fn kubernetes_version(spec: &ControlPlaneSpec<'_>) -> Option<Version> {
     match spec.version() {
         Some(version) => parse_version(version).ok(),
         None => Some(Version::new(1, components::minors(Component::ApiServer).1, 0)),
     }
-}
-
-/// Whether cloud-init or a command replaces a part of the value on the Machine, such as `{{ ds.meta_data.hostname }}`.
-pub(super) fn has_placeholder(value: &str) -> bool {
-    ["{{", "${", "$("].iter().any(|start| value.contains(start))
 }
 
 /// A name that a program does not know.
@@ -176,8 +179,7 @@ impl<'n> Unknown<'n> {
         }
     }
 
-    /// Whether the message may show the name: if some version knows it, or if it has at most two digits one after the other, so that
-    /// it is no token.
+    /// Whether the message may show the name: if some version knows it, or if it has at most two digits, so that it is no token.
     fn is_shown(&self) -> bool {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte);
         let digits = self.name.bytes().filter(u8::is_ascii_digit).count();
@@ -294,7 +296,8 @@ fn is_never_known(component: Component, flag: &str) -> bool {
 
 fn flag_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
-    for (component, flag, answer) in answers(spec) {
+    // The schema requires a name.
+    for (component, flag, answer) in answers(spec).filter(|(_, flag, _)| !flag.name.is_empty()) {
         let absence = match answer {
             Answer::Unknown(absence) => absence,
             // Removed before the oldest version of the tables, so perhaps not yet in this one.
@@ -309,10 +312,6 @@ fn flag_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
         } else {
             format!("--{}", flag.name.replace('_', "-"))
         };
-        // Without a name, the schema is broken, and with dashes, it is not the name.
-        if flag.name.is_empty() {
-            continue;
-        }
         let unknown = Unknown::new(component, "flag", &name, absence);
         let unnamed = Some(flag.path_without_name(spec));
         if is_older(spec, component) {
@@ -351,82 +350,6 @@ fn flag_deprecated(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fault
     }
 }
 
-/// What a value must be; `None` if the component accepts the value, or if this cannot be known.
-fn required_value(component: Component, flag: &FlagValue<'_>, kind: &str) -> Option<&'static str> {
-    let value = flag.value;
-    match kind {
-        "bool" => parse_bool(value).is_none().then_some("true or false"),
-        "int" | "int64" => (!is_integer(value, 64, true)).then_some("an integer"),
-        "int32" => (!is_integer(value, 32, true)).then_some("an integer of 32 bits"),
-        "uint" => (!is_integer(value, 64, false)).then_some("an integer that is not negative"),
-        "float32" | "float64" => value.parse::<f64>().is_err().then_some("a number"),
-        "duration" => {
-            let unsigned = value.strip_prefix(['-', '+']).unwrap_or(value);
-            parse_go_duration(unsigned)
-                .is_none()
-                .then_some("a duration with a unit, such as 30s")
-        }
-        "ip" => (!value.is_empty() && value.trim().parse::<IpAddr>().is_err()).then_some("an IP address"),
-        "mapStringString" if component == Component::ApiServer && flag.is("runtime-config") => {
-            required_runtime_config(value)
-        }
-        _ if component == Component::Etcd && flag.is("v2-deprecation") => (!V2_DEPRECATIONS.contains(&value))
-            .then_some("one that etcd 3.6 and later accept, such as write-only"),
-        _ => None,
-    }
-}
-
-/// The values of `--v2-deprecation` that etcd 3.6 accepts.
-const V2_DEPRECATIONS: [&str; 4] = [
-    "write-only",
-    "write-only-skip-check",
-    "write-only-drop-data",
-    "gone",
-];
-
-/// Whether Go's `strconv` parses an integer, whose prefix may be that of another base.
-fn is_integer(value: &str, bits: u32, is_signed: bool) -> bool {
-    let (is_negative, digits) = match value.strip_prefix('-') {
-        Some(digits) => (true, digits),
-        None => (false, value.strip_prefix('+').unwrap_or(value)),
-    };
-    let lower = digits.to_ascii_lowercase();
-    let (base, digits) = match lower.as_bytes() {
-        [b'0', b'x', ..] => (16, lower.get(2..)),
-        [b'0', b'o', ..] => (8, lower.get(2..)),
-        [b'0', b'b', ..] => (2, lower.get(2..)),
-        [b'0', _, ..] => (8, lower.get(1..)),
-        _ => (10, Some(lower.as_str())),
-    };
-    let digits = digits.unwrap_or_default();
-    let has_lone_underscores = !digits.contains("__") && !digits.ends_with('_');
-    let limit = 1_i128 << (bits - u32::from(is_signed));
-    let number = i128::from_str_radix(&digits.replace('_', ""), base).ok();
-    let is_in_range = number.is_some_and(|number| {
-        if is_negative {
-            is_signed && number <= limit
-        } else {
-            number < limit
-        }
-    });
-    has_lone_underscores && is_in_range
-}
-
-fn required_runtime_config(value: &str) -> Option<&'static str> {
-    let pairs: Vec<(&str, &str)> = items(value)
-        .map(|item| item.split_once('=').unwrap_or((item, "")))
-        .map(|(key, value)| (key.trim(), value.trim()))
-        .collect();
-    let is_refused = |(key, value): &(&str, &str)| match *key {
-        "api/all" | "api/ga" | "api/beta" | "api/alpha" => !["true", "false"].contains(value),
-        _ => !value.is_empty() && parse_bool(value).is_none(),
-    };
-    pairs
-        .iter()
-        .any(is_refused)
-        .then_some("a list of API versions with =true or =false")
-}
-
 fn value_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     for Given {
@@ -439,10 +362,7 @@ fn value_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
             let Answer::Known(known) = components::flag(component, flag.name, &version) else {
                 continue;
             };
-            if component == Component::Etcd && version.minor < 6 && flag.is("v2-deprecation") {
-                continue;
-            }
-            let Some(required) = required_value(component, &flag, known.kind) else {
+            let Some(required) = required_value(component, version.minor, &flag, known.kind) else {
                 continue;
             };
             let program = component.name();
@@ -484,140 +404,6 @@ fn flags_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
             faults.push_at_most(Action::of_version(spec), fault);
         }
     }
-}
-
-type Conflict<'c> = (FlagValue<'c>, Cow<'static, str>);
-
-fn api_server_conflicts<'c>(flags: &FlagList<'c>, minor: u64) -> Vec<Conflict<'c>> {
-    let mut conflicts = vec![(
-        "admission-control",
-        "the flag excludes --enable-admission-plugins, which kubeadm always sets",
-    )];
-    if minor < 30 {
-        let cause = "the flag excludes --authorization-mode, which kubeadm sets before 1.30";
-        conflicts.push(("authorization-config", cause));
-    }
-    let is_set = |prefix: &str| {
-        flags
-            .iter()
-            .any(|flag| flag.name.replace('_', "-").starts_with(prefix))
-    };
-    if minor >= 30 && (is_set("authorization-mode") || is_set("authorization-webhook-")) {
-        let cause = "the flag excludes --authorization-mode and the flags --authorization-webhook-*, one of which is also set";
-        conflicts.push(("authorization-config", cause));
-    }
-    if minor >= 32 {
-        let cause = "the flag excludes the key files of service accounts, which kubeadm always sets";
-        conflicts.push(("service-account-signing-endpoint", cause));
-    }
-    if is_set("oidc-") {
-        conflicts.push((
-            "authentication-config",
-            "the flag excludes the flags --oidc-*, which are also set",
-        ));
-    }
-    // The first of these keys that is set decides.
-    let needed = ["flowcontrol.apiserver.k8s.io/v1", "api/ga", "api/all"];
-    let runtime_config = flags.value("runtime-config");
-    let value_of = |key: &&str| {
-        let pairs = items(runtime_config).filter_map(|item| item.split_once('='));
-        let values = pairs.filter(|(name, _)| name.trim() == *key);
-        let value = values.last().map(|(_, value)| value.trim())?;
-        ["true", "false"].contains(&value).then_some(value)
-    };
-    if flags
-        .get("enable-priority-and-fairness")
-        .and_then(|flag| flag.as_bool())
-        != Some(false)
-        && needed.iter().find_map(value_of) == Some("false")
-    {
-        let cause =
-            "the flag turns off an API that --enable-priority-and-fairness needs, which is on by default";
-        conflicts.push(("runtime-config", cause));
-    }
-    // kubeadm enables this plugin unless the flag is set.
-    let enabled = flags.get("enable-admission-plugins");
-    let enabled = comma_separated(enabled.map_or("NodeRestriction", |flag| flag.value));
-    let disabled = comma_separated(flags.value("disable-admission-plugins"));
-    if disabled.iter().any(|plugin| enabled.contains(plugin)) {
-        let cause = "--enable-admission-plugins, which kubeadm sets to NodeRestriction by default, enables a plugin that the flag disables";
-        conflicts.push(("disable-admission-plugins", cause));
-    }
-    let conflicts = conflicts.into_iter();
-    conflicts
-        .filter_map(|(name, cause)| Some((flags.get(name)?, cause.into())))
-        .collect()
-}
-
-/// The experimental flags of etcd 3.6 whose successor is a feature gate (`features/etcd_features.go`,
-/// `ExperimentalFlagToFeatureMap`).
-const GATES_OF_ETCD: [(&str, &str); 6] = [
-    ("stop-grpc-service-on-defrag", "StopGRPCServiceOnDefrag"),
-    ("initial-corrupt-check", KUBEADM_GATE_OF_ETCD),
-    ("compact-hash-check-enabled", "CompactHashCheck"),
-    (
-        "txn-mode-write-with-shared-buffer",
-        "TxnModeWriteWithSharedBuffer",
-    ),
-    ("enable-lease-checkpoint", "LeaseCheckpoint"),
-    ("enable-lease-checkpoint-persist", "LeaseCheckpointPersist"),
-];
-/// The gate that kubeadm 1.34 and later set, unless the user sets `feature-gates`.
-const KUBEADM_GATE_OF_ETCD: &str = "InitialCorruptCheck";
-
-/// The experimental flags of etcd 3.6 exclude their successors: flags (`embed/config.go`, `experimentalFlagMigrationMap`) and feature
-/// gates. kubeadm 1.34 and later set one of each. etcd 3.7 knows none of these flags.
-fn etcd_conflicts<'c>(
-    flags: &FlagList<'c>,
-    etcd: &Version,
-    kubernetes: Option<&Version>,
-) -> Vec<Conflict<'c>> {
-    if etcd.minor != 6 {
-        return Vec::new();
-    }
-    let is_set_by_kubeadm = kubernetes.is_some_and(|kubernetes| kubernetes.minor >= 34);
-    let gates = flags.get("feature-gates");
-    let conflicts = flags.iter().filter_map(|flag| {
-        let successor = flag.name.strip_prefix("experimental-")?;
-        let gate = GATES_OF_ETCD
-            .iter()
-            .find_map(|(name, gate)| (*name == successor).then_some(*gate));
-        let cause = match (gate, gates) {
-            // etcd looks for the name anywhere in the flag.
-            (Some(gate), Some(gates)) if gates.value.contains(gate) => {
-                format!("etcd 3.6 refuses the flag together with the gate {gate}, which is also set").into()
-            }
-            (Some(KUBEADM_GATE_OF_ETCD), None) if is_set_by_kubeadm => {
-                "etcd 3.6 refuses the flag together with the gate InitialCorruptCheck, which kubeadm 1.34 and later set".into()
-            }
-            _ if successor == "watch-progress-notify-interval" && is_set_by_kubeadm => {
-                "etcd 3.6 refuses the flag together with --watch-progress-notify-interval, which kubeadm 1.34 and later set".into()
-            }
-            _ if flags.get(successor).is_some() => {
-                format!("etcd 3.6 refuses the flag together with --{successor}, which is also set").into()
-            }
-            _ => return None,
-        };
-        Some((flag, cause))
-    });
-    conflicts.collect()
-}
-
-/// The items of a list of a flag, such as `A,B`.
-pub(super) fn items(list: &str) -> impl Iterator<Item = &str> + Clone {
-    list.split(',').map(str::trim).filter(|item| !item.is_empty())
-}
-
-/// The items of a list that pflag reads as CSV: with the spaces around them, and without quotes.
-pub(super) fn comma_separated(list: &str) -> Vec<&str> {
-    let is_read = !list.is_empty() && !has_placeholder(list);
-    list.split(',')
-        .filter(|_| is_read)
-        .map(|item| {
-            let inner = item.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-            inner.unwrap_or(item)
-        })
-        .collect()
 }
 
 fn kubelet_label_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {

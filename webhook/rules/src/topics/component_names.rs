@@ -11,10 +11,8 @@ use crate::{
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::{
         Topic,
-        component_flags::{
-            DERIVED, Given, Unknown, comma_separated, given, has_placeholder, items, kubernetes_version,
-        },
-        extra_args::{FlagValue, parse_bool},
+        component_flags::{DERIVED, Given, Unknown, given, kubernetes_version},
+        extra_args::{FlagValue, comma_separated, has_placeholder, items, parse_bool},
     },
 };
 

@@ -142,6 +142,28 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
+/// Whether cloud-init or a command replaces a part of the value on the Machine, such as `{{ ds.meta_data.hostname }}`.
+pub fn has_placeholder(value: &str) -> bool {
+    ["{{", "${", "$("].iter().any(|start| value.contains(start))
+}
+
+/// The items of a list of a flag, such as `A,B`.
+pub fn items(list: &str) -> impl Iterator<Item = &str> + Clone {
+    list.split(',').map(str::trim).filter(|item| !item.is_empty())
+}
+
+/// The items of a list that pflag reads as CSV: with the spaces around them, and without quotes.
+pub fn comma_separated(list: &str) -> Vec<&str> {
+    let is_read = !list.is_empty() && !has_placeholder(list);
+    list.split(',')
+        .filter(|_| is_read)
+        .map(|item| {
+            let inner = item.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+            inner.unwrap_or(item)
+        })
+        .collect()
+}
+
 /// The flags of the controller manager.
 pub fn controller_manager<'c>(spec: &ControlPlaneSpec<'c>) -> FlagList<'c> {
     let cluster = spec.cluster_configuration();

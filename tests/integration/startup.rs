@@ -146,7 +146,7 @@ const CONTROLLER_MANAGER: &[Row] = &[
     (&["feature-gates=AllBeta=false"], None),
 ];
 
-/// etcd cannot listen at this address, which belongs to nobody (RFC 5737), and exits.
+/// etcd cannot listen at this address, which is for documentation only (RFC 5737), and exits.
 const ETCD: &[Row] = &[
     (
         &["enable-v2=false"],

@@ -6,6 +6,7 @@ use kcp_rules::{
     syntax::parse_version,
     topics::etcd::{FIRST_SAFE, is_too_old_for_3_6, stacked_version},
 };
+use serde_json::Value;
 
 use crate::snapshot::{
     Reading, Snapshot,
@@ -18,18 +19,34 @@ pub fn brings_etcd_3_6(spec: &KubeadmControlPlaneSpec) -> Option<bool> {
     if config.has_external_etcd() {
         return None;
     }
-    let tag = config.fields.pointer("/clusterConfiguration/etcd/local/imageTag");
     let kubernetes = parse_version(spec.version()).ok()?;
-    let etcd = stacked_version(tag.and_then(serde_json::Value::as_str), kubernetes.minor)?;
+    let etcd = stacked_version(image_tag(&config.fields), kubernetes.minor)?;
     Some((etcd.major, etcd.minor) >= (3, 6))
+}
+
+/// The tag of the image of stacked etcd in a `kubeadmConfigSpec`.
+pub fn image_tag(config: &Value) -> Option<&str> {
+    config
+        .pointer("/clusterConfiguration/etcd/local/imageTag")?
+        .as_str()
+}
+
+/// The version that a member runs, as it writes it, and whether it is too old for etcd 3.6. `None` if it is unknown.
+fn version(queried: &QueriedMember) -> Option<(&str, bool)> {
+    let status = queried.response.as_ref().ok()?.status.as_ref().ok()?;
+    let version = parse_version(&status.version).ok()?;
+    Some((&status.version, is_too_old_for_3_6(&version)))
 }
 
 /// The members that are too old for etcd 3.6, with their versions.
 pub fn old_members(survey: &EtcdSurvey) -> impl Iterator<Item = (&QueriedMember, &str)> {
-    let versions = survey
-        .statuses()
-        .map(|(queried, status)| (queried, status.version.as_str()));
-    versions.filter(|(_, version)| parse_version(version).is_ok_and(|version| is_too_old_for_3_6(&version)))
+    survey
+        .queried
+        .iter()
+        .filter_map(|queried| match version(queried)? {
+            (text, true) => Some((queried, text)),
+            (_, false) => None,
+        })
 }
 
 /// Why a change of the spec must not upgrade etcd to 3.6 yet. `None` if it does not, or if every member is new enough.
@@ -59,16 +76,14 @@ pub fn obstacle(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Optio
 
 /// One text for each member that is too old, or whose version is unknown.
 fn unfit_members(survey: &EtcdSurvey) -> Vec<String> {
-    let members = survey.queried.iter().filter_map(|queried| {
-        let response = queried.response.as_ref().ok();
-        let status = response.and_then(|response| response.status.as_ref().ok());
-        let version = status.and_then(|status| Some((&status.version, parse_version(&status.version).ok()?)));
-        match version {
-            Some((_, version)) if !is_too_old_for_3_6(&version) => None,
-            Some((text, _)) => Some(format!("{} runs {text}", queried.name)),
+    let members = survey
+        .queried
+        .iter()
+        .filter_map(|queried| match version(queried) {
+            Some((_, false)) => None,
+            Some((text, true)) => Some(format!("{} runs {text}", queried.name)),
             None => Some(format!("the version of {} is unknown", queried.name)),
-        }
-    });
+        });
     members.collect()
 }
 
@@ -151,16 +166,16 @@ mod tests {
     #[test]
     fn a_member_that_does_not_answer_is_not_new_enough() {
         let mut silent = at_1_33(["3.5.26"; 3]);
-        let to = with_version(silent.control_plane.spec.clone(), "v1.34.2");
+        let desired = with_version(silent.control_plane.spec.clone(), "v1.34.2");
         silent.survey().queried[1].response = Err(failure("etcd member node-m2", "no answer within 1 s"));
-        insta::assert_snapshot!(obstacle(&silent, &to).expect("an obstacle"), @"the change upgrades etcd to 3.6, and before that every member must run 3.5.26 or later, or members that were removed long ago come back; the version of node-m2 is unknown");
+        insta::assert_snapshot!(obstacle(&silent, &desired).expect("an obstacle"), @"the change upgrades etcd to 3.6, and before that every member must run 3.5.26 or later, or members that were removed long ago come back; the version of node-m2 is unknown");
         silent.etcd = Reading::Failed(failure("Secret/c1-etcd", "forbidden"));
-        insta::assert_snapshot!(obstacle(&silent, &to).expect("an obstacle"), @"the change upgrades etcd to 3.6, and before that every member must run 3.5.26 or later, or members that were removed long ago come back; the versions of the members are unknown: Secret/c1-etcd: forbidden");
+        insta::assert_snapshot!(obstacle(&silent, &desired).expect("an obstacle"), @"the change upgrades etcd to 3.6, and before that every member must run 3.5.26 or later, or members that were removed long ago come back; the versions of the members are unknown: Secret/c1-etcd: forbidden");
         silent.etcd = Reading::NotYet;
-        assert_eq!(obstacle(&silent, &to), None);
+        assert_eq!(obstacle(&silent, &desired), None);
         // The spec has etcd 3.6 already, so the change does not bring it.
         let mut upgraded = at_1_33(["3.5.21"; 3]);
         upgraded.control_plane.spec.version = Some("v1.34.0".to_owned());
-        assert_eq!(obstacle(&upgraded, &to), None);
+        assert_eq!(obstacle(&upgraded, &desired), None);
     }
 }

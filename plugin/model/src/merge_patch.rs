@@ -125,8 +125,8 @@ fn compare(path: &str, old: &Value, new: &Value, paths: &mut Vec<String>) {
                 } else {
                     format!("{path}.{key}")
                 };
-                let at = |object: &'_ Map<String, Value>| object.get(key).cloned().unwrap_or_default();
-                compare(&child, &at(before), &at(after), paths);
+                let value = |object: &'_ Map<String, Value>| object.get(key).cloned().unwrap_or_default();
+                compare(&child, &value(before), &value(after), paths);
             }
         }
         (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {

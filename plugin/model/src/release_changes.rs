@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use kcp_rules::{components::removed_kinds, syntax::parse_version, topics::etcd::stacked_version};
 use serde_json::Value;
 
+use crate::etcd_upgrade::image_tag;
+
 /// What Kubernetes says about each removal.
 pub const API_GUIDE: &str = "https://kubernetes.io/docs/reference/using-api/deprecation-guide/";
 
@@ -132,8 +134,7 @@ pub fn removals(from: &str, to: &str, used: Option<&UsedApis>) -> Removals {
 
 /// Says that the spec keeps etcd below the minor version that kubeadm runs by default. `config` is the `kubeadmConfigSpec`.
 pub fn outdated_etcd(config: &Value, version: &str) -> Option<String> {
-    const FIELD: &str = "/clusterConfiguration/etcd/local/imageTag";
-    let tag = config.pointer(FIELD)?.as_str()?;
+    let tag = image_tag(config)?;
     let kubernetes = parse_version(version).ok()?;
     let pinned = stacked_version(Some(tag), kubernetes.minor)?;
     let default = stacked_version(None, kubernetes.minor)?;

@@ -12,10 +12,9 @@ use kcp_control_plane::{
 use crate::{
     Connection,
     reads::{
-        leader_migration::manager::text_of_response,
         secret::Secrets,
         time_limits,
-        workload::{KUBE_SYSTEM, WorkloadCluster},
+        workload::{KUBE_SYSTEM, WorkloadCluster, get_text},
     },
     workload::{ComponentServer, PortForward},
 };
@@ -70,6 +69,6 @@ async fn metrics(cluster: &WorkloadCluster, node: &str, end: Instant) -> Result<
         limit: time_limits::remaining(end),
         max_mebibytes: MAX_METRICS_MEBIBYTES,
     };
-    let response = server.get("/metrics", "text/plain").await;
-    text_of_response("/metrics", response).map_err(|why| format!("{pod}: {why}"))
+    let metrics = get_text(&server, "/metrics", "text/plain").await;
+    metrics.map_err(|why| format!("{pod}: {why}"))
 }

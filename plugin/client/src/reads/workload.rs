@@ -15,10 +15,15 @@ use kube::api::ListParams;
 use tokio::{sync::oneshot, time::timeout};
 
 pub use crate::reads::workload::failure::{ExpiredCertificate, FailureContext};
-use crate::reads::{certificates::client_certificate_expiry, secret::Secrets, time_limits};
+use crate::reads::{
+    certificates::client_certificate_expiry, failure::one_line, secret::Secrets, time_limits,
+};
 use crate::{
     Connection, Error,
-    workload::{ApiServer, KubeconfigError, Objects, api_server, kubeconfig::portable},
+    workload::{
+        ApiServer, ComponentResponse, ComponentServer, KubeconfigError, Objects, api_server,
+        kubeconfig::portable,
+    },
 };
 use kcp_api::{KubeadmControlPlane, Secret};
 use kcp_control_plane::snapshot::{
@@ -311,6 +316,25 @@ const fn fails_every_request(error: &Error) -> bool {
             | Error::Unauthorized { .. }
             | Error::Credentials { .. }
     )
+}
+
+/// The text that a component responds with on a path; otherwise why there is none.
+pub async fn get_text(server: &ComponentServer<'_>, path: &str, accept: &str) -> Result<String, String> {
+    match server.get(path, accept).await {
+        Ok(ComponentResponse { code: 200, text }) => Ok(text),
+        Ok(ComponentResponse { code, .. }) => Err(http_error(path, code)),
+        Err(error) => Err(one_line(&error.to_string())),
+    }
+}
+
+/// What a component says with a code other than 200.
+pub fn http_error(path: &str, code: u16) -> String {
+    match code {
+        401 => format!("GET {path}: the server rejected the client certificate of the kubeconfig"),
+        403 => format!("GET {path}: forbidden; the user needs the verb get on the nonResourceURL {path}"),
+        404 => format!("GET {path}: not served"),
+        code => format!("GET {path}: the server responded with {code}"),
+    }
 }
 
 #[cfg(test)]

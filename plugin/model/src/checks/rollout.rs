@@ -16,7 +16,7 @@ use crate::{
     plan::{
         blockers::processing_blockers,
         messages,
-        rollout_reason::{Reason, Verdict, verdicts},
+        rollout_reason::{Reason, Verdict, differs_from_spec, verdicts},
     },
     snapshot::Snapshot,
     staleness::{StuckBlocker, find_stuck, format_age, stopped_controller_blocker},
@@ -141,12 +141,7 @@ pub fn reports_pending_change(control_plane: &KubeadmControlPlane) -> bool {
 pub fn undo_hint(observed: &Snapshot, machine: &str, verdicts: &[Verdict]) -> Option<String> {
     let machines = || observed.machines.iter().filter(|machine| !machine.is_deleting());
     let machine = machines().find(|other| other.name() == machine)?;
-    let differs = |machine: &Machine| {
-        let mut own = verdicts
-            .iter()
-            .filter(|verdict| verdict.machine == machine.name());
-        own.any(Verdict::differs_from_spec)
-    };
+    let differs = |machine| differs_from_spec(verdicts, machine);
     let joined = || machines().filter(|machine| machine.has_node());
     let earlier = joined().find(|machine| differs(machine))?;
     let minor = |machine: &Machine| {

@@ -107,12 +107,12 @@ pub fn reversal(
     if machine.version != desired.version {
         return None;
     }
-    let between = |old, new| merge_patch::between(&comparable(old), &comparable(new));
+    let patch = |old, new| merge_patch::between(&comparable(old), &comparable(new));
     let when_first =
-        |machine: &KubeadmConfigSpec| between(desired_when_first(desired, version), machine.fields.clone());
+        |machine: &KubeadmConfigSpec| patch(desired_when_first(desired, version), machine.fields.clone());
     let when_joining = |is_first| {
         let machine = as_joining_config(&machine.fields, &desired.fields, is_first);
-        between(desired_when_joining(desired, version), machine)
+        patch(desired_when_joining(desired, version), machine)
     };
     // Cluster API empties `joinConfiguration` for the first Machine, and `initConfiguration` for all others.
     let (mut patch, other, unknown) = if is_first(&machine.fields) {

@@ -82,6 +82,14 @@ pub enum Reason {
     },
 }
 
+/// Whether a Machine differs from the spec in fields that the Machine shows. False if there is no verdict on it.
+pub fn differs_from_spec(verdicts: &[Verdict], machine: &Machine) -> bool {
+    let mut own = verdicts
+        .iter()
+        .filter(|verdict| verdict.machine == machine.name());
+    own.any(Verdict::differs_from_spec)
+}
+
 /// A part of a Machine that could not be compared with the spec.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]

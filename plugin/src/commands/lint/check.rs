@@ -46,7 +46,7 @@ enum OldObject<'p> {
 #[derive(Debug)]
 pub(super) struct Linter<'l> {
     pub(super) configuration: &'l Configuration,
-    /// Whether nobody gave the configuration, which has the feature gates of Cluster API.
+    /// Whether `--configuration`, which has the feature gates of Cluster API, is absent.
     pub(super) are_gates_unknown: bool,
     pub(super) worker_versions: &'l WorkerVersions,
     pub(super) related_objects: &'l RelatedObjects,

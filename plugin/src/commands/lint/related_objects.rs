@@ -345,11 +345,11 @@ mod tests {
         let view = related_objects.view(&everything(), REVIEWED);
         assert_eq!(names(&view), Some(vec!["owned", "labelled"]));
         // As in the server, a control plane that does not name its Cluster has no Cluster yet.
-        let nobody = ReviewedObject {
+        let unclaimed = ReviewedObject {
             cluster: None,
             ..REVIEWED
         };
-        assert_eq!(names(&related_objects.view(&everything(), nobody)), None);
+        assert_eq!(names(&related_objects.view(&everything(), unclaimed)), None);
     }
 
     #[test]

@@ -17,12 +17,15 @@ use serde_json::Value;
 
 use super::pods::ManagerPod;
 use crate::{
-    reads::{failure::one_line, workload::WorkloadCluster},
+    reads::{
+        failure::one_line,
+        workload::{WorkloadCluster, get_text, http_error},
+    },
     workload::{ComponentError, ComponentResponse, ComponentServer, PortForward},
 };
 
 /// The maximum size of a response in mebibytes. The response of `/configz` has about ten kilobytes.
-const MAX_RESPONSE: usize = 1;
+const MAX_RESPONSE_MEBIBYTES: usize = 1;
 
 const HEALTHZ: &str = "/healthz?verbose";
 
@@ -98,7 +101,7 @@ impl ManagerReader<'_> {
             port,
             tls: &self.cluster.server.component_tls,
             limit: self.limit,
-            max_mebibytes: MAX_RESPONSE,
+            max_mebibytes: MAX_RESPONSE_MEBIBYTES,
         };
         let health = health(&server).await;
         let settings = match &health {
@@ -110,7 +113,7 @@ impl ManagerReader<'_> {
 
     async fn settings(&self, server: &ComponentServer<'_>, described: &DescribedManager<'_>) -> Settings {
         let (component, minor) = (described.pod.component, described.workload.minor());
-        let configz = text_of_response("/configz", server.get("/configz", "application/json").await);
+        let configz = get_text(server, "/configz", "application/json").await;
         let configz = configz.and_then(|text| manager_in_configz(component, minor, &text));
         let why = match configz {
             Ok(manager) => {
@@ -122,7 +125,7 @@ impl ManagerReader<'_> {
             }
             Err(why) => why,
         };
-        let response = text_of_response("/flagz", server.get("/flagz", FLAGZ_AS_JSON).await);
+        let response = get_text(server, "/flagz", FLAGZ_AS_JSON).await;
         match response.and_then(|text| flags_in_flagz(&text)) {
             Ok(flags) => {
                 self.settings_from_flags(described, SettingsSource::Flagz, flags, why)
@@ -220,26 +223,6 @@ async fn health(server: &ComponentServer<'_>) -> Health {
         Ok(response) => Health::Unread(http_error("/healthz", response.code)),
         Err(error @ ComponentError::Refused { .. }) => Health::Down(error.to_string()),
         Err(error) => Health::Unread(one_line(&error.to_string())),
-    }
-}
-
-pub fn text_of_response(
-    path: &str,
-    response: Result<ComponentResponse, ComponentError>,
-) -> Result<String, String> {
-    match response {
-        Ok(ComponentResponse { code: 200, text }) => Ok(text),
-        Ok(ComponentResponse { code, .. }) => Err(http_error(path, code)),
-        Err(error) => Err(one_line(&error.to_string())),
-    }
-}
-
-fn http_error(path: &str, code: u16) -> String {
-    match code {
-        401 => format!("GET {path}: the server rejected the client certificate of the kubeconfig"),
-        403 => format!("GET {path}: forbidden; the user needs the verb get on the nonResourceURL {path}"),
-        404 => format!("GET {path}: not served"),
-        code => format!("GET {path}: the server responded with {code}"),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     plan::{
         kubeadm_config::{is_first, reversal},
         messages::join_names,
-        rollout_reason::{Gap, Reason, Verdict, verdicts},
+        rollout_reason::{Gap, Reason, Verdict, differs_from_spec, verdicts},
         state::component_conditions,
     },
     review::ReviewContext,
@@ -214,8 +214,7 @@ fn unread_refusal(snapshot: &ChangeSnapshot) -> Option<Refusal> {
 
 /// The newest Machine that works and has an earlier spec than the newest Machines.
 fn newest_earlier<'s>(snapshot: &'s ChangeSnapshot, verdicts: &[Verdict]) -> Result<&'s Machine, Refusal> {
-    let verdict = |machine: &Machine| verdicts.iter().find(|verdict| verdict.machine == machine.name());
-    let differs = |machine: &Machine| verdict(machine).is_some_and(Verdict::differs_from_spec);
+    let differs = |machine: &Machine| differs_from_spec(verdicts, machine);
     let machines = || {
         let machines = snapshot.observed.machines.iter();
         machines.filter(|machine| !machine.is_deleting())
@@ -284,12 +283,9 @@ fn config_of_first<'s>(
     machine: &Machine,
     verdicts: &[Verdict],
 ) -> Option<&'s KubeadmConfigSpec> {
-    let differs = |other: &Machine| {
-        let mut own = verdicts.iter().filter(|verdict| verdict.machine == other.name());
-        own.any(Verdict::differs_from_spec)
-    };
     let machines = snapshot.observed.machines.iter();
-    let mut same = machines.filter(|other| other.spec.version == machine.spec.version && differs(other));
+    let mut same = machines
+        .filter(|other| other.spec.version == machine.spec.version && differs_from_spec(verdicts, other));
     same.find_map(|other| match &other.bootstrap {
         Bootstrap::Config(config) => Some(config).filter(|config| is_first(&config.fields)),
         Bootstrap::Unreferenced | Bootstrap::Missing => None,
@@ -664,20 +660,20 @@ mod tests {
     #[test]
     fn refuses_if_the_earlier_spec_is_unknown() {
         let patch = || json!({"spec": {"version": "v1.34.3"}});
-        let by = RefusedBy::Command;
+        let command = RefusedBy::Command;
         refused(&[
             (
                 "no_change",
                 json!({}),
                 |_| {},
-                by,
+                command,
                 "nothing to undo: no Machine was created from another spec",
             ),
             (
                 "no_machine_that_works",
                 patch(),
                 |s| (1..4).for_each(|number| fail(s, number, "APIServerPodHealthy", "crashed")),
-                by,
+                command,
                 "no Machine with an earlier spec has a node and healthy components",
             ),
             (
@@ -687,14 +683,14 @@ mod tests {
                     join(s);
                     s.observed.control_plane.spec.version = Some("v1.34.2".to_owned());
                 },
-                by,
+                command,
                 "nothing to undo: the Machines with another spec are newer",
             ),
             (
                 "without_configuration",
                 patch(),
                 |s| s.observed.machines[2].bootstrap = Bootstrap::Missing,
-                by,
+                command,
                 "the earlier spec is unknown: Machine m3: the bootstrap configuration does not exist",
             ),
             (
@@ -708,7 +704,7 @@ mod tests {
                         is_absent: false,
                     });
                 },
-                by,
+                command,
                 "could not read KubeadmConfig: forbidden",
             ),
         ]);
@@ -717,20 +713,20 @@ mod tests {
     #[test]
     fn refuses_without_a_safe_way_back() {
         let patch = || json!({"spec": {"version": "v1.34.3"}});
-        let by = RefusedBy::Command;
+        let command = RefusedBy::Command;
         refused(&[
             (
                 "managed_topology",
                 patch(),
                 |s| s.observed.set_topology("v1.34.3"),
-                by,
+                command,
                 "Cluster API sets the spec of the control plane from the managed topology of Cluster c1",
             ),
             (
                 "being_deleted",
                 patch(),
                 |s| s.observed.control_plane.metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
-                by,
+                command,
                 "being deleted",
             ),
             (

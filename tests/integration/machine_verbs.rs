@@ -235,7 +235,7 @@ async fn paused_cluster_is_refused(
         refused.code == 1
             && refused
                 .stdout
-                .contains("the Cluster is paused: no controller would create a replacement"),
+                .contains("the Cluster is paused: no controller reconciles the control plane"),
         "{refused}"
     );
     cluster.pause(false).await?;

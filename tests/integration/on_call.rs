@@ -225,7 +225,7 @@ async fn failing_topology(management: &ManagementCluster) -> Result<()> {
     )
     .await?;
     let missing = format!(
-        "the Cluster's topology has not set the control plane's version to {NEW} yet; the version is still {OLD}"
+        "Cluster API's topology controller has not set the control plane's version to {NEW} yet; the version is still {OLD}"
     );
     ensure!(
         rollout.code == 1 && rollout.stdout.contains(&missing),

@@ -213,7 +213,7 @@ async fn a_paused_machine_blocks_changes(management: &ManagementCluster, cluster
     let annotate = |value: &'static str| ["annotate", "machine", &oldest, "-n", NAMESPACE, value];
     let kubectl = management.kubectl();
     kubectl.succeed(annotate("cluster.x-k8s.io/paused=")).await?;
-    let why = format!("Machine {oldest} is paused, so Cluster API neither provisions nor deletes it");
+    let why = format!("Machine {oldest} is paused: no controller provisions, updates or deletes it");
     let scale = kcp(
         management,
         &["scale", NAME, "--replicas", "1", "--dry-run=server"],
@@ -225,7 +225,9 @@ async fn a_paused_machine_blocks_changes(management: &ManagementCluster, cluster
     ensure!(rollout.code == 0 && rollout.stderr.contains(&later), "{rollout}");
     let status = kcp(management, &["status", NAME]).await?;
     ensure!(
-        status.stdout.contains("paused: no controller reconciles it"),
+        status
+            .stdout
+            .contains("is paused: no controller provisions, updates or deletes it"),
         "{status}"
     );
     kubectl.succeed(annotate("cluster.x-k8s.io/paused-")).await?;

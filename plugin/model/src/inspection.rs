@@ -110,7 +110,7 @@ pub struct NeverEnds {
 /// What blocks a change, and the check that reports the same problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
-#[cfg_attr(any(test, feature = "testing"), schemars(rename = "Blocker"))]
+#[cfg_attr(any(test, feature = "testing"), schemars(rename = "Problem"))]
 #[serde(rename_all = "camelCase")]
 pub struct BlockedBy {
     pub check: &'static str,

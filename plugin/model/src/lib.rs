@@ -49,7 +49,6 @@
 
 pub mod addon_update;
 pub mod audit;
-pub mod blocker;
 pub mod bundle;
 pub mod change;
 pub mod checks;
@@ -64,6 +63,7 @@ pub mod leader_migration;
 pub mod machine_image;
 pub mod merge_patch;
 pub mod plan;
+pub mod problem;
 pub mod quorum;
 pub mod release_changes;
 pub mod review;

@@ -32,7 +32,6 @@ use jiff::{SignedDuration, Timestamp};
 use kcp_api::{KubeadmControlPlaneSpec, Object as _};
 
 use crate::{
-    blocker::Blocker,
     join_times::JoinTimes,
     plan::{
         effect::Change,
@@ -42,6 +41,7 @@ use crate::{
         state::State,
         step::{Action, Context, NoPlan},
     },
+    problem::Problem,
     quorum::EtcdRefusal,
     snapshot::{EtcdMembers, Snapshot},
 };
@@ -78,9 +78,9 @@ pub struct Plan {
     /// The time of a rollout that is planned for later. `None` if none is planned.
     pub planned_rollout_time: Option<Timestamp>,
     pub remediation: Option<remediation::NextRemediation>,
-    pub blockers: Vec<Blocker>,
+    pub blockers: Vec<Problem>,
     /// What is wrong with the control plane. Empty if the plan has steps.
-    pub problems: Vec<Blocker>,
+    pub problems: Vec<Problem>,
     /// What would happen if the controller created or deleted the first Machine. `None` unless that step is not safe for
     /// etcd and the controller would not wait.
     pub quorum_risk: Option<QuorumRisk>,

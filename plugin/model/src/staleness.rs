@@ -13,7 +13,7 @@ use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
 use serde::Serialize;
 
 use crate::{
-    blocker::Blocker, duration::format_duration, plan::state::component_conditions, snapshot::Snapshot,
+    duration::format_duration, plan::state::component_conditions, problem::Problem, snapshot::Snapshot,
 };
 use refused_write::RefusedWrite;
 
@@ -58,9 +58,9 @@ const ACTIVITIES: [&str; 4] = ["RollingOut", "ScalingUp", "ScalingDown", "Remedi
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[cfg_attr(any(test, feature = "testing"), schemars(rename = "Stuck"))]
 #[serde(rename_all = "camelCase")]
-pub struct StuckBlocker {
+pub struct StuckProblem {
     #[serde(flatten)]
-    pub blocker: Blocker,
+    pub blocker: Problem,
     pub since: Timestamp,
 }
 
@@ -78,7 +78,7 @@ pub fn format_age(time: Timestamp, now: Timestamp) -> String {
 /// after progress: a Machine was created, was deleted or became ready, or a condition in [`ACTIVITIES`] changed.
 /// A write that admission denies counts as stuck at once, because repeating it does not help. It also explains why the
 /// controller neither processes the spec nor makes progress.
-pub fn find_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckBlocker> {
+pub fn find_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckProblem> {
     let Snapshot {
         control_plane,
         machines,
@@ -86,14 +86,14 @@ pub fn find_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckBlocker> {
     } = observed;
     let progress = last_progress(control_plane, machines, now);
     let refused = RefusedWrite::blocker(observed, now);
-    let waits: Vec<StuckBlocker> = machines
+    let waits: Vec<StuckProblem> = machines
         .iter()
         .flat_map(|machine| machine_waits(control_plane, machine))
         .chain(blockers_from_conditions(control_plane))
         .collect();
     let is_unexplained = refused.is_none();
     let without_cause = (is_unexplained && waits.is_empty()).then(|| no_progress(control_plane, progress));
-    let mut stuck: Vec<StuckBlocker> = waits
+    let mut stuck: Vec<StuckProblem> = waits
         .into_iter()
         .chain(without_cause.flatten())
         .filter(|wait| {
@@ -109,13 +109,13 @@ pub fn find_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckBlocker> {
     stuck
 }
 
-const fn time_limit(blocker: &Blocker) -> Duration {
+const fn time_limit(blocker: &Problem) -> Duration {
     match blocker {
-        Blocker::BeingDeleted { .. } => DELETION_LIMIT,
-        Blocker::MachinePaused { .. } => OBSERVATION_LIMIT,
-        Blocker::NoNode { .. } => JOIN_LIMIT,
-        Blocker::Condition { .. } => HEALTH_LIMIT,
-        Blocker::NoProgress { condition, .. } if matches!(condition.as_bytes(), b"ScalingUp") => {
+        Problem::BeingDeleted { .. } => DELETION_LIMIT,
+        Problem::MachinePaused { .. } => OBSERVATION_LIMIT,
+        Problem::NoNode { .. } => JOIN_LIMIT,
+        Problem::Condition { .. } => HEALTH_LIMIT,
+        Problem::NoProgress { condition, .. } if matches!(condition.as_bytes(), b"ScalingUp") => {
             CONTROLLER_LIMIT
         }
         _ => PROGRESS_LIMIT,
@@ -139,13 +139,13 @@ fn last_progress(
     of_machines.chain(of_controller).chain([rollout]).flatten().max()
 }
 
-fn blockers_from_conditions(control_plane: &KubeadmControlPlane) -> impl Iterator<Item = StuckBlocker> {
+fn blockers_from_conditions(control_plane: &KubeadmControlPlane) -> impl Iterator<Item = StuckProblem> {
     ["ScalingUp", "ScalingDown"].into_iter().filter_map(|kind| {
         let condition = control_plane
             .condition(kind)
             .filter(|condition| condition.is_true() && condition.message.contains("blocked because"))?;
-        Some(StuckBlocker {
-            blocker: Blocker::Blocked {
+        Some(StuckProblem {
+            blocker: Problem::Blocked {
                 condition: kind,
                 message: reason_and_message(condition),
             },
@@ -156,7 +156,7 @@ fn blockers_from_conditions(control_plane: &KubeadmControlPlane) -> impl Iterato
 
 /// Returns the blocker for a change that the controller reports as in progress, although it has not created or deleted
 /// a Machine for too long.
-fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>) -> Option<StuckBlocker> {
+fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>) -> Option<StuckProblem> {
     if is_suspended(control_plane) {
         return None;
     }
@@ -164,8 +164,8 @@ fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>)
         .into_iter()
         .filter_map(|kind| Some((kind, control_plane.condition(kind)?)));
     let (kind, condition) = in_progress.find(|(_, condition)| condition.is_true())?;
-    Some(StuckBlocker {
-        blocker: Blocker::NoProgress {
+    Some(StuckProblem {
+        blocker: Problem::NoProgress {
             condition: kind,
             message: reason_and_message(condition),
         },
@@ -175,28 +175,25 @@ fn no_progress(control_plane: &KubeadmControlPlane, progress: Option<Timestamp>)
 
 /// Returns the blocker if the controller has not processed the spec for longer than [`OBSERVATION_LIMIT`]. A controller that
 /// has compared the Machines with the spec runs.
-pub fn stopped_controller_blocker(observed: &Snapshot, now: Timestamp) -> Option<StuckBlocker> {
+pub fn stopped_controller_blocker(observed: &Snapshot, now: Timestamp) -> Option<StuckProblem> {
     let control_plane = &observed.control_plane;
     let since = observed.unprocessed_since()?;
     let is_stopped = !is_suspended(control_plane)
         && !control_plane.has_compared_machines()
         && age(since, now) > OBSERVATION_LIMIT;
-    is_stopped.then(|| StuckBlocker {
-        blocker: Blocker::ControllerStopped {
-            generation: control_plane.generation(),
-            observed_generation: control_plane.status.observed_generation.unwrap_or_default(),
-        },
+    is_stopped.then(|| StuckProblem {
+        blocker: Problem::controller_stopped(control_plane),
         since,
     })
 }
 
 /// Returns the blocker if the topology controller has failed for longer than [`OBSERVATION_LIMIT`]. It repeats what fails, so
 /// a short error may be one of many causes that pass.
-fn failed_topology_blocker(observed: &Snapshot, now: Timestamp) -> Option<StuckBlocker> {
+fn failed_topology_blocker(observed: &Snapshot, now: Timestamp) -> Option<StuckProblem> {
     let error = observed.cluster.value()?.topology_error()?;
     let since = error.last_transition_time?;
-    (age(since, now) > OBSERVATION_LIMIT).then(|| StuckBlocker {
-        blocker: Blocker::TopologyFailed {
+    (age(since, now) > OBSERVATION_LIMIT).then(|| StuckProblem {
+        blocker: Problem::TopologyFailed {
             message: error.message_or_reason(),
         },
         since,
@@ -209,18 +206,18 @@ fn is_suspended(control_plane: &KubeadmControlPlane) -> bool {
         || control_plane.deletion_timestamp().is_some()
 }
 
-fn machine_waits(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<StuckBlocker> {
+fn machine_waits(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<StuckProblem> {
     let name = || machine.name().to_owned();
     let joins = || machine.creation_timestamp().filter(|_| !machine.has_node());
     if machine.is_paused()
         && let Some(since) = machine.deletion_timestamp().or_else(joins)
     {
-        let blocker = Blocker::MachinePaused { machine: name() };
-        return vec![StuckBlocker { blocker, since }];
+        let blocker = Problem::MachinePaused { machine: name() };
+        return vec![StuckProblem { blocker, since }];
     }
     if let Some(since) = machine.deletion_timestamp() {
-        return vec![StuckBlocker {
-            blocker: Blocker::BeingDeleted {
+        return vec![StuckProblem {
+            blocker: Problem::BeingDeleted {
                 machine: name(),
                 message: machine.condition("Deleting").and_then(reason_and_message),
             },
@@ -234,8 +231,8 @@ fn machine_waits(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<
         let mut conditions = ["InfrastructureReady", "BootstrapConfigReady", "Ready"]
             .into_iter()
             .filter_map(|kind| machine.condition(kind));
-        return vec![StuckBlocker {
-            blocker: Blocker::NoNode {
+        return vec![StuckProblem {
+            blocker: Problem::NoNode {
                 machine: name(),
                 message: conditions
                     .find(|condition| !condition.is_true())
@@ -249,8 +246,8 @@ fn machine_waits(control_plane: &KubeadmControlPlane, machine: &Machine) -> Vec<
     let unmet = unmet.map(|kind| {
         let condition = machine.condition(kind);
         let transition = condition.and_then(|condition| condition.last_transition_time);
-        StuckBlocker {
-            blocker: Blocker::from_condition(machine, kind, condition.and_then(reason_and_message)),
+        StuckProblem {
+            blocker: Problem::from_condition(machine, kind, condition.and_then(reason_and_message)),
             since: transition.unwrap_or(created),
         }
     });
@@ -268,7 +265,7 @@ fn reason_and_message(condition: &Condition) -> Option<String> {
     Some(format!("{}: {message}", condition.reason))
 }
 
-impl StuckBlocker {
+impl StuckProblem {
     pub fn message(&self, now: Timestamp) -> String {
         format!("for {}: {}", format_age(self.since, now), self.blocker.message())
     }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
 
 use crate::{
-    blocker::{Blocker, CONTROL_PLANE_CONTROLLER},
+    problem::{CONTROL_PLANE_CONTROLLER, Problem},
     snapshot::Snapshot,
     staleness::format_age,
 };
@@ -153,37 +153,33 @@ fn missing_topology_version(snapshot: &Snapshot) -> Option<String> {
     }
     let version = snapshot.topology_version(&snapshot.control_plane.spec)?;
     let current = snapshot.control_plane.spec.version();
-    Some(format!(
-        "the Cluster's topology has not set the control plane's version to {version} yet; the version is still {current}"
-    ))
+    let problem = Problem::TopologyVersion {
+        version: version.to_owned(),
+    };
+    Some(format!("{}; the version is still {current}", problem.message()))
 }
 
 /// Returns the blocker that stops a pending change until a person acts.
-fn stopping_blocker(snapshot: &Snapshot) -> Option<Blocker> {
+fn stopping_blocker(snapshot: &Snapshot) -> Option<Problem> {
     let spec = &snapshot.control_plane.spec;
     let lacks_template = || {
         let is_missing = snapshot.lacks_template(spec);
-        is_missing.then(|| Blocker::no_template(&spec.infrastructure_ref))
+        is_missing.then(|| Problem::no_template(&spec.infrastructure_ref))
     };
-    let pause = pause_blocker(&snapshot.control_plane).map(|blocker| match blocker {
-        Blocker::ClusterPaused { .. } => Blocker::ClusterPaused {
-            paused_by: snapshot.cluster_paused_by().map(str::to_owned),
-        },
-        blocker => blocker,
-    });
-    pause.or_else(lacks_template)
+    pause_blocker(&snapshot.control_plane, snapshot.cluster_paused_by()).or_else(lacks_template)
 }
 
-/// The blocker if the control plane or its Cluster is paused, according to the control plane alone.
-pub fn pause_blocker(control_plane: &KubeadmControlPlane) -> Option<Blocker> {
+/// The blocker if the control plane or its Cluster is paused, according to the control plane alone. `paused_by` is who paused the
+/// Cluster, if that is known.
+pub fn pause_blocker(control_plane: &KubeadmControlPlane, paused_by: Option<&str>) -> Option<Problem> {
     if control_plane.is_paused() {
-        return Some(Blocker::Paused);
+        return Some(Problem::Paused);
     }
     let condition = control_plane.condition("Paused")?;
     // Cluster API's `paused.EnsurePausedCondition` names the annotation. Without the annotation, such a condition is
     // outdated.
     let is_outdated = condition.message.contains("annotation") && !condition.message.contains("Cluster spec");
-    (condition.is_true() && !is_outdated).then_some(Blocker::ClusterPaused { paused_by: None })
+    (condition.is_true() && !is_outdated).then(|| Problem::cluster_paused(control_plane, paused_by))
 }
 
 /// Machines that are not up to date although the control plane's status counts enough up-to-date Machines:
@@ -299,7 +295,7 @@ mod tests {
         WaitProgress::WaitingFor,
     };
     use crate::{
-        blocker::Blocker,
+        problem::Problem,
         snapshot::{Reading, Snapshot},
         testing::{
             objects::{
@@ -380,7 +376,7 @@ mod tests {
                     s.control_plane.status.up_to_date_replicas = 2;
                 },
                 Impossible(
-                    "the Cluster is paused: no controller reconciles the control plane; set spec.paused of the Cluster to false"
+                    "the Cluster is paused: no controller reconciles the control plane; resume the Cluster: kubectl patch cluster c1 -n d --type=merge -p '{\"spec\":{\"paused\":false}}'"
                         .to_owned(),
                 ),
             ),
@@ -402,7 +398,7 @@ mod tests {
                 RolledOut,
                 |s| in_topology(s, "v1.35.0"),
                 waiting(&[
-                    "the Cluster's topology has not set the control plane's version to v1.35.0 yet; the version is still v1.34.1",
+                    "Cluster API's topology controller has not set the control plane's version to v1.35.0 yet; the version is still v1.34.1",
                 ]),
             ),
             ("the_topology_has_set_the_version", RolledOut, |s| in_topology(s, "v1.34.1"), Met),
@@ -422,8 +418,8 @@ mod tests {
                 },
                 Impossible(format!(
                     "{}; {}",
-                    Blocker::no_template(&template("t1")).message(),
-                    Blocker::no_template(&template("t1"))
+                    Problem::no_template(&template("t1")).message(),
+                    Problem::no_template(&template("t1"))
                         .hint("d", "c1-cp")
                         .unwrap_or_default()
                 )),

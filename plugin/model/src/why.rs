@@ -10,7 +10,6 @@ use kcp_api::{Machine, Object as _};
 use serde::Serialize;
 
 use crate::{
-    blocker::Blocker,
     checks::{
         Check,
         actor::Actor,
@@ -20,6 +19,7 @@ use crate::{
     },
     inspection::Inspection,
     plan::{Desired, Plan, messages, plan, step::Action},
+    problem::Problem,
     snapshot::Snapshot,
     staleness::age,
 };
@@ -322,7 +322,7 @@ impl Context<'_> {
             return None;
         }
         let blocker = plan.blockers.first()?;
-        let check = find(blocker.check_id())?;
+        let check = find(blocker.id())?;
         let finding = self.finding(blocker);
         let same = candidates.iter().find(|candidate| {
             candidate.check.id == check.id
@@ -349,7 +349,7 @@ impl Context<'_> {
         Some(Explanation::of(state, actor, cause))
     }
 
-    fn finding(self, blocker: &Blocker) -> Finding {
+    fn finding(self, blocker: &Problem) -> Finding {
         let control_plane = &self.observed.control_plane;
         let object = blocker
             .machine()

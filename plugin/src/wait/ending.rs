@@ -9,7 +9,7 @@ use crate::{terminal::escape, verdict::Verdict};
 use kcp_control_plane::{
     duration::format_duration,
     snapshot::Snapshot,
-    staleness::StuckBlocker,
+    staleness::StuckProblem,
     wait::{self, WaitCondition, WaitProgress},
 };
 
@@ -25,7 +25,7 @@ pub enum WaitEndingKind {
     /// The condition can no longer be met, for this reason.
     Impossible(String),
     /// The same blockers have blocked the change for too long.
-    Stuck(Vec<StuckBlocker>),
+    Stuck(Vec<StuckProblem>),
     TimedOut(Duration),
 }
 
@@ -71,7 +71,7 @@ impl WaitEnding {
 
 pub(crate) fn push_obstacles(
     text: &mut String,
-    obstacles: &[StuckBlocker],
+    obstacles: &[StuckProblem],
     control_plane: &KubeadmControlPlane,
     now: Timestamp,
 ) {
@@ -96,9 +96,9 @@ mod tests {
 
     use kcp_api::ConditionStatus::True;
     use kcp_control_plane::{
-        blocker::Blocker,
+        problem::Problem,
         snapshot::Snapshot,
-        staleness::StuckBlocker,
+        staleness::StuckProblem,
         testing::objects::{condition, healthy, minutes_ago, now, set},
         wait::WaitCondition,
     };
@@ -139,8 +139,8 @@ mod tests {
           Machines up to date: 1 of 3
           Cluster API: Rolling out 2 not up-to-date replicas; rolloutAfter expired
         ");
-        let stuck = StuckBlocker {
-            blocker: Blocker::BeingDeleted {
+        let stuck = StuckProblem {
+            blocker: Problem::BeingDeleted {
                 machine: "c1-cp-m1".to_owned(),
                 message: Some("DrainingNode: Pod d/web: cannot evict".to_owned()),
             },

@@ -54,8 +54,8 @@ async fn is_explained_while_stopped(asked: &Questions<'_>, cluster: &Cluster) ->
         number("/status/observedGeneration")?,
     );
     let unprocessed = format!(
-        "KubeadmControlPlane/{NAME}: it has not processed generation {generation} of the spec for N; the last processed \
-         generation is {observed}; the controller has no Lease in namespace capi-kubeadm-control-plane-system (status-outdated)"
+        "KubeadmControlPlane/{NAME}: it has not processed generation {generation} of the spec; the last processed \
+         generation is {observed}; this has lasted for N; the controller has no Lease in namespace capi-kubeadm-control-plane-system (status-outdated)"
     );
     let line = format!("{CONTROLLER} acts next: {unprocessed}");
     asked

@@ -7,7 +7,8 @@ use kcp_api::{
     kind::{KUBEADM_CONTROL_PLANE, MACHINE, SECRET},
 };
 use kcp_control_plane::{
-    certificates::{Certificate, Certificates, Purpose, Validity, renewal_obstacle, secret_purposes},
+    certificates::{Certificate, Certificates, Purpose, Validity, secret_purposes},
+    checks::certificates::renewal_obstacle,
     snapshot::Snapshot,
 };
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};

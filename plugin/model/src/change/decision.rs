@@ -2,10 +2,10 @@
 //! the write.
 
 use jiff::Timestamp;
-use kcp_api::{Kind, Object};
+use kcp_api::{Kind, KubeadmControlPlane, Object};
 use serde_json::{Value, json};
 
-use crate::{blocker::Blocker, snapshot::Snapshot};
+use crate::{problem::Problem, snapshot::Snapshot};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
@@ -88,18 +88,25 @@ impl Refusal {
     /// The command refuses the change while the control plane or its Cluster is paused. Without a reason if neither is.
     pub fn while_paused(observed: &Snapshot, is_cluster_paused: bool) -> Self {
         let control_plane = &observed.control_plane;
-        let own = control_plane.is_paused().then_some(Blocker::Paused);
-        let of_cluster = is_cluster_paused.then(|| Blocker::ClusterPaused {
-            paused_by: observed.cluster_paused_by().map(str::to_owned),
-        });
-        let blockers: Vec<Blocker> = own.into_iter().chain(of_cluster).collect();
+        let own = control_plane.is_paused().then_some(Problem::Paused);
+        let of_cluster =
+            is_cluster_paused.then(|| Problem::cluster_paused(control_plane, observed.cluster_paused_by()));
+        let pauses: Vec<Problem> = own.into_iter().chain(of_cluster).collect();
+        Self::because_of(&pauses, RefusedBy::Command, control_plane)
+    }
+
+    pub fn because_of(
+        problems: &[Problem],
+        refused_by: RefusedBy,
+        control_plane: &KubeadmControlPlane,
+    ) -> Self {
         let (name, namespace) = (control_plane.name(), control_plane.namespace());
         Self {
-            why: blockers.iter().map(Blocker::message).collect(),
-            refused_by: RefusedBy::Command,
-            remedies: blockers
+            why: problems.iter().map(Problem::message).collect(),
+            refused_by,
+            remedies: problems
                 .iter()
-                .filter_map(|blocker| blocker.hint(namespace, name))
+                .filter_map(|problem| problem.hint(namespace, name))
                 .collect(),
         }
     }

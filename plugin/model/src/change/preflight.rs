@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::{
     addon_update::{ImpossibleUpdate, impossible_updates},
-    blocker::Blocker,
     change::{
         decision::{Refusal, RefusedBy},
         ownership::ownership,
@@ -17,11 +16,12 @@ use crate::{
     drain::forecast,
     plan::{
         self, Plan,
-        blockers::{pauses, processing_blockers},
+        blockers::processing_blockers,
         fragile::fragile_periods,
         messages,
         options::{apply_patch, desired},
     },
+    problem::{Problem, pauses},
     review::{Review, ReviewContext, review_update},
     snapshot::{Snapshot, change::ChangeSnapshot},
 };
@@ -98,7 +98,7 @@ pub fn preflight_reviewed(
         (RefusedBy::Rules, denials),
         (
             RefusedBy::Command,
-            unprocessed.iter().map(Blocker::message).collect(),
+            unprocessed.iter().map(Problem::message).collect(),
         ),
     ];
     match ownership.warnings(snapshot.control_plane().cluster()) {
@@ -145,10 +145,10 @@ pub fn preflight_reviewed(
 fn paused_later(observed: &Snapshot, plan: &Plan) -> Vec<String> {
     let deleted = plan.deleted_machines();
     let machines = observed.machines.iter().filter(|machine| machine.is_paused());
-    let blockers = machines.map(|machine| Blocker::MachinePaused {
+    let blockers = machines.map(|machine| Problem::MachinePaused {
         machine: machine.name().to_owned(),
     });
-    let is_later = |blocker: &Blocker| {
+    let is_later = |blocker: &Problem| {
         blocker
             .machine()
             .is_some_and(|name| deleted.certain.contains(name))
@@ -209,20 +209,9 @@ fn unique(lines: impl Iterator<Item = String>) -> Vec<String> {
 
 /// The refusal while the control plane or its Cluster is paused, so that no controller acts on the change. `None` with `force`.
 pub fn refusal_while_paused(observed: &Snapshot, force: bool) -> Option<Refusal> {
-    let control_plane = &observed.control_plane;
-    let blockers = pauses(observed);
-    if force || blockers.is_empty() {
-        return None;
-    }
-    let (namespace, name) = (control_plane.namespace(), control_plane.name());
-    let hints = blockers
-        .iter()
-        .filter_map(|blocker| blocker.hint(namespace, name));
-    Some(Refusal {
-        why: blockers.iter().map(Blocker::message).collect(),
-        refused_by: RefusedBy::Preflight,
-        remedies: hints.collect(),
-    })
+    let pauses = pauses(observed);
+    (!force && !pauses.is_empty())
+        .then(|| Refusal::because_of(&pauses, RefusedBy::Preflight, &observed.control_plane))
 }
 
 /// Checks a change that the controller does not act on. Such a change has no plan, so this function checks
@@ -255,7 +244,7 @@ mod tests {
     use kcp_rules::view::View;
     use serde_json::{Value, json};
 
-    use super::{Blocker, Preflight, preflight_reviewed, preflight_without_plan};
+    use super::{Preflight, Problem, preflight_reviewed, preflight_without_plan};
     use crate::{
         change::decision::{Refusal, RefusedBy},
         review::{Review, ReviewContext},
@@ -361,7 +350,7 @@ mod tests {
         let paused = "the control plane is paused: no controller reconciles it".to_owned();
         let lines = |snapshot: &ChangeSnapshot, force| {
             let preflight = of(snapshot, 5, &Review::default(), force);
-            let planned: Vec<String> = preflight.plan.blockers.iter().map(Blocker::message).collect();
+            let planned: Vec<String> = preflight.plan.blockers.iter().map(Problem::message).collect();
             let mut why = preflight.refusal.map(|refusal| refusal.why).unwrap_or_default();
             why.extend(preflight.warnings);
             (planned, why)
@@ -452,7 +441,7 @@ mod tests {
         };
         let mut unprocessed = snapshot();
         let reference = unprocessed.observed.control_plane.spec.infrastructure_ref.clone();
-        let missing = Blocker::no_template(&reference);
+        let missing = Problem::no_template(&reference);
         unprocessed.observed.templates = [(reference, Reading::Read(false))].into();
         let refusal = |snapshot: &ChangeSnapshot| of(snapshot, 5, &review, false).refusal.expect("refused");
         // The spec is processed: the template is not the reason.

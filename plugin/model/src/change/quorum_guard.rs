@@ -6,7 +6,6 @@
 use kcp_api::Object as _;
 
 use crate::{
-    blocker::Blocker,
     checks::joining::needed_joining_machine,
     plan::{
         Plan,
@@ -15,6 +14,7 @@ use crate::{
         state::{Replica, State},
         step::NoPlan,
     },
+    problem::Problem,
     quorum::{Member, Votes},
     snapshot::{EtcdMembers, Snapshot, etcd::NOSPACE},
 };
@@ -25,12 +25,12 @@ pub enum QuorumGuard {
     Clear,
     /// The controller cannot take the first step of the plan now. With `--force`, the change is written, and the
     /// controller waits.
-    Blocked(Vec<Blocker>),
+    Blocked(Vec<Problem>),
     /// The controller would take the first step of the plan now, although etcd could lose quorum. `--force` does not
     /// override this.
     AtRisk {
         /// The problems that the controller itself does not detect.
-        blockers: Vec<Blocker>,
+        blockers: Vec<Problem>,
         risk: QuorumRisk,
     },
     /// No sequence of steps completes the change and keeps etcd's quorum. `--force` does not override this.
@@ -52,7 +52,7 @@ impl QuorumGuard {
                     .blockers
                     .iter()
                     .filter(|blocker| !blocker.stops_reconciliation());
-                let blockers: Vec<Blocker> = blockers.cloned().collect();
+                let blockers: Vec<Problem> = blockers.cloned().collect();
                 match plan.quorum_risk.clone() {
                     Some(risk) => Self::AtRisk { blockers, risk },
                     None if blockers.is_empty() => Self::Clear,
@@ -66,9 +66,9 @@ impl QuorumGuard {
     pub fn why(&self) -> Vec<String> {
         match self {
             Self::Clear => Vec::new(),
-            Self::Blocked(blockers) => blockers.iter().map(Blocker::message).collect(),
+            Self::Blocked(blockers) => blockers.iter().map(Problem::message).collect(),
             Self::AtRisk { blockers, risk } => {
-                let mut why: Vec<String> = blockers.iter().map(Blocker::message).collect();
+                let mut why: Vec<String> = blockers.iter().map(Problem::message).collect();
                 why.push(messages::quorum_risk(risk));
                 why
             }
@@ -80,13 +80,13 @@ impl QuorumGuard {
 /// Why the control plane does not survive the loss of a Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FatalLoss {
-    pub blocker: Blocker,
+    pub blocker: Problem,
     /// The reasons, one line for each.
     pub why: Vec<String>,
 }
 
 impl FatalLoss {
-    fn new(blocker: Blocker, why: impl Into<String>) -> Self {
+    fn new(blocker: Problem, why: impl Into<String>) -> Self {
         Self {
             blocker,
             why: vec![why.into()],
@@ -96,7 +96,7 @@ impl FatalLoss {
     /// Whether someone must act, because the reason does not clear on its own. Starting members are normal in a
     /// rollout, and the controller waits for them.
     pub const fn needs_action(&self) -> bool {
-        !matches!(self.blocker, Blocker::Quorum { votes } if votes.starting > 0)
+        !matches!(self.blocker, Problem::Quorum { votes } if votes.starting > 0)
     }
 }
 
@@ -112,16 +112,16 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
     let others = state.replicas.iter().filter(stays);
     if others.clone().next().is_none() {
         let why = "the control plane has only this Machine: its deletion would delete the cluster's data";
-        return Some(FatalLoss::new(Blocker::LastMachine, why));
+        return Some(FatalLoss::new(Problem::LastMachine, why));
     }
     if !others.clone().any(Replica::has_healthy_components) {
         let why = "no other Machine runs a working API server, controller manager and scheduler";
-        return Some(FatalLoss::new(Blocker::NoOtherWorks, why));
+        return Some(FatalLoss::new(Problem::NoOtherWorks, why));
     }
     if let Ok(Some(needed)) = needed_joining_machine(observed)
         && needed.name() == machine
     {
-        let blocker = Blocker::NoWay {
+        let blocker = Problem::NoWay {
             why: "the Machine has no node yet, so Cluster API would leave its etcd member behind, and etcd would lose its quorum"
                 .to_owned(),
             check: "joining-member-needed",
@@ -141,7 +141,7 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
             .iter()
             .flatten()
             .find(|listed| listed.name == member.name);
-        let blocker = Blocker::Alarm {
+        let blocker = Problem::Alarm {
             member: member.name.clone(),
             machine: owner
                 .and_then(|listed| listed.machine.clone())
@@ -159,7 +159,7 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
     let votes = state.votes(state.removal(&replica))?;
     if state.members.as_ref().is_some_and(Vec::is_empty) {
         return Some(FatalLoss::new(
-            Blocker::MembersUnknown,
+            Problem::MembersUnknown,
             "etcd's members are unknown",
         ));
     }
@@ -171,7 +171,7 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
             "some etcd members do not vote yet: {}",
             join_member_names(starting.map(|member| member.name.as_str()), "and")
         );
-        return Some(FatalLoss::new(Blocker::Quorum { votes }, why));
+        return Some(FatalLoss::new(Problem::Quorum { votes }, why));
     }
     let unhealthy = others.filter(|member| !member.is_healthy);
     let unhealthy = unhealthy.map(|member| unhealthy_member(observed, member));
@@ -184,7 +184,7 @@ pub fn fatal_loss(observed: &Snapshot, machine: &str) -> Option<FatalLoss> {
         } else {
             format!("without the Machine, etcd loses quorum: {votes}")
         };
-        let mut loss = FatalLoss::new(Blocker::Quorum { votes }, why);
+        let mut loss = FatalLoss::new(Problem::Quorum { votes }, why);
         loss.why.extend(unhealthy);
         loss
     })
@@ -268,7 +268,7 @@ mod tests {
         metadata::Time,
     };
 
-    use super::{Blocker, QuorumGuard, fatal_loss};
+    use super::{Problem, QuorumGuard, fatal_loss};
     use crate::{
         plan::{Desired, Plan, plan, step::NoPlan},
         quorum::Votes,
@@ -369,7 +369,7 @@ mod tests {
                 |o| o.etcd_members = alarmed("node-m2"),
                 five(),
                 &[
-                    "etcd member node-m2 of Machine m2 has raised the alarm CORRUPT",
+                    "etcd member node-m2 of Machine m2 has raised the alarm CORRUPT: its data differs from that of the other members",
                     COSTS_4,
                 ],
             ),
@@ -469,7 +469,7 @@ mod tests {
         let plan = of(&observed, with_replicas(spec(), 5), &[]);
         assert_eq!(QuorumGuard::new(&plan), QuorumGuard::Clear);
         assert_eq!(
-            plan.blockers.iter().map(Blocker::message).collect::<Vec<_>>(),
+            plan.blockers.iter().map(Problem::message).collect::<Vec<_>>(),
             [
                 "the control plane is paused: no controller reconciles it",
                 "the Cluster has no control plane endpoint yet"

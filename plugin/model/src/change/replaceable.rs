@@ -5,12 +5,12 @@ use jiff::Timestamp;
 use kcp_api::{Object as _, metadata::Time};
 
 use crate::{
-    blocker::Blocker,
     change::{
         quorum_guard::{FatalLoss, QuorumGuard, fatal_loss},
         replacement::{ReplacementState, replacement_state},
     },
-    plan::{Desired, Plan, blockers::pauses, messages, plan, step::NoPlan},
+    plan::{Desired, Plan, messages, plan, step::NoPlan},
+    problem::{Problem, pauses},
     snapshot::Snapshot,
 };
 
@@ -36,13 +36,13 @@ impl Replaceability {
     }
 
     /// The blockers of the first step of the plan, except that the Machine itself is being deleted.
-    pub fn blockers_without_own_deletion(&self, name: &str) -> Vec<Blocker> {
+    pub fn blockers_without_own_deletion(&self, name: &str) -> Vec<Problem> {
         let (QuorumGuard::Blocked(blockers) | QuorumGuard::AtRisk { blockers, .. }) = &self.guard else {
             return Vec::new();
         };
-        let is_own = |blocker: &&Blocker| {
+        let is_own = |blocker: &&Problem| {
             let own = match blocker {
-                Blocker::BeingDeleted { machine, .. } | Blocker::RefusedByEtcd { machine, .. } => {
+                Problem::BeingDeleted { machine, .. } | Problem::RefusedByEtcd { machine, .. } => {
                     Some(machine)
                 }
                 _ => None,
@@ -55,17 +55,17 @@ impl Replaceability {
 }
 
 /// What blocks the replacement of a Machine. Empty if `machine replace` would delete the Machine without `--force`.
-pub fn replacement_blockers(observed: &Snapshot, name: &str, now: Timestamp) -> Vec<Blocker> {
+pub fn replacement_blockers(observed: &Snapshot, name: &str, now: Timestamp) -> Vec<Problem> {
     let replaceability = Replaceability::new(observed, name, now);
     let mut blockers = pauses(observed);
     if let ReplacementState::InProgress { machine, waits_for } = replacement_state(observed, Some(name), now)
     {
-        blockers.push(Blocker::ReplacementInProgress { machine, waits_for });
+        blockers.push(Problem::ReplacementInProgress { machine, waits_for });
     }
     blockers.extend(replaceability.loss.iter().map(|loss| loss.blocker.clone()));
     match &replaceability.guard {
         QuorumGuard::NoWay(no_plan) if blockers.is_empty() && prevents_creation(no_plan) => {
-            blockers.push(Blocker::NoWay {
+            blockers.push(Problem::NoWay {
                 why: messages::no_plan(no_plan),
                 check: check_of(no_plan),
             });

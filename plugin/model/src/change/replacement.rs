@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
-    blocker::Blocker,
     change::decision::{Decision, Refusal, RefusedBy},
+    problem::Problem,
     snapshot::{EtcdMembers, Snapshot},
     staleness::{JOIN_LIMIT, age},
 };
@@ -191,7 +191,7 @@ pub fn refusal_during_replacement(
         return None;
     };
     let (namespace, name) = (observed.control_plane.namespace(), observed.control_plane.name());
-    let blocker = Blocker::ReplacementInProgress { machine, waits_for };
+    let blocker = Problem::ReplacementInProgress { machine, waits_for };
     let mut refusal = Refusal::new(RefusedBy::Command, vec![blocker.message()]);
     refusal.remedies.push(format!(
         "wait until the Machine is replaced; watch with: kubectl kcp status {name} -n {namespace} --watch"

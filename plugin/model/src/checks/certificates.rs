@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use kcp_api::Object as _;
 
 use crate::{
-    blocker::CONTROLLER_HINT,
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -16,9 +15,10 @@ use crate::{
         membership::{ETCD, queried_objects},
     },
     duration::format_duration,
+    problem::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, Problem, pauses},
     snapshot::{
         Reading, Snapshot,
-        certificates::{Certificate, Urgency, Validity, not_renewed, renewal_obstacle},
+        certificates::{Certificate, Urgency, Validity, not_renewed},
     },
     staleness::{JOIN_LIMIT, age, format_age},
 };
@@ -218,11 +218,23 @@ fn finding_of_secret(observed: &Snapshot, certificate: &Certificate, now: Timest
     let Some(due) = certificate.overdue_since(now) else {
         return Some(finding(&expiry).with_hint(format!("renewed by {}", certificate.renewal)));
     };
-    let message = format!("{expiry}; it {}", not_renewed(due, renewal_obstacle(observed)));
+    let message = format!("{expiry}; it {}", not_renewed(due, &renewal_obstacle(observed)));
     Some(
         finding(&message)
             .with_since(Some(due))
             .with_hint(overdue_hint(observed)),
+    )
+}
+
+/// Why the controller does not renew the kubeconfig of a control plane, as a clause. It renews nothing while the control plane
+/// is paused or the Cluster has no endpoint (`reconcileKubeconfig` in
+/// `controlplane/kubeadm/reconcilers/kubeadmcontrolplane/helpers.go` of Cluster API v1.14).
+pub fn renewal_obstacle(observed: &Snapshot) -> String {
+    let no_endpoint = (!observed.has_endpoint()).then_some(Problem::NoEndpoint);
+    let problem = pauses(observed).into_iter().chain(no_endpoint).next();
+    problem.map_or_else(
+        || format!("{CONTROL_PLANE_CONTROLLER} has not renewed it"),
+        |problem| problem.message(),
     )
 }
 
@@ -260,40 +272,30 @@ pub fn check_secrets_missing(observed: &Snapshot, now: Timestamp) -> CheckResult
         && control_plane
             .creation_timestamp()
             .is_some_and(|created| age(created, now) < JOIN_LIMIT);
-    let absent: Vec<String> = required
+    let absent = required
         .into_iter()
         .chain(client)
         .map(|purpose| format!("{cluster}-{purpose}"))
-        .filter(|name| !present.contains(name))
-        .map(|name| format!("Secret/{name}"))
-        .collect();
-    let (unread, absent): (Vec<String>, Vec<String>) = absent.into_iter().partition(|object| {
+        .filter(|name| !present.contains(name));
+    let (unread, absent): (Vec<String>, Vec<String>) = absent.partition(|name| {
         let mut unread = observed.failed_reads.iter();
-        unread.any(|failure| failure.object == *object)
+        unread.any(|failure| failure.object.strip_prefix("Secret/") == Some(name))
     });
     if let (Some(unread), true) = (unread.first(), absent.is_empty()) {
-        return Err(NoResult::unknown(format!("could not read {unread}")));
+        return Err(NoResult::unknown(format!("could not read Secret/{unread}")));
     }
-    let findings = absent.into_iter().map(|object| {
+    let findings = absent.into_iter().map(|secret| {
+        let object = || format!("Secret/{secret}");
         if is_new {
-            return Finding::info(object, "does not exist yet");
+            return Finding::info(object(), "does not exist yet");
         }
-        let list = format!(
-            "kubectl get secrets -n {} -l cluster.x-k8s.io/cluster-name={cluster}",
-            control_plane.namespace()
-        );
-        let hint = if object.ends_with("-kubeconfig") {
-            format!(
-                "let the controller create the kubeconfig again: {}; list the Secrets with: {list}",
+        if secret.ends_with("-kubeconfig") {
+            return Finding::fail(object(), "does not exist").with_hint(format!(
+                "let the controller create the kubeconfig again: {}",
                 observed.reconcile_command()
-            )
-        } else {
-            format!(
-                "restore the Secret from a backup, because a new key would not match the running cluster; list the Secrets \
-                 with: {list}"
-            )
-        };
-        Finding::fail(object, "does not exist").with_hint(hint)
+            ));
+        }
+        Finding::about(&Problem::NoKey { secret }, CheckOutcome::Fail, control_plane)
     });
     Ok(findings.collect())
 }

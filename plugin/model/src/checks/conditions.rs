@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use kcp_api::{Condition, ConditionStatus, Machine, Object as _, names::lease};
 
 use crate::{
-    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -21,6 +20,7 @@ use crate::{
         blockers::{failed_probe, processing_blockers, unreachable_workload},
         messages::join_names,
     },
+    problem::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, Problem},
     snapshot::{
         Snapshot,
         workload::{Component, StaticPod},
@@ -169,19 +169,25 @@ pub fn check_status_outdated(observed: &Snapshot, now: Timestamp) -> CheckResult
         return Ok(Vec::new());
     }
     let since = observed.unprocessed_since();
-    let lasts = since.map_or_else(
-        || "an unknown time, because no object records when the spec changed".to_owned(),
-        |since| format_age(since, now),
-    );
-    let message = format!(
-        "{CONTROL_PLANE_CONTROLLER} has not processed generation {} of the spec for {lasts}; the last processed generation is {}",
-        control_plane.generation(),
-        control_plane.status.observed_generation.unwrap_or_default(),
-    );
+    let unprocessed = Problem::controller_stopped(control_plane).message();
+    let message = match since {
+        Some(since) => format!("{unprocessed}; this has lasted for {}", format_age(since, now)),
+        None => {
+            format!("{unprocessed}; for how long is unknown, because no object records when the spec changed")
+        }
+    };
     let object = observed.object_name();
     let finding = match processing_blockers(observed).first() {
-        Some(blocker) => Finding::unknown(object, format!("{message}; {}", blocker.message()))
-            .with_optional_hint(blocker.hint(control_plane.namespace(), control_plane.name())),
+        Some(cause) => {
+            let finding = Finding::about(cause, CheckOutcome::Unknown, control_plane);
+            let message = format!("{message}; {}", finding.message);
+            let objects = vec![object];
+            Finding {
+                objects,
+                message,
+                ..finding
+            }
+        }
         None => Finding::unknown(object, format!("{message}{}", controller_suffix(observed, now))).with_hint(
             if since.is_some() {
                 CONTROLLER_HINT.to_owned()
@@ -362,10 +368,8 @@ pub fn check_workload_disconnected(observed: &Snapshot, _: Timestamp) -> CheckRe
             ),
         ))
     };
-    let finding = unreachable_workload(observed).map(|blocker| {
-        let hint = blocker.hint(control_plane.namespace(), control_plane.name());
-        Finding::fail(observed.object_name(), blocker.message()).with_optional_hint(hint)
-    });
+    let finding = unreachable_workload(observed)
+        .map(|problem| Finding::about(&problem, CheckOutcome::Fail, control_plane));
     let finding = finding.or_else(of_core);
     Ok(finding.into_iter().collect())
 }

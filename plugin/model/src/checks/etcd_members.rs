@@ -5,7 +5,6 @@ use kcp_api::{Machine, Object as _};
 use kcp_etcd::Member;
 
 use crate::{
-    blocker::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -21,6 +20,7 @@ use crate::{
         membership::{ETCD, stacked_survey},
         membership::{ListedMember, Membership, member_object, queried_objects},
     },
+    problem::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, alarm_hint, alarm_message},
     snapshot::{
         EtcdMembers, Snapshot, Workload,
         etcd::{Alarms, hexadecimal},
@@ -212,17 +212,26 @@ pub fn check_etcd_alarms(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let membership = Membership::new(survey);
     let of_members = survey.alarms_by_member().into_iter().map(|(id, kind)| {
         let listed = membership.listed().find(|listed| listed.member.id == id);
-        let objects = match listed {
+        let (name, objects) = match listed {
             Some(ListedMember {
                 queried: Some(queried),
                 ..
-            }) => queried_objects(queried),
-            Some(ListedMember { member, .. }) => vec![member_object(member)],
+            }) => (Some(queried.name.clone()), queried_objects(queried)),
+            Some(ListedMember { member, .. }) => (Some(member.name.clone()), vec![member_object(member)]),
             // etcd uses id 0 if it does not know which member's data is wrong.
-            None if id == 0 => vec![observed.object_name()],
-            None => vec![format!("EtcdMember/{}", hexadecimal(id))],
+            None if id == 0 => (None, vec![observed.object_name()]),
+            None => {
+                let id = hexadecimal(id);
+                let object = format!("EtcdMember/{id}");
+                (Some(id), vec![object])
+            }
         };
-        alarm_finding(observed, objects, &kind, id == 0)
+        let control_plane = &observed.control_plane;
+        Finding {
+            objects,
+            ..Finding::fail("", alarm_message(name.as_deref(), &kind))
+        }
+        .with_optional_hint(alarm_hint(&kind, control_plane.namespace(), control_plane.name()))
     });
     let mut findings: Vec<Finding> = of_members.collect();
     if let Alarms::Failed(failure) = &survey.alarms
@@ -231,40 +240,6 @@ pub fn check_etcd_alarms(observed: &Snapshot, _: Timestamp) -> CheckResult {
         findings.push(Finding::from_failure(failure));
     }
     Ok(findings)
-}
-
-fn alarm_finding(observed: &Snapshot, objects: Vec<String>, alarm: &str, is_of_all: bool) -> Finding {
-    let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());
-    let who = if is_of_all { "the etcd cluster " } else { "" };
-    let (means, hint) = match alarm {
-        "NOSPACE" => (
-            ": etcd rejects writes until the alarm is disarmed, because a database had reached its quota",
-            Some(format!(
-                "delete old revisions: kubectl kcp etcd compact {name} -n {namespace}; then return the space to the file \
-                 system: kubectl kcp etcd defrag {name} -n {namespace}; then disarm the alarm: kubectl kcp etcd disarm {name} \
-                 -n {namespace}"
-            )),
-        ),
-        "CORRUPT" => (
-            if is_of_all {
-                ": its members have different data, and etcd does not know which member is wrong"
-            } else {
-                ": its data differs from the leader's"
-            },
-            // etcd compares followers with the leader, but the leader's data may be the wrong one.
-            Some(format!(
-                "save a snapshot: kubectl kcp etcd snapshot {name} -n {namespace} --output-file FILE; compare the hashes of all \
-                 members: etcdctl endpoint hashkv --cluster; then replace the Machine of the member that differs from the \
-                 majority"
-            )),
-        ),
-        _ => ("", None),
-    };
-    Finding {
-        objects,
-        ..Finding::fail("", format!("{who}has alarm {alarm}{means}"))
-    }
-    .with_optional_hint(hint)
 }
 
 /// The Machine of a learner. Until the Machine references its node, this is the Machine without a node that has the learner's

@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
 
 use crate::{
-    blocker::leader_hint,
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -17,6 +16,7 @@ use crate::{
         membership::{ETCD, Membership, member_finding, phase_of_queried, stacked_survey, voters},
     },
     controller_release::Behaviour,
+    problem::leader_hint,
     quorum::{self, Votes},
     snapshot::{
         Failure, Snapshot,

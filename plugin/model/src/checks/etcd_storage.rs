@@ -7,7 +7,6 @@ use kcp_api::Object as _;
 use kcp_rules::topics::etcd::FIRST_SAFE;
 
 use crate::{
-    blocker::SAFE_ETCD_HINT,
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -18,6 +17,7 @@ use crate::{
         workload::minor_version,
     },
     etcd_upgrade::{brings_etcd_3_6, old_members},
+    problem::SAFE_ETCD_HINT,
     snapshot::Snapshot,
 };
 

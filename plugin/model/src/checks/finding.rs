@@ -1,10 +1,13 @@
 //! The findings of a check, and functions that create them.
 
 use jiff::Timestamp;
-use kcp_api::Condition;
+use kcp_api::{Condition, KubeadmControlPlane, Object as _};
 use serde::Serialize;
 
-use crate::snapshot::{Failure, Reading};
+use crate::{
+    problem::Problem,
+    snapshot::{Failure, Reading},
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
@@ -123,6 +126,12 @@ impl Finding {
             hint: None,
             since: None,
         }
+    }
+
+    /// A finding that a problem of the catalogue explains.
+    pub fn about(problem: &Problem, outcome: CheckOutcome, control_plane: &KubeadmControlPlane) -> Self {
+        Self::new(outcome, problem.object(control_plane), problem.message())
+            .with_optional_hint(problem.hint(control_plane.namespace(), control_plane.name()))
     }
 
     pub fn fail(object: impl Into<String>, message: impl AsRef<str>) -> Self {

@@ -8,7 +8,7 @@ use crate::{
         Check,
         actor::{Actor, Responsible},
         components::{condition_findings, node_finding},
-        finding::{CheckResult, Finding, NoResult, WORKLOAD, fall_back_to, require},
+        finding::{CheckOutcome, CheckResult, Finding, NoResult, WORKLOAD, fall_back_to, require},
         machine_grace::{are_machines_changing, machine_of_node},
         rollout::has_pending_change,
     },
@@ -82,10 +82,8 @@ pub fn check_kubeadm_config_unusable(observed: &Snapshot, _: Timestamp) -> Check
     if !control_plane.status.initialized {
         return Err(NoResult::skipped("the control plane is not initialized yet"));
     }
-    let finding = unusable_kubeadm_config(observed).map(|blocker| {
-        let hint = blocker.hint(control_plane.namespace(), control_plane.name());
-        Finding::fail("ConfigMap/kubeadm-config", blocker.message()).with_optional_hint(hint)
-    });
+    let finding = unusable_kubeadm_config(observed)
+        .map(|problem| Finding::about(&problem, CheckOutcome::Fail, control_plane));
     Ok(finding.into_iter().collect())
 }
 

@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use kcp_api::{Cluster, Machine, Object as _, Reference};
 
 use crate::{
-    blocker::{Blocker, before_resuming, who_paused},
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -12,7 +11,8 @@ use crate::{
         rollout::has_pending_change,
     },
     plan::owners::cannot_adopt,
-    snapshot::{Reading, Snapshot, management::describe_owner},
+    problem::Problem,
+    snapshot::{Reading, Snapshot},
     staleness::{DELETION_LIMIT, JOIN_LIMIT, format_age},
 };
 
@@ -124,7 +124,7 @@ pub fn check_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
         || has_pending_change(observed, now)
         || observed.machines.iter().any(is_unfinished);
     let (outcome, pending) = if is_pending {
-        (CheckOutcome::Fail, ", with changes pending")
+        (CheckOutcome::Fail, "; changes are pending")
     } else if matches!(observed.workload, Reading::Excluded { .. }) {
         // No controller updates the conditions that the verdict is based on.
         (CheckOutcome::Unknown, "")
@@ -135,30 +135,22 @@ pub fn check_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
         .condition("Paused")
         .filter(|paused| paused.is_true());
     let since = paused.and_then(|paused| paused.last_transition_time);
-    let (name, namespace) = (control_plane.name(), control_plane.namespace());
-    if own {
-        let message = format!("paused{pending}: no controller reconciles the control plane");
-        let finding = Finding::new(outcome, observed.object_name(), message)
-            .with_since(since)
-            .with_hint(format!(
-                "resume the control plane: kubectl kcp rollout resume {name} -n {namespace}"
-            ));
-        return Ok(vec![finding]);
-    }
-    let (paused_by, written) = observed.cluster.value().and_then(Cluster::paused_by).unzip();
-    let message = format!(
-        "the Cluster is paused{pending}: no controller reconciles the control plane{}",
-        who_paused(paused_by)
-    );
-    let finding =
-        Finding::new(outcome, observed.object_name(), message).with_since(since.or(written.flatten()));
-    Ok(vec![match control_plane.cluster() {
-        Some(cluster) => finding.with_object(format!("Cluster/{cluster}")).with_hint(format!(
-            "{}resume the Cluster: kubectl patch cluster {cluster} -n {namespace} --type=merge -p '{{\"spec\":{{\"paused\":false}}}}'",
-            before_resuming(paused_by)
-        )),
-        None => finding,
-    }])
+    let problem = if own {
+        Problem::Paused
+    } else {
+        Problem::cluster_paused(control_plane, observed.cluster_paused_by())
+    };
+    let written = observed
+        .cluster
+        .value()
+        .and_then(Cluster::paused_by)
+        .filter(|_| !own);
+    let since = since.or(written.and_then(|(_, written)| written));
+    let finding = Finding::about(&problem, outcome, control_plane)
+        .with_object(observed.object_name())
+        .with_since(since);
+    let message = finding.message + pending;
+    Ok(vec![Finding { message, ..finding }])
 }
 
 pub fn check_cluster_reference_wrong(observed: &Snapshot, _: Timestamp) -> CheckResult {
@@ -189,23 +181,23 @@ pub fn check_cluster_reference_wrong(observed: &Snapshot, _: Timestamp) -> Check
 pub fn check_cluster_not_ready(observed: &Snapshot, _: Timestamp) -> CheckResult {
     require(&observed.cluster, "the Cluster")?;
     let control_plane = &observed.control_plane;
-    let object = control_plane
-        .cluster()
-        .map_or_else(|| observed.object_name(), |name| format!("Cluster/{name}"));
     // The infrastructure and the endpoint may be missing until the first Machine is created.
     let outcome = if control_plane.status.initialized {
         CheckOutcome::Fail
     } else {
         CheckOutcome::Info
     };
-    let messages = [
-        (!observed.is_infrastructure_ready(), "infrastructure is not ready"),
-        (!observed.has_endpoint(), "has no control plane endpoint"),
+    let problems = [
+        (
+            !observed.is_infrastructure_ready(),
+            Problem::InfrastructureNotReady,
+        ),
+        (!observed.has_endpoint(), Problem::NoEndpoint),
     ];
-    Ok(messages
+    Ok(problems
         .into_iter()
         .filter(|(is_so, _)| *is_so)
-        .map(|(_, message)| Finding::new(outcome, &object, message))
+        .map(|(_, problem)| Finding::about(&problem, outcome, control_plane))
         .collect())
 }
 
@@ -218,11 +210,9 @@ pub fn check_infrastructure_template_missing(observed: &Snapshot, _: Timestamp) 
     if *require(reading, "the infrastructure template")? {
         return Ok(Vec::new());
     }
-    let blocker = Blocker::no_template(reference);
-    let object = format!("{}/{}", reference.kind, reference.name);
-    let finding = Finding::fail(object, blocker.message()).with_object(observed.object_name());
-    let hint = blocker.hint(control_plane.namespace(), control_plane.name());
-    Ok(vec![finding.with_optional_hint(hint)])
+    let problem = Problem::no_template(reference);
+    let finding = Finding::about(&problem, CheckOutcome::Fail, control_plane);
+    Ok(vec![finding.with_object(observed.object_name())])
 }
 
 pub fn check_topology_not_reconciled(observed: &Snapshot, _: Timestamp) -> CheckResult {
@@ -230,16 +220,13 @@ pub fn check_topology_not_reconciled(observed: &Snapshot, _: Timestamp) -> Check
     let Some(error) = cluster.topology_error() else {
         return Ok(Vec::new());
     };
-    let blocker = Blocker::TopologyFailed {
+    let problem = Problem::TopologyFailed {
         message: error.message_or_reason(),
     };
-    let control_plane = &observed.control_plane;
-    Ok(vec![
-        Finding::fail(format!("Cluster/{}", cluster.name()), blocker.message())
-            .with_object(observed.object_name())
-            .with_transition_time(error)
-            .with_optional_hint(blocker.hint(control_plane.namespace(), control_plane.name())),
-    ])
+    let finding = Finding::about(&problem, CheckOutcome::Fail, &observed.control_plane)
+        .with_object(observed.object_name())
+        .with_transition_time(error);
+    Ok(vec![finding])
 }
 
 pub fn check_topology_upgrade_pending(observed: &Snapshot, _: Timestamp) -> CheckResult {
@@ -253,9 +240,10 @@ pub fn check_topology_upgrade_pending(observed: &Snapshot, _: Timestamp) -> Chec
     let why = condition.map_or_else(String::new, |condition| {
         format!(": {}", condition.message_or_reason())
     });
-    let message = format!(
-        "Cluster API's topology controller has not set the control plane's version to {version} yet{why}"
-    );
+    let problem = Problem::TopologyVersion {
+        version: version.to_owned(),
+    };
+    let message = problem.message() + &why;
     let since = condition.and_then(|condition| condition.last_transition_time);
     Ok(vec![
         Finding::info(observed.object_name(), message).with_since(since),
@@ -265,11 +253,10 @@ pub fn check_topology_upgrade_pending(observed: &Snapshot, _: Timestamp) -> Chec
 pub fn check_machines_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     let findings = observed.unowned_machines().map(|machine| {
-        let (name, namespace) = (machine.name(), control_plane.namespace());
-        if let Some(blocker) = cannot_adopt(observed, machine) {
-            let hint = blocker.hint(namespace, control_plane.name());
-            return Finding::fail(machine_object(name), blocker.message()).with_optional_hint(hint);
+        if let Some(problem) = cannot_adopt(observed, machine) {
+            return Finding::about(&problem, CheckOutcome::Fail, control_plane);
         }
+        let (name, namespace) = (machine.name(), control_plane.namespace());
         let message = format!(
             "is a control plane Machine of the Cluster, but {} does not own it",
             control_plane.name()
@@ -280,17 +267,8 @@ pub fn check_machines_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResul
         ))
     });
     let others = observed.machines_of_other_owners.iter().map(|other| {
-        let message = format!(
-            "is controlled by {}: the controller of {} does nothing while another owner controls a Machine of the Cluster",
-            describe_owner(other),
-            control_plane.name()
-        );
-        Finding::fail(machine_object(other.name()), message).with_hint(format!(
-            "correct the labels or the owner of the Machine; to see them: kubectl get machine {} -n {} -o \
-             yaml",
-            other.name(),
-            control_plane.namespace()
-        ))
+        let problem = Problem::mixed_ownership(other);
+        Finding::about(&problem, CheckOutcome::Fail, control_plane)
     });
     Ok(findings.chain(others).collect())
 }

@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use kcp_api::{Condition, Machine, Object as _};
 
 use crate::{
-    blocker::{leader_hint, resume_machine_hint},
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -15,6 +14,7 @@ use crate::{
         rollout::{compare_machines, undo_hint},
     },
     controller_release::Behaviour,
+    problem::{Problem, leader_hint},
     snapshot::{ControllerLease, Reading, Snapshot},
     staleness::{DELETION_LIMIT, JOIN_LIMIT, SLOW_DELETION, age, format_age},
 };
@@ -167,23 +167,27 @@ pub fn check_machines_paused(observed: &Snapshot, now: Timestamp) -> CheckResult
     };
     let paused = observed.machines.iter().filter(|machine| machine.is_paused());
     let findings = paused.map(|machine| {
-        let (outcome, effect) = if machine.is_deleting() {
-            (CheckOutcome::Fail, "continues its deletion")
+        let needed_for = if machine.is_deleting() {
+            Some("its deletion waits for that")
         } else if !machine.has_node() {
-            (CheckOutcome::Fail, "continues its creation")
+            Some("its creation waits for that")
         } else if is_outdated(machine) {
-            (CheckOutcome::Fail, "can delete it for the rollout")
+            Some("the rollout waits for that")
         } else {
-            (CheckOutcome::Warn, "reconciles it")
+            None
         };
+        let outcome = needed_for.map_or(CheckOutcome::Warn, |_| CheckOutcome::Fail);
         let condition = machine.condition("Paused").filter(|paused| paused.is_true());
-        Finding::new(
-            outcome,
-            machine_object(machine.name()),
-            format!("paused: no controller {effect}"),
-        )
-        .with_since(condition.and_then(|paused| paused.last_transition_time))
-        .with_hint(resume_machine_hint(machine.name(), machine.namespace()))
+        let problem = Problem::MachinePaused {
+            machine: machine.name().to_owned(),
+        };
+        let finding = Finding::about(&problem, outcome, &observed.control_plane)
+            .with_since(condition.and_then(|paused| paused.last_transition_time));
+        let waiting = needed_for.map(|waits| format!("; {waits}"));
+        Finding {
+            message: finding.message + waiting.as_deref().unwrap_or_default(),
+            ..finding
+        }
     });
     Ok(findings.collect())
 }

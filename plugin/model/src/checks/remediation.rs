@@ -10,7 +10,6 @@ use kcp_api::{
 };
 
 use crate::{
-    blocker::{Blocker, resume_machine_hint},
     checks::{
         Check,
         actor::{Actor, Responsible},
@@ -27,6 +26,7 @@ use crate::{
         remediation::{self, RemediationContext},
         state::{Replica, State},
     },
+    problem::{Problem, resume_machine_hint},
     snapshot::{EtcdMembers, HealthCheck, Snapshot, management::is_skipped},
     staleness::{CONTROLLER_LIMIT, OBSERVATION_LIMIT},
 };
@@ -301,8 +301,7 @@ pub fn check_remediation_blocked(observed: &Snapshot, now: Timestamp) -> CheckRe
     if next.is_none()
         && let Some(blocker) = malformed_record(observed, &control_plane.spec)
     {
-        let hint = blocker.hint(control_plane.namespace(), control_plane.name());
-        findings.push(Finding::fail(object(), blocker.message()).with_optional_hint(hint));
+        findings.push(Finding::about(&blocker, CheckOutcome::Fail, control_plane));
     }
     if let Some(next) = next {
         let retries = observed
@@ -330,10 +329,14 @@ pub fn check_remediation_blocked(observed: &Snapshot, now: Timestamp) -> CheckRe
                 format!("the controller remediates this Machine next{retries}"),
             ),
             (Some(blocker), _) => {
-                let message = format!("remediation is blocked: {}", blocker.message());
-                let control_plane = &observed.control_plane;
-                let hint = blocker.hint(control_plane.namespace(), control_plane.name());
-                Finding::new(outcome_of_blocker(blocker), object, message).with_optional_hint(hint)
+                let finding = Finding::about(blocker, outcome_of_problem(blocker), control_plane);
+                let message = format!("remediation is blocked: {}", finding.message);
+                let objects = vec![object];
+                Finding {
+                    message,
+                    objects,
+                    ..finding
+                }
             }
         });
     }
@@ -342,17 +345,17 @@ pub fn check_remediation_blocked(observed: &Snapshot, now: Timestamp) -> CheckRe
 
 /// The outcome of a finding about a blocker. A blocker that clears on its own is only an info; every other blocker
 /// requires action.
-const fn outcome_of_blocker(blocker: &Blocker) -> CheckOutcome {
+const fn outcome_of_problem(blocker: &Problem) -> CheckOutcome {
     match blocker {
-        Blocker::TriedTooOften { .. }
-        | Blocker::MalformedRemediation { .. }
-        | Blocker::LastMachine
-        | Blocker::MembersUnknown
-        | Blocker::ExternalEtcd { .. }
-        | Blocker::MembersUnreadByController { .. }
-        | Blocker::LeaderUnreachable { .. }
-        | Blocker::NoOtherWorks
-        | Blocker::Quorum { .. } => CheckOutcome::Fail,
+        Problem::TriedTooOften { .. }
+        | Problem::MalformedRemediation { .. }
+        | Problem::LastMachine
+        | Problem::MembersUnknown
+        | Problem::ExternalEtcd { .. }
+        | Problem::MembersUnreadByController { .. }
+        | Problem::LeaderUnreachable { .. }
+        | Problem::NoOtherWorks
+        | Problem::Quorum { .. } => CheckOutcome::Fail,
         _ => CheckOutcome::Info,
     }
 }

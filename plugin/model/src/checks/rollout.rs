@@ -5,12 +5,11 @@ use kcp_api::{KubeadmControlPlane, Machine, Object as _};
 use kcp_rules::syntax::parse_version;
 
 use crate::{
-    blocker::{Blocker, CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT},
     checks::{
         Check,
         actor::{Actor, Responsible},
         controller::{controller_suffix, stopped_holder},
-        finding::{CheckResult, Finding, machine_object},
+        finding::{CheckOutcome, CheckResult, Finding, machine_object},
         machine_grace::require_machines,
     },
     plan::{
@@ -18,8 +17,9 @@ use crate::{
         messages,
         rollout_reason::{Reason, Verdict, differs_from_spec, verdicts},
     },
+    problem::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, Problem},
     snapshot::Snapshot,
-    staleness::{StuckBlocker, find_stuck, format_age, stopped_controller_blocker},
+    staleness::{StuckProblem, find_stuck, format_age, stopped_controller_blocker},
 };
 
 /// The checks that report why a step of a change takes a long time.
@@ -239,19 +239,22 @@ pub fn check_rollout_endless(observed: &Snapshot, _: Timestamp) -> CheckResult {
     )])
 }
 
-fn all_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckBlocker> {
+fn all_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckProblem> {
     find_stuck(observed, now)
 }
 
 fn check_controller_stopped(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
     if let Some(stuck) = stopped_controller_blocker(observed, now) {
-        let finding = if let Some(blocker) = processing_blockers(observed).first() {
-            let message = format!("{}; {}", stuck.message(now), blocker.message());
-            let hint = blocker.hint(control_plane.namespace(), control_plane.name());
-            Finding::fail(observed.object_name(), message)
-                .with_since(Some(stuck.since))
-                .with_optional_hint(hint)
+        let finding = if let Some(cause) = processing_blockers(observed).first() {
+            let finding = Finding::about(cause, CheckOutcome::Fail, control_plane);
+            let message = format!("{}; {}", stuck.message(now), finding.message);
+            Finding {
+                message,
+                objects: vec![observed.object_name()],
+                since: Some(stuck.since),
+                ..finding
+            }
         } else {
             let message = stuck.message(now) + &controller_suffix(observed, now);
             finding(observed, &stuck, &message)
@@ -282,10 +285,10 @@ fn check_change_stuck(observed: &Snapshot, now: Timestamp) -> CheckResult {
         return Ok(Vec::new());
     }
     // Other checks report these blockers.
-    let is_own = |stuck: &StuckBlocker| {
+    let is_own = |stuck: &StuckProblem| {
         !matches!(
             stuck.blocker,
-            Blocker::ControllerStopped { .. } | Blocker::WriteRefused { .. } | Blocker::TopologyFailed { .. }
+            Problem::ControllerStopped { .. } | Problem::WriteRefused { .. } | Problem::TopologyFailed { .. }
         )
     };
     let blocked = all_stuck(observed, now).into_iter().filter(is_own);
@@ -294,7 +297,7 @@ fn check_change_stuck(observed: &Snapshot, now: Timestamp) -> CheckResult {
         .collect())
 }
 
-fn finding(observed: &Snapshot, stuck: &StuckBlocker, message: &str) -> Finding {
+fn finding(observed: &Snapshot, stuck: &StuckProblem, message: &str) -> Finding {
     let control_plane = &observed.control_plane;
     let finding = Finding::fail(observed.object_name(), message)
         .with_since(Some(stuck.since))

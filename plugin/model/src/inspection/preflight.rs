@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use kcp_api::KubeadmControlPlaneSpec;
 
 use crate::{
-    blocker::Blocker,
     change::replaceable::replacement_blockers,
     checks::{
         Check, Checked, all, find,
@@ -23,6 +22,7 @@ use crate::{
         state::{HealthCheck, State},
         step::{Action, Context, NoPlan},
     },
+    problem::Problem,
     quorum::Change,
     snapshot::Snapshot,
 };
@@ -84,14 +84,14 @@ pub(super) fn preflight(observed: &Snapshot, checks: &[Checked], now: Timestamp)
 
 /// What the controller would do first.
 struct FirstStep {
-    blockers: Vec<Blocker>,
+    blockers: Vec<Problem>,
     /// The Machine that the controller would delete. `None` if it would delete no Machine, or would choose one
     /// of several.
     deletes: Option<String>,
 }
 
 impl FirstStep {
-    fn blocked(blocker: Blocker) -> Self {
+    fn blocked(blocker: Problem) -> Self {
         Self {
             blockers: vec![blocker],
             deletes: None,
@@ -127,7 +127,7 @@ impl PreflightInputs<'_> {
         let replicas = self.state.replicas.len().saturating_sub(1);
         let spec = self.spec().clone();
         let first = if replicas == 0 && are_machines_read(self.observed) {
-            FirstStep::blocked(Blocker::LastMachine)
+            FirstStep::blocked(Problem::LastMachine)
         } else {
             self.first_step(self.state.clone(), &with_replicas(spec, replicas))
         };
@@ -267,24 +267,24 @@ impl PreflightInputs<'_> {
                     }),
             },
             Err(no_plan @ (NoPlan::AllHeld { .. } | NoPlan::HoldEachOther { .. })) => {
-                FirstStep::blocked(Blocker::NoWay {
+                FirstStep::blocked(Problem::NoWay {
                     why: messages::no_plan(&no_plan),
                     check: "machine-deletions-deadlocked",
                 })
             }
             Err(NoPlan::LastMachine { .. } | NoPlan::OnlyLeader { .. }) => {
-                FirstStep::blocked(Blocker::LastMachine)
+                FirstStep::blocked(Problem::LastMachine)
             }
-            Err(NoPlan::QuorumLost { votes }) => FirstStep::blocked(Blocker::Quorum { votes }),
+            Err(NoPlan::QuorumLost { votes }) => FirstStep::blocked(Problem::Quorum { votes }),
             Err(_) => {
-                FirstStep::blocked(votes.map_or(Blocker::MembersUnknown, |votes| Blocker::Quorum { votes }))
+                FirstStep::blocked(votes.map_or(Problem::MembersUnknown, |votes| Problem::Quorum { votes }))
             }
         }
     }
 
     /// Combines the controller's blockers with the findings of failed preflight checks. Says why if it is unknown
     /// whether the controller would start the change.
-    fn permission(&self, blockers: &[Blocker], counts: impl Fn(&Check, &Finding) -> bool) -> Permission {
+    fn permission(&self, blockers: &[Problem], counts: impl Fn(&Check, &Finding) -> bool) -> Permission {
         // Only the deletion of its own Machine needs a leader that does not respond, and has a blocker for it.
         let members = self.observed.members();
         let leader = members.unreachable_leader();
@@ -307,10 +307,10 @@ impl PreflightInputs<'_> {
             .filter(|blocker| {
                 !matches!(
                     blocker,
-                    Blocker::Silent { .. }
-                        | Blocker::Alarm { .. }
-                        | Blocker::NoMember { .. }
-                        | Blocker::MembersDisputed
+                    Problem::Silent { .. }
+                        | Problem::Alarm { .. }
+                        | Problem::NoMember { .. }
+                        | Problem::MembersDisputed
                 )
             })
             .map(|blocker| self.blocked_by(blocker, None))
@@ -331,31 +331,15 @@ impl PreflightInputs<'_> {
     }
 
     /// Describes a blocker for the report. `machine` is the Machine to remediate, if any.
-    fn blocked_by(&self, blocker: &Blocker, machine: Option<&str>) -> BlockedBy {
-        let control_plane = &self.observed.control_plane;
-        let itself = || self.observed.object_name();
-        let object = match blocker {
-            Blocker::ClusterPaused { .. }
-            | Blocker::InfrastructureNotReady
-            | Blocker::NoEndpoint
-            | Blocker::NoKubeconfig { .. }
-            | Blocker::TopologyVersion { .. } => {
-                let cluster = control_plane.cluster();
-                cluster.map_or_else(itself, |name| format!("Cluster/{name}"))
+    fn blocked_by(&self, blocker: &Problem, machine: Option<&str>) -> BlockedBy {
+        let object = match (blocker, machine) {
+            (Problem::TriedRecently { .. } | Problem::TriedTooOften { .. }, Some(name)) => {
+                machine_object(name)
             }
-            Blocker::NoTemplate { kind, template, .. } => format!("{kind}/{template}"),
-            Blocker::NoCa { secret } => format!("Secret/{secret}"),
-            Blocker::UnusableSecret { secret, .. } => secret.clone(),
-            Blocker::MemberWithoutMachine { member } if !member.is_empty() => format!("EtcdMember/{member}"),
-            Blocker::TriedRecently { .. } | Blocker::TriedTooOften { .. } => {
-                machine.map_or_else(itself, |name| format!("Machine/{name}"))
-            }
-            _ => blocker
-                .machine()
-                .map_or_else(itself, |name| format!("Machine/{name}")),
+            _ => blocker.object(&self.observed.control_plane),
         };
         BlockedBy {
-            check: blocker.check_id(),
+            check: blocker.id(),
             objects: vec![object],
             message: blocker.message(),
         }

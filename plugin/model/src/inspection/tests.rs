@@ -4,7 +4,6 @@ use kcp_api::{
 };
 
 use crate::{
-    blocker::Blocker,
     checks::{finding::CheckOutcome, tests::unread},
     inspection::{
         Basis::{self, AllSources, Conditions},
@@ -12,6 +11,7 @@ use crate::{
         inspect,
     },
     plan::{Desired, plan, rollout_reason::Reason, step::NoPlan},
+    problem::Problem,
     quorum::Votes,
     snapshot::{Reading, Snapshot},
     testing::{
@@ -445,7 +445,7 @@ fn quorum_is_lost_only_if_a_member_or_a_condition_says_so() {
         let is_disconnected = plan
             .blockers
             .iter()
-            .any(|blocker| matches!(blocker, Blocker::WorkloadUnreachable { .. }));
+            .any(|blocker| matches!(blocker, Problem::WorkloadUnreachable { .. }));
         assert_eq!(is_disconnected, !is_lost, "{:?}", plan.blockers);
 
         let inspection = inspect(&observed, now());

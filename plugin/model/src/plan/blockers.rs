@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use kcp_api::{Condition, KubeadmControlPlaneSpec, Machine, Object as _};
 
 use crate::{
-    blocker::Blocker,
     controller_release::Behaviour,
     etcd_upgrade,
     plan::{
@@ -19,6 +18,7 @@ use crate::{
         state::{State, component_conditions},
         step::{Action, Purpose},
     },
+    problem::{Problem, pauses},
     snapshot::{EtcdMembers, Snapshot, etcd::EtcdSurvey},
 };
 
@@ -26,7 +26,7 @@ use crate::{
 const CONNECTION_DOWN: &str = "ConnectionDown";
 
 /// The blockers of the first step. Empty if the plan has no steps.
-pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &[Step]) -> Vec<Blocker> {
+pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &[Step]) -> Vec<Problem> {
     if steps.is_empty() {
         return Vec::new();
     }
@@ -35,7 +35,7 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
     let has_preflight =
         first.is_some_and(|step| !matches!(step.purpose, Purpose::Initialize | Purpose::Remediate));
     if has_preflight && let Some(version) = observed.topology_version(desired) {
-        blockers.push(Blocker::TopologyVersion {
+        blockers.push(Problem::TopologyVersion {
             version: version.to_owned(),
         });
     }
@@ -52,7 +52,7 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
     // Cluster API creates the Secrets before the first Machine.
     if joins && observed.control_plane.status.initialized && observed.has_etcd_ca == Some(false) {
         let cluster = observed.control_plane.cluster().unwrap_or_default();
-        blockers.push(Blocker::NoCa {
+        blockers.push(Problem::NoKey {
             secret: format!("{cluster}-etcd"),
         });
     }
@@ -60,81 +60,68 @@ pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &
         && observed.release().has(Behaviour::RequiresCertificates)
         && !observed.control_plane.is_condition_true("CertificatesAvailable")
     {
-        blockers.push(Blocker::CertificatesNotAvailable);
+        blockers.push(Problem::CertificatesNotAvailable);
     }
     blockers.extend(leader_blocker(observed, steps));
     blockers.extend(disputed_members(observed));
     let unsafe_etcd = etcd_upgrade::obstacle(observed, desired);
-    blockers.extend(unsafe_etcd.map(|why| Blocker::UnsafeEtcdUpgrade { why }));
+    blockers.extend(unsafe_etcd.map(|why| Problem::UnsafeEtcdUpgrade { why }));
     blockers.extend(paused_machines(observed, steps));
     let waits = steps.iter().take_while(|step| step.action == Action::Wait);
     blockers.extend(waits.flat_map(|step| {
         let names = step.names.iter();
         names
             .flat_map(|name| match &step.refusal {
-                Some(refusal) => vec![Blocker::RefusedByEtcd {
+                Some(refusal) => vec![Problem::RefusedByEtcd {
                     machine: name.clone(),
                     refusal: refusal.clone(),
                 }],
                 None => machine_blockers(observed, step.purpose, name),
             })
-            .chain(step.waits_until.map(|until| Blocker::TriedRecently { until }))
+            .chain(step.waits_until.map(|until| Problem::TriedRecently { until }))
             .collect::<Vec<_>>()
     }));
     blockers
 }
 
 /// The reasons why the controller does not reconcile the control plane at all.
-pub fn reconciliation_blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Vec<Blocker> {
-    let control_plane = &observed.control_plane;
-    let cluster_paused = observed.is_cluster_paused();
-    let paused = control_plane.is_paused() || (control_plane.is_condition_true("Paused") && !cluster_paused);
+pub fn reconciliation_blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Vec<Problem> {
     let missing_ca = observed.missing_ca();
-    let without_kubeconfig = missing_ca.map(|ca| Blocker::NoKubeconfig { ca });
-    [
-        (paused, Blocker::Paused),
-        (
-            cluster_paused,
-            Blocker::ClusterPaused {
-                paused_by: observed.cluster_paused_by().map(str::to_owned),
-            },
-        ),
+    let without_kubeconfig = missing_ca.map(|ca| Problem::NoKubeconfig { ca });
+    let others = [
         (
             !observed.is_infrastructure_ready(),
-            Blocker::InfrastructureNotReady,
+            Problem::InfrastructureNotReady,
         ),
-        (!observed.has_endpoint(), Blocker::NoEndpoint),
+        (!observed.has_endpoint(), Problem::NoEndpoint),
         (
             observed.lacks_template(desired),
-            Blocker::no_template(&desired.infrastructure_ref),
+            Problem::no_template(&desired.infrastructure_ref),
         ),
-    ]
-    .into_iter()
-    .filter_map(|(is_so, blocker)| is_so.then_some(blocker))
-    .chain(without_kubeconfig)
-    .chain(owners::blockers(observed))
-    .collect()
-}
-
-/// The pauses of the control plane and its Cluster, because of which no controller acts on a change.
-pub fn pauses(observed: &Snapshot) -> Vec<Blocker> {
-    let mut blockers = reconciliation_blockers(observed, &observed.control_plane.spec);
-    blockers.retain(|blocker| matches!(blocker, Blocker::Paused | Blocker::ClusterPaused { .. }));
-    blockers
+    ];
+    let others = others
+        .into_iter()
+        .filter_map(|(is_so, blocker)| is_so.then_some(blocker));
+    pauses(observed)
+        .into_iter()
+        .chain(others)
+        .chain(without_kubeconfig)
+        .chain(owners::blockers(observed))
+        .collect()
 }
 
 /// Why the controller does not process the spec, although the controller is running. Empty if it has
 /// processed the spec, or if no reason is known.
-pub fn processing_blockers(observed: &Snapshot) -> Vec<Blocker> {
+pub fn processing_blockers(observed: &Snapshot) -> Vec<Problem> {
     let control_plane = &observed.control_plane;
     if control_plane.is_observed() {
         return Vec::new();
     }
     // If a Cluster is not ready yet, the controller processes the spec without an error.
-    let is_failure = |blocker: &Blocker| {
+    let is_failure = |blocker: &Problem| {
         !matches!(
             blocker,
-            Blocker::InfrastructureNotReady | Blocker::NoEndpoint | Blocker::NoKubeconfig { .. }
+            Problem::InfrastructureNotReady | Problem::NoEndpoint | Problem::NoKubeconfig { .. }
         )
     };
     let stops = reconciliation_blockers(observed, &control_plane.spec).into_iter();
@@ -148,7 +135,7 @@ pub fn processing_blockers(observed: &Snapshot) -> Vec<Blocker> {
 
 /// The problems of a control plane that are visible in the inputs of a plan. A plan without steps has no
 /// blockers, and lists these problems instead.
-pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &State) -> Vec<Blocker> {
+pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &State) -> Vec<Problem> {
     let unhealthy = state
         .replicas
         .iter()
@@ -165,14 +152,14 @@ pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &Sta
 
 /// The blocker if the controller cannot move the leadership of etcd before it deletes a Machine, or before it removes the member of
 /// a Machine that is being deleted.
-fn leader_blocker(observed: &Snapshot, steps: &[Step]) -> Option<Blocker> {
+fn leader_blocker(observed: &Snapshot, steps: &[Step]) -> Option<Problem> {
     let state = State::new(observed, &[]);
     let is_deletion = |step: &&Step| step.action == Action::Delete || step.purpose == Purpose::FinishDeletion;
     let waits = steps.iter().take_while(|step| step.action == Action::Wait);
     let first = steps.iter().find(|step| step.action != Action::Wait);
     waits.chain(first).filter(is_deletion).find_map(|step| {
         let replicas = step.names.iter().filter_map(|name| state.replica(name));
-        let blocked: Vec<Option<Blocker>> = replicas.map(|replica| state.leader_blocker(replica)).collect();
+        let blocked: Vec<Option<Problem>> = replicas.map(|replica| state.leader_blocker(replica)).collect();
         // If the controller chooses among several Machines, it may choose another one.
         blocked
             .into_iter()
@@ -182,7 +169,7 @@ fn leader_blocker(observed: &Snapshot, steps: &[Step]) -> Option<Blocker> {
 }
 
 /// The paused Machines that the controller waits for, or that its first change certainly deletes.
-fn paused_machines(observed: &Snapshot, steps: &[Step]) -> Vec<Blocker> {
+fn paused_machines(observed: &Snapshot, steps: &[Step]) -> Vec<Problem> {
     let is_paused = |name: &String| {
         let mut machines = observed.machines.iter();
         machines.any(|machine| machine.name() == name && machine.is_paused())
@@ -200,20 +187,20 @@ fn paused_machines(observed: &Snapshot, steps: &[Step]) -> Vec<Blocker> {
     let is_needed = |machine: &&Machine| machine.is_paused() && needed.contains(machine.name());
     let paused = observed.machines.iter().filter(is_needed);
     paused
-        .map(|machine| Blocker::MachinePaused {
+        .map(|machine| Problem::MachinePaused {
             machine: machine.name().to_owned(),
         })
         .collect()
 }
 
 /// The blocker if the etcd members contradict each other: it is then unknown which of them have the data.
-fn disputed_members(observed: &Snapshot) -> Option<Blocker> {
+fn disputed_members(observed: &Snapshot) -> Option<Problem> {
     let survey = observed.etcd.value()?;
-    (survey.stacked && survey.is_disputed()).then_some(Blocker::MembersDisputed)
+    (survey.stacked && survey.is_disputed()).then_some(Problem::MembersDisputed)
 }
 
 /// The blocker if a Secret that the controller uses too has an unusable content: the kubeconfig, or the CA of etcd.
-fn unusable_secret(observed: &Snapshot) -> Option<Blocker> {
+fn unusable_secret(observed: &Snapshot) -> Option<Problem> {
     let survey = observed.etcd.value();
     let (check, failure) = [
         ("workload-unreachable", observed.workload.failure()),
@@ -226,7 +213,7 @@ fn unusable_secret(observed: &Snapshot) -> Option<Blocker> {
     .into_iter()
     .filter_map(|(check, failure)| Some((check, failure?)))
     .find(|(_, failure)| failure.is_unusable_secret)?;
-    Some(Blocker::UnusableSecret {
+    Some(Problem::UnusableSecret {
         secret: failure.object.clone(),
         why: failure.message.clone(),
         remedy: failure.hint.clone(),
@@ -236,7 +223,7 @@ fn unusable_secret(observed: &Snapshot) -> Option<Blocker> {
 
 /// The blocker if the controller reports that it cannot connect to the workload cluster. The controller then
 /// fails before it takes any other step (`reconcileControlPlaneAndMachinesConditions`).
-pub fn unreachable_workload(observed: &Snapshot) -> Option<Blocker> {
+pub fn unreachable_workload(observed: &Snapshot) -> Option<Problem> {
     // Before the control plane is initialized, there is no API server to connect to.
     if !observed.control_plane.status.initialized {
         return None;
@@ -251,7 +238,7 @@ pub fn unreachable_workload(observed: &Snapshot) -> Option<Blocker> {
         (condition.reason == CONNECTION_DOWN).then_some(condition)
     };
     let condition = probe.or_else(of_control_plane)?;
-    Some(Blocker::WorkloadUnreachable {
+    Some(Problem::WorkloadUnreachable {
         message: condition.message_or_reason(),
     })
 }
@@ -264,34 +251,34 @@ pub fn failed_probe(observed: &Snapshot) -> Option<&Condition> {
 }
 
 /// The blocker if the controller cannot update `kubeadm-config` (`UpdateClusterConfiguration`).
-pub fn unusable_kubeadm_config(observed: &Snapshot) -> Option<Blocker> {
+pub fn unusable_kubeadm_config(observed: &Snapshot) -> Option<Problem> {
     let workload = observed.workload.value()?;
     let why = workload.kubeadm_config.value()?.problem()?;
-    Some(Blocker::NoKubeadmConfig { why })
+    Some(Problem::NoKubeadmConfig { why })
 }
 
 /// The blocker if the controller cannot decode the record of a remediation. Unlike other blockers of a remediation, it
 /// also stops rollouts and scaling (`reconcileUnhealthyMachines`).
-pub fn malformed_record(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Option<Blocker> {
+pub fn malformed_record(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Option<Problem> {
     let state = State::new(observed, &[]);
     if state.has_malformed_remediation {
-        return Some(Blocker::MalformedRemediation { machine: None });
+        return Some(Problem::MalformedRemediation { machine: None });
     }
     // The controller decodes the record of the next Machine before it compares times.
     let terms = RemediationContext::new(observed, desired, Timestamp::MIN);
     let blocked_by = next_remediation(&state, terms)?.blocked_by;
-    blocked_by.filter(|blocker| matches!(blocker, Blocker::MalformedRemediation { .. }))
+    blocked_by.filter(|blocker| matches!(blocker, Problem::MalformedRemediation { .. }))
 }
 
-fn machine_blockers(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Blocker> {
+fn machine_blockers(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Problem> {
     let machine = || name.to_owned();
     match purpose {
-        Purpose::FinishDeletion => vec![Blocker::BeingDeleted {
+        Purpose::FinishDeletion => vec![Problem::BeingDeleted {
             machine: machine(),
             message: None,
         }],
-        Purpose::FinishUpdate => vec![Blocker::UpdatingInPlace { machine: machine() }],
-        Purpose::RemoveMember => vec![Blocker::MemberWithoutMachine { member: machine() }],
+        Purpose::FinishUpdate => vec![Problem::UpdatingInPlace { machine: machine() }],
+        Purpose::RemoveMember => vec![Problem::MemberWithoutMachine { member: machine() }],
         Purpose::ComeUp | Purpose::Recover | Purpose::RetryPeriod => {
             let of_name = |other: &&Machine| other.name() == name;
             let etcd = observed.members();
@@ -303,11 +290,11 @@ fn machine_blockers(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Bl
                     blockers.extend(alarm_blocker(machine, &etcd));
                     if machine.node().is_some_and(|node| etcd.lacks_member_on(node)) {
                         let machine = machine.name().to_owned();
-                        blockers.push(Blocker::NoMember { machine });
+                        blockers.push(Problem::NoMember { machine });
                     }
                     blockers
                 }
-                _ => vec![Blocker::NoNode {
+                _ => vec![Problem::NoNode {
                     machine: machine(),
                     message: None,
                 }],
@@ -321,33 +308,33 @@ fn machine_blockers(observed: &Snapshot, purpose: Purpose, name: &str) -> Vec<Bl
     }
 }
 
-fn condition_blockers(machine: &Machine, stacked: bool, purpose: Purpose) -> Vec<Blocker> {
+fn condition_blockers(machine: &Machine, stacked: bool, purpose: Purpose) -> Vec<Problem> {
     let failed = component_conditions(stacked).filter(|kind| !machine.is_condition_true(kind));
-    let mut blockers: Vec<Blocker> = failed
+    let mut blockers: Vec<Problem> = failed
         .map(|kind| {
             let message = machine.condition(kind).map(kcp_api::Condition::message_or_reason);
-            Blocker::from_condition(machine, kind, message)
+            Problem::from_condition(machine, kind, message)
         })
         .collect();
     if purpose == Purpose::ComeUp {
         let machine = machine.name().to_owned();
-        blockers.insert(0, Blocker::Learner { machine });
+        blockers.insert(0, Problem::Learner { machine });
     }
     blockers
 }
 
-fn member_blocker(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
+fn member_blocker(machine: &Machine, etcd: &EtcdMembers) -> Option<Problem> {
     let node = machine.node()?;
-    Some(Blocker::Silent {
+    Some(Problem::Silent {
         member: node.to_owned(),
         machine: machine.name().to_owned(),
         why: etcd.fault(node)?.to_owned(),
     })
 }
 
-fn alarm_blocker(machine: &Machine, etcd: &EtcdMembers) -> Option<Blocker> {
+fn alarm_blocker(machine: &Machine, etcd: &EtcdMembers) -> Option<Problem> {
     let node = machine.node()?;
-    Some(Blocker::Alarm {
+    Some(Problem::Alarm {
         member: node.to_owned(),
         machine: machine.name().to_owned(),
         alarm: etcd.alarm(node)?.to_owned(),
@@ -365,8 +352,8 @@ mod tests {
 
     use super::blockers;
     use crate::{
-        blocker::Blocker,
         plan::{Desired, plan},
+        problem::Problem,
         snapshot::{EtcdMember, EtcdMembers, Reading, Snapshot, workload::KubeadmConfigMap},
         testing::{
             objects::{annotate, condition, minutes_ago, pause, set},
@@ -375,7 +362,7 @@ mod tests {
         },
     };
 
-    fn of(observed: &Snapshot, spec: KubeadmControlPlaneSpec) -> Vec<Blocker> {
+    fn of(observed: &Snapshot, spec: KubeadmControlPlaneSpec) -> Vec<Problem> {
         let desired = Desired {
             spec,
             changes: vec![],
@@ -388,36 +375,39 @@ mod tests {
 
     #[test]
     fn what_surrounds_a_control_plane_may_keep_every_step() {
-        type Case = (fn(&mut Snapshot), &'static [Blocker]);
-        let cases: &[Case] = &[
-            (|_| {}, &[]),
+        type Case = (fn(&mut Snapshot), Vec<Problem>);
+        let cases: Vec<Case> = vec![
+            (|_| {}, vec![]),
             (
                 |observed| pause(&mut observed.control_plane.metadata),
-                &[Blocker::Paused],
+                vec![Problem::Paused],
             ),
             (
                 |observed| observed.cluster_mut().spec.paused = true,
-                &[Blocker::ClusterPaused { paused_by: None }],
+                vec![Problem::ClusterPaused {
+                    cluster: "c1".to_owned(),
+                    paused_by: None,
+                }],
             ),
             (
                 |observed| observed.cluster_mut().status.infrastructure_provisioned = false,
-                &[Blocker::InfrastructureNotReady],
+                vec![Problem::InfrastructureNotReady],
             ),
             (
                 |observed| observed.cluster_mut().spec.control_plane_endpoint = None,
-                &[Blocker::NoEndpoint],
+                vec![Problem::NoEndpoint],
             ),
             (
                 // The controller creates the Secret again.
                 |observed| observed.has_kubeconfig = Some(false),
-                &[],
+                vec![],
             ),
-            (|observed| observed.has_kubeconfig = None, &[]),
-            (|observed| observed.has_etcd_ca = Some(true), &[]),
+            (|observed| observed.has_kubeconfig = None, vec![]),
+            (|observed| observed.has_etcd_ca = Some(true), vec![]),
             (
                 // Another template, to which the spec does not refer.
                 |observed| drop(observed.templates.insert(template("t2"), Reading::Read(false))),
-                &[],
+                vec![],
             ),
             (
                 |observed| {
@@ -427,13 +417,13 @@ mod tests {
                         .conditions
                         .retain(|other| other.type_ != "CertificatesAvailable");
                 },
-                &[Blocker::CertificatesNotAvailable],
+                vec![Problem::CertificatesNotAvailable],
             ),
         ];
         for (change, expected) in cases {
             let mut observed = observed();
             change(&mut observed);
-            assert_eq!(of(&observed, with_replicas(spec(), 5)), *expected);
+            assert_eq!(of(&observed, with_replicas(spec(), 5)), expected);
             // Without a pending change, there is no blocker.
             assert_eq!(of(&observed, spec()), []);
         }
@@ -447,7 +437,7 @@ mod tests {
         let ca = "c1-ca".to_owned();
         assert_eq!(
             of(&observed, with_replicas(spec(), 5)),
-            [Blocker::NoKubeconfig { ca: ca.clone() }]
+            [Problem::NoKubeconfig { ca: ca.clone() }]
         );
         observed.failed_reads = vec![failure(&format!("Secret/{ca}"), "no answer within 2 s")];
         assert_eq!(of(&observed, with_replicas(spec(), 5)), []);
@@ -460,7 +450,7 @@ mod tests {
     fn a_paused_machine_blocks_the_steps_that_need_it() {
         // A rollout first creates a Machine.
         assert_stops(
-            &Blocker::MachinePaused {
+            &Problem::MachinePaused {
                 machine: "m1".to_owned(),
             },
             &[(
@@ -483,7 +473,7 @@ mod tests {
             infrastructure_ref: template("t2"),
             ..with_replicas(spec(), replicas)
         };
-        let missing = || [Blocker::no_template(&template("t2"))];
+        let missing = || [Problem::no_template(&template("t2"))];
         assert_eq!(of(&observed, with_replicas(spec(), 5)), []);
         assert_eq!(of(&observed, of_other(3)), missing());
         assert_eq!(of(&observed, of_other(1)), missing());
@@ -499,7 +489,7 @@ mod tests {
     /// A change, and the blockers if the number of Machines grows, shrinks, or the version changes.
     type Stop = (&'static str, fn(&mut Snapshot), [bool; 3]);
 
-    fn assert_stops(blocker: &Blocker, cases: &[Stop]) {
+    fn assert_stops(blocker: &Problem, cases: &[Stop]) {
         for (name, change, expected) in cases {
             let mut observed = observed();
             change(&mut observed);
@@ -523,7 +513,7 @@ mod tests {
     #[test]
     fn a_record_of_a_remediation_that_cannot_be_decoded_stops_rollouts_and_scaling() {
         assert_stops(
-            &Blocker::MalformedRemediation { machine: None },
+            &Problem::MalformedRemediation { machine: None },
             &[
                 ("none", |_| {}, [false; 3]),
                 ("garbage", |o| record_in_progress(o, "{"), [true; 3]),
@@ -537,7 +527,7 @@ mod tests {
             annotation::REMEDIATION_FOR,
             "{",
         );
-        let of_machine = [Blocker::MalformedRemediation {
+        let of_machine = [Problem::MalformedRemediation {
             machine: Some("m2".to_owned()),
         }];
         assert_eq!(of(&observed, with_version(spec(), "v1.34.2")), []);
@@ -556,7 +546,7 @@ mod tests {
                 Some(condition("RemoteConnectionProbe", status, MESSAGE));
         }
         assert_stops(
-            &Blocker::WorkloadUnreachable {
+            &Problem::WorkloadUnreachable {
                 message: MESSAGE.to_owned(),
             },
             &[
@@ -597,7 +587,7 @@ mod tests {
         let message = "no connection".to_owned();
         assert_eq!(
             of(&observed, with_replicas(spec(), 1)),
-            [Blocker::WorkloadUnreachable { message }]
+            [Problem::WorkloadUnreachable { message }]
         );
     }
 
@@ -617,7 +607,7 @@ mod tests {
         ] {
             let mut observed = observed();
             has(&mut observed, config);
-            let blockers = [Blocker::NoKubeadmConfig { why }];
+            let blockers = [Problem::NoKubeadmConfig { why }];
             assert_eq!(of(&observed, with_replicas(spec(), 5)), blockers);
             assert_eq!(of(&observed, with_version(spec(), "v1.34.2")), blockers);
             // The controller deletes a Machine even without the template.
@@ -634,11 +624,11 @@ mod tests {
         observed.control_plane.status.conditions.clear();
         observed.has_etcd_ca = Some(false);
         assert_eq!(of(&observed, with_replicas(spec(), 1)), []);
-        let missing = Blocker::NoCa {
+        let missing = Problem::NoKey {
             secret: "c1-etcd".to_owned(),
         };
         let blockers = of(&observed, with_replicas(spec(), 5));
-        assert_eq!(blockers, [missing, Blocker::CertificatesNotAvailable]);
+        assert_eq!(blockers, [missing, Problem::CertificatesNotAvailable]);
         observed.machines.clear();
         assert_eq!(of(&observed, spec()), []);
     }
@@ -663,30 +653,30 @@ mod tests {
                 annotate(metadata, annotation::TOPOLOGY_UPGRADE_STEP, step);
             }
             assert_eq!(observed.topology_version(&spec), expected, "{version:?} {step:?}");
-            let expected = expected.map(|version| Blocker::TopologyVersion {
+            let expected = expected.map(|version| Problem::TopologyVersion {
                 version: version.to_owned(),
             });
             assert_eq!(of(&observed, spec.clone()), Vec::from_iter(expected));
         }
     }
 
-    type Case = (&'static str, fn(&mut Snapshot), Vec<Blocker>);
+    type Case = (&'static str, fn(&mut Snapshot), Vec<Problem>);
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn machines_are_waited_for() {
         let machine = || "m2".to_owned();
-        let failed = |condition, status, message: Option<&str>| Blocker::Condition {
+        let failed = |condition, status, message: Option<&str>| Problem::Condition {
             machine: machine(),
             condition,
             status,
             message: message.map(str::to_owned),
         };
-        let no_node = Blocker::NoNode {
+        let no_node = Problem::NoNode {
             machine: machine(),
             message: None,
         };
-        let being_deleted = Blocker::BeingDeleted {
+        let being_deleted = Problem::BeingDeleted {
             machine: machine(),
             message: None,
         };
@@ -704,7 +694,7 @@ mod tests {
             (
                 "updating",
                 |o| annotate(&mut o.machines[1].metadata, annotation::UPDATE_IN_PROGRESS, ""),
-                vec![Blocker::UpdatingInPlace { machine: machine() }],
+                vec![Problem::UpdatingInPlace { machine: machine() }],
             ),
             (
                 "false_and_unknown",
@@ -759,7 +749,7 @@ mod tests {
                     };
                     o.etcd_members = EtcdMembers::Read(vec![member("m1"), member("m2"), member("m3")]);
                 },
-                vec![Blocker::Learner { machine: machine() }],
+                vec![Problem::Learner { machine: machine() }],
             ),
             (
                 "member_without_machine",
@@ -771,7 +761,7 @@ mod tests {
                     o.etcd_members =
                         EtcdMembers::Read(["node-m1", "node-m2", "node-m3", "old"].map(member).to_vec());
                 },
-                vec![Blocker::MemberWithoutMachine {
+                vec![Problem::MemberWithoutMachine {
                     member: "old".to_owned(),
                 }],
             ),

@@ -1,7 +1,6 @@
 //! Describes plans as text.
 
 use crate::{
-    blocker::Blocker,
     plan::{
         Plan, StepRange,
         effect::Effect,
@@ -9,6 +8,7 @@ use crate::{
         simulate::{Choice, QuorumRisk, Step},
         step::{Action, NoPlan, Purpose},
     },
+    problem::Problem,
     quorum::RefusedChange,
 };
 
@@ -36,7 +36,7 @@ pub fn names(step: &Step) -> String {
 }
 
 /// The message and the hint of each blocker. Blockers that differ only in the Machine share a message.
-pub fn describe(blockers: &[Blocker], namespace: &str, name: &str) -> Vec<(String, Option<String>)> {
+pub fn describe(blockers: &[Problem], namespace: &str, name: &str) -> Vec<(String, Option<String>)> {
     let mut described: Vec<(String, Option<String>)> = Vec::new();
     let mut seen: Vec<(String, String)> = Vec::new();
     for blocker in blockers {
@@ -51,7 +51,7 @@ pub fn describe(blockers: &[Blocker], namespace: &str, name: &str) -> Vec<(Strin
         let alike: Vec<&str> = blockers
             .iter()
             .filter(|other| other.cause_on_machine().as_ref() == Some(&cause))
-            .filter_map(Blocker::machine)
+            .filter_map(Problem::machine)
             .collect();
         let message = match alike.as_slice() {
             [_, _, ..] => {
@@ -351,7 +351,7 @@ pub fn summary(plan: &Plan) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Blocker, StepRange, describe, fragile_steps, join_names};
+    use super::{Problem, StepRange, describe, fragile_steps, join_names};
 
     #[test]
     fn joins_names_and_step_ranges() {
@@ -386,13 +386,13 @@ mod tests {
 
     #[test]
     fn machines_with_the_same_problem_share_a_message() {
-        let unhealthy = |machine: &str, message: &str| Blocker::Condition {
+        let unhealthy = |machine: &str, message: &str| Problem::Condition {
             machine: machine.to_owned(),
             condition: "EtcdPodHealthy",
             status: "False",
             message: Some(message.to_owned()),
         };
-        let silent = |machine: &str, why: &str| Blocker::Silent {
+        let silent = |machine: &str, why: &str| Problem::Silent {
             member: format!("node-{machine}"),
             machine: machine.to_owned(),
             why: why.to_owned(),
@@ -403,7 +403,7 @@ mod tests {
             unhealthy("m2", "crashed"),
             unhealthy("m3", "not scheduled"),
             silent("m3", "does not respond: gone"),
-            Blocker::CertificatesNotAvailable,
+            Problem::CertificatesNotAvailable,
         ];
         let described = describe(&blockers, "d", "c1-cp");
         let messages: Vec<&str> = described.iter().map(|(message, _)| message.as_str()).collect();

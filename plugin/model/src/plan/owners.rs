@@ -7,12 +7,9 @@
 use kcp_api::{Machine, Object as _, kind::KUBEADM_CONFIG, machine::Bootstrap};
 use kcp_rules::syntax::parse_version;
 
-use crate::{
-    blocker::Blocker,
-    snapshot::{Snapshot, management::describe_owner},
-};
+use crate::{problem::Problem, snapshot::Snapshot};
 
-pub fn blockers(observed: &Snapshot) -> Vec<Blocker> {
+pub fn blockers(observed: &Snapshot) -> Vec<Problem> {
     let control_plane = &observed.control_plane;
     if control_plane.is_deleting() || !observed.is_infrastructure_ready() || !observed.has_endpoint() {
         return Vec::new();
@@ -20,10 +17,7 @@ pub fn blockers(observed: &Snapshot) -> Vec<Blocker> {
     let others = observed
         .machines_of_other_owners
         .iter()
-        .map(|machine| Blocker::MixedOwnership {
-            machine: machine.name().to_owned(),
-            owner: describe_owner(machine),
-        });
+        .map(Problem::mixed_ownership);
     let unadoptable = observed
         .unowned_machines()
         .filter_map(|machine| cannot_adopt(observed, machine));
@@ -31,12 +25,12 @@ pub fn blockers(observed: &Snapshot) -> Vec<Blocker> {
 }
 
 /// Returns the blocker if the controller cannot adopt the Machine.
-pub fn cannot_adopt(observed: &Snapshot, machine: &Machine) -> Option<Blocker> {
+pub fn cannot_adopt(observed: &Snapshot, machine: &Machine) -> Option<Problem> {
     // If no Machine has a `KubeadmConfig`, they were not read, as in a list of control planes.
     let is_config = |machine: &Machine| matches!(machine.bootstrap, Bootstrap::Config(_));
     let lacks_config =
         matches!(machine.bootstrap, Bootstrap::Missing) && observed.machines.iter().any(is_config);
-    Some(Blocker::CannotAdopt {
+    Some(Problem::CannotAdopt {
         machine: machine.name().to_owned(),
         why: adoption_obstacle(machine, lacks_config, observed.control_plane.spec.version())?,
     })
@@ -79,7 +73,7 @@ mod tests {
 
     use super::{blockers, cannot_adopt};
     use crate::{
-        blocker::Blocker,
+        problem::Problem,
         snapshot::Snapshot,
         testing::{
             objects::minutes_ago,
@@ -146,7 +140,7 @@ mod tests {
         for (name, change, expected) in cases {
             let mut machine = unowned();
             change(&mut machine);
-            let blocker = expected.map(|why| Blocker::CannotAdopt {
+            let blocker = expected.map(|why| Problem::CannotAdopt {
                 machine: "m3".to_owned(),
                 why: why.to_owned(),
             });
@@ -157,7 +151,7 @@ mod tests {
     #[test]
     fn only_owners_that_cannot_change_stop_the_controller() {
         type Case = (&'static str, fn(&mut Snapshot), bool);
-        let cannot_adopt = || Blocker::CannotAdopt {
+        let cannot_adopt = || Problem::CannotAdopt {
             machine: "m3".to_owned(),
             why: "KubeadmConfig m3 does not exist".to_owned(),
         };
@@ -191,7 +185,7 @@ mod tests {
                 ..unowned()
             };
             change(&mut observed);
-            let expected: Vec<Blocker> = is_stopped.then(cannot_adopt).into_iter().collect();
+            let expected: Vec<Problem> = is_stopped.then(cannot_adopt).into_iter().collect();
             assert_eq!(blockers(&observed), expected, "{name}");
         }
     }

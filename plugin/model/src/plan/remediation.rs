@@ -8,9 +8,9 @@ use kcp_api::{KubeadmControlPlaneSpec, control_plane::RemediationLimits};
 use serde::Serialize;
 
 use crate::{
-    blocker::Blocker,
     controller_release::Behaviour,
     plan::state::{HealthCheck, LABELS_AND_TAINTS, Replica, State, component_conditions},
+    problem::Problem,
     quorum::{Change, Votes},
     snapshot::Snapshot,
 };
@@ -23,7 +23,7 @@ pub struct NextRemediation {
     pub machine: String,
     /// What blocks the remediation. `None` if the controller replaces the Machine now.
     #[serde(rename = "keptBy")]
-    pub blocked_by: Option<Blocker>,
+    pub blocked_by: Option<Problem>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,21 +82,21 @@ fn remediation_order(replica: &Replica) -> impl Ord {
     )
 }
 
-fn remediation_blocker(state: &State, first: &Replica, terms: RemediationContext<'_>) -> Option<Blocker> {
+fn remediation_blocker(state: &State, first: &Replica, terms: RemediationContext<'_>) -> Option<Problem> {
     if first.is_deleting() {
-        return Some(Blocker::BeingDeleted {
+        return Some(Problem::BeingDeleted {
             machine: first.name.clone(),
             message: None,
         });
     }
     if state.has_malformed_remediation {
-        return Some(Blocker::MalformedRemediation { machine: None });
+        return Some(Problem::MalformedRemediation { machine: None });
     }
     if state.has_remediation_in_progress {
-        return Some(Blocker::AnotherInProgress);
+        return Some(Problem::AnotherInProgress);
     }
     if let Some(version) = terms.topology_version {
-        return Some(Blocker::TopologyVersion {
+        return Some(Problem::TopologyVersion {
             version: version.to_owned(),
         });
     }
@@ -114,10 +114,10 @@ fn remediation_blocker(state: &State, first: &Replica, terms: RemediationContext
 fn retry_blocker(
     first: &Replica,
     RemediationContext { limits, now, .. }: RemediationContext<'_>,
-) -> Option<Blocker> {
+) -> Option<Problem> {
     let last = first.remediation_for.as_ref()?;
     if last.is_malformed {
-        return Some(Blocker::MalformedRemediation {
+        return Some(Problem::MalformedRemediation {
             machine: Some(first.name.clone()),
         });
     }
@@ -136,54 +136,54 @@ fn retry_blocker(
         } else {
             retry.min(forgotten)
         };
-        return Some(Blocker::TriedRecently { until });
+        return Some(Problem::TriedRecently { until });
     }
-    is_exhausted.then_some(Blocker::TriedTooOften {
+    is_exhausted.then_some(Problem::TriedTooOften {
         retries: last.retry_count,
         until: forgotten,
     })
 }
 
-fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
+fn loss_blocker(state: &State, first: &Replica) -> Option<Problem> {
     if state.replicas.len() <= 1 {
-        return Some(Blocker::LastMachine);
+        return Some(Problem::LastMachine);
     }
     let coming_up = |replica: &&Replica| replica.node.is_none() && replica.health == HealthCheck::Passed;
     if let Some(other) = state.replicas.iter().find(coming_up) {
-        return Some(Blocker::AnotherComingUp {
+        return Some(Problem::AnotherComingUp {
             machine: other.name.clone(),
         });
     }
     if let Some(other) = state.replicas.iter().find(|replica| replica.is_deleting()) {
-        return Some(Blocker::AnotherBeingDeleted {
+        return Some(Problem::AnotherBeingDeleted {
             machine: other.name.clone(),
         });
     }
     match &state.members {
         // The controller lists no members of an external etcd, and stops because the list is empty.
         None if state.release.has(Behaviour::RequiresMemberList) => {
-            return Some(Blocker::ExternalEtcd {
+            return Some(Problem::ExternalEtcd {
                 machine: first.name.clone(),
             });
         }
-        Some(members) if members.is_empty() => return Some(Blocker::MembersUnknown),
+        Some(members) if members.is_empty() => return Some(Problem::MembersUnknown),
         _ => {}
     }
     if let Some(message) = state.unread_by_controller.clone() {
-        return Some(Blocker::MembersUnreadByController { message });
+        return Some(Problem::MembersUnreadByController { message });
     }
     if let Some(blocker) = state.leader_blocker(first) {
         return Some(blocker);
     }
     if state.release.has(Behaviour::RequiresWorkingMachine) && !state.works_without(first) {
-        return Some(Blocker::NoOtherWorks);
+        return Some(Problem::NoOtherWorks);
     }
     // If no node belongs to the Machine, the controller does not find its etcd member and does not check the quorum.
     let removed = first.member.as_deref().map(Change::Removed)?;
     // Without quorum, the controller cannot list the members.
     if let Some(votes) = state.members.as_deref().and_then(Votes::lost_quorum_votes) {
         let blocker = state.quorum_blocker(removed);
-        return blocker.or(Some(Blocker::Quorum { votes }));
+        return blocker.or(Some(Problem::Quorum { votes }));
     }
     // The controller does not know that a listed member is dead. etcd may refuse the removal later.
     state.as_seen_by_controller().quorum_blocker(removed)
@@ -193,7 +193,7 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Blocker> {
 mod tests {
     use kcp_api::Remediation;
 
-    use super::{Blocker, NextRemediation, RemediationContext, RemediationLimits, State, next_remediation};
+    use super::{NextRemediation, Problem, RemediationContext, RemediationLimits, State, next_remediation};
     use crate::{
         controller_release::Release,
         quorum::Votes,
@@ -247,31 +247,31 @@ mod tests {
                 unhealthy,
                 starting,
             };
-            Some(Blocker::Quorum { votes })
+            Some(Problem::Quorum { votes })
         };
-        let coming_up = |machine: &str| Blocker::AnotherComingUp {
+        let coming_up = |machine: &str| Problem::AnotherComingUp {
             machine: machine.to_owned(),
         };
         let cases = [
             ("m1 m2 m3r", None),
             (
                 "m1 m2 m3rx",
-                Some(Blocker::BeingDeleted {
+                Some(Problem::BeingDeleted {
                     machine: "m3".to_owned(),
                     message: None,
                 }),
             ),
-            ("m1r", Some(Blocker::LastMachine)),
+            ("m1r", Some(Problem::LastMachine)),
             ("m1 m2 m3r m4p", Some(coming_up("m4"))),
             // A Machine without a node that is itself unhealthy does not count as starting.
             ("m1 m2 m3pr", None),
             (
                 "m1 m2 m3x m4r",
-                Some(Blocker::AnotherBeingDeleted {
+                Some(Problem::AnotherBeingDeleted {
                     machine: "m3".to_owned(),
                 }),
             ),
-            ("m1f m2f m3r", Some(Blocker::NoOtherWorks)),
+            ("m1f m2f m3r", Some(Problem::NoOtherWorks)),
             ("m1 m2e m3re", quorum(2, 1, 0)),
             ("m1 m2 m3re", None),
             // The controller does not know that the member of the other Machine is dead.
@@ -308,7 +308,7 @@ mod tests {
         terms.topology_version = Some("v1.35.0");
         assert_eq!(
             next_remediation(&only, terms).expect("one waits").blocked_by,
-            Some(Blocker::TopologyVersion {
+            Some(Problem::TopologyVersion {
                 version: "v1.35.0".to_owned()
             })
         );
@@ -320,7 +320,7 @@ mod tests {
         state.has_remediation_in_progress = true;
         assert_eq!(
             look(&state).expect("one waits").blocked_by,
-            Some(Blocker::AnotherInProgress)
+            Some(Problem::AnotherInProgress)
         );
     }
 
@@ -332,7 +332,7 @@ mod tests {
         let blocked_by = |state: &State| look(state).expect("one waits").blocked_by;
         assert_eq!(
             blocked_by(&of_control_plane),
-            Some(Blocker::MalformedRemediation { machine: None })
+            Some(Problem::MalformedRemediation { machine: None })
         );
         let mut of_machine = state("m1 m2 m3r");
         of_machine.replicas[2].remediation_for = Some(Remediation {
@@ -341,7 +341,7 @@ mod tests {
         });
         assert_eq!(
             blocked_by(&of_machine),
-            Some(Blocker::MalformedRemediation {
+            Some(Problem::MalformedRemediation {
                 machine: Some("m3".to_owned())
             })
         );
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn since_v1_13_an_etcd_elsewhere_is_never_remediated() {
-        let never = Blocker::ExternalEtcd {
+        let never = Problem::ExternalEtcd {
             machine: "m3".to_owned(),
         };
         for (release, blocked_by) in [
@@ -379,7 +379,7 @@ mod tests {
             };
             look(&state).expect("one waits").blocked_by
         };
-        assert_eq!(blocked_by(Release::new(13, 0)), Some(Blocker::NoOtherWorks));
+        assert_eq!(blocked_by(Release::new(13, 0)), Some(Problem::NoOtherWorks));
         assert_eq!(blocked_by(Release::new(12, 10)), None);
     }
 
@@ -394,11 +394,11 @@ mod tests {
             look(&state).expect("one waits").blocked_by
         };
         let member = || "node-m1".to_owned();
-        let of_own = Blocker::LeaderUnreachable {
+        let of_own = Problem::LeaderUnreachable {
             member: member(),
             machine: Some("m1".to_owned()),
         };
-        let of_any = Blocker::LeaderUnreachable {
+        let of_any = Problem::LeaderUnreachable {
             member: member(),
             machine: None,
         };
@@ -415,7 +415,7 @@ mod tests {
         state.unread_by_controller = Some(message.clone());
         assert_eq!(
             look(&state).expect("one waits").blocked_by,
-            Some(Blocker::MembersUnreadByController { message })
+            Some(Problem::MembersUnreadByController { message })
         );
     }
 
@@ -426,17 +426,17 @@ mod tests {
             retry_period: jiff::SignedDuration::from_mins(10),
             ..RemediationLimits::default()
         };
-        let recently = Blocker::TriedRecently {
+        let recently = Problem::TriedRecently {
             until: minutes_ago(-5),
         };
-        let exhausted = |retries, until| Some(Blocker::TriedTooOften { retries, until });
+        let exhausted = |retries, until| Some(Problem::TriedTooOften { retries, until });
         for (minutes, retries, blocked_by) in [
             (Some(5), 0, Some(recently)),
             // The retry would exceed the maximum.
             (
                 Some(5),
                 2,
-                Some(Blocker::TriedRecently {
+                Some(Problem::TriedRecently {
                     until: minutes_ago(-55),
                 }),
             ),

@@ -9,9 +9,9 @@ use kcp_api::{
 };
 
 use crate::{
-    blocker::Blocker,
     controller_release::{Behaviour, Release},
     plan::rollout_reason::{Reason, Verdict},
+    problem::Problem,
     quorum::{Change, EtcdRefusal, Member, Votes},
     snapshot::{EtcdMembers, Snapshot},
 };
@@ -375,9 +375,9 @@ impl State {
     }
 
     /// Returns the blocker if etcd could lose quorum with a change of its members.
-    pub fn quorum_blocker(&self, change: Change<'_>) -> Option<Blocker> {
+    pub fn quorum_blocker(&self, change: Change<'_>) -> Option<Problem> {
         let votes = self.votes(change).filter(|votes| !votes.is_safe())?;
-        Some(Blocker::Quorum { votes })
+        Some(Problem::Quorum { votes })
     }
 
     /// Why etcd admits no new member. `None` if it admits one, if it has lost its quorum, or if its members were not read.
@@ -407,15 +407,15 @@ impl State {
     }
 
     /// The blocker if the controller cannot delete the Machine, because it cannot move the leadership of etcd.
-    pub fn leader_blocker(&self, replica: &Replica) -> Option<Blocker> {
+    pub fn leader_blocker(&self, replica: &Replica) -> Option<Problem> {
         let member = self.unreachable_leader.clone()?;
         if !self.release.has(Behaviour::LearnsLeaderFromFollowers) {
-            return Some(Blocker::LeaderUnreachable {
+            return Some(Problem::LeaderUnreachable {
                 member,
                 machine: None,
             });
         }
-        (replica.node.as_ref() == Some(&member)).then(|| Blocker::LeaderUnreachable {
+        (replica.node.as_ref() == Some(&member)).then(|| Problem::LeaderUnreachable {
             member,
             machine: Some(replica.name.clone()),
         })

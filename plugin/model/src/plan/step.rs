@@ -5,13 +5,13 @@ use kcp_api::KubeadmControlPlaneSpec;
 use serde::Serialize;
 
 use crate::{
-    blocker::Blocker,
     controller_release::Behaviour,
     plan::{
         remediation::{self, NextRemediation, RemediationContext},
         selection::{self, FailureDomainReason, Group},
         state::{Replica, State},
     },
+    problem::Problem,
     quorum::{Change, EtcdRefusal, Votes},
 };
 
@@ -165,7 +165,7 @@ fn retry_wait(
     next: &NextRemediation,
     other: &Result<Vec<Transition>, NoPlan>,
 ) -> Option<Transition> {
-    let Some(Blocker::TriedRecently { until } | Blocker::TriedTooOften { until, .. }) = next.blocked_by
+    let Some(Problem::TriedRecently { until } | Problem::TriedTooOften { until, .. }) = next.blocked_by
     else {
         return None;
     };

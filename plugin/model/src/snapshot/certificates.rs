@@ -8,7 +8,7 @@ use kcp_api::{
 };
 use serde::Serialize;
 
-use crate::snapshot::{Failure, Snapshot};
+use crate::snapshot::Failure;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
@@ -116,7 +116,7 @@ pub struct Certificates {
     pub name: String,
     pub certificates: Vec<Certificate>,
     /// Why the controller has not renewed a certificate that it should have renewed, as a clause.
-    pub obstacle: &'static str,
+    pub obstacle: String,
 }
 
 impl Purpose {
@@ -296,21 +296,6 @@ pub fn not_renewed(due: Timestamp, obstacle: &str) -> String {
     )
 }
 
-/// Why the controller does not renew the kubeconfig of a control plane, as a clause. It renews nothing while the control plane
-/// is paused or the Cluster has no endpoint (`reconcileKubeconfig` in
-/// `controlplane/kubeadm/reconcilers/kubeadmcontrolplane/helpers.go` of Cluster API v1.14).
-pub fn renewal_obstacle(observed: &Snapshot) -> &'static str {
-    if observed.is_cluster_paused() {
-        "the Cluster is paused"
-    } else if observed.is_paused() {
-        "the control plane is paused"
-    } else if !observed.has_endpoint() {
-        "the Cluster has no control plane endpoint"
-    } else {
-        "Cluster API's kubeadm control plane controller has not renewed it"
-    }
-}
-
 fn time_between(start: Timestamp, end: Timestamp) -> Duration {
     Duration::try_from(end.duration_since(start)).unwrap_or_default()
 }
@@ -380,7 +365,7 @@ mod tests {
                 namespace: "d".to_owned(),
                 name: "c1-cp".to_owned(),
                 certificates,
-                obstacle: "",
+                obstacle: String::new(),
             }
             .urgency(now())
         };
@@ -484,32 +469,6 @@ mod tests {
             text(SecretOwnership::UserProvided),
             "you: the Secret is user-provided, and Cluster API does not renew it"
         );
-    }
-
-    #[test]
-    fn the_obstacle_of_a_renewal_is_named() {
-        use crate::{snapshot::Snapshot, testing::objects::pause};
-        type Case = (fn(&mut Snapshot), &'static str);
-        let cases: &[Case] = &[
-            (
-                |_| {},
-                "Cluster API's kubeadm control plane controller has not renewed it",
-            ),
-            (
-                |o| pause(&mut o.control_plane.metadata),
-                "the control plane is paused",
-            ),
-            (|o| o.cluster_mut().spec.paused = true, "the Cluster is paused"),
-            (
-                |o| o.cluster_mut().spec.control_plane_endpoint = None,
-                "the Cluster has no control plane endpoint",
-            ),
-        ];
-        for (change, expected) in cases {
-            let mut observed = crate::testing::snapshot::observed();
-            change(&mut observed);
-            assert_eq!(super::renewal_obstacle(&observed), *expected);
-        }
     }
 
     #[test]

@@ -162,23 +162,6 @@ impl MachineSnapshot {
         let mut machines = self.observed().machines.iter();
         machines.find(|machine| machine.name() == self.object.name())
     }
-
-    /// The pauses that stop the controllers from reconciling the Machine: one line for each.
-    pub fn pauses(&self) -> Vec<String> {
-        let control_plane = &self.observed().control_plane;
-        let cluster_paused = self.observed().is_cluster_paused();
-        let is_paused =
-            control_plane.is_paused() || (control_plane.is_condition_true("Paused") && !cluster_paused);
-        [
-            (self.object.is_paused(), "the Machine is paused"),
-            (is_paused, "the control plane is paused"),
-            (cluster_paused, "the Cluster is paused"),
-        ]
-        .into_iter()
-        .filter(|(is_so, _)| *is_so)
-        .map(|(_, what)| what.to_owned())
-        .collect()
-    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -63,6 +63,9 @@ pub enum EtcdMembers {
 /// The alarm that a member raises when its database has reached the quota.
 pub const NOSPACE: &str = "NOSPACE";
 
+/// The name of etcd's alarm about members whose data differs.
+pub const CORRUPT: &str = "CORRUPT";
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "the flags are independent")]
 pub struct EtcdMember {
@@ -358,8 +361,8 @@ pub const fn why_not_queried(member: &Member) -> &'static str {
 /// The name of an alarm, as `etcdctl alarm list` prints it.
 pub fn alarm_name(kind: AlarmKind) -> String {
     match kind {
-        AlarmKind::NoSpace => "NOSPACE".to_owned(),
-        AlarmKind::Corrupt => "CORRUPT".to_owned(),
+        AlarmKind::NoSpace => NOSPACE.to_owned(),
+        AlarmKind::Corrupt => CORRUPT.to_owned(),
         AlarmKind::Other(number) => format!("number {number}"),
         _ => "unknown".to_owned(),
     }

@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use kcp_api::Object as _;
 
 use crate::{
-    blocker::Blocker,
+    problem::Problem,
     snapshot::{FailedWrite, Snapshot},
-    staleness::{OBSERVATION_LIMIT, StuckBlocker, age},
+    staleness::{OBSERVATION_LIMIT, StuckProblem, age},
 };
 
 /// How long after its last Event a write may still be failing. The controller tries again within ten minutes
@@ -160,10 +160,10 @@ impl<'o> RefusedWrite<'o> {
     }
 
     /// The blocker of the change, if only a person can make the write succeed.
-    pub fn blocker(observed: &'o Snapshot, now: Timestamp) -> Option<StuckBlocker> {
+    pub fn blocker(observed: &'o Snapshot, now: Timestamp) -> Option<StuckProblem> {
         let write = Self::find(observed, now).filter(|write| write.needs_person(now))?;
-        Some(StuckBlocker {
-            blocker: Blocker::WriteRefused {
+        Some(StuckProblem {
+            blocker: Problem::WriteRefused {
                 message: write.message(),
                 remedy: write.hint(observed),
             },

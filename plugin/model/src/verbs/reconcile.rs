@@ -15,6 +15,7 @@ use crate::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::preflight_without_plan,
     },
+    problem::machine_pauses,
     review::ReviewContext,
     snapshot::change::{ChangeSnapshot, MachineSnapshot},
 };
@@ -38,12 +39,10 @@ pub fn decide(snapshot: &ChangeSnapshot, context: ReviewContext<'_>) -> Result<D
 
 /// Decides whether the controller of Machines can reconcile the Machine now.
 pub fn decide_machine(machine: &MachineSnapshot, now: Timestamp) -> Decision {
-    let pauses = machine.pauses().into_iter();
-    let why: Vec<String> = pauses
-        .map(|pause| format!("{pause}: no controller reconciles the Machine"))
-        .collect();
-    if !why.is_empty() {
-        return Decision::Refused(Refusal::new(RefusedBy::Command, why));
+    let pauses = machine_pauses(machine);
+    if !pauses.is_empty() {
+        let control_plane = machine.control_plane_snapshot.control_plane();
+        return Decision::Refused(Refusal::because_of(&pauses, RefusedBy::Command, control_plane));
     }
     let detail = format!("for Machine {}", machine.object.name());
     proposal(patch(now), Vec::new(), detail)
@@ -147,14 +146,14 @@ mod tests {
             refused(decided(&paused)),
             (
                 "the Cluster is paused: no controller reconciles the control plane".to_owned(),
-                "set spec.paused of the Cluster to false".to_owned()
+                "resume the Cluster: kubectl patch cluster c1 -n d --type=merge -p '{\"spec\":{\"paused\":false}}'".to_owned()
             )
         );
         let mut paused: MachineSnapshot = machine::snapshot("m1");
         annotate(&mut paused.object.machine.metadata, "cluster.x-k8s.io/paused", "");
         assert_eq!(
             refused(decide_machine(&paused, now())).0,
-            "the Machine is paused: no controller reconciles the Machine"
+            "Machine m1 is paused: no controller provisions, updates or deletes it"
         );
     }
 }

@@ -244,7 +244,7 @@ mod tests {
             (
                 RefusedBy::Preflight,
                 vec!["the Cluster is paused: no controller reconciles the control plane".to_owned()],
-                vec!["set spec.paused of the Cluster to false".to_owned()]
+                vec!["resume the Cluster: kubectl patch cluster c1 -n d --type=merge -p '{\"spec\":{\"paused\":false}}'".to_owned()]
             )
         );
         let mut paused = snapshot();

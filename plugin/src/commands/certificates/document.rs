@@ -71,7 +71,7 @@ impl<'r> CertificatesDocument<'r> {
             certificates: of
                 .certificates
                 .iter()
-                .map(|certificate| CertificateDocument::new(certificate, of.obstacle, report.now))
+                .map(|certificate| CertificateDocument::new(certificate, &of.obstacle, report.now))
                 .collect(),
         });
         Self {

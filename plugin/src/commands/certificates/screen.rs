@@ -57,7 +57,7 @@ fn row(report: &CertificatesReport, of: &Certificates, certificate: &Certificate
         Validity::NoCertificate { why } | Validity::Missing { why } | Validity::Unread { why } => Some(why),
         Validity::Certificate { .. } | Validity::NoExpiry => None,
     };
-    let mut last = certificate.renewal_text(of.obstacle, report.now);
+    let mut last = certificate.renewal_text(&of.obstacle, report.now);
     if let Some(why) = reason {
         last = format!("{last}; {why}");
     }

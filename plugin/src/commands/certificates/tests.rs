@@ -37,7 +37,7 @@ fn report() -> CertificatesReport {
         control_planes: vec![Certificates {
             namespace: "d".to_owned(),
             name: "edge".to_owned(),
-            obstacle: "the control plane is paused",
+            obstacle: "the control plane is paused: no controller reconciles it".to_owned(),
             certificates: vec![
                 Certificate::of_secret(
                     Purpose::ClusterCa,

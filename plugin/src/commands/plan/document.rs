@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::document::{API_VERSION, ObjectName};
 use kcp_control_plane::{
-    blocker::Blocker,
     join_times::JoinTimes,
     plan::{
         Plan,
@@ -17,6 +16,7 @@ use kcp_control_plane::{
         simulate::{Choice, QuorumRisk, Step, StepVotes},
         step::{Action, NoPlan, Purpose},
     },
+    problem::Problem,
     quorum::{EtcdRefusal, Votes},
 };
 
@@ -41,10 +41,10 @@ pub struct PlanDocument {
     rollout_to_come: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     remediation: Option<remediation::NextRemediation>,
-    blockers: Vec<Described<Blocker>>,
+    blockers: Vec<Described<Problem>>,
     /// What is wrong with the control plane. Absent if the plan has steps, or if no problem is known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    problems: Vec<Described<Blocker>>,
+    problems: Vec<Described<Problem>>,
     /// etcd's votes after the first step, if the controller would take the step although it is not safe for etcd.
     #[serde(skip_serializing_if = "Option::is_none")]
     quorum_risk: Option<Described<QuorumRisk>>,
@@ -199,7 +199,7 @@ impl PlanVerdict {
 impl PlanDocument {
     /// Creates the JSON document of a plan.
     pub fn new(plan: &Plan) -> Self {
-        let described = |blocker: &Blocker| {
+        let described = |blocker: &Problem| {
             let hint = blocker.hint(&plan.namespace, &plan.name);
             Described::new(blocker.clone(), blocker.message(), hint)
         };

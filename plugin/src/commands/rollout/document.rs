@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::commands::rollout::report::{RolloutProgress, RolloutReport};
 use crate::document::{API_VERSION, ObjectName};
-use kcp_control_plane::{join_times::JoinTimes, staleness::StuckBlocker};
+use kcp_control_plane::{join_times::JoinTimes, staleness::StuckProblem};
 
 /// The progress of a rollout.
 #[derive(Debug, Serialize)]
@@ -40,7 +40,7 @@ pub struct RolloutStatus<'r> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct StuckDocument<'r> {
     #[serde(flatten)]
-    stuck: &'r StuckBlocker,
+    stuck: &'r StuckProblem,
     text: String,
     hint: String,
 }

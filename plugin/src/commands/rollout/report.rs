@@ -10,7 +10,7 @@ use crate::{
 use kcp_control_plane::{
     join_times::JoinTimes,
     snapshot::Snapshot,
-    staleness::{StuckBlocker, find_stuck},
+    staleness::{StuckProblem, find_stuck},
     wait::{self, WaitCondition, WaitProgress},
 };
 
@@ -21,7 +21,7 @@ pub struct RolloutReport {
     /// What the rollout waits for, one line each.
     pub waiting_for: Vec<String>,
     /// What has blocked the rollout for too long.
-    pub obstacles: Vec<StuckBlocker>,
+    pub obstacles: Vec<StuckProblem>,
     /// What the controller reports about the rollout, or why the rollout has stopped. Once it is complete: the Nodes that are
     /// left from replaced Machines.
     pub remarks: Vec<String>,

@@ -24,7 +24,7 @@ pub fn render(report: &RolloutReport, layout: Layout) -> String {
         RolloutProgress::Complete => ("complete", GOOD),
         RolloutProgress::InProgress | RolloutProgress::TimedOut => ("in progress", WARN),
         RolloutProgress::Stuck => ("stuck", BAD),
-        RolloutProgress::Stopped if pause_blocker(control_plane).is_some() => ("paused", WARN),
+        RolloutProgress::Stopped if pause_blocker(control_plane, None).is_some() => ("paused", WARN),
         RolloutProgress::Stopped => ("stopped", BAD),
     };
     let rest = match report.progress {

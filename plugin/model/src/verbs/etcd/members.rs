@@ -8,18 +8,15 @@ use crate::{
         etcd_agreement::RAFT_LAG_LIMIT,
         membership::{ListedMember, Membership},
     },
+    problem::alarm_message,
     quorum::Votes,
     snapshot::{
         Failure, Reading, Snapshot,
-        etcd::{Alarms, EtcdSurvey, QueriedMember, describe_unresponsive, hexadecimal, why_not_queried},
+        etcd::{
+            Alarms, CORRUPT, EtcdSurvey, QueriedMember, describe_unresponsive, hexadecimal, why_not_queried,
+        },
     },
 };
-
-/// The name of etcd's alarm about a database that has reached its quota.
-pub const NO_SPACE: &str = "NOSPACE";
-
-/// The name of etcd's alarm about members whose data differs.
-pub const CORRUPT: &str = "CORRUPT";
 
 /// The members of one etcd cluster.
 #[derive(Debug)]
@@ -171,15 +168,8 @@ impl<'s> EtcdCluster<'s> {
             return Ok(());
         };
         // etcd uses id 0 if it does not know which member's data is wrong.
-        let why = if *id == 0 {
-            format!("etcd has raised the alarm {CORRUPT}: the data of its members differs")
-        } else {
-            let name = self.name_of(*id);
-            format!(
-                "etcd member {name} has raised the alarm {CORRUPT}: its data differs from that of the other members"
-            )
-        };
-        let mut refusal = refusal(why);
+        let member = (*id != 0).then(|| self.name_of(*id));
+        let mut refusal = refusal(alarm_message(member.as_deref(), CORRUPT));
         refusal.remedies.push(
             "save a snapshot of each member; then replace the Machine of the member whose data is wrong"
                 .to_owned(),

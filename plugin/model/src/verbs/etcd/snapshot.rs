@@ -12,9 +12,10 @@ use serde_json::json;
 use crate::{
     change::decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal},
     checks::{etcd_agreement::RAFT_LAG_LIMIT, membership::Membership},
+    problem::alarm_message,
     snapshot::{
         Snapshot,
-        etcd::{Alarms, EtcdSurvey, QueriedMember},
+        etcd::{Alarms, CORRUPT, EtcdSurvey, QueriedMember},
     },
     verbs::etcd::members::{no_such_member, read_refusal, refusal, require_survey},
 };
@@ -179,10 +180,7 @@ fn requested_member(survey: &EtcdSurvey, name: &str) -> Result<SnapshotSource, R
         ));
     }
     if is_corrupt(survey, status) {
-        warnings.push(format!(
-            "etcd member {} has raised the alarm CORRUPT: its data differs from that of the other members",
-            queried.name
-        ));
+        warnings.push(alarm_message(Some(&queried.name), CORRUPT));
     }
     if status.is_learner {
         warnings.push(format!(

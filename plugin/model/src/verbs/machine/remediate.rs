@@ -8,7 +8,6 @@ use kcp_api::{MachineHealthCheck, Object as _, Reference, names::annotation};
 use serde_json::json;
 
 use crate::{
-    blocker::Blocker,
     change::{
         confirmation::Question,
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, RefusedBy, WriteObstacles},
@@ -19,6 +18,7 @@ use crate::{
         remediation::{NextRemediation, RemediationContext, next_remediation},
         state::{HealthCheck, State},
     },
+    problem::{Problem, machine_pauses},
     snapshot::{Snapshot, change::MachineSnapshot, management::would_remediate},
     verbs::machine::replace,
 };
@@ -98,10 +98,7 @@ pub fn question(machine: &MachineSnapshot, proposal: &Proposal) -> Question {
 
 /// Returns the obstacles that do not depend on the remediator.
 fn obstacles(machine: &MachineSnapshot) -> WriteObstacles {
-    let pauses = machine.pauses().into_iter();
-    let mut lasting: Vec<String> = pauses
-        .map(|pause| format!("{pause}: no controller would remediate the Machine"))
-        .collect();
+    let mut lasting: Vec<String> = machine_pauses(machine).iter().map(Problem::message).collect();
     if machine.object.has_annotation(annotation::SKIP_REMEDIATION) {
         lasting.push(format!(
             "annotation {} excludes the Machine from remediation",
@@ -205,14 +202,14 @@ fn add_obstacles(obstacles: &mut WriteObstacles, next: &NextRemediation, machine
     };
     match blocker {
         // `fatal_loss` reports more details.
-        Blocker::LastMachine
-        | Blocker::NoOtherWorks
-        | Blocker::LeaderUnreachable { .. }
-        | Blocker::Quorum { .. } => {}
-        Blocker::TriedTooOften { .. }
-        | Blocker::MalformedRemediation { .. }
-        | Blocker::MembersUnknown
-        | Blocker::ExternalEtcd { .. } => {
+        Problem::LastMachine
+        | Problem::NoOtherWorks
+        | Problem::LeaderUnreachable { .. }
+        | Problem::Quorum { .. } => {}
+        Problem::TriedTooOften { .. }
+        | Problem::MalformedRemediation { .. }
+        | Problem::MembersUnknown
+        | Problem::ExternalEtcd { .. } => {
             obstacles.lasting.push(blocker.message());
         }
         _ => obstacles.temporary.push(blocker.message()),
@@ -347,12 +344,12 @@ mod tests {
             (
                 "paused",
                 |machine| mark(machine, "cluster.x-k8s.io/paused"),
-                "the Machine is paused: no controller would remediate the Machine",
+                "Machine m2 is paused: no controller provisions, updates or deletes it",
             ),
             (
                 "Cluster paused",
                 |machine| machine.control_plane_snapshot.observed.cluster_mut().spec.paused = true,
-                "the Cluster is paused: no controller would remediate the Machine",
+                "the Cluster is paused: no controller reconciles the control plane",
             ),
             (
                 "deleted",

@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use kcp_api::Object as _;
 
 use crate::{
-    blocker::Blocker,
     change::{
         confirmation::Question,
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, WriteObstacles},
@@ -17,6 +16,7 @@ use crate::{
         DeletedMachines, Plan, messages,
         step::{Action, NoPlan},
     },
+    problem::{Problem, machine_pauses},
     snapshot::{Snapshot, change::MachineSnapshot},
 };
 
@@ -39,15 +39,12 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
     if machine.object.is_deleting() {
         return Decision::Unchanged("already being deleted".to_owned());
     }
-    let pauses = machine.pauses().into_iter();
-    let mut lasting: Vec<String> = pauses
-        .map(|pause| format!("{pause}: no controller would create a replacement"))
-        .collect();
+    let mut lasting = messages_of(&machine_pauses(machine));
     let replaceability = Replaceability::new(machine.observed(), name, now);
     let (loss, plan) = (replaceability.loss.clone(), &replaceability.plan);
     let alarm = loss.as_ref().map(|loss| &loss.blocker);
     let alarm = alarm
-        .filter(|blocker| matches!(blocker, Blocker::Alarm { .. }))
+        .filter(|blocker| matches!(blocker, Problem::Alarm { .. }))
         .cloned();
     lasting.extend(loss.into_iter().flat_map(|loss| loss.why));
     let etcd_failure = machine.control_plane_snapshot.etcd_failure.as_ref();
@@ -68,11 +65,11 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
         QuorumGuard::NoWay(no_plan) => warnings.push(messages::no_plan(no_plan)),
         // `fatal_loss` checks the quorum after the deletion.
         QuorumGuard::Blocked(_) | QuorumGuard::AtRisk { .. } => {
-            let is_lasting = |blocker: &Blocker| matches!(blocker, Blocker::NoTemplate { .. });
+            let is_lasting = |blocker: &Problem| matches!(blocker, Problem::NoTemplate { .. });
             let blockers = replaceability.blockers_without_own_deletion(name).into_iter();
             let (missing, others): (Vec<_>, Vec<_>) = blockers.partition(is_lasting);
-            lasting.extend(missing.iter().map(Blocker::message));
-            let is_excused = |blocker: &Blocker| ends_with_the_dead(machine.observed(), name, blocker);
+            lasting.extend(missing.iter().map(Problem::message));
+            let is_excused = |blocker: &Problem| ends_with_the_dead(machine.observed(), name, blocker);
             let (excused, others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_excused);
             warnings.extend(messages_of(&excused));
             temporary = messages_of(&others);
@@ -85,7 +82,7 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
             let hint = etcd_failure.map(|_| WITHOUT_ETCD_HINT.to_owned());
             refusal.remedies.extend(hint);
             let others = plan.blockers.iter().filter(|blocker| {
-                blocker.machine() != Some(name) && !matches!(blocker, Blocker::Alarm { .. })
+                blocker.machine() != Some(name) && !matches!(blocker, Problem::Alarm { .. })
             });
             let hints = others
                 .chain(&alarm)
@@ -93,7 +90,7 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
             refusal.remedies.extend(hints);
             // The deletion of this Machine has not begun, so the Machine of the dead member can be replaced.
             let refused = plan.blockers.iter().filter_map(|blocker| match blocker {
-                Blocker::RefusedByEtcd { machine, refusal } if machine == name => Some(refusal),
+                Problem::RefusedByEtcd { machine, refusal } if machine == name => Some(refusal),
                 _ => None,
             });
             let hints = refused.map(|refused| refused.hint(None, &plan.namespace, &plan.name));
@@ -122,14 +119,14 @@ pub fn decide(machine: &MachineSnapshot, options: ReplaceOptions, now: Timestamp
 
 /// Whether the blocker ends only when the dead members have been removed, and `target` is the Machine of one of them. No
 /// Machine joins before, so there is nothing to wait for.
-fn ends_with_the_dead(observed: &Snapshot, target: &str, blocker: &Blocker) -> bool {
+fn ends_with_the_dead(observed: &Snapshot, target: &str, blocker: &Problem) -> bool {
     let is_dead = |machine: &str| has_dead_member(observed, machine);
     is_dead(target)
         && match blocker {
-            Blocker::Silent { machine, .. }
-            | Blocker::Condition { machine, .. }
-            | Blocker::BeingDeleted { machine, .. } => is_dead(machine),
-            Blocker::NoNode { .. } | Blocker::RefusedByEtcd { .. } => true,
+            Problem::Silent { machine, .. }
+            | Problem::Condition { machine, .. }
+            | Problem::BeingDeleted { machine, .. } => is_dead(machine),
+            Problem::NoNode { .. } | Problem::RefusedByEtcd { .. } => true,
             _ => false,
         }
 }
@@ -167,7 +164,7 @@ pub fn is_allowed_with_force(machine: &MachineSnapshot, now: Timestamp) -> bool 
     matches!(decide(machine, options, now), Decision::Write(_))
 }
 
-fn messages_of(blockers: &[Blocker]) -> Vec<String> {
+fn messages_of(blockers: &[Problem]) -> Vec<String> {
     let described = messages::describe(blockers, "", "").into_iter();
     described.map(|(message, _)| message).collect()
 }
@@ -287,14 +284,16 @@ mod tests {
             (
                 "control plane",
                 |machine| pause(&mut machine.control_plane_snapshot.observed.control_plane.metadata),
-                "the control plane is paused: no controller would create a replacement",
+                "the control plane is paused: no controller reconciles it",
                 &["resume the control plane: kubectl kcp rollout resume c1-cp -n d"],
             ),
             (
                 "Cluster",
                 |machine| machine.control_plane_snapshot.observed.cluster_mut().spec.paused = true,
-                "the Cluster is paused: no controller would create a replacement",
-                &["set spec.paused of the Cluster to false"],
+                "the Cluster is paused: no controller reconciles the control plane",
+                &[
+                    "resume the Cluster: kubectl patch cluster c1 -n d --type=merge -p '{\"spec\":{\"paused\":false}}'",
+                ],
             ),
             (
                 "Machine",
@@ -302,7 +301,7 @@ mod tests {
                     let paused = "cluster.x-k8s.io/paused".to_owned();
                     annotate(&mut machine.object.machine.metadata, &paused, "");
                 },
-                "the Machine is paused: no controller would create a replacement",
+                "Machine m1 is paused: no controller provisions, updates or deletes it",
                 &[],
             ),
             (
@@ -427,10 +426,7 @@ mod tests {
             (
                 "the topology moves",
                 |machine| machine.control_plane_snapshot.observed.set_topology("v9.9.9"),
-                &[
-                    "the controller waits until the Cluster's topology has set the control plane's version to \
-                    v9.9.9",
-                ],
+                &["Cluster API's topology controller has not set the control plane's version to v9.9.9 yet"],
             ),
             (
                 "certificates",

@@ -6,10 +6,11 @@ use kcp_api::{DecodeError, decode, names::label};
 use crate::{
     change::decision::{Refusal, RefusedBy},
     drain::node::NodeDrain,
-    snapshot::etcd::EtcdSurvey,
+    problem::alarm_message,
+    snapshot::etcd::{EtcdSurvey, NOSPACE},
     verbs::{
         etcd::{
-            members::{EtcdCluster, NO_SPACE, refusal},
+            members::{EtcdCluster, refusal},
             remove_member::{MemberRemoval, removal},
         },
         node::labelled_node::{LabelledNode, MachineOfNode},
@@ -101,12 +102,9 @@ pub fn decide_member<'s>(survey: &'s EtcdSurvey, node: &str) -> Result<Option<Me
     if survey
         .alarms_by_member()
         .iter()
-        .any(|(_, alarm)| alarm == NO_SPACE)
+        .any(|(_, alarm)| alarm == NOSPACE)
     {
-        return Err(refusal(
-            "etcd has raised the alarm NOSPACE, so it rejects writes, such as the deletion of the Node"
-                .to_owned(),
-        ));
+        return Err(refusal(alarm_message(None, NOSPACE)));
     }
     let Some(member) = cluster.members.iter().find(|member| member.name == node) else {
         return Ok(None);
@@ -210,7 +208,7 @@ mod tests {
                 },
                 "node-m2",
                 why(&[
-                    "etcd has raised the alarm NOSPACE, so it rejects writes, such as the deletion of the Node",
+                    "etcd has raised the alarm NOSPACE: a database has reached its quota, so etcd rejects writes until the alarm is disarmed",
                 ]),
             ),
             (

@@ -16,13 +16,11 @@ use crate::{
     },
     checks::joining::needed_joining_machine,
     plan::{Desired, plan},
+    problem::Problem,
     review::ReviewContext,
     snapshot::{Snapshot, change::ChangeSnapshot},
     verbs::rollout::progress,
 };
-
-const CLUSTER_IS_PAUSED: &str = "the Cluster is paused: no controller reconciles the control plane until spec.paused \
-    of the Cluster is false";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PauseAction {
@@ -41,7 +39,8 @@ pub fn decide(
         return Ok(Decision::Unchanged(match action {
             PauseAction::Pause => "already paused".to_owned(),
             PauseAction::Resume if cluster_is_paused => {
-                format!("annotation {PAUSED} is not set; {CLUSTER_IS_PAUSED}")
+                let problem = Problem::cluster_paused(control_plane, snapshot.observed.cluster_paused_by());
+                format!("annotation {PAUSED} is not set; {}", problem.message())
             }
             PauseAction::Resume => format!("annotation {PAUSED} is not set"),
         }));
@@ -61,7 +60,8 @@ pub fn decide(
         Err(refusal) => return Ok(Decision::Refused(refusal)),
     };
     if cluster_is_paused {
-        warnings.push(CLUSTER_IS_PAUSED.to_owned());
+        warnings
+            .push(Problem::cluster_paused(control_plane, snapshot.observed.cluster_paused_by()).message());
     }
     Ok(Decision::Write(Proposal {
         write: ObjectWrite::patch(patch),
@@ -258,14 +258,12 @@ mod tests {
         let mut snapshot = changed(|control_plane| pause(&mut control_plane.metadata));
         snapshot.observed.cluster_mut().spec.paused = true;
         let resumed = proposal(decided(&snapshot, PauseAction::Resume));
-        assert_eq!(resumed.warnings, [super::CLUSTER_IS_PAUSED]);
+        let paused = "the Cluster is paused: no controller reconciles the control plane";
+        assert_eq!(resumed.warnings, [paused]);
         snapshot.observed.control_plane.metadata.annotations = None;
         assert_eq!(
             decided(&snapshot, PauseAction::Resume),
-            Decision::Unchanged(format!(
-                "annotation cluster.x-k8s.io/paused is not set; {}",
-                super::CLUSTER_IS_PAUSED
-            ))
+            Decision::Unchanged(format!("annotation cluster.x-k8s.io/paused is not set; {paused}"))
         );
     }
 

@@ -8,10 +8,9 @@ use kcp_rules::api::DecodeError;
 use serde_json::json;
 
 use crate::{
-    blocker::Blocker,
     change::{
         confirmation::Question,
-        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
+        decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal},
         preflight::preflight,
     },
     duration::format_duration,
@@ -19,6 +18,7 @@ use crate::{
         blockers::{processing_blockers, reconciliation_blockers},
         options::rollout_after,
     },
+    problem::Problem,
     review::ReviewContext,
     snapshot::{Snapshot, change::ChangeSnapshot},
     verbs::rollout::progress,
@@ -156,22 +156,19 @@ pub fn question(snapshot: &ChangeSnapshot, start: StartTime) -> Question {
 }
 
 /// Whether no other part of the refusal reports the blocker. Other parts report the pauses.
-const fn is_unreported(blocker: &Blocker) -> bool {
-    !matches!(blocker, Blocker::Paused | Blocker::ClusterPaused { .. })
+const fn is_unreported(blocker: &Problem) -> bool {
+    !matches!(blocker, Problem::Paused | Problem::ClusterPaused { .. })
 }
 
 /// Returns a refusal with the reasons why no rollout can start. The reasons are empty if a rollout can start.
 fn refusal_to_start(observed: &Snapshot, cluster_is_paused: bool, now: Timestamp) -> Refusal {
     let control_plane = &observed.control_plane;
     let (name, namespace) = (control_plane.name(), control_plane.namespace());
-    let mut refusal = Refusal::new(RefusedBy::Command, Vec::new());
+    let mut refusal = Refusal::while_paused(observed, cluster_is_paused);
     let Refusal { why, remedies, .. } = &mut refusal;
     if control_plane.deletion_timestamp().is_some() {
-        why.push("the control plane is being deleted".to_owned());
+        why.insert(0, "the control plane is being deleted".to_owned());
     }
-    let blocked = Refusal::while_paused(observed, cluster_is_paused);
-    why.extend(blocked.why);
-    remedies.extend(blocked.remedies);
     if !control_plane.status.initialized {
         why.push("the control plane is not initialized yet, so there is no Machine to replace".to_owned());
     } else if !control_plane.has_compared_machines() {
@@ -215,11 +212,11 @@ mod tests {
     };
     use serde_json::json;
 
-    use super::{Decision, ObjectWrite, Refusal, RefusedBy, ReviewContext, StartOptions, decide, question};
+    use super::{Decision, ObjectWrite, Refusal, ReviewContext, StartOptions, decide, question};
     use crate::plan::options::PlanOptions;
     use crate::{
-        blocker::Blocker,
-        change::decision::Proposal,
+        change::decision::{Proposal, RefusedBy},
+        problem::Problem,
         snapshot::{Reading, change::ChangeSnapshot},
         testing::{
             change::{fail, snapshot},
@@ -351,7 +348,7 @@ mod tests {
     #[test]
     fn obstacles_come_with_remedies() {
         let resume = "resume the control plane: kubectl kcp rollout resume c1-cp -n d";
-        let unpause = "set spec.paused of the Cluster to false";
+        let unpause = "resume the Cluster: kubectl patch cluster c1 -n d --type=merge -p '{\"spec\":{\"paused\":false}}'";
         let watch = "watch the rollout: kubectl kcp rollout status c1-cp -n d";
         let mut all = snapshot();
         pause(&mut all.observed.control_plane.metadata);
@@ -368,7 +365,7 @@ mod tests {
     fn a_missing_template_is_named_instead_of_waiting() {
         let mut snapshot = snapshot();
         let reference = snapshot.observed.control_plane.spec.infrastructure_ref.clone();
-        let missing = Blocker::no_template(&reference);
+        let missing = Problem::no_template(&reference);
         snapshot.observed.templates = [(reference, Reading::Read(false))].into();
         let refused = |snapshot: &ChangeSnapshot| {
             let refusal = refusal(decided(snapshot, StartOptions::default(), "v1beta2", false));

@@ -1,13 +1,20 @@
-//! The blockers: reasons why the controller cannot take its next step, or a command cannot change a control plane. Each
-//! has a message and a hint.
+//! The catalogue of problems: what keeps the controller from its next step, or a command from a change. Checks, plans, waits and
+//! refusals word a problem with its message and its hint.
 
 use jiff::Timestamp;
-use kcp_api::{Machine, Object as _, Reference, names::annotation};
+use kcp_api::{
+    KubeadmControlPlane, Machine, Object as _, Reference, kind::KUBEADM_CONTROL_PLANE, names::annotation,
+};
 use serde::Serialize;
 
 use crate::{
     quorum::{EtcdRefusal, RefusedChange, Votes},
-    snapshot::etcd::NOSPACE,
+    snapshot::{
+        Snapshot,
+        change::MachineSnapshot,
+        etcd::{CORRUPT, NOSPACE},
+        management::describe_owner,
+    },
 };
 
 /// How messages name the controller that reconciles control planes.
@@ -18,7 +25,7 @@ pub const CONTROL_PLANE_CONTROLLER: &str = "Cluster API's kubeadm control plane 
 const CLUSTERCTL: &str = "clusterctl";
 
 /// Names who paused the Cluster, as the end of a message. Empty if it is not known.
-pub fn who_paused(paused_by: Option<&str>) -> String {
+fn who_paused(paused_by: Option<&str>) -> String {
     paused_by.map_or_else(String::new, |manager| {
         format!("; field manager {manager} paused the Cluster")
     })
@@ -27,7 +34,7 @@ pub fn who_paused(paused_by: Option<&str>) -> String {
 /// What to check before the Cluster is resumed, as the start of a hint. `clusterctl move` pauses the Cluster, creates it again
 /// in the other management cluster, and resumes only that copy (`setClusterPause` in
 /// `cmd/clusterctl/client/cluster/mover.go`). If it fails in between, both management clusters have the Cluster.
-pub fn before_resuming(paused_by: Option<&str>) -> &'static str {
+fn before_resuming(paused_by: Option<&str>) -> &'static str {
     if paused_by == Some(CLUSTERCTL) {
         "clusterctl move pauses the Cluster, and leaves it paused if the move fails: first make sure that no other management \
          cluster has this Cluster, because the controllers of both would create and delete its machines; then "
@@ -47,9 +54,11 @@ pub const SAFE_ETCD_HINT: &str = "set spec.kubeadmConfigSpec.clusterConfiguratio
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", tag = "reason")]
-pub enum Blocker {
+pub enum Problem {
     Paused,
     ClusterPaused {
+        #[serde(skip)]
+        cluster: String,
         /// The field manager that set `spec.paused`. `None` if it is not known.
         #[serde(rename = "pausedBy", skip_serializing_if = "Option::is_none")]
         paused_by: Option<String>,
@@ -114,8 +123,8 @@ pub enum Blocker {
         remedy: String,
     },
     CertificatesNotAvailable,
-    /// The Secret with a CA does not exist.
-    NoCa {
+    /// A Secret with a CA or a key of the cluster does not exist.
+    NoKey {
         secret: String,
     },
 
@@ -258,12 +267,60 @@ pub enum Blocker {
     },
 }
 
+/// The pauses of the control plane and its Cluster, because of which no controller acts on a change.
+pub fn pauses(observed: &Snapshot) -> Vec<Problem> {
+    let control_plane = &observed.control_plane;
+    let of_cluster = observed.is_cluster_paused();
+    let own = control_plane.is_paused() || (control_plane.is_condition_true("Paused") && !of_cluster);
+    let own = own.then_some(Problem::Paused);
+    let of_cluster = of_cluster.then(|| Problem::cluster_paused(control_plane, observed.cluster_paused_by()));
+    own.into_iter().chain(of_cluster).collect()
+}
+
+/// The pauses that stop the controllers from replacing a Machine.
+pub fn machine_pauses(machine: &MachineSnapshot) -> Vec<Problem> {
+    let own = machine.object.is_paused().then(|| Problem::MachinePaused {
+        machine: machine.object.name().to_owned(),
+    });
+    own.into_iter().chain(pauses(machine.observed())).collect()
+}
+
 /// Says how another etcd member becomes the leader if the leader does not respond.
 pub fn leader_hint(member: &str) -> String {
     format!(
         "repair the member on node {member}, or stop it so that the other members elect a new leader; stop it only if the others \
          have quorum: crictl stop $(crictl ps -q --name etcd)"
     )
+}
+
+/// Says who has raised an alarm of etcd, and what it means. `member` is `None` if etcd does not know which member is affected.
+pub fn alarm_message(member: Option<&str>, alarm: &str) -> String {
+    let who = member.map_or_else(|| "etcd".to_owned(), |member| format!("etcd member {member}"));
+    let means = match (alarm, member) {
+        (NOSPACE, _) => {
+            ": a database has reached its quota, so etcd rejects writes until the alarm is disarmed"
+        }
+        (CORRUPT, None) => ": the data of its members differs",
+        (CORRUPT, Some(_)) => ": its data differs from that of the other members",
+        _ => "",
+    };
+    format!("{who} has raised the alarm {alarm}{means}")
+}
+
+/// How to end an alarm of etcd. `None` for an alarm that etcd does not document.
+pub fn alarm_hint(alarm: &str, namespace: &str, name: &str) -> Option<String> {
+    match alarm {
+        NOSPACE => Some(format!(
+            "delete old revisions: kubectl kcp etcd compact {name} -n {namespace}; then return the space to the file system: \
+             kubectl kcp etcd defrag {name} -n {namespace}; then disarm the alarm: kubectl kcp etcd disarm {name} -n {namespace}"
+        )),
+        // etcd compares followers with the leader, but the leader's data may be the wrong one.
+        CORRUPT => Some(format!(
+            "save a snapshot: kubectl kcp etcd snapshot {name} -n {namespace} --output-file FILE; compare the hashes of all members: \
+             etcdctl endpoint hashkv --cluster; then replace the Machine of the member that differs from the majority"
+        )),
+        _ => None,
+    }
 }
 
 pub fn resume_machine_hint(machine: &str, namespace: &str) -> String {
@@ -273,7 +330,7 @@ pub fn resume_machine_hint(machine: &str, namespace: &str) -> String {
     )
 }
 
-impl Blocker {
+impl Problem {
     /// The text before and after the Machine's name in the message, if several Machines can have the same problem.
     pub(crate) fn cause_on_machine(&self) -> Option<(String, String)> {
         match self {
@@ -308,6 +365,27 @@ impl Blocker {
         }
     }
 
+    pub fn cluster_paused(control_plane: &KubeadmControlPlane, paused_by: Option<&str>) -> Self {
+        Self::ClusterPaused {
+            cluster: control_plane.cluster().unwrap_or_default().to_owned(),
+            paused_by: paused_by.map(str::to_owned),
+        }
+    }
+
+    pub fn controller_stopped(control_plane: &KubeadmControlPlane) -> Self {
+        Self::ControllerStopped {
+            generation: control_plane.generation(),
+            observed_generation: control_plane.status.observed_generation.unwrap_or_default(),
+        }
+    }
+
+    pub fn mixed_ownership(machine: &Machine) -> Self {
+        Self::MixedOwnership {
+            machine: machine.name().to_owned(),
+            owner: describe_owner(machine),
+        }
+    }
+
     pub fn no_template(reference: &Reference) -> Self {
         Self::NoTemplate {
             kind: reference.kind.clone(),
@@ -338,7 +416,7 @@ impl Blocker {
         };
         match self {
             Self::Paused => "the control plane is paused: no controller reconciles it".to_owned(),
-            Self::ClusterPaused { paused_by } => format!(
+            Self::ClusterPaused { paused_by, .. } => format!(
                 "the Cluster is paused: no controller reconciles the control plane{}",
                 who_paused(paused_by.as_deref())
             ),
@@ -371,8 +449,7 @@ impl Blocker {
             ),
             Self::TopologyVersion { version } => {
                 format!(
-                    "the controller waits until the Cluster's topology has set the control plane's \
-                    version to {version}"
+                    "Cluster API's topology controller has not set the control plane's version to {version} yet"
                 )
             }
             Self::TopologyFailed { message } => {
@@ -384,7 +461,7 @@ impl Blocker {
             Self::CertificatesNotAvailable => {
                 "no Machine can join: condition CertificatesAvailable is not True".to_owned()
             }
-            Self::NoCa { secret } => format!("no Machine can join: Secret {secret} does not exist"),
+            Self::NoKey { secret } => format!("no Machine can join: Secret {secret} does not exist"),
             Self::BeingDeleted { machine, message } => {
                 with(format!("Machine {machine} is being deleted"), message)
             }
@@ -410,10 +487,10 @@ impl Blocker {
                 member,
                 machine,
                 alarm,
-            } => format!("etcd member {member} of Machine {machine} has raised the alarm {alarm}"),
+            } => alarm_message(Some(&format!("{member} of Machine {machine}")), alarm),
             Self::NoMember { machine } => format!("Machine {machine} has no etcd member"),
             Self::MachinePaused { machine } => {
-                format!("Machine {machine} is paused, so Cluster API neither provisions nor deletes it")
+                format!("Machine {machine} is paused: no controller provisions, updates or deletes it")
             }
             Self::LeaderUnreachable {
                 member,
@@ -502,8 +579,8 @@ impl Blocker {
             Self::Paused => Some(format!(
                 "resume the control plane: kubectl kcp rollout resume {name} -n {namespace}"
             )),
-            Self::ClusterPaused { paused_by } => Some(format!(
-                "{}set spec.paused of the Cluster to false",
+            Self::ClusterPaused { cluster, paused_by } => Some(format!(
+                "{}resume the Cluster: kubectl patch cluster {cluster} -n {namespace} --type=merge -p '{{\"spec\":{{\"paused\":false}}}}'",
                 before_resuming(paused_by.as_deref())
             )),
             Self::MixedOwnership { machine, .. } => Some(format!(
@@ -535,10 +612,10 @@ impl Blocker {
                  Machine; to list the templates: kubectl get {}.{group} -n {namespace}",
                 kind.to_lowercase()
             )),
-            Self::NoCa { secret } => Some(format!(
-                "restore Secret {secret} from a backup, because certificates from a new CA would not match \
-                 those of the running Machines; then let the controller try again: kubectl kcp reconcile {name} -n \
-                 {namespace}; to list the Secrets: kubectl get secrets -n {namespace}"
+            Self::NoKey { secret } => Some(format!(
+                "restore Secret {secret} from a backup, because a new key would not match the running Machines; then let the \
+                 controller try again: kubectl kcp reconcile {name} -n {namespace}; to list the Secrets: kubectl get secrets -n \
+                 {namespace}"
             )),
             Self::Silent { machine, .. } => Some(format!(
                 "repair the member, or replace its Machine: kubectl kcp machine replace {machine} -n {namespace}"
@@ -547,10 +624,7 @@ impl Blocker {
                 let waiting = (refusal.change == RefusedChange::Removal).then_some(machine.as_str());
                 Some(refusal.hint(waiting, namespace, name))
             }
-            Self::Alarm { alarm, .. } if alarm == NOSPACE => Some(format!(
-                "free space, and then disarm the alarm: kubectl kcp etcd compact {name} -n {namespace}; then kubectl kcp etcd \
-                 defrag {name} -n {namespace}; then kubectl kcp etcd disarm {name} -n {namespace}"
-            )),
+            Self::Alarm { alarm, .. } => alarm_hint(alarm, namespace, name),
             Self::MachinePaused { machine } => Some(resume_machine_hint(machine, namespace)),
             Self::NoMember { machine } => Some(format!(
                 "replace the Machine: kubectl kcp machine replace {machine} -n {namespace}"
@@ -588,8 +662,7 @@ impl Blocker {
                     .to_owned(),
             ),
             Self::NoKubeconfig { ca } => Some(format!(
-                "restore Secret {ca} from a backup, because certificates from a new CA would not match those of the running \
-                 Machines"
+                "restore Secret {ca} from a backup, because a new key would not match the running Machines"
             )),
             Self::CertificatesNotAvailable => Some(format!(
                 "see condition CertificatesAvailable: kubectl describe kcp {name} -n {namespace}"
@@ -600,14 +673,14 @@ impl Blocker {
     }
 
     /// The id of the check in `status` that reports the same problem.
-    pub fn check_id(&self) -> &'static str {
+    pub fn id(&self) -> &'static str {
         match self {
             Self::Paused | Self::ClusterPaused { .. } => "paused",
             Self::InfrastructureNotReady | Self::NoEndpoint => "cluster-not-ready",
             Self::MixedOwnership { .. } | Self::CannotAdopt { .. } => "machines-not-owned",
             Self::WorkloadUnreachable { .. } => "workload-disconnected",
             Self::NoKubeadmConfig { .. } => "kubeadm-config-unusable",
-            Self::NoKubeconfig { .. } | Self::NoCa { .. } => "secrets-missing",
+            Self::NoKubeconfig { .. } | Self::NoKey { .. } => "secrets-missing",
             Self::NoTemplate { .. } => "infrastructure-template-missing",
             Self::TopologyVersion { .. } => "topology-upgrade-pending",
             Self::TopologyFailed { .. } => "topology-not-reconciled",
@@ -644,6 +717,30 @@ impl Blocker {
             Self::LastMachine | Self::MembersUnknown | Self::Quorum { .. } => "etcd-no-quorum",
             Self::Blocked { .. } | Self::NoProgress { .. } => "change-stuck",
             Self::ControllerStopped { .. } => "controller-stopped",
+        }
+    }
+
+    /// The object that the problem is about, as `Kind/name`.
+    pub fn object(&self, control_plane: &KubeadmControlPlane) -> String {
+        let itself = || format!("{}/{}", KUBEADM_CONTROL_PLANE.kind, control_plane.name());
+        match self {
+            Self::ClusterPaused { .. }
+            | Self::InfrastructureNotReady
+            | Self::NoEndpoint
+            | Self::NoKubeconfig { .. }
+            | Self::TopologyVersion { .. }
+            | Self::TopologyFailed { .. } => {
+                let cluster = control_plane.cluster();
+                cluster.map_or_else(itself, |name| format!("Cluster/{name}"))
+            }
+            Self::NoTemplate { kind, template, .. } => format!("{kind}/{template}"),
+            Self::NoKey { secret } => format!("Secret/{secret}"),
+            Self::UnusableSecret { secret, .. } => secret.clone(),
+            Self::NoKubeadmConfig { .. } => "ConfigMap/kubeadm-config".to_owned(),
+            Self::MemberWithoutMachine { member } if !member.is_empty() => format!("EtcdMember/{member}"),
+            _ => self
+                .machine()
+                .map_or_else(itself, |name| format!("Machine/{name}")),
         }
     }
 

@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use kcp_etcd::{
-    Alarm, AlarmKind, Call, ClientCertificate, Connection, Endpoint, Error, Report, Step, Tcp, Timeouts, Tls,
-    Trust, survey,
+    Alarm, AlarmKind, Call, ClientCertificate, Connection, ConnectionStep, Endpoint, Error, Report, Tcp,
+    Timeouts, Tls, Trust, survey,
 };
 use kcp_tests::addresses::MachineAddresses;
 use kcp_tests::assets::Assets;
@@ -346,7 +346,7 @@ async fn three_members(run: &Arc<Run>) -> Result<()> {
         matches!(
             frozen,
             Error::Deadline {
-                step: Step::Handshake,
+                step: ConnectionStep::Handshake,
                 ..
             }
         ),
@@ -357,7 +357,7 @@ async fn three_members(run: &Arc<Run>) -> Result<()> {
         matches!(
             late,
             Err(Error::Deadline {
-                step: Step::Call(Call::Status),
+                step: ConnectionStep::Call(Call::Status),
                 ..
             })
         ),
@@ -372,7 +372,7 @@ async fn three_members(run: &Arc<Run>) -> Result<()> {
         matches!(
             alarms,
             Err(Error::Deadline {
-                step: Step::Call(Call::Alarm),
+                step: ConnectionStep::Call(Call::Alarm),
                 ..
             })
         ),

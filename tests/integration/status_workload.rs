@@ -12,7 +12,7 @@ use jiff::{Timestamp, ToSpan as _};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kcp_api::metadata::Object as _;
-use kcp_client::reads::{self, Excluded, MachineByNode, Target};
+use kcp_client::reads::{self, Excluded, MachineByNode, WorkloadTarget};
 use kcp_client::{Connection, ConnectionFlags};
 use kcp_control_plane::snapshot::{
     EndpointCertificate, EtcdMembers, EtcdSurvey, Failure, Reading, Snapshot, Workload,
@@ -79,7 +79,7 @@ struct Observer {
     connection: Connection,
     secrets: Api<Secret>,
     snapshot: Snapshot,
-    target: Target,
+    target: WorkloadTarget,
     machines: MachineByNode,
 }
 
@@ -100,7 +100,8 @@ impl Observer {
         let limit = reads::limit_per_control_plane(TIMEOUT);
         let reader = reads::discover(&connection, limit).await?;
         let snapshot = reads::read_from_management(&reader, NAMESPACE, NAME, limit).await?;
-        let target = Target::new(&snapshot.control_plane).context("the control plane has no Cluster")?;
+        let target =
+            WorkloadTarget::new(&snapshot.control_plane).context("the control plane has no Cluster")?;
         let machines = snapshot.machines.iter();
         Ok(Self {
             machines: machines
@@ -115,7 +116,7 @@ impl Observer {
 
     /// Reads the cluster with the Secrets of another cluster name. Fails if that takes longer than the timeout.
     async fn read_as(&self, cluster: &str, timeout: Duration) -> Result<Read> {
-        let target = Target {
+        let target = WorkloadTarget {
             cluster: cluster.to_owned(),
             ..self.target.clone()
         };

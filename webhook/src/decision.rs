@@ -15,7 +15,7 @@ pub(crate) const UNDECODABLE: &str = "object-undecodable";
 
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: ReviewResult,
     /// Findings that only warn. The findings of rules that normally deny come first.
     pub(crate) warning_causes: Vec<Cause>,
     /// Findings that are only recorded in the audit log.
@@ -33,7 +33,7 @@ pub(crate) struct Decision {
 }
 
 #[derive(Debug, Default)]
-pub(crate) enum Verdict {
+pub(crate) enum ReviewResult {
     #[default]
     Allowed,
     /// Rules deny the write: the object must change.
@@ -121,7 +121,7 @@ impl Decision {
 
     pub(crate) fn refused(kind: RefusalKind, message: impl Into<String>) -> Self {
         Self {
-            verdict: Verdict::Refused(Refusal {
+            verdict: ReviewResult::Refused(Refusal {
                 kind,
                 message: message.into(),
             }),
@@ -160,9 +160,9 @@ impl Decision {
             .chain(warnings().filter(|finding| !softened(finding)));
         Self {
             verdict: if causes.is_empty() {
-                Verdict::Allowed
+                ReviewResult::Allowed
             } else {
-                Verdict::Invalid(Invalid {
+                ReviewResult::Invalid(Invalid {
                     group: kind.group,
                     kind: kind.kind,
                     name: name(),
@@ -186,7 +186,7 @@ impl Decision {
     /// Denies an object with a field that does not have the type that its kind requires.
     pub(crate) fn undecodable(kind: Kind, name: String, error: DecodeError) -> Self {
         Self {
-            verdict: Verdict::Invalid(Invalid {
+            verdict: ReviewResult::Invalid(Invalid {
                 group: kind.group,
                 kind: kind.kind,
                 name,
@@ -207,7 +207,7 @@ impl Decision {
 
     /// This decision, including its warnings, if rules deny the write; otherwise `None`.
     pub(crate) fn denial(self) -> Option<Self> {
-        matches!(self.verdict, Verdict::Invalid(_)).then_some(self)
+        matches!(self.verdict, ReviewResult::Invalid(_)).then_some(self)
     }
 
     /// The rules that are overridden, each with the reason.
@@ -220,8 +220,8 @@ impl Decision {
     /// All problems that rules found, each with the action that its rule took.
     pub(crate) fn causes(&self) -> impl Iterator<Item = (&Cause, Action)> {
         let denied = match &self.verdict {
-            Verdict::Invalid(invalid) => invalid.causes.as_slice(),
-            Verdict::Allowed | Verdict::Refused(_) => &[],
+            ReviewResult::Invalid(invalid) => invalid.causes.as_slice(),
+            ReviewResult::Allowed | ReviewResult::Refused(_) => &[],
         };
         let denied = denied.iter().map(|cause| (cause, Action::Deny));
         let warned = self.warning_causes.iter().map(|cause| (cause, Action::Warn));

@@ -20,7 +20,7 @@ use self::{
     requests::{InFlight, Requests},
 };
 use crate::{
-    decision::{Decision, UNDECODABLE, Verdict},
+    decision::{Decision, ReviewResult, UNDECODABLE},
     hook::Hook,
 };
 
@@ -352,10 +352,10 @@ impl Metrics {
 
     pub(crate) fn count_decision(&self, hook: Hook, decision: &Decision) {
         let label = match &decision.verdict {
-            Verdict::Allowed if decision.overridden_rules().next().is_some() => OVERRIDDEN,
-            Verdict::Allowed => "allowed",
-            Verdict::Invalid(_) => "denied",
-            Verdict::Refused(_) => "refused",
+            ReviewResult::Allowed if decision.overridden_rules().next().is_some() => OVERRIDDEN,
+            ReviewResult::Allowed => "allowed",
+            ReviewResult::Invalid(_) => "denied",
+            ReviewResult::Refused(_) => "refused",
         };
         self.decisions
             .get_or_create(&DecisionLabels {

@@ -63,7 +63,7 @@ use std::time::{Duration, Instant};
 pub use list::{check_namespace_exists, for_each, list};
 pub use management::{read_control_plane_name, read_from_management};
 pub use observe::{observe, unread_snapshot};
-pub use workload_and_etcd::{Excluded, MachineByNode, Target, read_workload_and_etcd};
+pub use workload_and_etcd::{Excluded, MachineByNode, WorkloadTarget, read_workload_and_etcd};
 
 use crate::{Action, Connection, Error, ReadLimit, reader::Reader};
 

@@ -21,7 +21,7 @@ use crate::{
 };
 
 #[derive(Clone, Copy)]
-pub struct Target<'t> {
+pub struct UpdateTarget<'t> {
     pub connection: &'t Connection,
     pub resource: &'t ApiResource,
     /// The namespace of the object. `None` for a cluster-scoped kind.
@@ -111,7 +111,7 @@ pub enum WriteResult {
 /// `read` or `decide` fails; the write fails; other clients change the object before every attempt; or it is unknown
 /// whether the write was stored.
 pub async fn update<S: ReadObject, D, E: From<Error>>(
-    target: &Target<'_>,
+    target: &UpdateTarget<'_>,
     mut read: impl AsyncFnMut() -> Result<S, E>,
     mut decide: impl FnMut(&S) -> Result<Change<D>, E>,
 ) -> Result<Updated<S, D>, E> {
@@ -177,7 +177,7 @@ enum Attempt {
     Rejected(Vec<String>),
 }
 
-impl Target<'_> {
+impl UpdateTarget<'_> {
     fn contended(&self) -> Error {
         Error::Contended {
             goal: format!("{} {}", self.verb, self.name),

@@ -13,7 +13,7 @@ use tonic::{Response, Status as Answered};
 use tower::service_fn;
 
 use crate::endpoint::Endpoint;
-use crate::error::{Call, Error, HandshakeError, Step, with_time_limit};
+use crate::error::{Call, ConnectionStep, Error, HandshakeError, with_time_limit};
 use crate::response::{Alarm, KeyRevision, Member, Members, Status};
 use crate::rpc::etcdserverpb as wire;
 use crate::rpc::etcdserverpb::cluster_client::ClusterClient;
@@ -69,7 +69,7 @@ impl Connection {
     /// # Errors
     /// Fails with [`Error::Dial`], [`Error::Handshake`] or [`Error::Deadline`].
     pub async fn open(endpoint: &Endpoint, tls: &Tls, timeouts: Timeouts) -> Result<Self, Error> {
-        let stream = with_time_limit(Step::Dial, timeouts.dial, endpoint.dial())
+        let stream = with_time_limit(ConnectionStep::Dial, timeouts.dial, endpoint.dial())
             .await?
             .map_err(Error::Dial)?;
         let (config, seen) = tls
@@ -80,11 +80,11 @@ impl Connection {
             let name = ServerName::try_from("etcd").map_err(io::Error::other)?;
             TlsConnector::from(Arc::new(config)).connect(name, stream).await
         };
-        let stream = with_time_limit(Step::Handshake, timeouts.handshake, handshake)
+        let stream = with_time_limit(ConnectionStep::Handshake, timeouts.handshake, handshake)
             .await?
             .map_err(|error| Error::Handshake(HandshakeError::from_io(&error)))?;
         let (stream, first_error) = WatchedStream::new(stream);
-        let channel = with_time_limit(Step::Handshake, timeouts.handshake, channel(stream))
+        let channel = with_time_limit(ConnectionStep::Handshake, timeouts.handshake, channel(stream))
             .await?
             .map_err(|error| Error::Handshake(HandshakeError::Protocol(error.to_string())))?;
         let certificate = seen.certificate();
@@ -242,7 +242,7 @@ impl Connection {
         call: Call,
         request: impl Future<Output = Result<Response<T>, Answered>>,
     ) -> Result<T, Error> {
-        with_time_limit(Step::Call(call), self.call_timeout, request)
+        with_time_limit(ConnectionStep::Call(call), self.call_timeout, request)
             .await?
             .map(Response::into_inner)
             .map_err(|status| Error::from_status(call, &status, self.first_error.cause()))

@@ -24,7 +24,7 @@ pub enum Error {
     #[error("{step}: no response within {}", Seconds(*after))]
     Deadline {
         /// The step that exceeded its time limit.
-        step: Step,
+        step: ConnectionStep,
         /// The time limit of the step.
         after: Duration,
     },
@@ -88,7 +88,7 @@ pub enum HandshakeError {
 
 /// A step of a connection, with its own time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum ConnectionStep {
     /// Open a stream to the member.
     Dial,
     /// Set up TLS and HTTP/2 over the stream.
@@ -122,7 +122,7 @@ impl fmt::Display for Call {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for ConnectionStep {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dial => formatter.write_str("connecting"),
@@ -254,7 +254,7 @@ fn innermost_cause(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// Runs a step, and fails with [`Error::Deadline`] if it takes longer than `limit`.
 pub(crate) async fn with_time_limit<T>(
-    step: Step,
+    step: ConnectionStep,
     limit: Duration,
     future: impl Future<Output = T>,
 ) -> Result<T, Error> {

@@ -30,7 +30,7 @@ mod trust;
 pub use connection::{Connection, ServerIdentity, Timeouts};
 pub use credentials::CredentialError;
 pub use endpoint::{BoxedStream, Dial, Dialing, Endpoint, Stream, Tcp};
-pub use error::{Call, Error, HandshakeError, Step};
+pub use error::{Call, ConnectionStep, Error, HandshakeError};
 pub use identity::{ClientCertificate, ISSUED_VALIDITY};
 pub use response::{Alarm, AlarmKind, KeyRevision, Member, Members, Status};
 pub use snapshot::{SnapshotChunk, SnapshotStream};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ring::digest::{Context, SHA256};
 use tonic::Streaming;
 
-use crate::error::{Call, Error, Step, with_time_limit};
+use crate::error::{Call, ConnectionStep, Error, with_time_limit};
 use crate::rpc::etcdserverpb as wire;
 use crate::stream::FirstError;
 
@@ -56,7 +56,7 @@ impl SnapshotStream {
     /// Fails like every call, and with [`Error::Malformed`] if the snapshot ends early or its hash does not match.
     pub async fn next(&mut self) -> Result<Option<SnapshotChunk>, Error> {
         let response = with_time_limit(
-            Step::Call(Call::Snapshot),
+            ConnectionStep::Call(Call::Snapshot),
             self.idle_limit,
             self.responses.message(),
         )

@@ -30,7 +30,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
-pub use evidence::{Evidence, Outcome};
+pub use evidence::{AuditOutcome, Evidence};
 pub use facts::Facts;
 
 /// What a check assumes.
@@ -59,7 +59,7 @@ pub struct AuditCheck {
 #[serde(rename_all = "camelCase")]
 pub struct Audited {
     pub id: &'static str,
-    pub outcome: Outcome,
+    pub outcome: AuditOutcome,
     /// What must be true.
     pub requirement: &'static str,
     /// What the check read, one line for each fact. If the check does not pass, only the reasons.
@@ -99,7 +99,7 @@ impl AuditCheck {
             outcome,
             requirement: self.requirement,
             evidence,
-            remedy: (outcome != Outcome::Pass).then_some(self.remedy),
+            remedy: (outcome != AuditOutcome::Pass).then_some(self.remedy),
         }
     }
 }

@@ -42,7 +42,7 @@ pub struct Inspection {
     pub checks: Vec<Checked>,
     /// etcd's votes. `None` if etcd is external or its members are unknown.
     pub votes: Option<Votes>,
-    pub verdicts: Vec<rollout_reason::Verdict>,
+    pub verdicts: Vec<rollout_reason::MachineDifference>,
     pub preflight: Preflight,
 }
 

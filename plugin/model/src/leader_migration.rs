@@ -27,5 +27,5 @@ pub use observed::{
     Health, LockRole, ObservedLease, ObservedLock, ObservedManager, ObservedManagers, Settings,
     SettingsSource,
 };
-pub use reason::{Reason, Verdict};
+pub use reason::{MigrationState, Reason};
 pub use verdict::{Decision, decide, overall};

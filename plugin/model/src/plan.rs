@@ -36,9 +36,9 @@ use crate::{
     plan::{
         effect::Change,
         remediation::RemediationContext,
-        rollout_reason::{Verdict, verdicts},
-        simulate::{Choice, QuorumRisk, Step, first_step_risk, simulate},
-        state::State,
+        rollout_reason::{MachineDifference, verdicts},
+        simulate::{Choice, PlanStep, QuorumRisk, first_step_risk, simulate},
+        state::PlanState,
         step::{Action, Context, NoPlan},
     },
     problem::Problem,
@@ -74,7 +74,7 @@ pub struct Plan {
     pub current: KubeadmControlPlaneSpec,
     pub desired: Desired,
     /// Whether each Machine is outdated, ordered by the names of the Machines.
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<MachineDifference>,
     /// The time of a rollout that is planned for later. `None` if none is planned.
     pub planned_rollout_time: Option<Timestamp>,
     pub remediation: Option<remediation::NextRemediation>,
@@ -95,7 +95,7 @@ pub struct Plan {
     /// The `MachineHealthChecks` of control plane Machines that delete a Machine before it has joined, if it takes as long as
     /// an earlier one: a warning for each.
     pub startup_warnings: Vec<String>,
-    pub steps: Result<Vec<Step>, NoPlan>,
+    pub steps: Result<Vec<PlanStep>, NoPlan>,
 }
 
 /// A range of consecutive steps of a plan, counted from one.
@@ -113,7 +113,7 @@ pub fn plan(observed: &Snapshot, desired: &Desired, now: Timestamp) -> Plan {
     // A rollout begins after its time, not at its time, and a rollout that is started now has the time `now`.
     let decided_at = now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now);
     let verdicts = verdicts(observed, &desired.spec, decided_at);
-    let state = State::new(observed, &verdicts);
+    let state = PlanState::new(observed, &verdicts);
     let terms = RemediationContext::new(observed, &desired.spec, now);
     let remediation = remediation::next_remediation(&state, terms);
     let steps = if observed.control_plane.deletion_timestamp().is_some() {
@@ -193,7 +193,7 @@ impl DeletedMachines {
 }
 
 impl Plan {
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[PlanStep] {
         self.steps.as_deref().unwrap_or_default()
     }
 
@@ -269,7 +269,7 @@ impl Plan {
     }
 
     pub fn rolls_out(&self) -> bool {
-        self.verdicts.iter().any(Verdict::is_outdated)
+        self.verdicts.iter().any(MachineDifference::is_outdated)
     }
 
     /// The ranges of steps during which etcd tolerates no member failure.

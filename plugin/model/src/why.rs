@@ -29,7 +29,7 @@ use crate::{
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[cfg_attr(any(test, feature = "testing"), schemars(rename = "WhyState"))]
 #[serde(rename_all = "camelCase")]
-pub enum State {
+pub enum WhyState {
     /// No action is needed now.
     NothingToDo,
     /// A controller or another program acts, and has not taken longer than usual.
@@ -43,7 +43,7 @@ pub enum State {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    pub state: State,
+    pub state: WhyState,
     /// Who acts next. `None` if no action is needed, or if the state is unknown.
     pub actor: Option<Actor>,
     /// `None` if no check found a problem or a change.
@@ -241,17 +241,17 @@ impl Context<'_> {
             .responsible
             .actor(self.observed, first.finding, self.now);
         let state = self.state(&cause, first.check, actor);
-        if state == State::PersonNeeded
+        if state == WhyState::PersonNeeded
             && let Some((actor, next)) = self.repair(first, actor, candidates)
         {
             return Explanation {
-                state: State::Working,
+                state: WhyState::Working,
                 actor: Some(actor),
                 next_action: Some(next),
                 ..Explanation::of(state, actor, cause)
             };
         }
-        let next = (state == State::Working && WHOLE_CHANGES.contains(&first.check.id))
+        let next = (state == WhyState::Working && WHOLE_CHANGES.contains(&first.check.id))
             .then(|| next_step(plan))
             .flatten();
         Explanation {
@@ -273,7 +273,7 @@ impl Context<'_> {
             return Explanation::NOTHING;
         }
         Explanation {
-            state: State::Working,
+            state: WhyState::Working,
             actor: Some(Actor::ControlPlaneController),
             ..Explanation::NOTHING
         }
@@ -303,7 +303,7 @@ impl Context<'_> {
             .responsible
             .actor(self.observed, repair.finding, self.now);
         let state = self.state(&self.cause(*repair), repair.check, actor);
-        (state == State::Working).then(|| (actor, repair.finding.message.clone()))
+        (state == WhyState::Working).then(|| (actor, repair.finding.message.clone()))
     }
 
     /// Explains the first blocker of the next step. `None` if the first cause is more specific than "a change
@@ -362,30 +362,30 @@ impl Context<'_> {
             .with_optional_hint(blocker.hint(control_plane.namespace(), control_plane.name()))
     }
 
-    fn state(self, cause: &Cause, check: &Check, actor: Actor) -> State {
+    fn state(self, cause: &Cause, check: &Check, actor: Actor) -> WhyState {
         let timed = cause.since.zip(cause.usual_time);
         let is_late = timed.is_some_and(|(since, usual)| age(since, self.now) > usual);
         let may_proceed = !matches!(actor, Actor::Person | Actor::Admission) && !is_late;
         match cause.outcome {
-            CheckOutcome::Pass | CheckOutcome::Skipped | CheckOutcome::Warn => State::NothingToDo,
-            CheckOutcome::Unknown if check.makes_why_unknown => State::Unknown,
+            CheckOutcome::Pass | CheckOutcome::Skipped | CheckOutcome::Warn => WhyState::NothingToDo,
+            CheckOutcome::Unknown if check.makes_why_unknown => WhyState::Unknown,
             // Whether the actor takes longer than usual depends on a time that no object records.
             CheckOutcome::Unknown if may_proceed && check.usual_time.is_some() && timed.is_none() => {
-                State::Unknown
+                WhyState::Unknown
             }
-            CheckOutcome::Info | CheckOutcome::Unknown if may_proceed => State::Working,
+            CheckOutcome::Info | CheckOutcome::Unknown if may_proceed => WhyState::Working,
             // A step that is a failure in `status`, such as the deletion of the control plane, has a usual time.
             CheckOutcome::Fail if may_proceed && check.responsible.is_step() && timed.is_some() => {
-                State::Working
+                WhyState::Working
             }
-            CheckOutcome::Info | CheckOutcome::Unknown | CheckOutcome::Fail => State::PersonNeeded,
+            CheckOutcome::Info | CheckOutcome::Unknown | CheckOutcome::Fail => WhyState::PersonNeeded,
         }
     }
 }
 
 impl Explanation {
     const NOTHING: Self = Self {
-        state: State::NothingToDo,
+        state: WhyState::NothingToDo,
         actor: None,
         cause: None,
         next_action: None,
@@ -393,11 +393,11 @@ impl Explanation {
         planned_rollout_time: None,
     };
 
-    const fn of(state: State, actor: Actor, cause: Cause) -> Self {
+    const fn of(state: WhyState, actor: Actor, cause: Cause) -> Self {
         Self {
             actor: match state {
-                State::NothingToDo | State::Unknown => None,
-                State::Working | State::PersonNeeded => Some(actor),
+                WhyState::NothingToDo | WhyState::Unknown => None,
+                WhyState::Working | WhyState::PersonNeeded => Some(actor),
             },
             state,
             cause: Some(cause),

@@ -41,7 +41,7 @@ use crate::{
         apply::{RepairOutcome, apply, confirm_finding, record_use},
         claims::check_claim,
         decision::{findings, is_installed, updated_record},
-        finding::{Cause, Finding, FindingSubject, Remedy},
+        finding::{Cause, LeaseProblem, ProblemSubject, Remedy},
         options::RepairOptions,
         report::{FindingResult, RepairRefusal},
     },
@@ -144,7 +144,7 @@ pub async fn repair(
         found.finding.remedy == Remedy::Free && matches!(found.result, Some(Ok(RepairOutcome::Repaired)))
     });
     let changes = freed.filter_map(|found| match &found.finding.subject {
-        FindingSubject::Entry { name } => {
+        ProblemSubject::Entry { name } => {
             let holder = found.finding.cluster_deployment.as_deref();
             Some((name.as_str(), LeaseChange::Reclaimed { holder }))
         }
@@ -177,14 +177,14 @@ async fn apply_remedy(
     store: &Store<'_>,
     snapshot: &mut Snapshot,
     request: &RepairRequest<'_>,
-    finding: &Finding,
+    finding: &LeaseProblem,
 ) -> Result<RepairOutcome, Error> {
     match &finding.subject {
-        FindingSubject::Entry { name } if finding.remedy == Remedy::Recreate => {
+        ProblemSubject::Entry { name } if finding.remedy == Remedy::Recreate => {
             recreate_cluster(store, request, name, finding).await
         }
-        FindingSubject::Entry { .. } => apply(store, snapshot, &request.options, finding).await,
-        FindingSubject::Cluster { namespace, name } => {
+        ProblemSubject::Entry { .. } => apply(store, snapshot, &request.options, finding).await,
+        ProblemSubject::Cluster { namespace, name } => {
             let mut clusters = snapshot
                 .cluster_deployments()
                 .into_iter()
@@ -197,7 +197,7 @@ async fn apply_remedy(
             remove_finalizer(store, cluster).await?;
             Ok(RepairOutcome::Repaired)
         }
-        FindingSubject::Copy { namespace, name } => {
+        ProblemSubject::Copy { namespace, name } => {
             let is_it = |copy: &&CustomizationCopy| copy.name() == name && copy.namespace() == namespace;
             let Some(copy) = snapshot.copies.iter().find(is_it) else {
                 return Ok(RepairOutcome::Settled);
@@ -212,7 +212,7 @@ async fn apply_remedy(
             }
             Ok(RepairOutcome::Contended)
         }
-        FindingSubject::Claim { name } => {
+        ProblemSubject::Claim { name } => {
             for _ in 0..MAX_ATTEMPTS {
                 let claim = store.read_claim(name).await?;
                 let claim = claim.filter(|claim| {
@@ -230,7 +230,7 @@ async fn apply_remedy(
             }
             Ok(RepairOutcome::Contended)
         }
-        FindingSubject::OldRecord { .. } => Ok(RepairOutcome::Settled),
+        ProblemSubject::OldRecord { .. } => Ok(RepairOutcome::Settled),
     }
 }
 
@@ -239,7 +239,7 @@ async fn recreate_cluster(
     store: &Store<'_>,
     request: &RepairRequest<'_>,
     entry: &str,
-    finding: &Finding,
+    finding: &LeaseProblem,
 ) -> Result<RepairOutcome, Error> {
     let (Some(holder), Some(install_config)) = (finding.holder(), request.install_config) else {
         return Ok(RepairOutcome::Settled);

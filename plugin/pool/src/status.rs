@@ -22,11 +22,11 @@ use crate::{
     },
     objects::{
         entry::{APPLY_SUCCEEDED, Entry, EntryStatus, Reservation},
-        record::{LeaseRecord, State},
+        record::{LeaseRecord, LeaseState},
     },
     repair::{
         decision::findings,
-        finding::{Finding, FindingSubject},
+        finding::{LeaseProblem, ProblemSubject},
         options::RepairOptions,
     },
     snapshot::Snapshot,
@@ -53,7 +53,7 @@ pub struct PoolState {
     /// The ClusterClaims of the pool, oldest first.
     pub claims: Vec<ClaimUse>,
     /// The findings of `pool repair` about objects other than entries.
-    pub leftovers: Vec<Finding>,
+    pub leftovers: Vec<LeaseProblem>,
     /// Why the pool cannot create clusters, from the conditions that Hive writes.
     pub creation_obstacles: Vec<String>,
     /// One sentence for each kind of object that could not be read.
@@ -79,7 +79,7 @@ pub struct EntryUse {
     /// The names of other pools that also list the entry.
     pub shared_with: Vec<String>,
     /// What `pool repair` reports about the entry, if it has a problem.
-    pub finding: Option<Finding>,
+    pub finding: Option<LeaseProblem>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ pub enum ClusterUseState {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
-pub struct Problem {
+pub struct PoolProblem {
     /// The kind of the problem: missing, broken, shared, leaked, left, short, stuck or failed.
     pub kind: &'static str,
     /// The object with the problem: `cdc/NAME`, or the pool.
@@ -285,7 +285,7 @@ pub fn pool_state(snapshot: &Snapshot, pool: &ClusterPool) -> PoolState {
         claims: claim_uses(snapshot, pool),
         leftovers: found
             .iter()
-            .filter(|finding| !matches!(finding.subject, FindingSubject::Entry { .. }))
+            .filter(|finding| !matches!(finding.subject, ProblemSubject::Entry { .. }))
             .cloned()
             .collect(),
         creation_obstacles: creation_problems(pool),
@@ -327,15 +327,14 @@ fn overdue_since(snapshot: &Snapshot, pool: &ClusterPool, cluster: &ClusterDeplo
     (is_resuming && is_over && snapshot.hive.manages(pool)).then_some(since)
 }
 
-fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[Finding]) -> EntryUse {
+fn entry_use(snapshot: &Snapshot, pool: &ClusterPool, name: &str, found: &[LeaseProblem]) -> EntryUse {
     let entry = snapshot.entry(name);
     let seen = entry.map_or(Usage::Unknown, |entry| snapshot.clusters.usage(entry));
     let of_user = match seen {
         Usage::Used(user) => Some(user.name()),
         Usage::Unused | Usage::Unknown => None,
     };
-    let is_it =
-        |finding: &&Finding| matches!(&finding.subject, FindingSubject::Entry { name: of } if of == name);
+    let is_it = |finding: &&LeaseProblem| matches!(&finding.subject, ProblemSubject::Entry { name: entry } if entry == name);
     let others = snapshot
         .pools_that_list(name)
         .filter(|other| other.name() != pool.name());
@@ -377,14 +376,16 @@ fn state(
     match (reservation, seen) {
         (Reservation::Unreadable(_), _) => EntryUseState::Unreadable,
         (_, Usage::Used(_)) => EntryUseState::InUse,
-        (Reservation::Leased(record), Usage::Unknown) if matches!(record.state, State::InUse { .. }) => {
+        (Reservation::Leased(record), Usage::Unknown) if matches!(record.state, LeaseState::InUse { .. }) => {
             EntryUseState::InUse
         }
-        (Reservation::Leased(record), _) if matches!(record.state, State::InUse { .. }) => {
+        (Reservation::Leased(record), _) if matches!(record.state, LeaseState::InUse { .. }) => {
             EntryUseState::ClusterGone
         }
         (Reservation::Leased(record), _) if rule.has_ended(record.deadline) => EntryUseState::Expired,
-        (Reservation::Leased(record), _) if record.state == State::ClusterGone => EntryUseState::ClusterGone,
+        (Reservation::Leased(record), _) if record.state == LeaseState::ClusterGone => {
+            EntryUseState::ClusterGone
+        }
         (Reservation::Leased(_), _) => EntryUseState::Held,
         (Reservation::Unrecorded, _) => EntryUseState::Reserved,
         (Reservation::Free, _) if entry.is_deleting() => EntryUseState::Deleting,
@@ -450,25 +451,25 @@ impl PoolState {
 
     /// All problems: first those of the pool and its claims, then those of its entries in the inventory's order, then those of its
     /// clusters, then those of other objects.
-    pub fn problems(&self) -> Vec<Problem> {
+    pub fn problems(&self) -> Vec<PoolProblem> {
         let of_entries = self.entries.iter().flat_map(EntryUse::problems);
-        let left = self.leftovers.iter().map(|finding| Problem {
+        let left = self.leftovers.iter().map(|finding| PoolProblem {
             kind: "left",
             object: finding.subject.short_name(),
             message: finding.sentence(),
         });
-        let short = self.capacity.shortage().map(|shortage| Problem {
+        let short = self.capacity.shortage().map(|shortage| PoolProblem {
             kind: "short",
             object: format!("clusterpool/{}", self.name),
             message: shortage.to_string(),
         });
-        let stuck = self.creation_obstacles.iter().map(|why| Problem {
+        let stuck = self.creation_obstacles.iter().map(|why| PoolProblem {
             kind: "stuck",
             object: format!("clusterpool/{}", self.name),
             message: why.clone(),
         });
         let failed = |cluster: &&ClusterUse| cluster.state == ClusterUseState::Failed;
-        let failed = self.clusters.iter().filter(failed).map(|cluster| Problem {
+        let failed = self.clusters.iter().filter(failed).map(|cluster| PoolProblem {
             kind: "failed",
             object: format!("cd/{}", cluster.name),
             message: "Hive has stopped installing the cluster; see the ClusterDeployment's condition \
@@ -483,7 +484,7 @@ impl PoolState {
                     "Hive does not replace a claimed cluster; if it cannot resume, delete ClusterClaim {claim}"
                 ),
             };
-            Some(Problem {
+            Some(PoolProblem {
                 kind: "failed",
                 object: format!("cd/{}", cluster.name),
                 message: format!(
@@ -499,8 +500,8 @@ impl PoolState {
 }
 
 impl EntryUse {
-    fn problems(&self) -> Vec<Problem> {
-        let problem = |kind, message| Problem {
+    fn problems(&self) -> Vec<PoolProblem> {
+        let problem = |kind, message| PoolProblem {
             kind,
             object: format!("cdc/{}", self.name),
             message,

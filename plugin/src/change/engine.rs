@@ -19,7 +19,7 @@ use kcp_client::{
         change::{LIMIT, read_control_plane_alone, read_everything},
         machine::{FoundMachine, ReadMachineError, read_concurrent_deletions, read_machine},
     },
-    update::{Change, ReadObject, Target, Updated, WriteMode, WriteResult, update},
+    update::{Change, ReadObject, UpdateTarget, Updated, WriteMode, WriteResult, update},
 };
 use kcp_control_plane::{
     change::{
@@ -248,7 +248,7 @@ impl Engine<'_> {
     ) -> anyhow::Result<Updated<S, Decision>> {
         let namespace = &self.reader.connection.namespace;
         let mode = self.arguments.mode();
-        let target = Target {
+        let target = UpdateTarget {
             connection: self.reader.connection,
             resource,
             namespace: Some(namespace),

@@ -12,7 +12,7 @@ use kcp_client::{
         audit::{AuditedCluster, read_plain_cluster, read_workload_cluster},
     },
 };
-use kcp_control_plane::audit::{Assumptions, Audited, Outcome, audit};
+use kcp_control_plane::audit::{Assumptions, AuditOutcome, Audited, audit};
 use serde::Serialize;
 
 use crate::{
@@ -120,7 +120,7 @@ struct AuditDocument<'r> {
     /// The URL of the API server. Empty if the cluster could not be read.
     server: &'r str,
     /// FAIL if a check fails, otherwise UNKNOWN if one is unknown.
-    outcome: Outcome,
+    outcome: AuditOutcome,
     /// How long the machines stay off, in seconds.
     power_off_seconds: u64,
     checks: &'r [Audited],
@@ -145,7 +145,7 @@ impl<'r> AuditDocument<'r> {
 }
 
 impl AuditReport {
-    fn count(&self, outcome: Outcome) -> usize {
+    fn count(&self, outcome: AuditOutcome) -> usize {
         self.checks
             .iter()
             .filter(|check| check.outcome == outcome)
@@ -153,16 +153,16 @@ impl AuditReport {
     }
 
     /// One failed check is enough; an unknown one means that the audit does not pass either.
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> AuditOutcome {
         let outcomes = self.checks.iter().map(|check| check.outcome);
-        outcomes.max().unwrap_or(Outcome::Unknown)
+        outcomes.max().unwrap_or(AuditOutcome::Unknown)
     }
 
     fn verdict(&self) -> Verdict {
         match self.outcome() {
-            Outcome::Pass => Verdict::Met,
-            Outcome::Fail => Verdict::Negative,
-            Outcome::Unknown => Verdict::Undecided,
+            AuditOutcome::Pass => Verdict::Met,
+            AuditOutcome::Fail => Verdict::Negative,
+            AuditOutcome::Unknown => Verdict::Undecided,
         }
     }
 }
@@ -178,7 +178,10 @@ impl Report for AuditReport {
 
     /// The checks that do not pass.
     fn names(&self) -> Vec<String> {
-        let checks = self.checks.iter().filter(|check| check.outcome != Outcome::Pass);
+        let checks = self
+            .checks
+            .iter()
+            .filter(|check| check.outcome != AuditOutcome::Pass);
         checks.map(|check| format!("check/{}", check.id)).collect()
     }
 }

@@ -21,7 +21,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use kcp_client::{
     reader::Reader,
-    reads::{Excluded, Target, etcd::MemberConnection, observe},
+    reads::{Excluded, WorkloadTarget, etcd::MemberConnection, observe},
 };
 use kcp_control_plane::snapshot::{Snapshot, etcd::QueriedMember};
 
@@ -95,7 +95,8 @@ impl EtcdMembers<'_> {
         call: Duration,
     ) -> anyhow::Result<MemberConnection> {
         let end = Instant::now() + self.timeout;
-        let target = Target::new(&observed.control_plane).context("the control plane has no Cluster yet")?;
+        let target =
+            WorkloadTarget::new(&observed.control_plane).context("the control plane has no Cluster yet")?;
         let opened = MemberConnection::open(self.reader.connection, &target, member, call, end);
         Ok(Box::pin(opened).await?)
     }

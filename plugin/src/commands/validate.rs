@@ -14,7 +14,7 @@ use clap::Args;
 use kcp_client::{
     Connection,
     reads::{
-        self, Target,
+        self, WorkloadTarget,
         time_limits::remaining,
         validation::{ClusterNodes, read_plain_nodes, read_workload_nodes},
         versions::{DeploymentName, deployed},
@@ -200,8 +200,8 @@ async fn read_nodes(
             let limit = reads::limit_per_control_plane(remaining(end));
             let name = name.read(&reader, limit).await?;
             let observed = Box::pin(reads::read_from_management(&reader, namespace, &name, limit)).await?;
-            let target =
-                Target::new(&observed.control_plane).context("the control plane has no Cluster yet")?;
+            let target = WorkloadTarget::new(&observed.control_plane)
+                .context("the control plane has no Cluster yet")?;
             let read = Box::pin(read_workload_nodes(connection, &target, end)).await;
             (Some((namespace.clone(), name)), read)
         }

@@ -15,7 +15,7 @@ use kcp_client::reads::{self, Excluded, webhook::read_switched_off};
 use kcp_control_plane::{
     inspection::inspect,
     snapshot::Snapshot,
-    why::{Explanation, State, explain},
+    why::{Explanation, WhyState, explain},
 };
 use serde::Serialize;
 
@@ -81,12 +81,12 @@ pub async fn run(arguments: WhyArguments, session: &Session) -> anyhow::Result<V
     Ok(Verdict::from(explanation.state))
 }
 
-impl From<State> for Verdict {
-    fn from(state: State) -> Self {
+impl From<WhyState> for Verdict {
+    fn from(state: WhyState) -> Self {
         match state {
-            State::NothingToDo | State::Working => Self::Met,
-            State::PersonNeeded => Self::Negative,
-            State::Unknown => Self::Undecided,
+            WhyState::NothingToDo | WhyState::Working => Self::Met,
+            WhyState::PersonNeeded => Self::Negative,
+            WhyState::Unknown => Self::Undecided,
         }
     }
 }

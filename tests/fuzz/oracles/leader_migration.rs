@@ -2,7 +2,7 @@
 
 use kcp_rules::leader_migration::{
     Component, ControllerManagerChange, ControllerManagers, Flags, LeaderMigrationConfiguration, Manager,
-    Verdict,
+    UpgradeEffect,
     generate::{self, Request},
 };
 
@@ -78,7 +78,7 @@ fn check(pair: &ControllerManagerChange) {
         // A controller of one owner without a migration lock is not protected by one.
         let owners = row.runners_before.iter().chain(&row.runners_after);
         let migrates = owners.into_iter().any(|owner| owner.is_migration_lock);
-        assert!(row.verdict != Verdict::Protected || migrates, "{row:?}");
+        assert!(row.verdict != UpgradeEffect::Protected || migrates, "{row:?}");
     }
     for finding in pair.findings() {
         assert!(!finding.to_string().is_empty() && !finding.fix().is_empty());

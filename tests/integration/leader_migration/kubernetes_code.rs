@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use kcp_rules::leader_migration::{Component, Filter, LeaderMigrationConfiguration, Problem};
+use kcp_rules::leader_migration::{Component, ConfigurationProblem, Filter, LeaderMigrationConfiguration};
 use kcp_tests::assets::Assets;
 use kcp_tests::pools::random::Random;
 use kcp_tests::run::{MARKER, Run};
@@ -110,7 +110,7 @@ fn difference(text: &str, minor: u64, answer: &Answer) -> Option<String> {
     // Before 1.32, Kubernetes reads the kind from a field in any case. We reject such a text, as later versions do.
     let is_kind_in_any_case = minor < 32 && text.contains("\nKind: ");
     match ours {
-        Err(problems) if starts && is_kind_in_any_case && problems == [Problem::Kind] => None,
+        Err(problems) if starts && is_kind_in_any_case && problems == [ConfigurationProblem::Kind] => None,
         Err(problems) if starts => Some(format!("we reject it: {problems:?}")),
         Err(problems) => invalid_fields_differ(&problems, answer),
         Ok(_) if !starts => Some("we accept it".to_owned()),
@@ -136,7 +136,7 @@ fn word(filter: Filter) -> String {
 }
 
 /// Compares the fields that Kubernetes and we find invalid. Kubernetes looks at them only if it could decode the text.
-fn invalid_fields_differ(problems: &[Problem], answer: &Answer) -> Option<String> {
+fn invalid_fields_differ(problems: &[ConfigurationProblem], answer: &Answer) -> Option<String> {
     let list = answer
         .error
         .strip_prefix("failed to parse leader migration configuration: ")?;
@@ -152,14 +152,14 @@ fn invalid_fields_differ(problems: &[Problem], answer: &Answer) -> Option<String
     let mut ours = BTreeSet::new();
     for problem in problems {
         match problem {
-            Problem::Missing(path) => {
+            ConfigurationProblem::Missing(path) => {
                 ours.insert(path.clone());
             }
-            Problem::ResourceLock => {
+            ConfigurationProblem::ResourceLock => {
                 ours.insert("resourceLock".to_owned());
             }
             // To Kubernetes, an entry that is null is an empty entry.
-            Problem::Type { path, .. } if path.ends_with(']') => {
+            ConfigurationProblem::Type { path, .. } if path.ends_with(']') => {
                 ours.extend([format!("{path}.component"), format!("{path}.name")]);
             }
             _ => {}

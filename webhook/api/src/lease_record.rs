@@ -39,7 +39,7 @@ pub fn has_passed(end: Timestamp, now: Option<Timestamp>) -> bool {
 
 /// The state of a lease, as its record says. An entry that is free has no record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum LeaseState {
     /// The entry is leased, and no check has seen a cluster that uses it.
     Held,
     /// A cluster with this uid uses the entry, so the lease does not end.
@@ -51,7 +51,7 @@ pub enum State {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRecord {
-    pub state: State,
+    pub state: LeaseState,
     /// The name of the ClusterDeployment that holds the entry.
     pub holder: String,
     /// The random id of the lease. The next lease of the same holder has another id.
@@ -112,7 +112,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-impl State {
+impl LeaseState {
     /// The name of the state in a record, and in JSON.
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -136,7 +136,7 @@ impl LeaseRecord {
     /// When the lease ends; `None` if it never ends, as while a cluster uses its entry.
     pub fn end(&self) -> Option<Timestamp> {
         self.deadline
-            .filter(|_| !matches!(self.state, State::InUse { .. }))
+            .filter(|_| !matches!(self.state, LeaseState::InUse { .. }))
     }
 
     /// Parses the record of a lease from a condition's message.
@@ -170,9 +170,9 @@ impl LeaseRecord {
         };
         let (state, uid) = (next("state")??, next("uid")?);
         let state = match (state.as_str(), uid) {
-            ("held", None) => State::Held,
-            ("in-use", Some(uid)) => State::InUse { uid },
-            ("gone", None) => State::ClusterGone,
+            ("held", None) => LeaseState::Held,
+            ("in-use", Some(uid)) => LeaseState::InUse { uid },
+            ("gone", None) => LeaseState::ClusterGone,
             _ => return None,
         };
         Some(Self {
@@ -199,8 +199,8 @@ impl LeaseRecord {
     /// The record as the message of the condition.
     pub fn message(&self) -> String {
         let uid = match &self.state {
-            State::InUse { uid } => Some(uid.as_str()),
-            State::Held | State::ClusterGone => None,
+            LeaseState::InUse { uid } => Some(uid.as_str()),
+            LeaseState::Held | LeaseState::ClusterGone => None,
         };
         let renewals = self.renewals.to_string();
         let acquired = seconds(self.acquired);
@@ -293,7 +293,7 @@ mod tests {
     use jiff::Timestamp;
     use proptest::prelude::*;
 
-    use super::{ClusterName, LeaseRecord, State, Unreadable};
+    use super::{ClusterName, LeaseRecord, LeaseState, Unreadable};
 
     const MESSAGE: &str = "v1 state=held uid=- holder=paris id=k4x7 renewals=0 acquired=2026-11-21T04:00:00Z \
                            deadline=2026-11-22T04:00:00Z cluster=paris/paris user=jane";
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn a_record_is_one_line() {
         let mut record = LeaseRecord {
-            state: State::Held,
+            state: LeaseState::Held,
             holder: "paris".to_owned(),
             id: "k4x7".to_owned(),
             renewals: 0,
@@ -312,7 +312,7 @@ mod tests {
         };
         assert_eq!(record.message(), MESSAGE);
         assert_eq!(LeaseRecord::parse(MESSAGE).as_ref(), Ok(&record));
-        record.state = State::InUse {
+        record.state = LeaseState::InUse {
             uid: "u-1".to_owned(),
         };
         record.deadline = None;
@@ -378,9 +378,9 @@ mod tests {
 
     fn record() -> impl Strategy<Value = LeaseRecord> {
         let state = prop_oneof![
-            Just(State::Held),
-            "[ -~]{1,9}".prop_map(|uid| State::InUse { uid }),
-            Just(State::ClusterGone),
+            Just(LeaseState::Held),
+            "[ -~]{1,9}".prop_map(|uid| LeaseState::InUse { uid }),
+            Just(LeaseState::ClusterGone),
         ];
         let time = (0_i64..4_000_000_000).prop_map(|second| Timestamp::from_second(second).unwrap());
         let cluster =

@@ -31,10 +31,10 @@ pub mod startup_error;
 pub mod workload;
 
 pub use component::Component;
-pub use configuration::{Filter, LeaderMigrationConfiguration, Problem};
+pub use configuration::{ConfigurationProblem, Filter, LeaderMigrationConfiguration};
 pub use controllers::{CONTROLLERS, Controller};
-pub use finding::Finding;
+pub use finding::Caveat;
 pub use flags::Flags;
 pub use manager::{Assignment, Lock, Manager};
-pub use pair::{ControllerManagerChange, ControllerManagers, Phase, Row, Verdict};
+pub use pair::{ControllerManagerChange, ControllerManagers, Phase, Row, UpgradeEffect};
 pub use startup_error::StartupError;

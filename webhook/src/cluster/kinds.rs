@@ -20,7 +20,7 @@ use kcp_api::{
     Cluster, ClusterDeployment, ClusterDeploymentCustomization, Object as _,
     hive::Reservation,
     kind::{self, Kind},
-    lease_record::State,
+    lease_record::LeaseState,
     names::annotation,
 };
 use kcp_rules::view::{self, object::PoolFragment};
@@ -123,7 +123,7 @@ impl CachedLease {
     fn new(reservation: &Reservation) -> Option<Self> {
         let is_cluster_gone = match reservation {
             Reservation::Free | Reservation::Unrecorded => return None,
-            Reservation::Leased(record) => record.state == State::ClusterGone,
+            Reservation::Leased(record) => record.state == LeaseState::ClusterGone,
             Reservation::Unreadable(_) => false,
         };
         Some(Self {

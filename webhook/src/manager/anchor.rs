@@ -27,7 +27,7 @@ use self::{
     admission_folder::AdmissionFolder,
     host::Host,
     objects::Objects,
-    passes::{Anchor, Files, Outcome},
+    passes::{Anchor, Files, PassOutcome},
 };
 use super::reconciler::{self, ReconcilerError};
 use crate::{arguments::AnchorArguments, shutdown::Stop};
@@ -64,8 +64,8 @@ async fn stopped(anchor: &mut Anchor, timeout: Duration, stop: &mut Stop) {
     let until = Instant::now() + timeout;
     loop {
         match anchor.removal_pass().await {
-            Some(Outcome::Removed | Outcome::Written | Outcome::Stays) => return,
-            Some(Outcome::WaitsForService) | None => {}
+            Some(PassOutcome::Removed | PassOutcome::Written | PassOutcome::Stays) => return,
+            Some(PassOutcome::WaitsForService) | None => {}
         }
         if Instant::now() >= until {
             warn!("the files of the static Pod stay on this node; remove them if it no longer needs them");

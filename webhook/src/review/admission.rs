@@ -28,7 +28,7 @@ use super::decode::{Operation, Request, count_values};
 use crate::{
     cluster::ClusterReader,
     configuration::CurrentConfiguration,
-    decision::{Decision, RefusalKind, Verdict},
+    decision::{Decision, RefusalKind, ReviewResult},
     hook::Hook,
     limits::{MAX_QUOTED_CHARS, MAX_VALUES, shorten},
 };
@@ -38,7 +38,7 @@ const MAX_NONCE: usize = 64;
 
 /// The resource that a review is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+enum ReviewedResource {
     ControlPlane,
     ControlPlaneScale,
     Template,
@@ -51,7 +51,7 @@ enum Target {
     Canary,
 }
 
-impl Target {
+impl ReviewedResource {
     fn from_request(request: &Request<'_>) -> Option<Self> {
         let resource = &request.resource;
         match (&*resource.group, &*resource.plural, &*request.sub_resource) {
@@ -89,10 +89,10 @@ impl Admission {
     /// noticed. Allows every write of a status, because no rule checks a status, and a controller must always be able
     /// to write one.
     pub(crate) async fn decide(&self, hook: Hook, request: &Request<'_>) -> Decision {
-        let Some(target) = Target::from_request(request) else {
+        let Some(target) = ReviewedResource::from_request(request) else {
             return not_reviewed(request);
         };
-        if target == Target::Status || request.operation == Operation::Connect {
+        if target == ReviewedResource::Status || request.operation == Operation::Connect {
             return Decision::allowed();
         }
         if let Some(decision) = too_large(request) {
@@ -103,30 +103,34 @@ impl Admission {
         }
         let decision = self.decide_on(target, hook, request).await;
         // Only a denial is worth the time that decoding the two versions takes.
-        let is_denied = !matches!(decision.verdict, Verdict::Allowed);
+        let is_denied = !matches!(decision.verdict, ReviewResult::Allowed);
         if hook == Hook::Mutate && is_denied && is_stale(request) {
             return Decision::allowed();
         }
         decision
     }
 
-    async fn decide_on(&self, target: Target, hook: Hook, request: &Request<'_>) -> Decision {
+    async fn decide_on(&self, target: ReviewedResource, hook: Hook, request: &Request<'_>) -> Decision {
         let evaluator = &self.evaluator;
         match target {
-            Target::ControlPlane => object::decide::<KubeadmControlPlane<'_>>(hook, request, evaluator).await,
-            Target::ControlPlaneScale => scale::decide(hook, request, evaluator).await,
-            Target::Template => {
+            ReviewedResource::ControlPlane => {
+                object::decide::<KubeadmControlPlane<'_>>(hook, request, evaluator).await
+            }
+            ReviewedResource::ControlPlaneScale => scale::decide(hook, request, evaluator).await,
+            ReviewedResource::Template => {
                 object::decide::<KubeadmControlPlaneTemplate<'_>>(hook, request, evaluator).await
             }
-            Target::ClusterPool => object::decide::<ClusterPool<'_>>(hook, request, evaluator).await,
-            Target::Customization => {
+            ReviewedResource::ClusterPool => {
+                object::decide::<ClusterPool<'_>>(hook, request, evaluator).await
+            }
+            ReviewedResource::Customization => {
                 object::decide::<ClusterDeploymentCustomization<'_>>(hook, request, evaluator).await
             }
-            Target::ClusterDeployment => {
+            ReviewedResource::ClusterDeployment => {
                 object::decide::<ClusterDeployment<'_>>(hook, request, evaluator).await
             }
-            Target::Canary => canary(request),
-            Target::Status => Decision::allowed(),
+            ReviewedResource::Canary => canary(request),
+            ReviewedResource::Status => Decision::allowed(),
         }
     }
 }

@@ -14,7 +14,7 @@ use super::decode::{Operation, Request};
 use crate::{
     cluster::ClusterReader,
     configuration::CurrentConfiguration,
-    decision::{Decision, Invalid, Verdict},
+    decision::{Decision, Invalid, ReviewResult},
     limits::{MAX_NAME_CHARS, shorten},
     metrics::{EventResult, Metrics},
     tasks::Tasks,
@@ -77,7 +77,7 @@ impl DenialEvents {
     /// waits.
     pub(crate) fn record(&self, request: &Request<'_>, decision: &Decision) {
         if self.configuration.get().denial_events
-            && let Verdict::Invalid(invalid) = &decision.verdict
+            && let ReviewResult::Invalid(invalid) = &decision.verdict
             && let Some(denial) = denial(request, invalid)
             && self.waiting.try_send(denial).is_err()
         {

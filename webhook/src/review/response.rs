@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::decode::{API_VERSION, KIND};
 use crate::{
-    decision::{Cause, Decision, Invalid, Refusal, Verdict},
+    decision::{Cause, Decision, Invalid, Refusal, ReviewResult},
     limits::{MAX_CAUSE_CHARS, MAX_CAUSES, MAX_WARNING_CHARS, MAX_WARNINGS_BYTES, shorten},
 };
 
@@ -74,9 +74,9 @@ struct StatusCause<'a> {
 /// Writes the response to the review with this uid.
 pub(crate) fn write(uid: &str, decision: &Decision) -> serde_json::Result<Vec<u8>> {
     let status = match &decision.verdict {
-        Verdict::Allowed => None,
-        Verdict::Invalid(invalid) => Some(invalid_status(invalid)),
-        Verdict::Refused(refusal) => Some(refusal_status(refusal)),
+        ReviewResult::Allowed => None,
+        ReviewResult::Invalid(invalid) => Some(invalid_status(invalid)),
+        ReviewResult::Refused(refusal) => Some(refusal_status(refusal)),
     };
     let patch = if decision.patch.is_empty() {
         None

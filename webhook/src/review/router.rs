@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     cluster::ReadLimits,
-    decision::{Decision, RefusalKind, Verdict},
+    decision::{Decision, RefusalKind, ReviewResult},
     hook::Hook,
     limits::{
         LIVE_READ_TIMEOUT, Limits, MAX_CAUSES, MAX_NAME_CHARS, MAX_REVIEW_TIMEOUT, MAX_VALUES,
@@ -425,7 +425,7 @@ fn log(hook: Hook, request: &decode::Request<'_>, decision: &Decision) {
     let name = &*shortened(&request.name);
     let user = &*shortened(request.user_info.name());
     match &decision.verdict {
-        Verdict::Allowed if decision.overridden_rules().next().is_some() => {
+        ReviewResult::Allowed if decision.overridden_rules().next().is_some() => {
             let overridden = decision.overridden_rules().take(MAX_CAUSES);
             let rules: BTreeSet<String> = overridden
                 .map(|(rule, reason)| match reason {
@@ -444,16 +444,16 @@ fn log(hook: Hook, request: &decode::Request<'_>, decision: &Decision) {
                 "overridden"
             );
         }
-        Verdict::Allowed => {
+        ReviewResult::Allowed => {
             let patched = !decision.patch.is_empty();
             debug!(webhook, uid, resource, namespace, name, patched, "allowed");
         }
-        Verdict::Invalid(invalid) => {
+        ReviewResult::Invalid(invalid) => {
             let causes = invalid.causes.iter();
             let rules: Vec<&str> = causes.map(|cause| cause.rule).take(MAX_CAUSES).collect();
             info!(webhook, uid, user, resource, namespace, name, ?rules, "denied");
         }
-        Verdict::Refused(refusal) => {
+        ReviewResult::Refused(refusal) => {
             let reason = &*refusal.message;
             warn!(webhook, uid, resource, namespace, name, reason, "refused");
         }

@@ -18,7 +18,7 @@ use crate::{
     Error, ReadLimit,
     reader::Reader,
     reads::{
-        Excluded, MachineByNode, Target,
+        Excluded, MachineByNode, WorkloadTarget,
         drain::read_drain_objects,
         failure, limit_per_control_plane,
         management::{health_checks, of_control_plane},
@@ -72,7 +72,7 @@ async fn read_parts(
         machines,
         ..
     } = &fetched.observed;
-    let Some(target) = Target::new(control_plane) else {
+    let Some(target) = WorkloadTarget::new(control_plane) else {
         return Ok(change_snapshot(fetched, Reading::NotYet, &Reading::NotYet));
     };
     let machines: MachineByNode = machines

@@ -14,13 +14,13 @@ use kube::api::ListParams;
 use crate::{
     Action, Error, ReadLimit,
     reader::Reader,
-    reads::{Target, failure, secret::Secrets, time_limits, workload::WorkloadCluster},
+    reads::{WorkloadTarget, failure, secret::Secrets, time_limits, workload::WorkloadCluster},
 };
 
 /// Reads the pods of these nodes, and the objects that decide how each pod is drained, and stops reading at `end`.
 pub async fn read_drain_objects(
     reader: &Reader<'_>,
-    target: &Target,
+    target: &WorkloadTarget,
     nodes: Vec<String>,
     end: Instant,
 ) -> Reading<DrainObjects> {

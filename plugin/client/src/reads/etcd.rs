@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::{join_all, select_ok};
 use jiff::Timestamp;
-use kcp_etcd::{Connection, Error, HandshakeError, Report, Step, Timeouts};
+use kcp_etcd::{Connection, ConnectionStep, Error, HandshakeError, Report, Timeouts};
 
 pub use crate::reads::etcd::{
     access::Access,
@@ -111,7 +111,11 @@ fn member_response(report: Report, name: &str, failures: &FailureContext) -> Mem
 const fn is_unreachable(report: &Result<Report, Error>) -> bool {
     matches!(
         report,
-        Err(Error::Dial(_) | Error::Deadline { step: Step::Dial, .. })
+        Err(Error::Dial(_)
+            | Error::Deadline {
+                step: ConnectionStep::Dial,
+                ..
+            })
     )
 }
 

@@ -8,7 +8,7 @@ use kcp_api::{Machine, Object as _, kind::KUBEADM_CONTROL_PLANE};
 use tokio::sync::oneshot;
 
 use crate::reads::{
-    Excluded, MachineByNode, Target, failure, limit_per_control_plane, management::read_related,
+    Excluded, MachineByNode, WorkloadTarget, failure, limit_per_control_plane, management::read_related,
     read_workload_and_etcd, time_limits::remaining,
 };
 use crate::{Error, reader::Reader, reads::planned::Reads};
@@ -28,7 +28,7 @@ pub async fn observe(
         limit: limit_per_control_plane(remaining(end)),
     };
     let (object, control_plane) = reads.read_control_plane(name).await?;
-    let target = Target::new(&control_plane);
+    let target = WorkloadTarget::new(&control_plane);
     let own = control_plane.clone();
     let lease = reads.read_controller_lease(&own);
     let machine_leases = reads.read_machine_leases();

@@ -12,7 +12,7 @@ use kube::api::ListParams;
 use crate::{
     Connection, Error,
     reads::{
-        Target, failure,
+        WorkloadTarget, failure,
         secret::Secrets,
         time_limits,
         workload::{NODE_LEASES, WorkloadCluster, objects},
@@ -29,7 +29,7 @@ pub struct ClusterNodes {
 /// Reads the Nodes of a control plane's workload cluster, until `end` at the latest.
 pub async fn read_workload_nodes(
     management: &Connection,
-    target: &Target,
+    target: &WorkloadTarget,
     end: Instant,
 ) -> Result<ClusterNodes, Failure> {
     if !target.initialized {

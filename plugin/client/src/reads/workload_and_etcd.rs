@@ -17,7 +17,7 @@ use kcp_control_plane::snapshot::{EndpointCertificate, EtcdSurvey, Failure, Read
 
 /// The facts about a control plane that say where its workload cluster and etcd are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct WorkloadTarget {
     pub namespace: String,
     pub cluster: String,
     /// Whether the control plane is initialized. Until then, its workload cluster cannot be read.
@@ -34,7 +34,7 @@ pub struct Excluded {
     pub etcd: bool,
 }
 
-impl Target {
+impl WorkloadTarget {
     /// Finds out where to read. `None` if the control plane has no Cluster yet.
     pub fn new(control_plane: &KubeadmControlPlane) -> Option<Self> {
         let config = &control_plane.spec.kubeadm_config_spec;
@@ -67,7 +67,7 @@ pub type MachineByNode = BTreeMap<String, String>;
 /// Only the etcd query waits for `machines`, because the etcd members run on the Machines' nodes.
 pub async fn read_workload_and_etcd(
     management: &Connection,
-    target: &Target,
+    target: &WorkloadTarget,
     machines: impl Future<Output = MachineByNode>,
     excluded: Excluded,
     end: Instant,
@@ -224,18 +224,18 @@ mod tests {
     use kcp_api::names::label;
     use serde_json::json;
 
-    use super::{Excluded, Failure, MachineByNode, Reading, Target, read_workload_and_etcd};
+    use super::{Excluded, Failure, MachineByNode, Reading, WorkloadTarget, read_workload_and_etcd};
     use crate::{Connection, canned::failure};
     use kcp_control_plane::{snapshot::Snapshot, testing::plan};
 
     #[test]
     fn a_control_plane_tells_where_to_read() {
-        let target = |observed: &Snapshot| Target::new(&observed.control_plane);
+        let target = |observed: &Snapshot| WorkloadTarget::new(&observed.control_plane);
         let mut observed = plan::observed();
         let labels = [(label::CLUSTER_NAME.to_owned(), "edge".to_owned())];
         observed.control_plane.metadata.labels = Some(labels.into());
         observed.control_plane.status.initialized = true;
-        let stacked = Target {
+        let stacked = WorkloadTarget {
             namespace: "d".to_owned(),
             cluster: "edge".to_owned(),
             initialized: true,
@@ -247,7 +247,7 @@ mod tests {
             json!({"clusterConfiguration": {"etcd": {"external": {"endpoints": ["https://e:2379"]}}}});
         assert_eq!(
             target(&observed),
-            Some(Target {
+            Some(WorkloadTarget {
                 external_etcd: Some(vec!["https://e:2379".to_owned()]),
                 ..stacked
             })
@@ -258,7 +258,7 @@ mod tests {
     }
 
     /// Why the workload cluster and etcd of a control plane without Secrets were not read.
-    async fn unread(target: &Target, excluded: Excluded) -> [String; 2] {
+    async fn unread(target: &WorkloadTarget, excluded: Excluded) -> [String; 2] {
         let management = Connection::canned(|_, path| {
             let (code, mut status) = failure(404, "NotFound", path);
             status["details"] = json!({"name": "x"});
@@ -287,7 +287,7 @@ mod tests {
         const BEHIND: &str = "etcd: cannot reach the etcd members, because the workload cluster is not accessible: \
             Secret/edge-kubeconfig: not found in namespace d";
         const AUTHORITY: &str = "Secret/edge-etcd: not found in namespace d";
-        let target = |initialized, external: bool| Target {
+        let target = |initialized, external: bool| WorkloadTarget {
             namespace: "d".to_owned(),
             cluster: "edge".to_owned(),
             initialized,
@@ -313,7 +313,7 @@ mod tests {
             let found = unread(&target(initialized, external), without).await;
             assert_eq!(found, expected, "{initialized} {external} {without:?}");
         }
-        let without_endpoint = Target {
+        let without_endpoint = WorkloadTarget {
             external_etcd: Some(Vec::new()),
             ..target(true, true)
         };

@@ -8,7 +8,8 @@ use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use serde_json::{Value, json};
 
 use super::{
-    Change, ObjectWrite, ReadObject, Target, Updated, WriteMode, WriteResult, metadata, update, was_stored,
+    Change, ObjectWrite, ReadObject, UpdateTarget, Updated, WriteMode, WriteResult, metadata, update,
+    was_stored,
 };
 use crate::{Connection, Error, canned::failure};
 
@@ -40,7 +41,7 @@ fn written_by_another(conflicts: usize, replicas: i64) -> Connection {
 /// Writes five replicas; the decision is the version that it was made on.
 async fn scale(connection: &Connection) -> Result<Updated<Text, String>, Error> {
     let resource = KUBEADM_CONTROL_PLANE.api_resource("v1beta2");
-    let target = Target {
+    let target = UpdateTarget {
         connection,
         resource: &resource,
         namespace: Some("d"),

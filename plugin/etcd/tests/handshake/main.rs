@@ -12,8 +12,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use kcp_etcd::{
-    ClientCertificate, Connection, CredentialError, Error, HandshakeError, ServerIdentity, Step, Timeouts,
-    Tls, Trust,
+    ClientCertificate, Connection, ConnectionStep, CredentialError, Error, HandshakeError, ServerIdentity,
+    Timeouts, Tls, Trust,
 };
 use rustls::AlertDescription;
 use server::{Authority, Member, Silence};
@@ -128,7 +128,7 @@ async fn a_member_that_accepts_and_never_answers_costs_its_timeout() {
     let opened = Connection::open(&endpoint, &tls(&authority, &authority), timeouts).await;
     let error = opened.unwrap_err();
     assert!(
-        matches!(error, Error::Deadline { step: Step::Handshake, after } if after == timeouts.handshake),
+        matches!(error, Error::Deadline { step: ConnectionStep::Handshake, after } if after == timeouts.handshake),
         "{error:?}"
     );
     assert_eq!(error.to_string(), "TLS handshake: no response within 0.05 s");

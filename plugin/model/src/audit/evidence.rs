@@ -9,14 +9,14 @@ use crate::snapshot::Reading;
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[cfg_attr(any(test, feature = "testing"), schemars(rename = "AuditOutcome"))]
 #[serde(rename_all = "UPPERCASE")]
-pub enum Outcome {
+pub enum AuditOutcome {
     Pass,
     /// Something that the check needs could not be read, or no object contains it.
     Unknown,
     Fail,
 }
 
-impl Outcome {
+impl AuditOutcome {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pass => "PASS",
@@ -62,12 +62,12 @@ impl Evidence {
     }
 
     /// Returns the result and its reasons. One reason to fail is enough; a check with an unknown fact never passes.
-    pub fn decide(self) -> (Outcome, Vec<String>) {
+    pub fn decide(self) -> (AuditOutcome, Vec<String>) {
         let mut reasons = self.failed;
         let outcome = match (reasons.is_empty(), self.unknown.is_empty()) {
-            (false, _) => Outcome::Fail,
-            (true, false) => Outcome::Unknown,
-            (true, true) => return (Outcome::Pass, self.passed),
+            (false, _) => AuditOutcome::Fail,
+            (true, false) => AuditOutcome::Unknown,
+            (true, true) => return (AuditOutcome::Pass, self.passed),
         };
         reasons.extend(self.unknown);
         (outcome, reasons)

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write as _, time::Duration};
 
 use super::{
-    Assumptions, Facts, Outcome, all, certificates, drift, endpoint, etcd, extensions,
+    Assumptions, AuditOutcome, Facts, all, certificates, drift, endpoint, etcd, extensions,
     facts::{
         BackendPod, CertificateFacts, EtcdFacts, HealthCheckFacts, KubeadmSettings, Labels, MachineNode,
         Node, Pod, PodContainer, Service,
@@ -307,7 +307,7 @@ fn a_cluster_with_nothing_wrong_passes_every_check() {
     let facts = healthy();
     for check in all() {
         let audited = check.run(&facts, assumptions());
-        assert_eq!(audited.outcome, Outcome::Pass, "{audited:?}");
+        assert_eq!(audited.outcome, AuditOutcome::Pass, "{audited:?}");
         assert!(
             !audited.evidence.is_empty() && audited.remedy.is_none(),
             "{audited:?}"
@@ -320,7 +320,7 @@ fn every_check_has_a_case_that_passes_and_one_that_does_not() {
     for check in all() {
         let outcomes: BTreeSet<bool> = cases()
             .filter(|case| case.0 == check.id)
-            .map(|case| check.run(&changed(case.2), assumptions()).outcome == Outcome::Pass)
+            .map(|case| check.run(&changed(case.2), assumptions()).outcome == AuditOutcome::Pass)
             .collect();
         assert_eq!(outcomes.len(), 2, "{}", check.id);
     }
@@ -385,7 +385,7 @@ fn nothing_read_is_unknown_everywhere() {
         services: std::collections::BTreeMap::new(),
     };
     for audited in super::audit(&facts, assumptions()) {
-        assert_eq!(audited.outcome, Outcome::Unknown, "{audited:?}");
+        assert_eq!(audited.outcome, AuditOutcome::Unknown, "{audited:?}");
         assert!(audited.remedy.is_some());
     }
 }

@@ -14,7 +14,7 @@ use crate::audit::{
     evidence::{either, require},
     facts::Webhook,
 };
-use verdict::{Verdict, fragilities, judge};
+use verdict::{DeadlockRisk, fragilities, judge};
 
 pub const CHECKS: &[AuditCheck] = &[
     AuditCheck {
@@ -49,9 +49,9 @@ fn webhooks_deadlock(facts: &Facts) -> Result<Evidence, Evidence> {
     let mut evidence = Evidence::default();
     for webhook in webhooks {
         match judge(webhook, facts) {
-            Verdict::Safe(_) => {}
-            Verdict::Deadlock(why) => evidence.fail(format!("{}: {why}", describe(webhook))),
-            Verdict::Unknown(why) => evidence.unknown(format!("{}: {why}", describe(webhook))),
+            DeadlockRisk::Safe(_) => {}
+            DeadlockRisk::Deadlock(why) => evidence.fail(format!("{}: {why}", describe(webhook))),
+            DeadlockRisk::Unknown(why) => evidence.unknown(format!("{}: {why}", describe(webhook))),
         }
     }
     evidence.pass(format!(

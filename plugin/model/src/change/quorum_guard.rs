@@ -11,7 +11,7 @@ use crate::{
         Plan,
         messages::{self, join_member_names},
         simulate::QuorumRisk,
-        state::{Replica, State},
+        state::{PlanState, Replica},
         step::NoPlan,
     },
     problem::Problem,
@@ -209,8 +209,8 @@ pub fn leader_warning(observed: &Snapshot, machine: &str) -> Option<String> {
 
 /// Returns the state of the control plane. If no etcd member has responded, the controller counts every listed member
 /// as healthy; this function counts a member without a healthy pod as unhealthy.
-fn state_with_pods(observed: &Snapshot) -> State {
-    let mut state = State::new(observed, &[]);
+fn state_with_pods(observed: &Snapshot) -> PlanState {
+    let mut state = PlanState::new(observed, &[]);
     if observed.members() != EtcdMembers::Unread {
         return state;
     }
@@ -226,7 +226,7 @@ fn state_with_pods(observed: &Snapshot) -> State {
 
 /// Removes the member that has not started, if this Machine is the only one without a node and the member therefore
 /// belongs to it. The controller deletes the Machine first, and then removes the member.
-fn remove_unstarted_member(state: &mut State, replica: &Replica) {
+fn remove_unstarted_member(state: &mut PlanState, replica: &Replica) {
     let has_no_node = |other: &&Replica| other.node.is_none();
     if replica.member.is_none() && state.replicas.iter().filter(has_no_node).count() == 1 {
         let members = state.members.iter_mut();

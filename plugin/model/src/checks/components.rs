@@ -17,7 +17,7 @@ use crate::{
         machine_grace::{Phase, machine_of_node, machines_without_node, phase_of_node, require_machines},
         rollout::{compare_machines, undo_hint},
     },
-    plan::rollout_reason::{Reason, Verdict},
+    plan::rollout_reason::{MachineDifference, Reason},
     snapshot::{
         Snapshot,
         workload::{Component, StaticPod},
@@ -327,7 +327,7 @@ impl PendingChange {
 }
 
 /// The change that an earlier Machine has not got. `None` if no Machine is outdated.
-fn change_beside(verdicts: &[Verdict]) -> Option<PendingChange> {
+fn change_beside(verdicts: &[MachineDifference]) -> Option<PendingChange> {
     let earlier = verdicts.iter().find(|verdict| verdict.is_outdated())?;
     let differences = earlier.reasons.iter().filter_map(|reason| match reason {
         Reason::Version { machine, desired } => Some(format!("version (from {machine} to {desired})")),

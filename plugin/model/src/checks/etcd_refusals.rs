@@ -12,7 +12,7 @@ use crate::{
         machine_grace::{machines_without_node, require_machines},
         membership::stacked_survey,
     },
-    plan::state::{Replica, State},
+    plan::state::{PlanState, Replica},
     quorum::{DeadMember, EtcdRefusal},
     snapshot::Snapshot,
 };
@@ -47,7 +47,7 @@ pub fn refused_deletion(observed: &Snapshot) -> Option<RefusedDeletion> {
     let first = deleting.min_by_key(|machine| (machine.deletion_timestamp(), machine.name().to_owned()))?;
     // Without the hook, its member has been removed.
     first.annotation(annotation::KCP_CLEANUP_HOOK)?;
-    let state = State::new(observed, &[]);
+    let state = PlanState::new(observed, &[]);
     let refusal = state.refused_removal(state.replica(first.name())?)?;
     Some(RefusedDeletion {
         machine: first.name().to_owned(),
@@ -71,7 +71,7 @@ pub fn check_etcd_refuses_removal(observed: &Snapshot, _: Timestamp) -> CheckRes
 pub fn check_etcd_refuses_join(observed: &Snapshot, _: Timestamp) -> CheckResult {
     stacked_survey(observed)?;
     require_machines(observed)?;
-    let state = State::new(observed, &[]);
+    let state = PlanState::new(observed, &[]);
     let Some(refusal) = state.refused_join().filter(|_| !state.has_joining_member()) else {
         return Ok(Vec::new());
     };

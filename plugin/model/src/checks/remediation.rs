@@ -24,7 +24,7 @@ use crate::{
     plan::{
         blockers::malformed_record,
         remediation::{self, RemediationContext},
-        state::{Replica, State},
+        state::{PlanState, Replica},
     },
     problem::{Problem, resume_machine_hint},
     snapshot::{EtcdMembers, HealthCheck, Snapshot, management::is_skipped},
@@ -70,8 +70,8 @@ pub const CHECKS: &[Check] = &[
 
 /// Returns the current state of the Machines and members, for decisions about remediation. If the etcd members could
 /// not be read, a member whose pod is not ready also counts as unhealthy.
-pub fn state(observed: &Snapshot, now: Timestamp) -> State {
-    let mut state = State::new(observed, &compare_machines(observed, now));
+pub fn state(observed: &Snapshot, now: Timestamp) -> PlanState {
+    let mut state = PlanState::new(observed, &compare_machines(observed, now));
     if observed.members() != EtcdMembers::Unread {
         return state;
     }
@@ -333,8 +333,8 @@ pub fn check_remediation_blocked(observed: &Snapshot, now: Timestamp) -> CheckRe
                 let message = format!("remediation is blocked: {}", finding.message);
                 let objects = vec![object];
                 Finding {
-                    message,
                     objects,
+                    message,
                     ..finding
                 }
             }

@@ -15,7 +15,7 @@ use crate::{
     plan::{
         blockers::processing_blockers,
         messages,
-        rollout_reason::{Reason, Verdict, differs_from_spec, verdicts},
+        rollout_reason::{MachineDifference, Reason, differs_from_spec, verdicts},
     },
     problem::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, Problem},
     snapshot::Snapshot,
@@ -116,12 +116,14 @@ pub const CHECKS: &[Check] = &[
 ];
 
 /// Compares every Machine with the current spec. The verdicts are ordered by the names of the Machines.
-pub fn compare_machines(observed: &Snapshot, now: Timestamp) -> Vec<Verdict> {
+pub fn compare_machines(observed: &Snapshot, now: Timestamp) -> Vec<MachineDifference> {
     verdicts(observed, &observed.control_plane.spec, now)
 }
 
 pub fn is_rolling_out(observed: &Snapshot, now: Timestamp) -> bool {
-    compare_machines(observed, now).iter().any(Verdict::is_outdated)
+    compare_machines(observed, now)
+        .iter()
+        .any(MachineDifference::is_outdated)
 }
 
 pub fn has_pending_change(observed: &Snapshot, now: Timestamp) -> bool {
@@ -138,7 +140,7 @@ pub fn reports_pending_change(control_plane: &KubeadmControlPlane) -> bool {
 
 /// Says how to write back the spec of an earlier Machine if this Machine does not start with the current spec. `None` if no
 /// Machine has an earlier spec, or if the admission rules deny the way back.
-pub fn undo_hint(observed: &Snapshot, machine: &str, verdicts: &[Verdict]) -> Option<String> {
+pub fn undo_hint(observed: &Snapshot, machine: &str, verdicts: &[MachineDifference]) -> Option<String> {
     let machines = || observed.machines.iter().filter(|machine| !machine.is_deleting());
     let machine = machines().find(|other| other.name() == machine)?;
     let differs = |machine| differs_from_spec(verdicts, machine);

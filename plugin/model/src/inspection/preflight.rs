@@ -19,7 +19,7 @@ use crate::{
         blockers::{blockers, reconciliation_blockers, unreachable_workload},
         messages, remediation,
         simulate::first_change,
-        state::{HealthCheck, State},
+        state::{HealthCheck, PlanState},
         step::{Action, Context, NoPlan},
     },
     problem::Problem,
@@ -102,7 +102,7 @@ impl FirstStep {
 struct PreflightInputs<'o> {
     observed: &'o Snapshot,
     checks: &'o [Checked],
-    state: State,
+    state: PlanState,
     now: Timestamp,
 }
 
@@ -240,7 +240,7 @@ impl PreflightInputs<'_> {
         permission_from(self.checks, found.collect())
     }
 
-    fn first_step(&self, mut state: State, spec: &KubeadmControlPlaneSpec) -> FirstStep {
+    fn first_step(&self, mut state: PlanState, spec: &KubeadmControlPlaneSpec) -> FirstStep {
         // Without Machines there are no members to remove.
         if state.replicas.is_empty() {
             state.members = state.members.map(|_| Vec::new());

@@ -198,9 +198,9 @@ fn a_machine_out_of_date_is_told_with_the_reason() {
 /// No state that occurs in a normal rollout, or while a control plane starts, makes the verdict negative.
 #[test]
 fn nothing_is_wrong_while_a_machine_comes_up() {
-    type Step = (&'static str, fn(&mut Snapshot));
+    type PlanStep = (&'static str, fn(&mut Snapshot));
     /// Steps of a Machine that joins, one after another.
-    const STEPS: &[Step] = &[
+    const STEPS: &[PlanStep] = &[
         ("made", crate::checks::tests::starts),
         ("its_member_is_added", |o| {
             crate::checks::tests::starts(o);
@@ -524,7 +524,7 @@ fn an_unreachable_leader_blocks_the_deletion_of_its_own_machine() {
     let inspection = inspect(&observed, now());
     let explanation = crate::why::explain(&observed, &inspection, now());
     let cause = explanation.cause.expect("a cause");
-    assert_eq!(explanation.state, crate::why::State::PersonNeeded);
+    assert_eq!(explanation.state, crate::why::WhyState::PersonNeeded);
     assert_eq!(cause.check, "etcd-members-unresponsive");
     assert_eq!(cause.hint.as_deref(), Some(way_out));
 }

@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 use self::{migration::Migration, record::Record, start::StartOptions};
 use super::{
     ObservedManagers,
-    problem::Problem,
-    step::{Step, operations},
+    problem::MigrationProblem,
+    step::{MigrationStep, operations},
     steps::Manifest,
 };
 
@@ -72,7 +72,7 @@ pub struct Generated {
 /// How a step changes the control plane.
 #[derive(Clone, Debug)]
 struct Change {
-    step: Step,
+    step: MigrationStep,
     /// How to reverse the step; `None` if nothing reverses it.
     record: Option<Record>,
 }
@@ -81,7 +81,7 @@ struct Change {
 ///
 /// # Errors
 /// The step would harm the cluster, or it is unknown whether it would.
-pub fn generate(request: StepRequest<'_>, facts: Facts<'_>) -> Result<Generated, Vec<Problem>> {
+pub fn generate(request: StepRequest<'_>, facts: Facts<'_>) -> Result<Generated, Vec<MigrationProblem>> {
     let migration = Migration::new(facts)?;
     let change = match request {
         StepRequest::Start(options) => start::change(&migration, options)?,
@@ -123,8 +123,8 @@ fn preconditions(control_plane: &Value) -> impl Iterator<Item = Value> {
 }
 
 /// A problem for each message, all with the same fix.
-fn refusals(messages: Vec<String>, fix: &str) -> Vec<Problem> {
-    let problem = |message| Problem {
+fn refusals(messages: Vec<String>, fix: &str) -> Vec<MigrationProblem> {
+    let problem = |message| MigrationProblem {
         message,
         fix: fix.to_owned(),
         is_harmful: true,
@@ -132,19 +132,19 @@ fn refusals(messages: Vec<String>, fix: &str) -> Vec<Problem> {
     messages.into_iter().map(problem).collect()
 }
 
-fn refused(message: impl Into<String>, fix: impl AsRef<str>) -> Vec<Problem> {
+fn refused(message: impl Into<String>, fix: impl AsRef<str>) -> Vec<MigrationProblem> {
     refusals(vec![message.into()], fix.as_ref())
 }
 
 /// # Errors
 /// There is a message.
-fn blocked(messages: Vec<String>, fix: &str) -> Result<(), Vec<Problem>> {
+fn blocked(messages: Vec<String>, fix: &str) -> Result<(), Vec<MigrationProblem>> {
     none(refusals(messages, fix))
 }
 
 /// # Errors
 /// There is a problem.
-fn none(problems: Vec<Problem>) -> Result<(), Vec<Problem>> {
+fn none(problems: Vec<MigrationProblem>) -> Result<(), Vec<MigrationProblem>> {
     if problems.is_empty() {
         Ok(())
     } else {

@@ -2,7 +2,7 @@
 
 use kcp_rules::{
     leader_migration::{
-        Component, ControllerManagerChange, ControllerManagers, Manager, Phase, Row, Verdict,
+        Component, ControllerManagerChange, ControllerManagers, Manager, Phase, Row, UpgradeEffect,
         generate::UNSUPPORTED_SINCE,
     },
     topics::controller_managers::Unknown,
@@ -10,14 +10,14 @@ use kcp_rules::{
 
 /// A problem, and what to change to solve it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct MigrationProblem {
     pub message: String,
     pub fix: String,
     pub is_harmful: bool,
 }
 
 /// Every problem with its fix, the most severe first.
-pub fn problems(pair: &ControllerManagerChange, unknown_clouds: &[Unknown]) -> Vec<Problem> {
+pub fn problems(pair: &ControllerManagerChange, unknown_clouds: &[Unknown]) -> Vec<MigrationProblem> {
     let startup_errors = pair
         .startup_errors()
         .into_iter()
@@ -29,7 +29,7 @@ pub fn problems(pair: &ControllerManagerChange, unknown_clouds: &[Unknown]) -> V
             };
             let minor = manager(managers, component).map(|manager| manager.minor);
             let minor = minor.map_or_else(String::new, |minor| format!(" 1.{minor}"));
-            Problem {
+            MigrationProblem {
                 message: format!("{component}{minor} exits at startup: {error}"),
                 fix: error.fix(),
                 is_harmful: true,
@@ -37,12 +37,12 @@ pub fn problems(pair: &ControllerManagerChange, unknown_clouds: &[Unknown]) -> V
         });
     let rows = pair.rows();
     let rows = rows.iter().filter_map(|row| of_row(pair, row));
-    let findings = pair.findings().into_iter().map(|finding| Problem {
+    let findings = pair.findings().into_iter().map(|finding| MigrationProblem {
         message: finding.to_string(),
         fix: finding.fix(),
         is_harmful: finding.is_problem(),
     });
-    let unknown = unknown_clouds.iter().map(|unknown| Problem {
+    let unknown = unknown_clouds.iter().map(|unknown| MigrationProblem {
         message: unknown.to_string(),
         fix: "pass the manifest of cloud-controller-manager with --ccm, and its manifest from before the \
             upgrade with --old-ccm"
@@ -56,32 +56,32 @@ pub fn problems(pair: &ControllerManagerChange, unknown_clouds: &[Unknown]) -> V
         .collect()
 }
 
-fn of_row(pair: &ControllerManagerChange, row: &Row) -> Option<Problem> {
+fn of_row(pair: &ControllerManagerChange, row: &Row) -> Option<MigrationProblem> {
     let name = row.controller.canonical;
     let (message, fix) = match row.verdict {
-        Verdict::RunsTwice(phase) => (
+        UpgradeEffect::RunsTwice(phase) => (
             format!(
                 "{name} runs in two controller managers at the same time {}",
                 when(phase)
             ),
             fix_of_two_owners(pair, name),
         ),
-        Verdict::Orphaned(phase) => (
+        UpgradeEffect::Orphaned(phase) => (
             format!("no controller manager runs {name} {}", when(phase)),
             fix_of_no_owner(pair, name),
         ),
-        Verdict::CannotStart(component, phase) => (
+        UpgradeEffect::CannotStart(component, phase) => (
             format!(
                 "no controller manager runs {name} {}: {component} exits at startup",
                 when(phase)
             ),
             format!("correct the startup error of {component}, shown above"),
         ),
-        Verdict::SwitchedOff => (
+        UpgradeEffect::SwitchedOff => (
             format!("no controller manager runs {name} after the upgrade, because the flags disable it"),
             fix_of_no_owner(pair, name),
         ),
-        Verdict::Unknown => (
+        UpgradeEffect::Unknown => (
             format!(
                 "it is unknown whether cloud-controller-manager runs {name}: neither its flags nor its cloud \
                  provider show this"
@@ -91,9 +91,11 @@ fn of_row(pair: &ControllerManagerChange, row: &Row) -> Option<Problem> {
                  remove --allocate-node-cidrs"
             ),
         ),
-        Verdict::Protected | Verdict::Unprotected | Verdict::NothingToMigrate => return None,
+        UpgradeEffect::Protected | UpgradeEffect::Unprotected | UpgradeEffect::NothingToMigrate => {
+            return None;
+        }
     };
-    Some(Problem {
+    Some(MigrationProblem {
         message,
         fix,
         is_harmful: row.verdict.is_problem(),

@@ -9,7 +9,7 @@ use crate::duration::format_duration;
 /// The state of one controller that can migrate, or of all these controllers together. The variants are in
 /// order of severity, the least severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum MigrationState {
     /// One controller manager runs the controller and no other can run it, or none has the controller.
     NothingToMigrate,
     /// One controller manager runs the controller, and holds the migration lock.
@@ -27,7 +27,7 @@ pub enum Verdict {
     RunsTwice,
 }
 
-impl Verdict {
+impl MigrationState {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NothingToMigrate => "nothing-to-migrate",
@@ -139,16 +139,16 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub const fn verdict(&self) -> Verdict {
+    pub const fn verdict(&self) -> MigrationState {
         match self {
-            Self::RunsTwice { .. } => Verdict::RunsTwice,
+            Self::RunsTwice { .. } => MigrationState::RunsTwice,
             Self::HeldWithoutRunner { .. }
             | Self::LockNotTaken { .. }
             | Self::NotRunning { .. }
-            | Self::NotAssigned { .. } => Verdict::Orphaned,
-            Self::Stale { .. } => Verdict::Stale,
+            | Self::NotAssigned { .. } => MigrationState::Orphaned,
+            Self::Stale { .. } => MigrationState::Stale,
             Self::MainLock { .. } | Self::OtherWithoutLock { .. } | Self::RunsWithoutLock { .. } => {
-                Verdict::Unprotected
+                MigrationState::Unprotected
             }
             Self::PodsUnread { .. }
             | Self::HealthUnread { .. }
@@ -156,9 +156,9 @@ impl Reason {
             | Self::LockUnread { .. }
             | Self::UnknownHolder { .. }
             | Self::HolderUnclear { .. }
-            | Self::SettingsDiffer { .. } => Verdict::Unknown,
-            Self::Protected { .. } => Verdict::Protected,
-            Self::OneRunner { .. } | Self::NoRunner => Verdict::NothingToMigrate,
+            | Self::SettingsDiffer { .. } => MigrationState::Unknown,
+            Self::Protected { .. } => MigrationState::Protected,
+            Self::OneRunner { .. } | Self::NoRunner => MigrationState::NothingToMigrate,
         }
     }
 

@@ -15,7 +15,7 @@ const CONTROLLER_MANAGER: [&str; 4] = [
 /// What a step sets or removes. Everything else stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Step {
+pub struct MigrationStep {
     /// The new `spec.version`, if the step changes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
@@ -27,7 +27,7 @@ pub struct Step {
     pub files: BTreeMap<String, Value>,
 }
 
-impl Step {
+impl MigrationStep {
     /// The step that restores the control plane as it is now.
     #[must_use]
     pub fn inverse(&self, control_plane: &Value) -> Self {
@@ -284,9 +284,9 @@ mod tests {
         patched
     }
 
-    fn step() -> Step {
+    fn step() -> MigrationStep {
         let map = |name: &str, value: Value| BTreeMap::from([(name.to_owned(), value)]);
-        Step {
+        MigrationStep {
             version: Some("v1.36.0".to_owned()),
             flags: BTreeMap::from([
                 ("a".to_owned(), vec!["new".to_owned()]),

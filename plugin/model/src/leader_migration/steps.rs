@@ -9,7 +9,7 @@ use kcp_rules::leader_migration::{
 };
 use serde_json::{Value, json};
 
-use super::step::Step;
+use super::step::MigrationStep;
 
 /// The path of the configuration file, both on the host and in the Pod.
 pub const CONFIGURATION_PATH: &str = "/etc/kubernetes/leader-migration.yaml";
@@ -40,13 +40,13 @@ pub struct Manifest<'m> {
 }
 
 /// Enables leader migration on kube-controller-manager, with this configuration.
-pub(super) fn start(configuration: &str) -> Step {
+pub(super) fn start(configuration: &str) -> MigrationStep {
     let volume = json!({"name": VOLUME, "hostPath": CONFIGURATION_PATH, "mountPath": CONFIGURATION_PATH, "readOnly": true, "pathType": "File"});
-    Step {
+    MigrationStep {
         flags: flags([(ENABLE_FLAG, "true"), (CONFIGURATION_FLAG, CONFIGURATION_PATH)]),
         volumes: BTreeMap::from([(VOLUME.to_owned(), volume)]),
         files: BTreeMap::from([file(CONFIGURATION_PATH, configuration)]),
-        ..Step::default()
+        ..MigrationStep::default()
     }
 }
 
@@ -54,7 +54,12 @@ pub(super) fn start(configuration: &str) -> Step {
 /// kube-controller-manager before the upgrade, and `minor` the minor version of `version`.
 ///
 /// The configuration stays in `files`, because a cloud-controller-manager on the Machine may use it.
-pub(super) fn handover(kube: &Manager, version: &str, minor: u64, manifest: Option<Manifest<'_>>) -> Step {
+pub(super) fn handover(
+    kube: &Manager,
+    version: &str,
+    minor: u64,
+    manifest: Option<Manifest<'_>>,
+) -> MigrationStep {
     let mut flags =
         BTreeMap::from([ENABLE_FLAG, CONFIGURATION_FLAG].map(|flag| (flag.to_owned(), Vec::new())));
     // An in-tree cloud provider runs its controllers in kube-controller-manager.
@@ -85,7 +90,7 @@ pub(super) fn handover(kube: &Manager, version: &str, minor: u64, manifest: Opti
         let value = disable_controllers(&kube.flags, &moved, minor);
         flags.insert(CONTROLLERS_FLAG.to_owned(), vec![value]);
     }
-    Step {
+    MigrationStep {
         version: Some(version.to_owned()),
         flags,
         volumes: BTreeMap::from([(VOLUME.to_owned(), Value::Null)]),
@@ -94,12 +99,12 @@ pub(super) fn handover(kube: &Manager, version: &str, minor: u64, manifest: Opti
 }
 
 /// Removes the configuration, after the handover.
-pub(super) fn finish(manifest: Option<Manifest<'_>>) -> Step {
+pub(super) fn finish(manifest: Option<Manifest<'_>>) -> MigrationStep {
     let mut files = static_pod(manifest);
     files.insert(CONFIGURATION_PATH.to_owned(), Value::Null);
-    Step {
+    MigrationStep {
         files,
-        ..Step::default()
+        ..MigrationStep::default()
     }
 }
 

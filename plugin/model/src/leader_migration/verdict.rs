@@ -5,7 +5,7 @@ use kcp_rules::leader_migration::{Assignment, CONTROLLERS, Component, Controller
 use super::{
     locks::LockState,
     observed::{Health, LockRole, ObservedManager, ObservedManagers},
-    reason::{Reason, Verdict},
+    reason::{MigrationState, Reason},
 };
 
 /// Which controller manager runs a controller, and whether a lock protects it.
@@ -18,7 +18,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    pub const fn verdict(&self) -> Verdict {
+    pub const fn verdict(&self) -> MigrationState {
         self.reason.verdict()
     }
 }
@@ -39,9 +39,9 @@ pub fn decide(observed: &ObservedManagers) -> Vec<Decision> {
 }
 
 /// The most severe verdict among the decisions.
-pub fn overall(decisions: &[Decision]) -> Verdict {
+pub fn overall(decisions: &[Decision]) -> MigrationState {
     let verdicts = decisions.iter().map(Decision::verdict);
-    verdicts.max().unwrap_or(Verdict::NothingToMigrate)
+    verdicts.max().unwrap_or(MigrationState::NothingToMigrate)
 }
 
 fn runners<'o>(observed: &'o ObservedManagers, controller: &Controller) -> Vec<&'o ObservedManager> {

@@ -14,8 +14,8 @@ use crate::{
     plan::{
         owners,
         remediation::{RemediationContext, next_remediation},
-        simulate::{Choice, Step},
-        state::{State, component_conditions},
+        simulate::{Choice, PlanStep},
+        state::{PlanState, component_conditions},
         step::{Action, Purpose},
     },
     problem::{Problem, pauses},
@@ -26,7 +26,7 @@ use crate::{
 const CONNECTION_DOWN: &str = "ConnectionDown";
 
 /// The blockers of the first step. Empty if the plan has no steps.
-pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &[Step]) -> Vec<Problem> {
+pub fn blockers(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, steps: &[PlanStep]) -> Vec<Problem> {
     if steps.is_empty() {
         return Vec::new();
     }
@@ -135,7 +135,7 @@ pub fn processing_blockers(observed: &Snapshot) -> Vec<Problem> {
 
 /// The problems of a control plane that are visible in the inputs of a plan. A plan without steps has no
 /// blockers, and lists these problems instead.
-pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &State) -> Vec<Problem> {
+pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &PlanState) -> Vec<Problem> {
     let unhealthy = state
         .replicas
         .iter()
@@ -152,9 +152,10 @@ pub fn problems(observed: &Snapshot, spec: &KubeadmControlPlaneSpec, state: &Sta
 
 /// The blocker if the controller cannot move the leadership of etcd before it deletes a Machine, or before it removes the member of
 /// a Machine that is being deleted.
-fn leader_blocker(observed: &Snapshot, steps: &[Step]) -> Option<Problem> {
-    let state = State::new(observed, &[]);
-    let is_deletion = |step: &&Step| step.action == Action::Delete || step.purpose == Purpose::FinishDeletion;
+fn leader_blocker(observed: &Snapshot, steps: &[PlanStep]) -> Option<Problem> {
+    let state = PlanState::new(observed, &[]);
+    let is_deletion =
+        |step: &&PlanStep| step.action == Action::Delete || step.purpose == Purpose::FinishDeletion;
     let waits = steps.iter().take_while(|step| step.action == Action::Wait);
     let first = steps.iter().find(|step| step.action != Action::Wait);
     waits.chain(first).filter(is_deletion).find_map(|step| {
@@ -169,13 +170,13 @@ fn leader_blocker(observed: &Snapshot, steps: &[Step]) -> Option<Problem> {
 }
 
 /// The paused Machines that the controller waits for, or that its first change certainly deletes.
-fn paused_machines(observed: &Snapshot, steps: &[Step]) -> Vec<Problem> {
+fn paused_machines(observed: &Snapshot, steps: &[PlanStep]) -> Vec<Problem> {
     let is_paused = |name: &String| {
         let mut machines = observed.machines.iter();
         machines.any(|machine| machine.name() == name && machine.is_paused())
     };
     let first = steps.iter().find(|step| step.action != Action::Wait);
-    let is_certain = |step: &&Step| step.choice == Choice::None || step.names.iter().all(is_paused);
+    let is_certain = |step: &&PlanStep| step.choice == Choice::None || step.names.iter().all(is_paused);
     let deletes = first
         .filter(|step| step.action == Action::Delete)
         .filter(is_certain);
@@ -260,7 +261,7 @@ pub fn unusable_kubeadm_config(observed: &Snapshot) -> Option<Problem> {
 /// The blocker if the controller cannot decode the record of a remediation. Unlike other blockers of a remediation, it
 /// also stops rollouts and scaling (`reconcileUnhealthyMachines`).
 pub fn malformed_record(observed: &Snapshot, desired: &KubeadmControlPlaneSpec) -> Option<Problem> {
-    let state = State::new(observed, &[]);
+    let state = PlanState::new(observed, &[]);
     if state.has_malformed_remediation {
         return Some(Problem::MalformedRemediation { machine: None });
     }

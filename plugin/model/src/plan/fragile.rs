@@ -3,7 +3,7 @@
 
 use crate::plan::{
     Plan, StepRange, messages,
-    simulate::Step,
+    simulate::PlanStep,
     step::{Action, Purpose},
 };
 
@@ -24,7 +24,7 @@ pub fn fragile_periods(plan: &Plan) -> Vec<String> {
 }
 
 /// Whether several steps are fragile, and they are exactly the steps that create a Machine.
-fn is_each_creation(steps: &[Step], ranges: &[StepRange]) -> bool {
+fn is_each_creation(steps: &[PlanStep], ranges: &[StepRange]) -> bool {
     let creations = (1..)
         .zip(steps)
         .filter(|(_, step)| step.action == Action::Create)
@@ -36,7 +36,7 @@ fn is_each_creation(steps: &[Step], ranges: &[StepRange]) -> bool {
     ranges.len() > 1 && creations.eq(ranges.iter().copied())
 }
 
-fn fragile_period(steps: &[Step], range: StepRange) -> Option<String> {
+fn fragile_period(steps: &[PlanStep], range: StepRange) -> Option<String> {
     let StepRange { first, last, is_open } = range;
     let before = first.checked_sub(1).and_then(|before| event_after(steps, before));
     if is_open {
@@ -50,10 +50,10 @@ fn fragile_period(steps: &[Step], range: StepRange) -> Option<String> {
 
 /// The event with which a step ends. `None` if the plan has no step with this number. Steps are counted from
 /// one.
-fn event_after(steps: &[Step], number: usize) -> Option<String> {
+fn event_after(steps: &[PlanStep], number: usize) -> Option<String> {
     let steps_so_far = steps.get(..number)?;
     let step = steps_so_far.last()?;
-    let is_like = |other: &&Step| other.action == step.action;
+    let is_like = |other: &&PlanStep| other.action == step.action;
     let ordinal = match (
         steps.iter().filter(is_like).count(),
         steps_so_far.iter().filter(is_like).count(),

@@ -5,7 +5,7 @@ use crate::{
         Plan, StepRange,
         effect::Effect,
         selection::{FailureDomainReason, Group},
-        simulate::{Choice, QuorumRisk, Step},
+        simulate::{Choice, PlanStep, QuorumRisk},
         step::{Action, NoPlan, Purpose},
     },
     problem::Problem,
@@ -30,7 +30,7 @@ pub fn join_member_names<'n>(names: impl Iterator<Item = &'n str>, last: &str) -
     join_names(&names.collect::<Vec<_>>(), last)
 }
 
-pub fn names(step: &Step) -> String {
+pub fn names(step: &PlanStep) -> String {
     let last = if step.choice == Choice::None { "and" } else { "or" };
     join_member_names(step.names.iter().map(String::as_str), last)
 }
@@ -72,7 +72,7 @@ pub fn up_to_date_count(count: i64, desired: i64) -> String {
 }
 
 /// Names what the controller does in a step.
-pub const fn action(step: &Step) -> &'static str {
+pub const fn action(step: &PlanStep) -> &'static str {
     match step.action {
         Action::Create => "create",
         Action::Delete if step.may_update_in_place => "update in place or replace",
@@ -101,7 +101,7 @@ pub fn in_place_note(plan: &Plan) -> Option<String> {
 }
 
 /// Names the failure domains of a step. Empty if the step has none.
-pub fn failure_domains(step: &Step) -> String {
+pub fn failure_domains(step: &PlanStep) -> String {
     let names: Vec<&str> = step
         .failure_domains
         .iter()
@@ -113,7 +113,7 @@ pub fn failure_domains(step: &Step) -> String {
     }
 }
 
-pub fn why(step: &Step) -> String {
+pub fn why(step: &PlanStep) -> String {
     let choice = match step.choice {
         Choice::None => None,
         Choice::ByEarlier => Some("depends on an earlier random choice"),

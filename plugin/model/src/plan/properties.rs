@@ -6,8 +6,8 @@ use proptest::{collection::vec, prelude::*};
 use crate::{
     plan::{
         remediation::RemediationContext,
-        simulate::{Choice, Step, simulate},
-        state::State,
+        simulate::{Choice, PlanStep, simulate},
+        state::PlanState,
         step::{self, Action, Context, NoPlan, Purpose, Transition},
     },
     quorum::{Change, Member, Votes},
@@ -20,7 +20,7 @@ use crate::{
 /// A control plane in any state, and the change that is planned for it.
 #[derive(Clone, Debug)]
 struct Start {
-    state: State,
+    state: PlanState,
     spec: KubeadmControlPlaneSpec,
     declared: Vec<String>,
     initialized: bool,
@@ -116,7 +116,7 @@ fn starts() -> impl Strategy<Value = Start> {
         )
 }
 
-fn began_without_quorum(state: &State) -> bool {
+fn began_without_quorum(state: &PlanState) -> bool {
     state
         .members
         .as_deref()
@@ -124,7 +124,7 @@ fn began_without_quorum(state: &State) -> bool {
         .is_some()
 }
 
-fn is_at_target(state: &State, spec: &KubeadmControlPlaneSpec) -> bool {
+fn is_at_target(state: &PlanState, spec: &KubeadmControlPlaneSpec) -> bool {
     state.replicas.len() == spec.replica_count()
         && state
             .replicas
@@ -133,7 +133,7 @@ fn is_at_target(state: &State, spec: &KubeadmControlPlaneSpec) -> bool {
 }
 
 /// Whether the voters that run are a quorum, as etcd itself counts them.
-fn keeps_quorum_in_etcd(state: &State) -> bool {
+fn keeps_quorum_in_etcd(state: &PlanState) -> bool {
     let voters = state.members.iter().flatten().filter(|member| !member.is_learner);
     let counted = Votes {
         voters: voters.clone().count(),
@@ -145,8 +145,8 @@ fn keeps_quorum_in_etcd(state: &State) -> bool {
 
 /// What the controller does, step by step: the state before each step, and the state at the end.
 struct Trace {
-    taken: Vec<(State, Transition)>,
-    end: State,
+    taken: Vec<(PlanState, Transition)>,
+    end: PlanState,
 }
 
 /// Simulates the controller, whose random choices `dice` makes, until it has nothing more to do.
@@ -169,7 +169,7 @@ fn follow(start: &Start, dice: &[usize]) -> Trace {
 }
 
 /// The steps of the plan, and what the simulated controller does. `None` if there is no plan.
-fn planned(start: &Start, dice: &[usize]) -> Option<(Vec<Step>, Trace)> {
+fn planned(start: &Start, dice: &[usize]) -> Option<(Vec<PlanStep>, Trace)> {
     let steps = simulate(start.state.clone(), start.context()).ok()?;
     Some((steps, follow(start, dice)))
 }

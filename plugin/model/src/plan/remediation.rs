@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     controller_release::Behaviour,
-    plan::state::{HealthCheck, LABELS_AND_TAINTS, Replica, State, component_conditions},
+    plan::state::{HealthCheck, LABELS_AND_TAINTS, PlanState, Replica, component_conditions},
     problem::Problem,
     quorum::{Change, Votes},
     snapshot::Snapshot,
@@ -48,7 +48,7 @@ impl<'t> RemediationContext<'t> {
 }
 
 /// Returns the next remediation. `None` if no Machine waits for one.
-pub fn next_remediation(state: &State, terms: RemediationContext<'_>) -> Option<NextRemediation> {
+pub fn next_remediation(state: &PlanState, terms: RemediationContext<'_>) -> Option<NextRemediation> {
     let terms = RemediationContext {
         now: state.waited_until.map_or(terms.now, |clock| clock.max(terms.now)),
         ..terms
@@ -82,7 +82,7 @@ fn remediation_order(replica: &Replica) -> impl Ord {
     )
 }
 
-fn remediation_blocker(state: &State, first: &Replica, terms: RemediationContext<'_>) -> Option<Problem> {
+fn remediation_blocker(state: &PlanState, first: &Replica, terms: RemediationContext<'_>) -> Option<Problem> {
     if first.is_deleting() {
         return Some(Problem::BeingDeleted {
             machine: first.name.clone(),
@@ -144,7 +144,7 @@ fn retry_blocker(
     })
 }
 
-fn loss_blocker(state: &State, first: &Replica) -> Option<Problem> {
+fn loss_blocker(state: &PlanState, first: &Replica) -> Option<Problem> {
     if state.replicas.len() <= 1 {
         return Some(Problem::LastMachine);
     }
@@ -193,7 +193,9 @@ fn loss_blocker(state: &State, first: &Replica) -> Option<Problem> {
 mod tests {
     use kcp_api::Remediation;
 
-    use super::{NextRemediation, Problem, RemediationContext, RemediationLimits, State, next_remediation};
+    use super::{
+        NextRemediation, PlanState, Problem, RemediationContext, RemediationLimits, next_remediation,
+    };
     use crate::{
         controller_release::Release,
         quorum::Votes,
@@ -203,11 +205,11 @@ mod tests {
         },
     };
 
-    fn look(state: &State) -> Option<NextRemediation> {
+    fn look(state: &PlanState) -> Option<NextRemediation> {
         look_under(state, &RemediationLimits::default())
     }
 
-    fn look_under(state: &State, limits: &RemediationLimits) -> Option<NextRemediation> {
+    fn look_under(state: &PlanState, limits: &RemediationLimits) -> Option<NextRemediation> {
         next_remediation(
             state,
             RemediationContext {
@@ -329,7 +331,7 @@ mod tests {
         let mut of_control_plane = state("m1 m2 m3r");
         of_control_plane.has_remediation_in_progress = true;
         of_control_plane.has_malformed_remediation = true;
-        let blocked_by = |state: &State| look(state).expect("one waits").blocked_by;
+        let blocked_by = |state: &PlanState| look(state).expect("one waits").blocked_by;
         assert_eq!(
             blocked_by(&of_control_plane),
             Some(Problem::MalformedRemediation { machine: None })
@@ -357,7 +359,7 @@ mod tests {
             (Release::new(13, 0), Some(never)),
             (Release::new(12, 10), None),
         ] {
-            let state = State {
+            let state = PlanState {
                 members: None,
                 release,
                 ..state("m1 m2 m3r")
@@ -373,7 +375,7 @@ mod tests {
     #[test]
     fn before_v1_13_no_other_machine_needs_to_work() {
         let blocked_by = |release| {
-            let state = State {
+            let state = PlanState {
                 release,
                 ..state("m1f m2f m3r")
             };
@@ -386,7 +388,7 @@ mod tests {
     #[test]
     fn since_v1_14_an_unreachable_leader_keeps_only_its_own_machine() {
         let blocked_by = |release, machines: &str| {
-            let state = State {
+            let state = PlanState {
                 release,
                 unreachable_leader: Some("node-m1".to_owned()),
                 ..state(machines)

@@ -18,7 +18,7 @@ use crate::{
 
 /// The result of comparing a Machine with the spec of its control plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct MachineDifference {
     pub machine: String,
     /// Why the Machine is outdated. Empty if the Machine is up to date.
     pub reasons: Vec<Reason>,
@@ -32,7 +32,7 @@ pub struct Verdict {
     pub lacks_control_plane_of_join: bool,
 }
 
-impl Verdict {
+impl MachineDifference {
     pub const fn is_outdated(&self) -> bool {
         !self.reasons.is_empty()
     }
@@ -83,11 +83,11 @@ pub enum Reason {
 }
 
 /// Whether a Machine differs from the spec in fields that the Machine shows. False if there is no verdict on it.
-pub fn differs_from_spec(verdicts: &[Verdict], machine: &Machine) -> bool {
+pub fn differs_from_spec(verdicts: &[MachineDifference], machine: &Machine) -> bool {
     let mut own = verdicts
         .iter()
         .filter(|verdict| verdict.machine == machine.name());
-    own.any(Verdict::differs_from_spec)
+    own.any(MachineDifference::differs_from_spec)
 }
 
 /// A part of a Machine that could not be compared with the spec.
@@ -120,7 +120,11 @@ pub struct Comparison<'s> {
 }
 
 /// Compares every Machine with `desired`. The verdicts are ordered by the names of the Machines.
-pub fn verdicts(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, now: Timestamp) -> Vec<Verdict> {
+pub fn verdicts(
+    observed: &Snapshot,
+    desired: &KubeadmControlPlaneSpec,
+    now: Timestamp,
+) -> Vec<MachineDifference> {
     let control_plane = &observed.control_plane;
     let comparison = Comparison {
         current: &control_plane.spec,
@@ -130,14 +134,14 @@ pub fn verdicts(observed: &Snapshot, desired: &KubeadmControlPlaneSpec, now: Tim
         now,
     };
     let machines = observed.machines.iter();
-    let mut verdicts: Vec<Verdict> = machines
+    let mut verdicts: Vec<MachineDifference> = machines
         .map(|machine| compare_machine(machine, comparison))
         .collect();
     verdicts.sort_by(|a, b| a.machine.cmp(&b.machine));
     verdicts
 }
 
-pub fn compare_machine(machine: &Machine, comparison: Comparison<'_>) -> Verdict {
+pub fn compare_machine(machine: &Machine, comparison: Comparison<'_>) -> MachineDifference {
     let Comparison {
         current,
         desired,
@@ -176,7 +180,7 @@ pub fn compare_machine(machine: &Machine, comparison: Comparison<'_>) -> Verdict
             message: condition.message_or_reason(),
         });
     }
-    Verdict {
+    MachineDifference {
         machine: machine.name().to_owned(),
         reasons,
         gaps,
@@ -310,7 +314,7 @@ mod tests {
     };
     use serde_json::json;
 
-    use super::{Comparison, Gap, Reason, Verdict, compare_machine};
+    use super::{Comparison, Gap, MachineDifference, Reason, compare_machine};
     use crate::testing::{
         objects::{condition, minutes_ago, now, set},
         plan::{config, machine, spec, template, with_replicas, with_version},
@@ -319,7 +323,7 @@ mod tests {
     type Alteration<'a> = &'a dyn Fn(&mut Machine);
 
     /// Compares a Machine that is five hours old, and that the controller has not compared yet.
-    fn unreported(change: impl Fn(&mut Machine), desired: &KubeadmControlPlaneSpec) -> Verdict {
+    fn unreported(change: impl Fn(&mut Machine), desired: &KubeadmControlPlaneSpec) -> MachineDifference {
         let mut machine = machine("m1", "a", 5);
         machine.status.conditions.clear();
         change(&mut machine);

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{
     plan::{
         selection::{FailureDomainReason, Group},
-        state::{Replica, State},
+        state::{PlanState, Replica},
         step::{self, Action, Context, NoPlan, Purpose, Transition},
     },
     quorum::{Change, EtcdRefusal, Votes},
@@ -19,7 +19,7 @@ use crate::{
 const MAX_STATES: usize = 2_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct PlanStep {
     pub action: Action,
     pub purpose: Purpose,
     /// The names of the Machines that the step may concern, or of etcd members for [`Purpose::RemoveMember`].
@@ -87,7 +87,7 @@ const MAX_REPLICAS: usize = 99;
 ///
 /// # Errors
 /// No sequence of steps keeps etcd's quorum and reaches the desired state.
-pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan> {
+pub fn simulate(start: PlanState, context: Context<'_>) -> Result<Vec<PlanStep>, NoPlan> {
     let spec = context.spec;
     if spec.replica_count() == 0 {
         return Err(NoPlan::NoReplicas);
@@ -115,19 +115,19 @@ pub fn simulate(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan>
 ///
 /// # Errors
 /// The controller cannot continue, or must not.
-pub fn first_change(start: State, context: Context<'_>) -> Result<Vec<Step>, NoPlan> {
+pub fn first_change(start: PlanState, context: Context<'_>) -> Result<Vec<PlanStep>, NoPlan> {
     simulate_until(start, context, |step| step.action != Action::Wait)
 }
 
 fn simulate_until(
-    start: State,
+    start: PlanState,
     context: Context<'_>,
-    is_last: impl Fn(&Step) -> bool,
-) -> Result<Vec<Step>, NoPlan> {
+    is_last: impl Fn(&PlanStep) -> bool,
+) -> Result<Vec<PlanStep>, NoPlan> {
     // The controller waits for, deletes and replaces each Machine at most once.
     let members = start.members.as_ref().map_or(0, Vec::len);
     let limit = 4 * (start.replicas.len() + members + context.spec.replica_count()) + 4;
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<PlanStep> = Vec::new();
     let mut states = BTreeSet::from([start]);
     for _ in 0..limit {
         let Some((ways, may_differ)) = possible_steps(&states, context)? else {
@@ -166,7 +166,7 @@ struct PossibleStep {
 
 /// Returns all variants of the next step, and whether a different step is possible. `None` if the desired state is reached.
 fn possible_steps(
-    states: &BTreeSet<State>,
+    states: &BTreeSet<PlanState>,
     context: Context<'_>,
 ) -> Result<Option<(Vec<PossibleStep>, bool)>, NoPlan> {
     let mut ways: Vec<PossibleStep> = Vec::new();
@@ -194,7 +194,7 @@ fn possible_steps(
     Ok((!ways.is_empty()).then_some((ways, may_differ)))
 }
 
-fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> Step {
+fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> PlanStep {
     let transitions = || ways.iter().map(|way| &way.transition);
     let sets: BTreeSet<&[String]> = transitions()
         .map(|transition| transition.names.as_slice())
@@ -211,7 +211,7 @@ fn merge_steps(ways: &[PossibleStep], may_differ: bool) -> Step {
         })
     });
     let first = ways.first().map(|way| &way.transition);
-    Step {
+    PlanStep {
         action: first.map_or(Action::Wait, |first| first.action),
         purpose: first.map_or(Purpose::Recover, |first| first.purpose),
         names: names.into_iter().cloned().collect(),
@@ -254,7 +254,7 @@ pub struct QuorumRisk {
 
 /// Returns the risk of the first creation or deletion of a Machine, if that step is not safe. When the step begins,
 /// everything that the controller waits for has happened, but problems that the controller does not detect remain.
-pub fn first_step_risk(start: &State, steps: &[Step]) -> Option<QuorumRisk> {
+pub fn first_step_risk(start: &PlanState, steps: &[PlanStep]) -> Option<QuorumRisk> {
     let mut state = start.clone();
     let mut steps = steps.iter();
     let first = loop {
@@ -279,7 +279,7 @@ pub fn first_step_risk(start: &State, steps: &[Step]) -> Option<QuorumRisk> {
     candidates.find_map(|replica| risk(state.removal(replica), state.refused_removal(replica)))
 }
 
-fn apply_wait(state: &mut State, step: &Step) {
+fn apply_wait(state: &mut PlanState, step: &PlanStep) {
     for name in &step.names {
         match step.purpose {
             Purpose::ComeUp | Purpose::Recover => {
@@ -309,12 +309,12 @@ mod tests {
     use jiff::SignedDuration;
     use kcp_api::{KubeadmControlPlaneSpec, Remediation, control_plane::RemediationLimits};
 
-    use super::{Action, Choice, Context, NoPlan, Purpose, Step, first_step_risk, simulate};
+    use super::{Action, Choice, Context, NoPlan, PlanStep, Purpose, first_step_risk, simulate};
     use crate::{
         controller_release::Release,
         plan::{
             remediation::RemediationContext,
-            state::{Fault, NewestNode, State},
+            state::{Fault, NewestNode, PlanState},
         },
         quorum::Votes,
         testing::{
@@ -323,7 +323,7 @@ mod tests {
         },
     };
 
-    fn plan(state: State, spec: &KubeadmControlPlaneSpec) -> Result<Vec<Step>, NoPlan> {
+    fn plan(state: PlanState, spec: &KubeadmControlPlaneSpec) -> Result<Vec<PlanStep>, NoPlan> {
         let declared = declared("a b c");
         simulate(
             state,
@@ -349,7 +349,7 @@ mod tests {
 
     /// Describes the steps: `+` for a created Machine, `-` for a deleted one, `?` for a wait; then the Machines, or the
     /// failure domains of a created one; then how many members can fail during and after the step.
-    fn shown(step: &Step) -> String {
+    fn shown(step: &PlanStep) -> String {
         let domains = step.failure_domains.iter();
         let domains: Vec<&str> = domains
             .map(|domain| domain.as_deref().unwrap_or_default())
@@ -556,7 +556,7 @@ mod tests {
     }
 
     /// `m3` awaits remediation; its record has this age in minutes and this number of retries.
-    fn retried(machines: &str, minutes: i64, retry_count: i64) -> State {
+    fn retried(machines: &str, minutes: i64, retry_count: i64) -> PlanState {
         let mut state = state(machines);
         let record = Remediation {
             machine: "m0".to_owned(),
@@ -805,7 +805,7 @@ mod tests {
 
     #[test]
     fn an_etcd_elsewhere_has_no_votes() {
-        let elsewhere = State {
+        let elsewhere = PlanState {
             members: None,
             ..state("m1@a! m2@b")
         };

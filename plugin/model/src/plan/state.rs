@@ -10,7 +10,7 @@ use kcp_api::{
 
 use crate::{
     controller_release::{Behaviour, Release},
-    plan::rollout_reason::{Reason, Verdict},
+    plan::rollout_reason::{MachineDifference, Reason},
     problem::Problem,
     quorum::{Change, EtcdRefusal, Member, Votes},
     snapshot::{EtcdMembers, Snapshot},
@@ -86,7 +86,7 @@ pub struct Fault {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct State {
+pub struct PlanState {
     pub replicas: Vec<Replica>,
     /// The release of the controller.
     pub release: Release,
@@ -222,7 +222,7 @@ fn health_state(machine: &Machine) -> HealthCheck {
 /// Whether a rollout may update an outdated Machine in place: an extension is registered, and the Machine is eligible
 /// (`EligibleForInPlaceUpdate` and `canUpdateMachine` of Cluster API). It is unknown whether the controller's feature
 /// gate `InPlaceUpdates` is on, and what the extension answers.
-fn may_update(observed: &Snapshot, verdict: &Verdict) -> bool {
+fn may_update(observed: &Snapshot, verdict: &MachineDifference) -> bool {
     let handlers = observed.in_place_handlers.value();
     let is_registered = handlers.is_some_and(|handlers| !handlers.is_empty());
     let mut machines = observed.machines.iter();
@@ -247,9 +247,9 @@ pub fn component_conditions(stacked: bool) -> impl Iterator<Item = &'static str>
     conditions.map(|(condition, _)| *condition)
 }
 
-impl State {
+impl PlanState {
     /// Returns the state of the snapshot. `verdicts` say which Machines are outdated.
-    pub fn new(observed: &Snapshot, verdicts: &[Verdict]) -> Self {
+    pub fn new(observed: &Snapshot, verdicts: &[MachineDifference]) -> Self {
         let is_outdated = |name: &str| {
             let mut outdated = verdicts.iter().filter(|verdict| verdict.is_outdated());
             outdated.any(|verdict| verdict.machine == name)
@@ -622,7 +622,7 @@ fn initial_members(etcd: &EtcdMembers, replicas: &[Replica]) -> Option<Vec<Membe
 
 #[cfg(test)]
 mod tests {
-    use super::State;
+    use super::PlanState;
     use crate::{
         quorum::{Change, Votes},
         snapshot::Snapshot,
@@ -641,7 +641,7 @@ mod tests {
     #[test]
     fn the_member_of_a_machine_without_node_is_found_by_provider_id() {
         let removal = |observed: &Snapshot| {
-            let state = State::new(observed, &[]);
+            let state = PlanState::new(observed, &[]);
             let replica = state.replica("m3").expect("m3").clone();
             let removed = matches!(state.removal(&replica), Change::Removed("node-m3"));
             (
@@ -661,7 +661,7 @@ mod tests {
     fn the_quorum_without_that_member_is_checked() {
         let mut observed = unreferenced("p://m3");
         observed.kill(2);
-        let state = State::new(&observed, &[]);
+        let state = PlanState::new(&observed, &[]);
         let replica = state.replica("m3").expect("m3");
         assert!(!state.is_safe(state.removal(replica)));
         assert_eq!(

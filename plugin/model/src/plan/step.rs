@@ -9,7 +9,7 @@ use crate::{
     plan::{
         remediation::{self, NextRemediation, RemediationContext},
         selection::{self, FailureDomainReason, Group},
-        state::{Replica, State},
+        state::{PlanState, Replica},
     },
     problem::Problem,
     quorum::{Change, EtcdRefusal, Votes},
@@ -65,7 +65,7 @@ pub struct Transition {
     /// etcd's votes in the worst case during the step. `None` if etcd is external.
     pub votes_during: Option<Votes>,
     /// The state of the control plane after the step. If the step never ends: the state in which the control plane stays.
-    pub state: State,
+    pub state: PlanState,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -132,7 +132,7 @@ pub struct Context<'s> {
 ///
 /// # Errors
 /// The controller cannot continue, or must not.
-pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPlan> {
+pub fn next(state: &PlanState, context: Context<'_>) -> Result<Vec<Transition>, NoPlan> {
     if let Some(transition) = remove_orphans(state, context.remediation.now)? {
         return Ok(vec![transition]);
     }
@@ -161,7 +161,7 @@ pub fn next(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPl
 /// Returns the step that waits until the controller may remediate a Machine again. `None` if the controller has
 /// something else to do first.
 fn retry_wait(
-    state: &State,
+    state: &PlanState,
     next: &NextRemediation,
     other: &Result<Vec<Transition>, NoPlan>,
 ) -> Option<Transition> {
@@ -182,7 +182,7 @@ fn retry_wait(
         votes_during: state.votes(Change::Unchanged),
         ..wait_transition(
             Purpose::RetryPeriod,
-            State {
+            PlanState {
                 waited_until: Some(until),
                 ..state.clone()
             },
@@ -191,7 +191,7 @@ fn retry_wait(
 }
 
 /// Returns what the controller does if it remediates no Machine.
-fn rollout_or_scaling(state: &State, context: Context<'_>) -> Result<Vec<Transition>, NoPlan> {
+fn rollout_or_scaling(state: &PlanState, context: Context<'_>) -> Result<Vec<Transition>, NoPlan> {
     if let Some(transition) = finish_in_place_update(state) {
         return Ok(vec![transition]);
     }
@@ -218,7 +218,7 @@ fn rollout_or_scaling(state: &State, context: Context<'_>) -> Result<Vec<Transit
     Ok(wait_for_join(state, &all).into_iter().collect())
 }
 
-fn remove_orphans(state: &State, now: Timestamp) -> Result<Option<Transition>, NoPlan> {
+fn remove_orphans(state: &PlanState, now: Timestamp) -> Result<Option<Transition>, NoPlan> {
     let orphans = state.orphans();
     // The controller removes a member without a name first and without a quorum check, because it never voted.
     let Some(first) = orphans.iter().min_by_key(|member| &member.name) else {
@@ -252,7 +252,7 @@ fn remove_orphans(state: &State, now: Timestamp) -> Result<Option<Transition>, N
     }))
 }
 
-fn finish_deletion(state: &State) -> Result<Option<Transition>, NoPlan> {
+fn finish_deletion(state: &PlanState) -> Result<Option<Transition>, NoPlan> {
     let going = state.replicas.iter().filter(|replica| replica.is_deleting());
     let Some(first) = going.min_by_key(|replica| (replica.deletion, &replica.name)) else {
         return Ok(None);
@@ -306,7 +306,7 @@ fn finish_deletion(state: &State) -> Result<Option<Transition>, NoPlan> {
 }
 
 /// The transition, or, if etcd refuses its change of the members, the same transition without an effect.
-fn refuse(transition: Transition, state: &State, refusal: Option<EtcdRefusal>) -> Transition {
+fn refuse(transition: Transition, state: &PlanState, refusal: Option<EtcdRefusal>) -> Transition {
     if refusal.is_none() {
         return transition;
     }
@@ -318,7 +318,7 @@ fn refuse(transition: Transition, state: &State, refusal: Option<EtcdRefusal>) -
     }
 }
 
-fn finish_in_place_update(state: &State) -> Option<Transition> {
+fn finish_in_place_update(state: &PlanState) -> Option<Transition> {
     let names: Vec<String> = state
         .replicas
         .iter()
@@ -340,7 +340,7 @@ fn finish_in_place_update(state: &State) -> Option<Transition> {
 }
 
 fn create(
-    state: &State,
+    state: &PlanState,
     Context { declared, .. }: Context<'_>,
     purpose: Purpose,
 ) -> Result<Vec<Transition>, NoPlan> {
@@ -390,7 +390,7 @@ fn create(
 }
 
 fn delete(
-    state: &State,
+    state: &PlanState,
     Context { declared, spec, .. }: Context<'_>,
     purpose: Purpose,
 ) -> Result<Vec<Transition>, NoPlan> {
@@ -452,7 +452,7 @@ fn delete(
     transitions.collect()
 }
 
-fn stuck_members(state: &State) -> NoPlan {
+fn stuck_members(state: &PlanState) -> NoPlan {
     let members = state.members.iter().flatten();
     NoPlan::Stuck {
         names: members
@@ -464,7 +464,7 @@ fn stuck_members(state: &State) -> NoPlan {
 
 /// Returns the next step that waits for Machines that block the controller: first for starting Machines, last
 /// for Machines that are being deleted. Does not wait for `except`.
-fn wait_for_recovery(state: &State, except: Option<&Replica>) -> Option<Transition> {
+fn wait_for_recovery(state: &PlanState, except: Option<&Replica>) -> Option<Transition> {
     let is_included = |replica: &&Replica| except.is_none_or(|except| except.name != replica.name);
     let (going, staying): (Vec<&Replica>, Vec<&Replica>) = state
         .replicas
@@ -479,11 +479,11 @@ fn wait_for_recovery(state: &State, except: Option<&Replica>) -> Option<Transiti
     })
 }
 
-fn wait_for_named_join(state: &State, machine: &str) -> Option<Transition> {
+fn wait_for_named_join(state: &PlanState, machine: &str) -> Option<Transition> {
     wait_for(state, Purpose::ComeUp, state.replica(machine).into_iter())
 }
 
-fn wait_for_join(state: &State, replicas: &[&Replica]) -> Option<Transition> {
+fn wait_for_join(state: &PlanState, replicas: &[&Replica]) -> Option<Transition> {
     let is_learner = |replica: &Replica| {
         let mut members = state.members.iter().flatten();
         members.any(|member| member.is_learner && member.machine.as_deref() == Some(&replica.name))
@@ -500,7 +500,7 @@ fn wait_for_join(state: &State, replicas: &[&Replica]) -> Option<Transition> {
 }
 
 fn wait_for<'r>(
-    state: &State,
+    state: &PlanState,
     purpose: Purpose,
     replicas: impl Iterator<Item = &'r Replica>,
 ) -> Option<Transition> {
@@ -516,7 +516,7 @@ fn wait_for<'r>(
     })
 }
 
-fn wait_transition(purpose: Purpose, after: State) -> Transition {
+fn wait_transition(purpose: Purpose, after: PlanState) -> Transition {
     Transition {
         action: Action::Wait,
         purpose,
@@ -533,7 +533,7 @@ fn wait_transition(purpose: Purpose, after: State) -> Transition {
 }
 
 fn delete_transition(
-    state: &State,
+    state: &PlanState,
     replica: &Replica,
     purpose: Purpose,
     why: FailureDomainReason,

@@ -24,19 +24,19 @@ const LIST_WEBHOOKS: &str =
 pub struct RefusedWrite<'o> {
     latest: &'o FailedWrite,
     /// The part of admission that refuses the write. `None` if something else fails, such as a quota or the connection.
-    refusal: Option<Refusal<'o>>,
+    refusal: Option<AdmissionRefusal<'o>>,
     pub since: Timestamp,
 }
 
 /// A part of admission that refused a write, and its reason.
 #[derive(Debug, PartialEq, Eq)]
-enum Refusal<'m> {
+enum AdmissionRefusal<'m> {
     Webhook { name: &'m str, why: &'m str },
     UnansweredWebhook { name: &'m str, why: &'m str },
     Policy { name: &'m str, why: &'m str },
 }
 
-impl<'m> Refusal<'m> {
+impl<'m> AdmissionRefusal<'m> {
     /// Finds the API server's message in the message of an Event. The formats are those of `statuserror.go`
     /// and `pkg/util/webhook/error.go` of k8s.io/apiserver, and `plugin/policy/validating/dispatcher.go`.
     fn parse(message: &'m str) -> Option<Self> {
@@ -82,7 +82,7 @@ impl<'o> RefusedWrite<'o> {
         let first = same.map(|write| write.first_reported).min()?;
         Some(Self {
             latest,
-            refusal: Refusal::parse(&latest.message),
+            refusal: AdmissionRefusal::parse(&latest.message),
             // An Event can count failures from before the last success.
             since: succeeded.map_or(first, |succeeded| first.max(succeeded)),
         })
@@ -95,7 +95,7 @@ impl<'o> RefusedWrite<'o> {
     const fn is_denied(&self) -> bool {
         matches!(
             self.refusal,
-            Some(Refusal::Webhook { .. } | Refusal::Policy { .. })
+            Some(AdmissionRefusal::Webhook { .. } | AdmissionRefusal::Policy { .. })
         )
     }
 
@@ -115,15 +115,15 @@ impl<'o> RefusedWrite<'o> {
             why => format!(": {why}"),
         };
         match &self.refusal {
-            Some(Refusal::Webhook { name, why }) => format!(
+            Some(AdmissionRefusal::Webhook { name, why }) => format!(
                 "webhook {name} does not let the controller {action} a Machine{}",
                 because(why)
             ),
-            Some(Refusal::UnansweredWebhook { name, why }) => format!(
+            Some(AdmissionRefusal::UnansweredWebhook { name, why }) => format!(
                 "the controller cannot {action} a Machine, because webhook {name} does not respond{}",
                 because(why)
             ),
-            Some(Refusal::Policy { name, why }) => format!(
+            Some(AdmissionRefusal::Policy { name, why }) => format!(
                 "ValidatingAdmissionPolicy {name} does not let the controller {action} a Machine{}",
                 because(why)
             ),
@@ -141,13 +141,13 @@ impl<'o> RefusedWrite<'o> {
             observed.reconcile_command()
         );
         match &self.refusal {
-            Some(Refusal::Webhook { .. }) => format!(
+            Some(AdmissionRefusal::Webhook { .. }) => format!(
                 "change the webhook, or change the control plane so that its Machines comply; {retry}; {LIST_WEBHOOKS}"
             ),
-            Some(Refusal::UnansweredWebhook { .. }) => {
+            Some(AdmissionRefusal::UnansweredWebhook { .. }) => {
                 format!("start the webhook, or remove its configuration; {retry}; {LIST_WEBHOOKS}")
             }
-            Some(Refusal::Policy { name, .. }) => format!(
+            Some(AdmissionRefusal::Policy { name, .. }) => format!(
                 "change the policy, or change the control plane so that its Machines comply; {retry}; see the policy with: \
                  kubectl get validatingadmissionpolicy {name} -o yaml"
             ),

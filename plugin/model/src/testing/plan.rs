@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::{
     controller_release::Release,
-    plan::state::{Deletion, Fault, HealthCheck, Replica, State},
+    plan::state::{Deletion, Fault, HealthCheck, PlanState, Replica},
     quorum::Member,
     snapshot::{Reading, Snapshot},
     testing::objects,
@@ -79,7 +79,7 @@ fn replica(index: usize, text: &str) -> Replica {
 }
 
 /// A control plane with these Machines and a stacked etcd.
-pub fn state(machines: &str) -> State {
+pub fn state(machines: &str) -> PlanState {
     let learners: Vec<&str> = machines
         .split_whitespace()
         .filter(|text| text.contains('l'))
@@ -96,7 +96,7 @@ pub fn state(machines: &str) -> State {
             ..Member::default()
         })
     });
-    State {
+    PlanState {
         release: Release::LATEST,
         newest_node: None,
         unread_by_controller: None,

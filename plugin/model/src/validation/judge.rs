@@ -5,7 +5,7 @@ use kcp_rules::probe::ProbeReport;
 use serde::Serialize;
 
 use crate::{
-    audit::{Outcome, nodes::LEASE_LIMIT},
+    audit::{AuditOutcome, nodes::LEASE_LIMIT},
     duration::format_duration,
     snapshot::{Reading, workload::ControllerLease},
     staleness::{age, format_age},
@@ -39,7 +39,7 @@ pub enum Probe {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 pub struct NodeCheck {
     pub id: &'static str,
-    pub outcome: Outcome,
+    pub outcome: AuditOutcome,
     /// What was found, in one line.
     pub message: String,
 }
@@ -53,7 +53,7 @@ pub struct NodeResult {
 }
 
 impl NodeCheck {
-    fn new(id: &'static str, outcome: Outcome, message: impl Into<String>) -> Self {
+    fn new(id: &'static str, outcome: AuditOutcome, message: impl Into<String>) -> Self {
         Self {
             id,
             outcome,
@@ -74,18 +74,18 @@ impl NodeResult {
     }
 
     /// FAIL if a check fails, otherwise UNKNOWN if one is unknown.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> AuditOutcome {
         let outcomes = self.checks.iter().map(|check| check.outcome);
-        outcomes.max().unwrap_or(Outcome::Unknown)
+        outcomes.max().unwrap_or(AuditOutcome::Unknown)
     }
 }
 
 fn check_ready(node: &NodeFacts) -> NodeCheck {
     let (outcome, message) = match node.ready {
-        Some(true) => (Outcome::Pass, "the Node is ready"),
-        Some(false) => (Outcome::Fail, "the Node is not ready"),
+        Some(true) => (AuditOutcome::Pass, "the Node is ready"),
+        Some(false) => (AuditOutcome::Fail, "the Node is not ready"),
         None => (
-            Outcome::Fail,
+            AuditOutcome::Fail,
             "it is unknown whether the Node is ready, because its kubelet does not report",
         ),
     };
@@ -101,24 +101,26 @@ fn check_lease(node: &NodeFacts, now: Timestamp) -> NodeCheck {
                 let renewed = format_age(renewed, now);
                 if is_stale {
                     let message = format!("the kubelet renewed its Lease {renewed} ago, more than {limit}");
-                    (Outcome::Fail, message)
+                    (AuditOutcome::Fail, message)
                 } else {
                     (
-                        Outcome::Pass,
+                        AuditOutcome::Pass,
                         format!("the kubelet renewed its Lease {renewed} ago"),
                     )
                 }
             }
             None => (
-                Outcome::Fail,
+                AuditOutcome::Fail,
                 "the kubelet has no Lease in kube-node-lease, or has never renewed it".to_owned(),
             ),
         },
         Reading::Failed(failure) | Reading::OutOfReach(failure) => (
-            Outcome::Unknown,
+            AuditOutcome::Unknown,
             format!("the Lease could not be read: {}", failure.text()),
         ),
-        Reading::Excluded { .. } | Reading::NotYet => (Outcome::Unknown, "the Lease was not read".to_owned()),
+        Reading::Excluded { .. } | Reading::NotYet => {
+            (AuditOutcome::Unknown, "the Lease was not read".to_owned())
+        }
     };
     NodeCheck::new("lease-renewed", outcome, message)
 }
@@ -126,8 +128,8 @@ fn check_lease(node: &NodeFacts, now: Timestamp) -> NodeCheck {
 /// The checks that a Pod makes. If the Pod did not run, those that need it are unknown.
 fn check_probe(probe: &Probe, nonce: &str) -> Vec<NodeCheck> {
     let (ran, log) = match probe {
-        Probe::NotCreated(why) => (NodeCheck::new("pod-completes", Outcome::Unknown, why), None),
-        Probe::NotEnded(why) => (NodeCheck::new("pod-completes", Outcome::Fail, why), None),
+        Probe::NotCreated(why) => (NodeCheck::new("pod-completes", AuditOutcome::Unknown, why), None),
+        Probe::NotEnded(why) => (NodeCheck::new("pod-completes", AuditOutcome::Fail, why), None),
         Probe::WithoutLog(why) => (completed(), Some(Err(why))),
         Probe::Log(log) => (completed(), Some(Ok(log))),
     };
@@ -135,14 +137,14 @@ fn check_probe(probe: &Probe, nonce: &str) -> Vec<NodeCheck> {
     let report = match log {
         None => None,
         Some(Err(why)) => {
-            checks.push(NodeCheck::new("log-matches", Outcome::Fail, why));
+            checks.push(NodeCheck::new("log-matches", AuditOutcome::Fail, why));
             None
         }
         Some(Ok(log)) => {
             let report = report(log, nonce);
             checks.push(match &report {
-                Ok(_) => NodeCheck::new("log-matches", Outcome::Pass, "the log repeats the nonce"),
-                Err(why) => NodeCheck::new("log-matches", Outcome::Fail, *why),
+                Ok(_) => NodeCheck::new("log-matches", AuditOutcome::Pass, "the log repeats the nonce"),
+                Err(why) => NodeCheck::new("log-matches", AuditOutcome::Fail, *why),
             });
             report.ok()
         }
@@ -150,7 +152,7 @@ fn check_probe(probe: &Probe, nonce: &str) -> Vec<NodeCheck> {
     if let Some(report) = &report {
         checks.extend([check_names(report), check_api_server(report)]);
     } else {
-        let unknown = |id| NodeCheck::new(id, Outcome::Unknown, "there is no report of a Pod");
+        let unknown = |id| NodeCheck::new(id, AuditOutcome::Unknown, "there is no report of a Pod");
         if checks.len() == 1 {
             checks.push(unknown("log-matches"));
         }
@@ -162,7 +164,7 @@ fn check_probe(probe: &Probe, nonce: &str) -> Vec<NodeCheck> {
 fn completed() -> NodeCheck {
     NodeCheck::new(
         "pod-completes",
-        Outcome::Pass,
+        AuditOutcome::Pass,
         "the Pod was scheduled, and ran to its end",
     )
 }
@@ -194,22 +196,22 @@ fn check_names(report: &ProbeReport) -> NodeCheck {
         })
         .collect();
     if !failed.is_empty() {
-        return NodeCheck::new("names-resolve", Outcome::Fail, failed.join("; "));
+        return NodeCheck::new("names-resolve", AuditOutcome::Fail, failed.join("; "));
     }
     let resolved = report
         .names
         .iter()
         .map(|name| format!("{}: {}", name.name, name.addresses.join(", ")));
     let resolved: Vec<String> = resolved.collect();
-    NodeCheck::new("names-resolve", Outcome::Pass, resolved.join("; "))
+    NodeCheck::new("names-resolve", AuditOutcome::Pass, resolved.join("; "))
 }
 
 fn check_api_server(report: &ProbeReport) -> NodeCheck {
     let answer = &report.api_server;
     let (outcome, message) = match (&answer.version, &answer.error) {
-        (Some(version), _) => (Outcome::Pass, format!("version {version}")),
-        (None, Some(error)) => (Outcome::Fail, error.clone()),
-        (None, None) => (Outcome::Fail, "no response".to_owned()),
+        (Some(version), _) => (AuditOutcome::Pass, format!("version {version}")),
+        (None, Some(error)) => (AuditOutcome::Fail, error.clone()),
+        (None, None) => (AuditOutcome::Fail, "no response".to_owned()),
     };
     NodeCheck::new("api-server-responds", outcome, message)
 }

@@ -4,7 +4,7 @@ use kcp_api::{
     metadata::Time,
 };
 
-use super::{State, explain};
+use super::{WhyState, explain};
 use crate::{
     checks::{
         actor::Actor,
@@ -262,7 +262,7 @@ fn a_remediation_answers_for_what_it_repairs() {
     let explanation = explain(&observed, &inspect(&observed, now()), now());
     assert_eq!(
         (explanation.state, explanation.actor),
-        (State::Working, Some(Actor::ControlPlaneController))
+        (WhyState::Working, Some(Actor::ControlPlaneController))
     );
     assert_eq!(
         explanation.next_action.as_deref(),

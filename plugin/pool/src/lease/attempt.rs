@@ -28,7 +28,7 @@ use crate::{
         ClusterName, Holder,
         cluster_deployment::ClusterDeployment,
         entry::{Entry, EntryStatus as _, Reservation},
-        record::{LeaseRecord, State},
+        record::{LeaseRecord, LeaseState},
     },
 };
 
@@ -222,10 +222,10 @@ fn new_record(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<'_
     let now = store.now();
     let ttl = request.ttl.unwrap_or(Ttl::For(DEFAULT_TTL));
     let state = match request.clusters.usage(entry) {
-        Usage::Used(cluster) => State::InUse {
+        Usage::Used(cluster) => LeaseState::InUse {
             uid: cluster.uid().to_owned(),
         },
-        Usage::Unused | Usage::Unknown => State::Held,
+        Usage::Unused | Usage::Unknown => LeaseState::Held,
     };
     LeaseRecord {
         state,
@@ -245,7 +245,7 @@ fn record_again(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<
     let Reservation::Leased(before) = entry.status.reservation() else {
         return new_record(store, entry, request);
     };
-    let is_used = matches!(before.state, State::InUse { .. });
+    let is_used = matches!(before.state, LeaseState::InUse { .. });
     if rule(store, request.clusters).has_ended(before.deadline) && !is_used {
         return new_record(store, entry, request);
     }
@@ -253,7 +253,7 @@ fn record_again(store: &impl LeaseStore, entry: &Entry, request: AttemptRequest<
         state: if is_used {
             before.state.clone()
         } else {
-            State::Held
+            LeaseState::Held
         },
         deadline: request
             .ttl
@@ -287,7 +287,7 @@ async fn confirm(
     if !is_ours {
         return Ok(RoundOutcome::ListAgain);
     }
-    if record.state == State::Held
+    if record.state == LeaseState::Held
         && let Some(clusters) = withdraw(store, &customization, &record, request).await?
     {
         return Ok(RoundOutcome::Withdrawn(clusters));

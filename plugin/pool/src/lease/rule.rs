@@ -25,7 +25,7 @@ use crate::{
         ClusterName, Holder,
         cluster_deployment::Deletion as _,
         entry::{Entry, Reservation},
-        record::{CLOCK_MARGIN, LeaseRecord, State},
+        record::{CLOCK_MARGIN, LeaseRecord, LeaseState},
     },
 };
 
@@ -58,23 +58,25 @@ impl Rule {
     /// entry. No check can tell which of the two holders is right.
     pub fn is_contested(&self, record: &LeaseRecord, seen: Usage<'_>) -> bool {
         let is_others = matches!(seen, Usage::Used(cluster) if !belongs_to_lease(cluster, record));
-        is_others && record.state == State::Held && !self.has_ended(record.deadline)
+        is_others && record.state == LeaseState::Held && !self.has_ended(record.deadline)
     }
 
     /// What a check does with a lease, depending on whether a cluster of the lease uses its entry.
     pub fn transition(&self, record: &LeaseRecord, seen: Usage<'_>) -> Transition {
         match (seen, &record.state) {
             (Usage::Unknown, _) => Transition::Keep,
-            (Usage::Used(cluster), State::InUse { uid }) if uid == cluster.uid() => Transition::Keep,
+            (Usage::Used(cluster), LeaseState::InUse { uid }) if uid == cluster.uid() => Transition::Keep,
             (Usage::Used(cluster), _) => Transition::Write(LeaseRecord {
-                state: State::InUse {
+                state: LeaseState::InUse {
                     uid: cluster.uid().to_owned(),
                 },
                 ..record.clone()
             }),
-            (Usage::Unused, State::InUse { .. }) => Transition::Write(self.gone(record)),
+            (Usage::Unused, LeaseState::InUse { .. }) => Transition::Write(self.gone(record)),
             (Usage::Unused, _) if !self.has_ended(record.deadline) => Transition::Keep,
-            (Usage::Unused, State::Held) if record.cluster.is_some() => Transition::Write(self.gone(record)),
+            (Usage::Unused, LeaseState::Held) if record.cluster.is_some() => {
+                Transition::Write(self.gone(record))
+            }
             (Usage::Unused, _) => Transition::Free,
         }
     }
@@ -82,7 +84,7 @@ impl Rule {
     /// The record of the lease, after a check found that its cluster no longer exists.
     fn gone(&self, record: &LeaseRecord) -> LeaseRecord {
         LeaseRecord {
-            state: State::ClusterGone,
+            state: LeaseState::ClusterGone,
             deadline: record.deadline.map(|deadline| deadline.max(self.after_grace())),
             ..record.clone()
         }
@@ -94,9 +96,9 @@ impl Rule {
         let (name, state) = match (seen, holder) {
             (Usage::Used(cluster), _) => {
                 let uid = cluster.uid().to_owned();
-                (cluster.name(), State::InUse { uid })
+                (cluster.name(), LeaseState::InUse { uid })
             }
-            (Usage::Unused, Some(holder)) => (holder.cluster_deployment, State::ClusterGone),
+            (Usage::Unused, Some(holder)) => (holder.cluster_deployment, LeaseState::ClusterGone),
             (Usage::Unused, None) | (Usage::Unknown, _) => return None,
         };
         Some(LeaseRecord {

@@ -10,7 +10,7 @@ use crate::{
     objects::{
         Holder,
         entry::{Entry, EntryStatus as _, Reservation},
-        record::State,
+        record::LeaseState,
     },
     release::in_use::UsingCluster,
 };
@@ -124,7 +124,7 @@ impl ReleaseRequest<'_> {
         let Some(deployments) = clusters.cluster_deployments() else {
             // The holder declared that it creates no cluster, and no check has found one.
             let has_no_cluster =
-                record.is_some_and(|record| record.cluster.is_none() && record.state == State::Held);
+                record.is_some_and(|record| record.cluster.is_none() && record.state == LeaseState::Held);
             return if has_no_cluster {
                 EntryRelease::Free
             } else {

@@ -18,7 +18,7 @@ use crate::{
     },
     repair::{
         decision::check_entry,
-        finding::{Finding, FindingSubject, Remedy},
+        finding::{LeaseProblem, ProblemSubject, Remedy},
         options::RepairOptions,
     },
     snapshot::Snapshot,
@@ -46,9 +46,9 @@ pub async fn apply(
     store: &impl LeaseStore,
     snapshot: &mut Snapshot,
     options: &RepairOptions<'_>,
-    planned: &Finding,
+    planned: &LeaseProblem,
 ) -> Result<RepairOutcome, Error> {
-    let FindingSubject::Entry { name } = &planned.subject else {
+    let ProblemSubject::Entry { name } = &planned.subject else {
         return Ok(RepairOutcome::Settled);
     };
     let mut may_be_written = false;
@@ -89,9 +89,9 @@ pub async fn confirm_finding(
     store: &impl LeaseStore,
     snapshot: &mut Snapshot,
     options: &RepairOptions<'_>,
-    finding: &Finding,
+    finding: &LeaseProblem,
 ) -> Result<bool, Error> {
-    let FindingSubject::Entry { name } = &finding.subject else {
+    let ProblemSubject::Entry { name } = &finding.subject else {
         return Ok(true);
     };
     let mut before = store.get(name).await?;
@@ -109,7 +109,7 @@ pub async fn confirm_finding(
     Ok(true)
 }
 
-fn patch(entry: &Entry, finding: &Finding, store: &impl LeaseStore) -> Option<serde_json::Value> {
+fn patch(entry: &Entry, finding: &LeaseProblem, store: &impl LeaseStore) -> Option<serde_json::Value> {
     let now = store.now().latest;
     Some(match &finding.remedy {
         Remedy::Free => entry.free(now),

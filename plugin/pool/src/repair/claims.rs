@@ -6,7 +6,7 @@ use kcp_api::metadata::Object as _;
 use crate::{
     objects::claim::{ClaimLifetime as _, ClusterClaim},
     repair::{
-        finding::{Cause, Finding, FindingSubject, Remedy},
+        finding::{Cause, LeaseProblem, ProblemSubject, Remedy},
         options::RepairOptions,
     },
     snapshot::Snapshot,
@@ -20,7 +20,7 @@ pub(super) fn check_claim(
     snapshot: &Snapshot,
     claim: &ClusterClaim,
     options: &RepairOptions<'_>,
-) -> Option<Finding> {
+) -> Option<LeaseProblem> {
     let pool = claim.spec.cluster_pool_name.as_str();
     if claim.id().is_none() || claim.is_deleting() || !options.includes(Some(pool)) {
         return None;
@@ -41,8 +41,8 @@ pub(super) fn check_claim(
         }
         _ => return None,
     };
-    Some(Finding {
-        subject: FindingSubject::Claim {
+    Some(LeaseProblem {
+        subject: ProblemSubject::Claim {
             name: claim.name().to_owned(),
         },
         pool: Some(pool.to_owned()),

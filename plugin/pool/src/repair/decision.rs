@@ -14,11 +14,11 @@ use crate::{
     objects::{
         cluster_deployment::{ClusterDeployment, ClusterDeployments, Deletion as _},
         entry::{Entry, EntryStatus as _, Reservation},
-        record::{LeaseRecord, State},
+        record::{LeaseRecord, LeaseState},
     },
     repair::{
         claims::check_claim,
-        finding::{Cause, Finding, FindingSubject, Remedy, StatusFault},
+        finding::{Cause, LeaseProblem, ProblemSubject, Remedy, StatusFault},
         hive::check_hive_entry,
         leftovers::{check_copy, check_finalizer, check_old_record},
         options::RepairOptions,
@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// All problems in the namespace: first those of entries, then objects that can be removed once their entry is free.
-pub fn findings(snapshot: &Snapshot, options: &RepairOptions<'_>) -> Vec<Finding> {
+pub fn findings(snapshot: &Snapshot, options: &RepairOptions<'_>) -> Vec<LeaseProblem> {
     let entries = snapshot.entries.iter();
     let entries: Vec<_> = entries
         .filter_map(|entry| check_entry(snapshot, entry, options))
@@ -50,7 +50,7 @@ pub fn findings(snapshot: &Snapshot, options: &RepairOptions<'_>) -> Vec<Finding
 }
 
 /// The problem of an entry and its remedy; `None` if the entry has no problem.
-pub fn check_entry(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> Option<Finding> {
+pub fn check_entry(snapshot: &Snapshot, entry: &Entry, options: &RepairOptions<'_>) -> Option<LeaseProblem> {
     let users = users_of(snapshot, entry);
     if !is_selected_entry(snapshot, entry, &users, options) {
         return None;
@@ -69,7 +69,7 @@ fn check_own_entry(
     entry: &Entry,
     users: &[&ClusterDeployment],
     options: &RepairOptions<'_>,
-) -> Option<Finding> {
+) -> Option<LeaseProblem> {
     match (entry.status.reservation(), users) {
         (Reservation::Unreadable(why), _) => {
             Some(unknown_holder_finding(entry, why.to_string(), options, users))
@@ -133,7 +133,7 @@ fn check_lease(
     reservation: &Reservation,
     user: Option<&ClusterDeployment>,
     options: &RepairOptions<'_>,
-) -> Option<Finding> {
+) -> Option<LeaseProblem> {
     let rule = rule(snapshot, options);
     let seen = match user {
         Some(user) => Usage::Used(user),
@@ -158,25 +158,24 @@ fn check_lease(
             let cause = Cause::Ended { at: record.deadline };
             Some(entry_finding(entry, cause, Remedy::Free))
         }
-        (Transition::Write(record), Reservation::Leased(_)) if record.state == State::ClusterGone => {
+        (Transition::Write(record), Reservation::Leased(_)) if record.state == LeaseState::ClusterGone => {
             Some(missing_cluster_finding(snapshot, entry, pool, record, options))
         }
-        (Transition::Write(record), _) if matches!(record.state, State::InUse { .. }) => {
-            is_mark_lost.then(|| {
+        (Transition::Write(record), _) if matches!(record.state, LeaseState::InUse { .. }) => is_mark_lost
+            .then(|| {
                 record_finding(
                     entry,
                     Cause::StatusFault(StatusFault::MarkedAvailable),
                     pool,
                     record,
                 )
-            })
-        }
+            }),
         (Transition::Keep, Reservation::Leased(record)) if is_mark_lost => {
             let cause = Cause::StatusFault(StatusFault::MarkLost);
             Some(record_finding(entry, cause, pool, record.clone()))
         }
         (Transition::Keep, Reservation::Leased(record))
-            if options.recreate && record.state == State::ClusterGone =>
+            if options.recreate && record.state == LeaseState::ClusterGone =>
         {
             Some(missing_cluster_finding(
                 snapshot,
@@ -209,7 +208,7 @@ pub fn updated_record(
     let (pool, transition) =
         rule(snapshot, options).check(entry, snapshot.clusters.usage(entry), generate_lease_id);
     match transition {
-        Transition::Write(record) if matches!(record.state, State::InUse { .. }) => Some((pool, record)),
+        Transition::Write(record) if matches!(record.state, LeaseState::InUse { .. }) => Some((pool, record)),
         _ => None,
     }
 }
@@ -239,7 +238,7 @@ fn missing_cluster_finding(
     pool: String,
     record: LeaseRecord,
     options: &RepairOptions<'_>,
-) -> Finding {
+) -> LeaseProblem {
     let is_listed = snapshot
         .pool(&pool)
         .is_some_and(|pool| !pool.is_deleting() && pool.inventory().contains(&entry.name()));
@@ -252,9 +251,9 @@ fn missing_cluster_finding(
     record_finding(entry, cause, pool, record)
 }
 
-fn entry_finding(entry: &Entry, cause: Cause, remedy: Remedy) -> Finding {
-    Finding {
-        subject: FindingSubject::Entry {
+fn entry_finding(entry: &Entry, cause: Cause, remedy: Remedy) -> LeaseProblem {
+    LeaseProblem {
+        subject: ProblemSubject::Entry {
             name: entry.name().to_owned(),
         },
         pool: entry.status.pool().map(str::to_owned),
@@ -264,15 +263,15 @@ fn entry_finding(entry: &Entry, cause: Cause, remedy: Remedy) -> Finding {
     }
 }
 
-fn record_finding(entry: &Entry, cause: Cause, pool: String, record: LeaseRecord) -> Finding {
-    Finding {
+fn record_finding(entry: &Entry, cause: Cause, pool: String, record: LeaseRecord) -> LeaseProblem {
+    LeaseProblem {
         pool: Some(pool.clone()),
         cluster_deployment: Some(record.holder.clone()),
         ..entry_finding(entry, cause, Remedy::Record { pool, record })
     }
 }
 
-fn contested_finding(entry: &Entry, users: &[&ClusterDeployment]) -> Finding {
+fn contested_finding(entry: &Entry, users: &[&ClusterDeployment]) -> LeaseProblem {
     let users = users.iter().map(|cluster| cluster.name());
     let by: BTreeSet<&str> = entry.status.holder().into_iter().chain(users).collect();
     let by = by.into_iter().map(str::to_owned).collect();
@@ -285,7 +284,7 @@ fn unknown_holder_finding(
     why: String,
     options: &RepairOptions<'_>,
     users: &[&ClusterDeployment],
-) -> Finding {
+) -> LeaseProblem {
     let remedy = match users {
         [] if options.is_forced(entry) => Remedy::Free,
         [] => Remedy::Force,
@@ -301,7 +300,7 @@ fn not_freed_finding(
     entry: &Entry,
     users: &[&ClusterDeployment],
     options: &RepairOptions<'_>,
-) -> Option<Finding> {
+) -> Option<LeaseProblem> {
     if !options.is_forced(entry) || entry.status.reservation() == Reservation::Free {
         return None;
     }
@@ -338,7 +337,7 @@ fn not_freed_finding(
             ..
         }) => {
             let until = deadline.strftime("%Y-%m-%dT%H:%M:%SZ");
-            used(if state == State::ClusterGone {
+            used(if state == LeaseState::ClusterGone {
                 format!(
                     "the cluster of {holder} no longer exists, and the entry stays reserved until {until}{release}"
                 )

@@ -8,8 +8,8 @@ use crate::objects::{Holder, record::LeaseRecord};
 
 /// A problem of a lease, and how to repair it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    pub subject: FindingSubject,
+pub struct LeaseProblem {
+    pub subject: ProblemSubject,
     pub pool: Option<String>,
     pub cluster_deployment: Option<String>,
     pub cause: Cause,
@@ -18,7 +18,7 @@ pub struct Finding {
 
 /// The object that has the problem.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FindingSubject {
+pub enum ProblemSubject {
     /// A customization in the pool's namespace.
     Entry {
         name: String,
@@ -136,7 +136,7 @@ impl Cause {
     }
 }
 
-impl Finding {
+impl LeaseProblem {
     /// Describes the problem in one sentence.
     pub fn sentence(&self) -> String {
         let holder = self.cluster_deployment.as_deref().unwrap_or("an unknown holder");
@@ -182,7 +182,7 @@ impl Finding {
     pub const fn is_removed_after_its_entry(&self) -> bool {
         matches!(
             self.subject,
-            FindingSubject::Cluster { .. } | FindingSubject::Copy { .. }
+            ProblemSubject::Cluster { .. } | ProblemSubject::Copy { .. }
         )
     }
 
@@ -210,7 +210,7 @@ fn when(time: Timestamp) -> String {
     time.strftime(" %Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-impl FindingSubject {
+impl ProblemSubject {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Entry { .. } | Self::Copy { .. } => "ClusterDeploymentCustomization",
@@ -261,7 +261,7 @@ impl FindingSubject {
     }
 }
 
-impl fmt::Display for FindingSubject {
+impl fmt::Display for ProblemSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.short_name())
     }

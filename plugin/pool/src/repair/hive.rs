@@ -9,7 +9,7 @@ use crate::{
         entry::{APPLY_SUCCEEDED, Entry, EntryStatus as _, INSTALLATION_PENDING, Reservation},
     },
     repair::{
-        finding::{Cause, Finding, FindingSubject, Remedy},
+        finding::{Cause, LeaseProblem, ProblemSubject, Remedy},
         options::RepairOptions,
     },
     snapshot::Snapshot,
@@ -21,9 +21,9 @@ pub(super) fn check_hive_entry(
     entry: &Entry,
     users: &[&ClusterDeployment],
     options: &RepairOptions<'_>,
-) -> Option<Finding> {
-    let finding = |cause, remedy, by: Option<&ClusterDeployment>| Finding {
-        subject: FindingSubject::Entry {
+) -> Option<LeaseProblem> {
+    let finding = |cause, remedy, by: Option<&ClusterDeployment>| LeaseProblem {
+        subject: ProblemSubject::Entry {
             name: entry.name().to_owned(),
         },
         pool: by

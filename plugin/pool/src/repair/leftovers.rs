@@ -12,17 +12,20 @@ use crate::{
         entry::Entry,
     },
     repair::{
-        finding::{Cause, Finding, FindingSubject, Remedy},
+        finding::{Cause, LeaseProblem, ProblemSubject, Remedy},
         options::RepairOptions,
     },
     snapshot::Snapshot,
 };
 
 /// The finding for a ClusterDeployment whose deletion waits only for this program's finalizer.
-pub(super) fn check_finalizer(cluster: &ClusterDeployment, options: &RepairOptions<'_>) -> Option<Finding> {
+pub(super) fn check_finalizer(
+    cluster: &ClusterDeployment,
+    options: &RepairOptions<'_>,
+) -> Option<LeaseProblem> {
     let pool = cluster.pool()?;
-    (cluster.is_kept_only_by_lease_finalizer() && options.includes(Some(pool))).then(|| Finding {
-        subject: FindingSubject::Cluster {
+    (cluster.is_kept_only_by_lease_finalizer() && options.includes(Some(pool))).then(|| LeaseProblem {
+        subject: ProblemSubject::Cluster {
             namespace: cluster.namespace().to_owned(),
             name: cluster.name().to_owned(),
         },
@@ -40,10 +43,10 @@ pub(super) fn check_finalizer(cluster: &ClusterDeployment, options: &RepairOptio
 /// for a customization that this repair frees.
 pub(super) fn check_copy(
     snapshot: &Snapshot,
-    of_entries: &[Finding],
+    of_entries: &[LeaseProblem],
     copy: &CustomizationCopy,
     options: &RepairOptions<'_>,
-) -> Option<Finding> {
+) -> Option<LeaseProblem> {
     if copy.pool_namespace() != Some(snapshot.namespace.as_str()) || copy.is_deleting() {
         return None;
     }
@@ -55,7 +58,7 @@ pub(super) fn check_copy(
     });
     let is_freed = |entry: &Entry| {
         of_entries.iter().any(|finding| {
-            let is_it = matches!(&finding.subject, FindingSubject::Entry { name } if name == entry.name());
+            let is_it = matches!(&finding.subject, ProblemSubject::Entry { name } if name == entry.name());
             is_it && finding.remedy == Remedy::Free
         })
     };
@@ -72,8 +75,8 @@ pub(super) fn check_copy(
             .max(SignedDuration::ZERO)
     });
     let is_old = age.is_none_or(|age: SignedDuration| age >= options.grace);
-    (!is_used && !is_held && is_old && options.includes(copy.pool_name())).then(|| Finding {
-        subject: FindingSubject::Copy {
+    (!is_used && !is_held && is_old && options.includes(copy.pool_name())).then(|| LeaseProblem {
+        subject: ProblemSubject::Copy {
             namespace: copy.namespace().to_owned(),
             name: copy.name().to_owned(),
         },
@@ -88,9 +91,9 @@ pub(super) fn check_copy(
 pub(super) fn check_old_record(
     lease: &PartialObjectMetadata,
     options: &RepairOptions<'_>,
-) -> Option<Finding> {
-    options.pool.is_none().then(|| Finding {
-        subject: FindingSubject::OldRecord {
+) -> Option<LeaseProblem> {
+    options.pool.is_none().then(|| LeaseProblem {
+        subject: ProblemSubject::OldRecord {
             name: lease.name().to_owned(),
         },
         pool: None,

@@ -8,7 +8,7 @@ use crate::{
     creation::make::CreationObstacle,
     repair::{
         apply::RepairOutcome,
-        finding::{Cause, Finding, Remedy},
+        finding::{Cause, LeaseProblem, Remedy},
     },
 };
 
@@ -63,7 +63,7 @@ impl fmt::Display for RepairRefusal {
 pub struct FindingResult {
     /// The namespace of the pool.
     pub namespace: String,
-    pub finding: Finding,
+    pub finding: LeaseProblem,
     /// The result of the repair; `None` if the problem was only reported.
     pub result: Option<Result<RepairOutcome, Error>>,
 }

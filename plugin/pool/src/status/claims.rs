@@ -6,7 +6,7 @@ use kcp_api::{ClusterDeployment, ClusterPool, metadata::Object as _, names::anno
 use crate::{
     objects::claim::{ClaimLifetime as _, ClusterClaim},
     snapshot::Snapshot,
-    status::Problem,
+    status::PoolProblem,
 };
 
 /// How long Hive may need to process a claim, or to assign a running cluster to it.
@@ -36,8 +36,8 @@ impl ClaimUse {
         self.cluster.is_none()
     }
 
-    pub(super) fn problem(&self) -> Option<Problem> {
-        Some(Problem {
+    pub(super) fn problem(&self) -> Option<PoolProblem> {
+        Some(PoolProblem {
             kind: "stuck",
             object: format!("clusterclaim/{}", self.name),
             message: self.obstacle.clone()?,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    status::{ClusterUseState, EntryUseState, Problem},
+    status::{ClusterUseState, EntryUseState, PoolProblem},
     testing::{
         objects::{JUST_NOW, Objects},
         states::{busy, claims, resuming, state, states},
@@ -108,7 +108,7 @@ fn lists_every_kind_of_problem() {
 
 fn problems(objects: &Objects) -> Vec<String> {
     let problems = state(objects, &[]).problems();
-    let line = |problem: &Problem| format!("{} {}: {}", problem.kind, problem.object, problem.message);
+    let line = |problem: &PoolProblem| format!("{} {}: {}", problem.kind, problem.object, problem.message);
     problems.iter().map(line).collect()
 }
 

@@ -10,7 +10,7 @@ use crate::{
     objects::{
         ClusterName,
         cluster_deployment::ClusterDeployments,
-        record::{CONDITION, LeaseRecord, State},
+        record::{CONDITION, LeaseRecord, LeaseState},
     },
     snapshot::Snapshot,
 };
@@ -101,7 +101,7 @@ pub fn entry_since(available: &str, holder: Option<&str>, since: &str) -> Value 
 /// The record of a lease that this ClusterDeployment acquired an hour ago.
 pub fn lease(holder: &str, deadline: Option<&str>) -> LeaseRecord {
     LeaseRecord {
-        state: State::Held,
+        state: LeaseState::Held,
         holder: holder.to_owned(),
         id: "k4x7".to_owned(),
         renewals: 0,
@@ -127,7 +127,7 @@ pub fn leased(record: &LeaseRecord) -> Value {
 /// The record of a lease whose cluster no longer exists, according to a check.
 pub fn gone(holder: &str, deadline: &str) -> LeaseRecord {
     LeaseRecord {
-        state: State::ClusterGone,
+        state: LeaseState::ClusterGone,
         ..lease(holder, Some(deadline))
     }
 }
@@ -135,7 +135,7 @@ pub fn gone(holder: &str, deadline: &str) -> LeaseRecord {
 /// The record of a lease for which a check has found a cluster with this uid.
 pub fn in_use(holder: &str, deadline: &str, uid: &str) -> LeaseRecord {
     LeaseRecord {
-        state: State::InUse { uid: uid.to_owned() },
+        state: LeaseState::InUse { uid: uid.to_owned() },
         ..lease(holder, Some(deadline))
     }
 }

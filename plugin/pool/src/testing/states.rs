@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    objects::record::{LeaseRecord, State},
+    objects::record::{LeaseRecord, LeaseState},
     status::{PoolState, pool_state},
     testing::objects::{
         JUST_NOW, LONG_AGO, Objects, cluster, entry, in_use, lease, leased, named, pool_object,
@@ -37,7 +37,7 @@ pub fn busy() -> Objects {
     let mut claimed = made_from("0", cluster("rome", "pool", Some("host-2")), true);
     claimed["spec"]["clusterPoolRef"]["claimName"] = "for-qa".into();
     let held = LeaseRecord {
-        state: State::Held,
+        state: LeaseState::Held,
         acquired: JUST_NOW.parse().unwrap(),
         ..lease("paris", Some("2026-11-21T05:09:00Z"))
     };

@@ -1,7 +1,7 @@
 //! Prints the checks of an audit as a table, and what to do about those that do not pass.
 
 use kcp_control_plane::{
-    audit::{Audited, Outcome},
+    audit::{AuditOutcome, Audited},
     duration::format_duration,
 };
 use owo_colors::Style;
@@ -50,7 +50,10 @@ fn heading(report: &AuditReport) -> String {
     };
     let cluster = cluster.trim_end_matches(", at ").to_owned();
     let all = report.checks.len();
-    let counted = match (report.count(Outcome::Fail), report.count(Outcome::Unknown)) {
+    let counted = match (
+        report.count(AuditOutcome::Fail),
+        report.count(AuditOutcome::Unknown),
+    ) {
         (0, 0) => format!("all {all} checks pass"),
         (failed, 0) => format!("{failed} of {all} checks fail"),
         (0, unknown) => format!("{unknown} of {all} checks unknown"),
@@ -65,9 +68,9 @@ fn heading(report: &AuditReport) -> String {
 
 fn row(check: &Audited, layout: Layout) -> Vec<Cell> {
     let style = match check.outcome {
-        Outcome::Pass => GOOD,
-        Outcome::Unknown => WARN,
-        Outcome::Fail => BAD,
+        AuditOutcome::Pass => GOOD,
+        AuditOutcome::Unknown => WARN,
+        AuditOutcome::Fail => BAD,
     };
     vec![
         Cell::styled(check.outcome.as_str(), style),

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use kcp_control_plane::audit::{Audited, Outcome};
+use kcp_control_plane::audit::{AuditOutcome, Audited};
 
 use super::{AuditDocument, AuditReport};
 use crate::{
@@ -10,13 +10,13 @@ use crate::{
     verdict::Verdict,
 };
 
-fn checked(id: &'static str, outcome: Outcome, evidence: &[&str]) -> Audited {
+fn checked(id: &'static str, outcome: AuditOutcome, evidence: &[&str]) -> Audited {
     Audited {
         id,
         outcome,
         requirement: "etcd has an odd number of voting members",
         evidence: evidence.iter().map(|line| (*line).to_owned()).collect(),
-        remedy: (outcome != Outcome::Pass)
+        remedy: (outcome != AuditOutcome::Pass)
             .then_some("run 1, 3 or 5 members: kubectl kcp scale NAME --replicas 3"),
     }
 }
@@ -27,11 +27,15 @@ fn report() -> AuditReport {
         server: "https://10.0.0.9:6443".to_owned(),
         power_off: Duration::from_secs(30 * 24 * 3600),
         checks: vec![
-            checked("static-pods-missing", Outcome::Pass, &["Node n1: 4 static Pods"]),
-            checked("etcd-members-even", Outcome::Fail, &["a", "b", "c", "d"]),
+            checked(
+                "static-pods-missing",
+                AuditOutcome::Pass,
+                &["Node n1: 4 static Pods"],
+            ),
+            checked("etcd-members-even", AuditOutcome::Fail, &["a", "b", "c", "d"]),
             checked(
                 "etcd-alarms",
-                Outcome::Unknown,
+                AuditOutcome::Unknown,
                 &["could not read etcd: no answer"],
             ),
         ],

@@ -29,7 +29,7 @@ use crate::{
     output::{Report, print},
     session::Session,
     terminal::table::Layout,
-    verdict::Verdict as Outcome,
+    verdict::Verdict,
 };
 
 /// The time limit for reading an object of the workload cluster.
@@ -49,7 +49,7 @@ struct Clouds {
 }
 
 /// Runs `leader-migration check`.
-pub(super) async fn run(arguments: &CheckArguments, session: &Session) -> anyhow::Result<Outcome> {
+pub(super) async fn run(arguments: &CheckArguments, session: &Session) -> anyhow::Result<Verdict> {
     let (old, origin) = match (&arguments.old, &arguments.name) {
         (Some(old), _) => (input::read_control_plane(old)?, None),
         (None, Some(name)) => {
@@ -82,9 +82,9 @@ pub(super) async fn run(arguments: &CheckArguments, session: &Session) -> anyhow
     let check = check(arguments, &old, &new, clouds)?;
     print(&check, &arguments.output, &session.terminal)?;
     Ok(if check.has_problem() {
-        Outcome::Negative
+        Verdict::Negative
     } else {
-        Outcome::Met
+        Verdict::Met
     })
 }
 

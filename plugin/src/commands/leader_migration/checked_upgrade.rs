@@ -1,6 +1,6 @@
 //! What `leader-migration check` found out about an upgrade.
 
-use kcp_control_plane::leader_migration::problem::{Problem, problems};
+use kcp_control_plane::leader_migration::problem::{MigrationProblem, problems};
 use kcp_rules::leader_migration::{Component, ControllerManagerChange, Lock, pair::Runner};
 use kcp_rules::topics::controller_managers::Unknown;
 
@@ -22,7 +22,7 @@ impl CheckedUpgrade {
     }
 
     /// Every problem with its fix, the most severe first.
-    pub(crate) fn problems(&self) -> Vec<Problem> {
+    pub(crate) fn problems(&self) -> Vec<MigrationProblem> {
         problems(&self.change, &self.unknown_clouds)
     }
 

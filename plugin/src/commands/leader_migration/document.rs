@@ -1,7 +1,7 @@
 //! The JSON of `leader-migration check`: `kubectl-kcp.dev/v1alpha1`.
 
-use kcp_control_plane::leader_migration::problem::Problem;
-use kcp_rules::leader_migration::{Phase, Row, Verdict, handover::Gap, pair::Runner};
+use kcp_control_plane::leader_migration::problem::MigrationProblem;
+use kcp_rules::leader_migration::{Phase, Row, UpgradeEffect, handover::Gap, pair::Runner};
 use serde::Serialize;
 
 use crate::{
@@ -108,14 +108,14 @@ impl LeaderMigrationCheck {
 impl ControllerDocument {
     fn new(row: &Row) -> Self {
         let (verdict, phase) = match row.verdict {
-            Verdict::Protected => ("protected", None),
-            Verdict::Unprotected => ("unprotected", None),
-            Verdict::Orphaned(phase) => ("orphaned", Some(phase)),
-            Verdict::RunsTwice(phase) => ("runs-twice", Some(phase)),
-            Verdict::CannotStart(_, phase) => ("cannot-start", Some(phase)),
-            Verdict::NothingToMigrate => ("nothing-to-migrate", None),
-            Verdict::SwitchedOff => ("switched-off", None),
-            Verdict::Unknown => ("unknown", None),
+            UpgradeEffect::Protected => ("protected", None),
+            UpgradeEffect::Unprotected => ("unprotected", None),
+            UpgradeEffect::Orphaned(phase) => ("orphaned", Some(phase)),
+            UpgradeEffect::RunsTwice(phase) => ("runs-twice", Some(phase)),
+            UpgradeEffect::CannotStart(_, phase) => ("cannot-start", Some(phase)),
+            UpgradeEffect::NothingToMigrate => ("nothing-to-migrate", None),
+            UpgradeEffect::SwitchedOff => ("switched-off", None),
+            UpgradeEffect::Unknown => ("unknown", None),
         };
         Self {
             name: row.controller.canonical,
@@ -145,7 +145,7 @@ impl OwnerDocument {
 }
 
 impl ProblemDocument {
-    fn new(problem: Problem) -> Self {
+    fn new(problem: MigrationProblem) -> Self {
         Self {
             message: problem.message,
             fix: problem.fix,

@@ -13,7 +13,7 @@ use kcp_control_plane::leader_migration::{
     ObservedManagers,
     generate::{CloudManifest, Facts, Generated, StepRequest, generate, start::StartOptions},
     permissions::{Identity, LEASES, role, role_binding},
-    problem::Problem,
+    problem::MigrationProblem,
 };
 use kcp_rules::{
     leader_migration::{Component, Lock, Manager},
@@ -140,7 +140,7 @@ fn request<'r>(
     })
 }
 
-fn refused(problems: &[Problem], session: &Session) -> Verdict {
+fn refused(problems: &[MigrationProblem], session: &Session) -> Verdict {
     for problem in problems {
         session.terminal.error(&anyhow!("{}", problem.message), None);
     }

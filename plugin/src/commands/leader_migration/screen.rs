@@ -1,7 +1,7 @@
 //! Prints the result of `leader-migration check` as text.
 
 use kcp_rules::leader_migration::{
-    Component, ControllerManagers, Phase, Verdict, handover::Gap, pair::Runner,
+    Component, ControllerManagers, Phase, UpgradeEffect, handover::Gap, pair::Runner,
 };
 use owo_colors::Style;
 
@@ -70,21 +70,21 @@ fn joined(names: &[&str]) -> String {
     }
 }
 
-fn verdict(verdict: Verdict) -> (String, Style) {
+fn verdict(verdict: UpgradeEffect) -> (String, Style) {
     let when = |phase| match phase {
         Phase::Before => "now",
         Phase::Rollout => "during the rollout",
         Phase::After => "after the upgrade",
     };
     match verdict {
-        Verdict::Protected => ("protected".to_owned(), GOOD),
-        Verdict::Unprotected => ("unprotected (main lock)".to_owned(), WARN),
-        Verdict::Orphaned(phase) => (format!("orphaned {}", when(phase)), BAD),
-        Verdict::RunsTwice(phase) => (format!("runs twice {}", when(phase)), BAD),
-        Verdict::CannotStart(_, phase) => (format!("cannot start {}", when(phase)), BAD),
-        Verdict::NothingToMigrate => ("nothing to migrate".to_owned(), FAINT),
-        Verdict::SwitchedOff => ("switched off".to_owned(), WARN),
-        Verdict::Unknown => ("unknown".to_owned(), WARN),
+        UpgradeEffect::Protected => ("protected".to_owned(), GOOD),
+        UpgradeEffect::Unprotected => ("unprotected (main lock)".to_owned(), WARN),
+        UpgradeEffect::Orphaned(phase) => (format!("orphaned {}", when(phase)), BAD),
+        UpgradeEffect::RunsTwice(phase) => (format!("runs twice {}", when(phase)), BAD),
+        UpgradeEffect::CannotStart(_, phase) => (format!("cannot start {}", when(phase)), BAD),
+        UpgradeEffect::NothingToMigrate => ("nothing to migrate".to_owned(), FAINT),
+        UpgradeEffect::SwitchedOff => ("switched off".to_owned(), WARN),
+        UpgradeEffect::Unknown => ("unknown".to_owned(), WARN),
     }
 }
 

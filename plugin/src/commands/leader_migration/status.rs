@@ -17,7 +17,7 @@ use kcp_client::{
     reader::Reader,
     reads::{self, leader_migration::read_leader_migration},
 };
-use kcp_control_plane::leader_migration::{Decision, ObservedManagers, Verdict, decide, overall};
+use kcp_control_plane::leader_migration::{Decision, MigrationState, ObservedManagers, decide, overall};
 use serde::Serialize;
 
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
     output::{Report, print},
     session::Session,
     terminal::{Size, table::Layout},
-    verdict::Verdict as Outcome,
+    verdict::Verdict,
 };
 
 /// The leader migration of one control plane, as it was observed.
@@ -39,7 +39,7 @@ pub(crate) struct Status {
 }
 
 /// Runs `leader-migration status`.
-pub(super) async fn run(arguments: &StatusArguments, session: &Session) -> anyhow::Result<Outcome> {
+pub(super) async fn run(arguments: &StatusArguments, session: &Session) -> anyhow::Result<Verdict> {
     if arguments.watch && !arguments.output.is_text() {
         bail!("--watch prints text only: omit --output, or set it to wide");
     }
@@ -112,17 +112,18 @@ impl Status {
         }
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> MigrationState {
         overall(&self.decisions)
     }
 
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> Verdict {
         match self.verdict() {
-            Verdict::Protected | Verdict::NothingToMigrate => Outcome::Met,
-            Verdict::Unknown => Outcome::Undecided,
-            Verdict::Unprotected | Verdict::Stale | Verdict::Orphaned | Verdict::RunsTwice => {
-                Outcome::Negative
-            }
+            MigrationState::Protected | MigrationState::NothingToMigrate => Verdict::Met,
+            MigrationState::Unknown => Verdict::Undecided,
+            MigrationState::Unprotected
+            | MigrationState::Stale
+            | MigrationState::Orphaned
+            | MigrationState::RunsTwice => Verdict::Negative,
         }
     }
 }

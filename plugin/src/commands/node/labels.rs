@@ -14,7 +14,7 @@ use kcp_api::kind::NODE;
 use kcp_client::{
     Connection, Error,
     reads::node::{list_nodes, read_node},
-    update::{Change, Target, Updated, WriteResult, update},
+    update::{Change, UpdateTarget, Updated, WriteResult, update},
 };
 use kcp_control_plane::{
     change::decision::ObjectWrite,
@@ -23,7 +23,7 @@ use kcp_control_plane::{
         labels::{LabelDecision, LabelEdit, decide, label_patch, refuse_unconfirmed, removals},
     },
 };
-use report::{ChangesReport, NodeResult, Outcome};
+use report::{ChangesReport, LabelsOutcome, NodeResult};
 
 use crate::{
     change::arguments::WriteArguments,
@@ -62,9 +62,9 @@ pub(super) async fn run(arguments: &SetArguments, session: &Session) -> anyhow::
         let results = decisions.into_iter().map(|(node, decision)| NodeResult {
             name: node.name.clone(),
             outcome: match decision {
-                LabelDecision::Unchanged => Outcome::Unchanged,
-                LabelDecision::Refused(refusal) => Outcome::Refused(refusal.why),
-                LabelDecision::Change(_) => Outcome::NotWritten,
+                LabelDecision::Unchanged => LabelsOutcome::Unchanged,
+                LabelDecision::Refused(refusal) => LabelsOutcome::Refused(refusal.why),
+                LabelDecision::Change(_) => LabelsOutcome::NotWritten,
             },
         });
         return finish(results.collect(), write, session);
@@ -77,7 +77,7 @@ pub(super) async fn run(arguments: &SetArguments, session: &Session) -> anyhow::
         if !answer.await? {
             let results = nodes.iter().map(|node| NodeResult {
                 name: node.name.clone(),
-                outcome: Outcome::Refused(vec!["you did not confirm the change".to_owned()]),
+                outcome: LabelsOutcome::Refused(vec!["you did not confirm the change".to_owned()]),
             });
             return finish(results.collect(), write, session);
         }
@@ -93,7 +93,7 @@ pub(super) async fn run(arguments: &SetArguments, session: &Session) -> anyhow::
             Err(error) => {
                 results.push(NodeResult {
                     name,
-                    outcome: Outcome::Failed(error.to_string()),
+                    outcome: LabelsOutcome::Failed(error.to_string()),
                 });
                 failure = Some(error);
                 break;
@@ -102,7 +102,7 @@ pub(super) async fn run(arguments: &SetArguments, session: &Session) -> anyhow::
     }
     results.extend(nodes.map(|node| NodeResult {
         name: node.name,
-        outcome: Outcome::NotWritten,
+        outcome: LabelsOutcome::NotWritten,
     }));
     let verdict = finish(results, write, session)?;
     failure.map_or(Ok(verdict), |error| Err(error.into()))
@@ -137,10 +137,10 @@ async fn write_labels(
     node: LabelledNode,
     edit: &LabelEdit,
     confirmed: Option<&Confirmed>,
-) -> Result<Outcome, Error> {
+) -> Result<LabelsOutcome, Error> {
     let name = node.name.clone();
     let unconfirmed = BTreeSet::new();
-    let target = Target {
+    let target = UpdateTarget {
         connection,
         resource: &NODE.api_resource("v1"),
         namespace: None,
@@ -168,11 +168,11 @@ async fn write_labels(
     };
     let Updated { decision, result, .. } = update(&target, read, decide).await?;
     Ok(match (result, decision) {
-        (WriteResult::Rejected(why), _) => Outcome::Rejected(why),
-        (WriteResult::Conflict(fields), _) => Outcome::Conflict(fields),
-        (_, LabelDecision::Refused(refusal)) => Outcome::Refused(refusal.why),
-        (_, LabelDecision::Unchanged) => Outcome::Unchanged,
-        (_, LabelDecision::Change(changes)) => Outcome::Changed(changes),
+        (WriteResult::Rejected(why), _) => LabelsOutcome::Rejected(why),
+        (WriteResult::Conflict(fields), _) => LabelsOutcome::Conflict(fields),
+        (_, LabelDecision::Refused(refusal)) => LabelsOutcome::Refused(refusal.why),
+        (_, LabelDecision::Unchanged) => LabelsOutcome::Unchanged,
+        (_, LabelDecision::Change(changes)) => LabelsOutcome::Changed(changes),
     })
 }
 

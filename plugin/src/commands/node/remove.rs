@@ -25,7 +25,7 @@ use kcp_client::{
         node_removal::read_drain,
     },
     retry_after_lost_server,
-    update::{Change, Target, Updated, WriteMode, WriteResult, update},
+    update::{Change, UpdateTarget, Updated, WriteMode, WriteResult, update},
 };
 use kcp_control_plane::{
     change::decision::{ObjectWrite, Refusal, RefusedBy},
@@ -252,7 +252,7 @@ impl RemoveCommand<'_> {
 
     /// Deletes the Node, if it still is cordoned and belongs to no Machine.
     async fn delete(&self, name: &str) -> Result<Result<(), Refusal>, Error> {
-        let target = Target {
+        let target = UpdateTarget {
             connection: self.connection,
             resource: &NODE.api_resource("v1"),
             namespace: None,

@@ -11,9 +11,9 @@ use kcp_control_plane::{
         Plan,
         effect::Change,
         messages, remediation,
-        rollout_reason::{Gap, Reason, Verdict},
+        rollout_reason::{Gap, MachineDifference, Reason},
         selection::{FailureDomainReason, Group},
-        simulate::{Choice, QuorumRisk, Step, StepVotes},
+        simulate::{Choice, PlanStep, QuorumRisk, StepVotes},
         step::{Action, NoPlan, Purpose},
     },
     problem::Problem,
@@ -261,7 +261,7 @@ impl SpecSummary {
 }
 
 impl MachineVerdict {
-    fn new(verdict: &Verdict) -> Self {
+    fn new(verdict: &MachineDifference) -> Self {
         let reasons = verdict.reasons.iter();
         let gaps = verdict.gaps.iter();
         Self {
@@ -280,7 +280,7 @@ impl MachineVerdict {
 }
 
 impl StepDocument {
-    fn new(number: usize, step: &Step, plan: &Plan) -> Self {
+    fn new(number: usize, step: &PlanStep, plan: &Plan) -> Self {
         let never_ends = step.refusal.as_ref().map(|refusal| {
             let hint = refusal.hint(None, &plan.namespace, &plan.name);
             Described::new(refusal.clone(), refusal.to_string(), Some(hint))

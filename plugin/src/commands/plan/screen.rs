@@ -11,8 +11,8 @@ use crate::terminal::{
     table::{Cell, Layout, Table},
 };
 use kcp_control_plane::plan::{
-    Plan, effect::Effect, kubeadm_config::replaced_by_earlier_releases, messages, rollout_reason::Verdict,
-    simulate::Step, step::Action,
+    Plan, effect::Effect, kubeadm_config::replaced_by_earlier_releases, messages,
+    rollout_reason::MachineDifference, simulate::PlanStep, step::Action,
 };
 
 pub fn render(plan: &Plan, layout: Layout) -> String {
@@ -83,7 +83,7 @@ fn from_to(from: &str, to: &str) -> String {
     }
 }
 
-fn steps(steps: &[Step], layout: Layout) -> String {
+fn steps(steps: &[PlanStep], layout: Layout) -> String {
     if steps.is_empty() {
         return String::new();
     }
@@ -119,7 +119,7 @@ fn steps(steps: &[Step], layout: Layout) -> String {
     table.render(layout)
 }
 
-fn action(step: &Step) -> Cell {
+fn action(step: &PlanStep) -> Cell {
     let style = match step.action {
         Action::Create => GOOD,
         Action::Delete => BAD,
@@ -130,7 +130,7 @@ fn action(step: &Step) -> Cell {
 
 /// The columns with the members, the quorum and the tolerated failures after the step. If etcd tolerates fewer
 /// failures during the step, the last column shows both numbers.
-fn votes(step: &Step) -> Vec<Cell> {
+fn votes(step: &PlanStep) -> Vec<Cell> {
     let Some(votes) = step.votes else {
         return vec![Cell::from("-"), Cell::from("-"), Cell::from("-")];
     };
@@ -331,7 +331,7 @@ fn earlier_releases(plan: &Plan) -> Option<(String, Option<String>)> {
     (!machines.is_empty()).then(|| (replaced_by_earlier_releases(&machines), None))
 }
 
-fn up_to_date(plan: &Plan) -> impl Iterator<Item = &Verdict> {
+fn up_to_date(plan: &Plan) -> impl Iterator<Item = &MachineDifference> {
     plan.verdicts.iter().filter(|verdict| verdict.reasons.is_empty())
 }
 

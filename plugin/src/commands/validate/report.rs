@@ -1,7 +1,7 @@
 //! What `validate` prints: text, and `kubectl-kcp.dev/v1alpha1`.
 
 use kcp_control_plane::{
-    audit::Outcome,
+    audit::AuditOutcome,
     validation::{NodeCheck, NodeResult},
 };
 use serde::Serialize;
@@ -44,7 +44,7 @@ struct ValidationDocument<'r> {
     /// The image of the Pods.
     image: &'r str,
     /// FAIL if a check fails, otherwise UNKNOWN if one is unknown.
-    outcome: Outcome,
+    outcome: AuditOutcome,
     nodes: Vec<NodeDocument<'r>>,
 }
 
@@ -53,21 +53,21 @@ struct ValidationDocument<'r> {
 #[cfg_attr(test, schemars(rename = "ValidatedNode"))]
 struct NodeDocument<'r> {
     name: &'r str,
-    outcome: Outcome,
+    outcome: AuditOutcome,
     checks: &'r [NodeCheck],
 }
 
 impl ValidationReport<'_> {
-    fn outcome(&self) -> Outcome {
+    fn outcome(&self) -> AuditOutcome {
         let outcomes = self.nodes.iter().map(NodeResult::outcome);
-        outcomes.max().unwrap_or(Outcome::Unknown)
+        outcomes.max().unwrap_or(AuditOutcome::Unknown)
     }
 
     pub(super) fn verdict(&self) -> Verdict {
         match self.outcome() {
-            Outcome::Pass => Verdict::Met,
-            Outcome::Fail => Verdict::Negative,
-            Outcome::Unknown => Verdict::Undecided,
+            AuditOutcome::Pass => Verdict::Met,
+            AuditOutcome::Fail => Verdict::Negative,
+            AuditOutcome::Unknown => Verdict::Undecided,
         }
     }
 
@@ -100,9 +100,9 @@ impl Report for ValidationReport<'_> {
         for node in &self.nodes {
             let outcomes = node.checks.iter().map(|check| {
                 let style = match check.outcome {
-                    Outcome::Pass => GOOD,
-                    Outcome::Unknown => WARN,
-                    Outcome::Fail => BAD,
+                    AuditOutcome::Pass => GOOD,
+                    AuditOutcome::Unknown => WARN,
+                    AuditOutcome::Fail => BAD,
                 };
                 Cell::styled(check.outcome.as_str(), style)
             });
@@ -110,7 +110,10 @@ impl Report for ValidationReport<'_> {
         }
         let mut text = table.render(layout);
         let problems = self.nodes.iter().flat_map(|node| {
-            let problems = node.checks.iter().filter(|check| check.outcome != Outcome::Pass);
+            let problems = node
+                .checks
+                .iter()
+                .filter(|check| check.outcome != AuditOutcome::Pass);
             problems.map(|check| {
                 let outcome = check.outcome.as_str();
                 format!("{outcome} Node {}: {} ({})", node.name, check.message, check.id)
@@ -129,7 +132,10 @@ impl Report for ValidationReport<'_> {
 
     /// The Nodes that do not pass.
     fn names(&self) -> Vec<String> {
-        let failed = self.nodes.iter().filter(|node| node.outcome() != Outcome::Pass);
+        let failed = self
+            .nodes
+            .iter()
+            .filter(|node| node.outcome() != AuditOutcome::Pass);
         failed.map(|node| format!("node/{}", node.name)).collect()
     }
 }
@@ -137,7 +143,7 @@ impl Report for ValidationReport<'_> {
 #[cfg(test)]
 mod tests {
     use kcp_control_plane::{
-        audit::Outcome::{self, Fail, Pass, Unknown},
+        audit::AuditOutcome::{self, Fail, Pass, Unknown},
         validation::{NodeCheck, NodeResult},
     };
 
@@ -158,7 +164,7 @@ mod tests {
         "api-server-responds",
     ];
 
-    fn node(name: &str, outcomes: [Outcome; 6]) -> NodeResult {
+    fn node(name: &str, outcomes: [AuditOutcome; 6]) -> NodeResult {
         let checks = IDS.into_iter().zip(outcomes).map(|(id, outcome)| NodeCheck {
             id,
             outcome,

@@ -8,7 +8,7 @@ use serde::Serialize;
 pub(super) struct Component {
     #[serde(rename = "name")]
     pub(super) program: Program,
-    pub(super) state: State,
+    pub(super) state: ComponentState,
     /// As the program writes it; absent if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) version: Option<String>,
@@ -53,7 +53,7 @@ impl Program {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) enum State {
+pub(super) enum ComponentState {
     Read,
     /// Not installed, or not under the usual name.
     Absent,
@@ -66,11 +66,11 @@ impl Component {
         Self {
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             detail: Some(format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH)),
-            ..Self::new(Program::Plugin, State::Read)
+            ..Self::new(Program::Plugin, ComponentState::Read)
         }
     }
 
-    pub(super) const fn new(program: Program, state: State) -> Self {
+    pub(super) const fn new(program: Program, state: ComponentState) -> Self {
         Self {
             program,
             state,
@@ -83,7 +83,7 @@ impl Component {
     pub(super) fn unread(program: Program, why: impl Into<String>) -> Self {
         Self {
             detail: Some(why.into()),
-            ..Self::new(program, State::Unread)
+            ..Self::new(program, ComponentState::Unread)
         }
     }
 }

@@ -10,7 +10,7 @@ use kcp_client::{
 };
 use kcp_pool::record_versions::record_versions;
 
-use super::component::{Component, Program, State};
+use super::component::{Component, ComponentState, Program};
 use crate::session::Session;
 
 /// A program that runs as a Deployment, and the kind that it installs.
@@ -79,7 +79,7 @@ pub(super) async fn read_connected(connection: &Connection) -> Vec<Component> {
         Ok(version) => Component {
             version: Some(version),
             detail: Some(connection.server.clone()),
-            ..Component::new(Program::ApiServer, State::Read)
+            ..Component::new(Program::ApiServer, ComponentState::Read)
         },
         // Every other read would fail in the same way.
         Err(error) if !matches!(error, Error::Forbidden { .. }) => {
@@ -128,14 +128,14 @@ impl Installed {
             Ok(Some(found)) => Component {
                 version: found.version().map(str::to_owned),
                 detail: Some(source(&found)),
-                ..component(State::Read)
+                ..component(ComponentState::Read)
             },
-            Ok(None) if api_versions.is_empty() => component(State::Absent),
+            Ok(None) if api_versions.is_empty() => component(ComponentState::Absent),
             Ok(None) => {
                 let DeploymentName { namespace, name, .. } = self.deployment;
                 Component {
                     detail: Some(format!("there is no Deployment {namespace}/{name}")),
-                    ..component(State::Read)
+                    ..component(ComponentState::Read)
                 }
             }
             Err(error) => Component {
@@ -180,6 +180,6 @@ async fn lease_records(
             format!("in namespace {namespace}")
         }),
         api_versions: versions.into_iter().collect(),
-        ..Component::new(program, State::Read)
+        ..Component::new(program, ComponentState::Read)
     })
 }

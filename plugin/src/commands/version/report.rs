@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    component::{Component, State},
+    component::{Component, ComponentState},
     skew,
 };
 use crate::{
@@ -46,7 +46,7 @@ impl Versions {
         let unread = self
             .components
             .iter()
-            .filter(|component| component.state == State::Unread);
+            .filter(|component| component.state == ComponentState::Unread);
         unread.map(|component| {
             let why = component.detail.as_deref().unwrap_or_default();
             format!("{}: could not read the version: {why}", component.program.title())
@@ -60,11 +60,11 @@ impl Report for Versions {
         for component in &self.components {
             let version = match (&component.version, component.state) {
                 (Some(version), _) => version.as_str(),
-                (None, State::Absent) => "not found",
+                (None, ComponentState::Absent) => "not found",
                 (None, _) => "unknown",
             };
             let detail = match component.state {
-                State::Unread => None,
+                ComponentState::Unread => None,
                 _ => component.detail.as_deref(),
             };
             table.add_row([
@@ -95,7 +95,7 @@ impl Report for Versions {
 
 #[cfg(test)]
 mod tests {
-    use super::{Component, Report as _, State, VersionReport, Versions};
+    use super::{Component, ComponentState, Report as _, VersionReport, Versions};
     use crate::{
         commands::version::component::Program,
         terminal::{plain, table::Layout},
@@ -105,7 +105,7 @@ mod tests {
     fn versions() -> Versions {
         let api_server = Component {
             version: Some("v1.36.3".to_owned()),
-            ..Component::new(Program::ApiServer, State::Read)
+            ..Component::new(Program::ApiServer, ComponentState::Read)
         };
         let cluster_api = Component {
             api_versions: vec!["v1beta2".to_owned(), "v1beta1".to_owned()],
@@ -119,7 +119,7 @@ mod tests {
                 plugin,
                 api_server,
                 cluster_api,
-                Component::new(Program::Webhook, State::Absent),
+                Component::new(Program::Webhook, ComponentState::Absent),
             ],
             warnings: vec!["the API server is old".to_owned()],
         }

@@ -3,7 +3,7 @@
 use kcp_control_plane::controller_release::Release;
 use kcp_rules::syntax::parse_version;
 
-use super::component::{Component, Program, State};
+use super::component::{Component, ComponentState, Program};
 
 /// The oldest Kubernetes whose API server can enforce the shipped webhook configurations and policies.
 const OLDEST_KUBERNETES: (u64, u64) = (1, 31);
@@ -15,7 +15,7 @@ const CLUSTER_API_VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
 pub(super) fn warnings(components: &[Component]) -> Vec<String> {
     let read = components
         .iter()
-        .filter(|component| component.state == State::Read);
+        .filter(|component| component.state == ComponentState::Read);
     read.filter_map(|component| match component.program {
         Program::ApiServer => api_server(component),
         Program::ClusterApi => cluster_api(component),
@@ -102,12 +102,12 @@ fn lease_records(component: &Component) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Component, Program, State, warnings};
+    use super::{Component, ComponentState, Program, warnings};
 
     fn component(program: Program, version: &str, api_versions: &[&str]) -> Component {
         Component {
             program,
-            state: State::Read,
+            state: ComponentState::Read,
             version: (!version.is_empty()).then(|| version.to_owned()),
             api_versions: api_versions.iter().map(|&version| version.to_owned()).collect(),
             detail: None,

@@ -6,7 +6,7 @@ use clap::Args;
 use kcp_client::{
     Connection, Error,
     reads::webhook::resource_kind,
-    update::{Change, ReadObject, Target, Updated, WriteMode, WriteResult, update},
+    update::{Change, ReadObject, UpdateTarget, Updated, WriteMode, WriteResult, update},
 };
 use kcp_control_plane::{
     change::decision::ObjectWrite,
@@ -89,7 +89,7 @@ fn parse_disabled_time(text: &str) -> Result<Duration, String> {
 
 /// What happened to one configuration.
 #[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+enum SwitchOutcome {
     Switched,
     Unchanged,
     /// The configuration does not exist.
@@ -139,20 +139,20 @@ async fn run(
         let name = resource_name(resource_kind(kind), CONFIGURATION);
         let suffix = DryRun::suffix(arguments.dry_run);
         match switch(connection, arguments, kind, verb, patch).await? {
-            Outcome::Switched => terminal.print_line(&format!("{name} {verb}d{suffix}"))?,
-            Outcome::Unchanged => terminal.print_line(&format!("{name} unchanged{suffix}"))?,
-            Outcome::Absent if verb == "disable" => {
+            SwitchOutcome::Switched => terminal.print_line(&format!("{name} {verb}d{suffix}"))?,
+            SwitchOutcome::Unchanged => terminal.print_line(&format!("{name} unchanged{suffix}"))?,
+            SwitchOutcome::Absent if verb == "disable" => {
                 terminal.note(&format!(
                     "{name} does not exist: the API server does not call this webhook"
                 ));
             }
-            Outcome::Absent => {
+            SwitchOutcome::Absent => {
                 terminal.note(&format!(
                     "{name} does not exist: apply the manifests again to register it"
                 ));
                 verdict = Verdict::Negative;
             }
-            Outcome::Refused(why) => {
+            SwitchOutcome::Refused(why) => {
                 terminal.note(&format!("{name} not {verb}d: {}", why.join("; ")));
                 verdict = Verdict::Negative;
             }
@@ -175,9 +175,9 @@ async fn switch(
     kind: HookKind,
     verb: &'static str,
     patch: &dyn Fn(&Value) -> Option<Value>,
-) -> Result<Outcome, Error> {
+) -> Result<SwitchOutcome, Error> {
     let resource = resource_kind(kind).api_resource("v1");
-    let target = Target {
+    let target = UpdateTarget {
         connection,
         resource: &resource,
         namespace: None,
@@ -206,11 +206,11 @@ async fn switch(
     };
     match update(&target, read, decide).await {
         Ok(Updated { result, .. }) => Ok(match result {
-            WriteResult::Stored => Outcome::Switched,
-            WriteResult::NotWritten => Outcome::Unchanged,
-            WriteResult::Rejected(why) | WriteResult::Conflict(why) => Outcome::Refused(why),
+            WriteResult::Stored => SwitchOutcome::Switched,
+            WriteResult::NotWritten => SwitchOutcome::Unchanged,
+            WriteResult::Rejected(why) | WriteResult::Conflict(why) => SwitchOutcome::Refused(why),
         }),
-        Err(Error::NotFound { .. }) => Ok(Outcome::Absent),
+        Err(Error::NotFound { .. }) => Ok(SwitchOutcome::Absent),
         Err(error) => Err(error),
     }
 }

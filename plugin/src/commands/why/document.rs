@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kcp_control_plane::{
     checks::{actor::Actor, finding::CheckOutcome},
-    why::{Cause, State},
+    why::{Cause, WhyState},
 };
 use serde::Serialize;
 
@@ -24,7 +24,7 @@ pub struct ExplanationDocument<'w> {
     #[cfg_attr(test, schemars(extend("const" = "ControlPlaneExplanation")))]
     kind: &'static str,
     metadata: ObjectName,
-    state: State,
+    state: WhyState,
     /// Who acts next. Absent if no action is needed, or if the state is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     actor: Option<Actor>,

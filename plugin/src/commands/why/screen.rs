@@ -8,7 +8,7 @@ use kcp_control_plane::{
     duration::format_duration,
     snapshot::Snapshot,
     staleness::format_age,
-    why::{Cause, State},
+    why::{Cause, WhyState},
 };
 use owo_colors::{OwoColorize as _, Style};
 
@@ -35,10 +35,10 @@ const UNKNOWN_SINCE: &str = "unknown, because no object records it";
 pub fn render(report: &WhyReport<'_>, layout: Layout) -> String {
     let explanation = report.explanation;
     let style = match explanation.state {
-        State::NothingToDo => GOOD,
-        State::Working => Style::new(),
-        State::PersonNeeded => BAD,
-        State::Unknown => WARN,
+        WhyState::NothingToDo => GOOD,
+        WhyState::Working => Style::new(),
+        WhyState::PersonNeeded => BAD,
+        WhyState::Unknown => WARN,
     };
     let sentence = sentence(report);
     let lines = match layout.limit() {
@@ -65,7 +65,7 @@ pub fn render(report: &WhyReport<'_>, layout: Layout) -> String {
     if let Some(cause) = &explanation.cause {
         match since(cause, report) {
             Some(since) => entry("since:", &since),
-            None if explanation.state == State::PersonNeeded => entry("since:", UNKNOWN_SINCE),
+            None if explanation.state == WhyState::PersonNeeded => entry("since:", UNKNOWN_SINCE),
             None => {}
         }
         if let Some(next) = &explanation.next_action {
@@ -74,9 +74,9 @@ pub fn render(report: &WhyReport<'_>, layout: Layout) -> String {
         if let Some(hint) = cause
             .hint
             .as_ref()
-            .filter(|_| explanation.state != State::Working)
+            .filter(|_| explanation.state != WhyState::Working)
         {
-            let is_needed = explanation.state != State::NothingToDo;
+            let is_needed = explanation.state != WhyState::NothingToDo;
             entry(if is_needed { "do:" } else { "later:" }, hint);
         }
     }
@@ -108,7 +108,7 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
     let Some(cause) = &explanation.cause else {
         let summary = summary(report.observed);
         return match explanation.planned_rollout_time {
-            _ if explanation.state == State::Working => format!(
+            _ if explanation.state == WhyState::Working => format!(
                 "{} acts next: it has not counted every Machine again, although no check finds a problem: {summary}",
                 Actor::ControlPlaneController.name()
             ),
@@ -122,7 +122,7 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
         cause = cause.replacen(&format!(": {} ", actor.name()), ": it ", 1);
     }
     match (explanation.state, explanation.actor) {
-        (State::NothingToDo, _) | (_, None) if explanation.state != State::Unknown => {
+        (WhyState::NothingToDo, _) | (_, None) if explanation.state != WhyState::Unknown => {
             match explanation.planned_rollout_time {
                 Some(at) => {
                     format!("No action is needed until the rollout that is planned for {at}: {cause}")
@@ -130,12 +130,12 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
                 None => format!("Nothing is planned and no action is needed: {cause}"),
             }
         }
-        (State::Working, Some(actor)) => format!("{} acts next: {cause}", actor.name()),
-        (State::PersonNeeded, Some(Actor::Person)) => format!("A person must act: {cause}"),
-        (State::PersonNeeded, Some(Actor::Admission)) => {
+        (WhyState::Working, Some(actor)) => format!("{} acts next: {cause}", actor.name()),
+        (WhyState::PersonNeeded, Some(Actor::Person)) => format!("A person must act: {cause}"),
+        (WhyState::PersonNeeded, Some(Actor::Admission)) => {
             format!("Admission denies the controller's writes, so a person must act: {cause}")
         }
-        (State::PersonNeeded, Some(actor)) => {
+        (WhyState::PersonNeeded, Some(actor)) => {
             format!(
                 "{} makes no progress, so a person must act: {cause}",
                 actor.name()

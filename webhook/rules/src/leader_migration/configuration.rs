@@ -29,7 +29,7 @@ pub struct ControllerLeader {
 /// Why a controller manager would not start with a configuration, or would never hold its migration lock. The messages
 /// contain no text of the configuration, which may be secret, apart from names of fields.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Problem {
+pub enum ConfigurationProblem {
     #[error("it is not valid YAML{}", hint(*.unquoted_star))]
     NotYaml {
         /// Whether the text has an unquoted `*`, which starts an alias in YAML. The samples of the KEP have one.
@@ -99,7 +99,7 @@ fn hint(unquoted_star: bool) -> &'static str {
     }
 }
 
-impl Problem {
+impl ConfigurationProblem {
     /// Whether a controller manager with this problem exits at startup. With any other problem it runs, but never holds
     /// a migration lock of its own.
     pub fn is_fatal(&self) -> bool {
@@ -119,7 +119,7 @@ pub enum Filter {
 }
 
 /// A configuration with which a controller manager starts, and the problems of the configuration.
-pub type Parsed = (LeaderMigrationConfiguration, Vec<Problem>);
+pub type Parsed = (LeaderMigrationConfiguration, Vec<ConfigurationProblem>);
 
 impl LeaderMigrationConfiguration {
     /// The default configuration at a minor version, which applies without `--leader-migration-config`. From 1.28 on,
@@ -150,8 +150,8 @@ impl LeaderMigrationConfiguration {
     /// unknown, unknown fields are errors.
     ///
     /// # Errors
-    /// All problems. If the text is not YAML, only [`Problem::NotYaml`].
-    pub fn parse(text: &str, minor: Option<u64>) -> Result<Self, Vec<Problem>> {
+    /// All problems. If the text is not YAML, only [`ConfigurationProblem::NotYaml`].
+    pub fn parse(text: &str, minor: Option<u64>) -> Result<Self, Vec<ConfigurationProblem>> {
         match Self::parse_leniently(text, minor)? {
             (configuration, problems) if problems.is_empty() => Ok(configuration),
             (_, problems) => Err(problems),
@@ -162,10 +162,10 @@ impl LeaderMigrationConfiguration {
     ///
     /// # Errors
     /// All problems, if at least one of them is fatal.
-    pub fn parse_leniently(text: &str, minor: Option<u64>) -> Result<Parsed, Vec<Problem>> {
+    pub fn parse_leniently(text: &str, minor: Option<u64>) -> Result<Parsed, Vec<ConfigurationProblem>> {
         let strict = minor.is_none_or(|minor| minor >= STRICT_SINCE);
         let Some(document) = first_document(text, strict) else {
-            return Err(vec![Problem::NotYaml {
+            return Err(vec![ConfigurationProblem::NotYaml {
                 unquoted_star: text.lines().any(|line| line.trim_end().ends_with(": *")),
             }]);
         };
@@ -174,7 +174,7 @@ impl LeaderMigrationConfiguration {
             problems: Vec::new(),
         };
         let configuration = reader.configuration(&document);
-        if reader.problems.iter().any(Problem::is_fatal) {
+        if reader.problems.iter().any(ConfigurationProblem::is_fatal) {
             Err(reader.problems)
         } else {
             Ok((configuration, reader.problems))
@@ -217,7 +217,7 @@ fn first_document(text: &str, strict: bool) -> Option<Value> {
 
 struct Reader {
     strict: bool,
-    problems: Vec<Problem>,
+    problems: Vec<ConfigurationProblem>,
 }
 
 impl Reader {
@@ -234,10 +234,10 @@ impl Reader {
                     .find(|known| *known == version)
             });
         if version.is_none() {
-            self.problems.push(Problem::ApiVersion);
+            self.problems.push(ConfigurationProblem::ApiVersion);
         }
         if fields.get("kind").and_then(Value::as_str) != Some(KIND) {
-            self.problems.push(Problem::Kind);
+            self.problems.push(ConfigurationProblem::Kind);
         }
         let known: &[&str] = match version {
             Some("v1") => &["apiVersion", "kind", "leaderName", "controllerLeaders"],
@@ -253,7 +253,7 @@ impl Reader {
         if known.contains(&"resourceLock")
             && fields.get("resourceLock").and_then(Value::as_str) != Some("leases")
         {
-            self.problems.push(Problem::ResourceLock);
+            self.problems.push(ConfigurationProblem::ResourceLock);
         }
         let leader_name = self.text(fields, "", "leaderName");
         self.leader_name(&leader_name);
@@ -296,7 +296,7 @@ impl Reader {
         let unknown = fields.keys().find(|field| !known.contains(&field.as_str()));
         if let Some(name) = unknown.filter(|_| self.strict) {
             let is_field_name = name.len() <= 32 && name.bytes().all(|byte| byte.is_ascii_alphabetic());
-            self.problems.push(Problem::UnknownField {
+            self.problems.push(ConfigurationProblem::UnknownField {
                 parent: parent.to_owned(),
                 field: if is_field_name {
                     format!("the unknown field {name}")
@@ -316,7 +316,9 @@ impl Reader {
         };
         match fields.get(name) {
             Some(Value::String(text)) if !text.is_empty() => return text.clone(),
-            None | Some(Value::Null | Value::String(_)) => self.problems.push(Problem::Missing(path())),
+            None | Some(Value::Null | Value::String(_)) => {
+                self.problems.push(ConfigurationProblem::Missing(path()));
+            }
             Some(_) => self.wrong_type(&path(), "a string"),
         }
         String::new()
@@ -327,14 +329,14 @@ impl Reader {
             return;
         }
         if let Some(lease) = COMPONENT_LEASES.into_iter().find(|lease| *lease == name) {
-            self.problems.push(Problem::LeaderNameInUse(lease));
+            self.problems.push(ConfigurationProblem::LeaderNameInUse(lease));
         } else if !is_dns1123_subdomain(name.as_bytes()) {
-            self.problems.push(Problem::LeaderName);
+            self.problems.push(ConfigurationProblem::LeaderName);
         }
     }
 
     fn wrong_type(&mut self, path: &str, expected: &'static str) {
-        self.problems.push(Problem::Type {
+        self.problems.push(ConfigurationProblem::Type {
             path: path.to_owned(),
             expected,
         });
@@ -414,10 +416,10 @@ controllerLeaders:
     #[test]
     fn a_controller_manager_starts_with_a_lock_that_no_lease_can_have() {
         for (name, problem) in [
-            ("Bad_Name", Problem::LeaderName),
+            ("Bad_Name", ConfigurationProblem::LeaderName),
             (
                 "cloud-controller-manager",
-                Problem::LeaderNameInUse("cloud-controller-manager"),
+                ConfigurationProblem::LeaderNameInUse("cloud-controller-manager"),
             ),
         ] {
             let text = VALID.replace("ipam-migration", name);

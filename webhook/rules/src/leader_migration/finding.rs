@@ -3,14 +3,15 @@
 use std::fmt;
 
 use super::{
-    Assignment, CONTROLLERS, Component, Controller, Lock, Manager, Problem, flags::CONFIGURATION_FLAG,
+    Assignment, CONTROLLERS, Component, ConfigurationProblem, Controller, Lock, Manager,
+    flags::CONFIGURATION_FLAG,
 };
 use crate::components::controller_name;
 
 /// A setting whose effect differs from what its name suggests. Names come from the configuration. Messages
 /// show only the names of controllers and Leases, because any other text in a flag or a file may be secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
+pub enum Caveat {
     /// No controller manager has a controller of this name.
     UnknownName(Component, String),
     /// Only kube-controller-manager has this controller, so the controller stops while another component
@@ -43,7 +44,7 @@ pub enum Finding {
     LeaderNameInUse(Component, String),
 }
 
-impl Finding {
+impl Caveat {
     /// Whether the setting harms the cluster, rather than having no effect.
     pub fn is_problem(&self) -> bool {
         !matches!(self, Self::UnknownName(..) | Self::Repeated(..))
@@ -88,7 +89,7 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Caveat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownName(component, _) => write!(
@@ -150,7 +151,7 @@ impl fmt::Display for Finding {
 const OTHER_LEASES: [&str; 1] = ["kube-scheduler"];
 
 /// The findings about controller managers, without duplicates.
-pub(super) fn findings<'m>(managers: impl Iterator<Item = &'m Manager>) -> Vec<Finding> {
+pub(super) fn findings<'m>(managers: impl Iterator<Item = &'m Manager>) -> Vec<Caveat> {
     let mut managers: Vec<&Manager> = managers.collect();
     managers.dedup_by(|later, earlier| later == earlier);
     let mut findings = Vec::new();
@@ -167,9 +168,9 @@ pub(super) fn findings<'m>(managers: impl Iterator<Item = &'m Manager>) -> Vec<F
         .first()
         .and_then(|first| Some((first, locks.iter().find(|lock| *lock != first)?)))
     {
-        findings.push(Finding::DifferentLocks(first.clone(), other.clone()));
+        findings.push(Caveat::DifferentLocks(first.clone(), other.clone()));
     }
-    let mut unique: Vec<Finding> = Vec::new();
+    let mut unique: Vec<Caveat> = Vec::new();
     for finding in findings {
         if !unique.contains(&finding) {
             unique.push(finding);
@@ -178,18 +179,18 @@ pub(super) fn findings<'m>(managers: impl Iterator<Item = &'m Manager>) -> Vec<F
     unique
 }
 
-fn flags(manager: &Manager, findings: &mut Vec<Finding>) {
+fn flags(manager: &Manager, findings: &mut Vec<Caveat>) {
     let component = manager.component;
     let enables = manager.flags.boolean("enable-leader-migration", false) == Ok(true);
     if enables && !manager.elects_leader() {
-        findings.push(Finding::EnableIgnored(component));
+        findings.push(Caveat::EnableIgnored(component));
     }
     if manager.flags.text(CONFIGURATION_FLAG).is_some() && manager.flags.configuration_path().is_none() {
-        findings.push(Finding::ConfigurationIgnored(component));
+        findings.push(Caveat::ConfigurationIgnored(component));
     }
 }
 
-fn names(manager: &Manager, findings: &mut Vec<Finding>) {
+fn names(manager: &Manager, findings: &mut Vec<Caveat>) {
     let Some(configuration) = &manager.configuration else {
         return;
     };
@@ -201,7 +202,7 @@ fn names(manager: &Manager, findings: &mut Vec<Finding>) {
         )
     };
     if !CONTROLLERS.iter().any(selects) {
-        findings.push(Finding::SelectsNothing(component, manager.minor));
+        findings.push(Caveat::SelectsNothing(component, manager.minor));
     }
     // The user did not write the default configuration.
     if manager.flags.configuration_path().is_none() {
@@ -211,7 +212,7 @@ fn names(manager: &Manager, findings: &mut Vec<Finding>) {
         let name = leader.name.clone();
         let earlier = configuration.controller_leaders.iter().take(index);
         if earlier.into_iter().any(|earlier| earlier.name == leader.name) {
-            findings.push(Finding::Repeated(component, name));
+            findings.push(Caveat::Repeated(component, name));
             continue;
         }
         match Controller::find(&name) {
@@ -221,7 +222,7 @@ fn names(manager: &Manager, findings: &mut Vec<Finding>) {
                     && !configuration.selects(right)
                     && manager.assignment(controller) == Assignment::NonMigrated;
                 if is_missed {
-                    findings.push(Finding::Alias {
+                    findings.push(Caveat::Alias {
                         component,
                         minor: manager.minor,
                         entry: name,
@@ -229,15 +230,15 @@ fn names(manager: &Manager, findings: &mut Vec<Finding>) {
                     });
                 }
             }
-            None if controller_name(&name).is_some() => findings.push(Finding::NotShared(component, name)),
+            None if controller_name(&name).is_some() => findings.push(Caveat::NotShared(component, name)),
             // A cloud-controller-manager can have controllers of its own.
-            None if component == Component::Kube => findings.push(Finding::UnknownName(component, name)),
+            None if component == Component::Kube => findings.push(Caveat::UnknownName(component, name)),
             None => {}
         }
     }
 }
 
-fn leader_name(manager: &Manager, managers: &[&Manager], findings: &mut Vec<Finding>) {
+fn leader_name(manager: &Manager, managers: &[&Manager], findings: &mut Vec<Caveat>) {
     let Some(lock) = manager.migration_lock() else {
         return;
     };
@@ -245,12 +246,12 @@ fn leader_name(manager: &Manager, managers: &[&Manager], findings: &mut Vec<Find
     let is_in_use = manager
         .problems
         .iter()
-        .any(|problem| matches!(problem, Problem::LeaderNameInUse(_)))
+        .any(|problem| matches!(problem, ConfigurationProblem::LeaderNameInUse(_)))
         || OTHER_LEASES.contains(&lock.name.as_str())
         || managers.iter().any(|other| other.main_lock() == lock);
     if !manager.can_hold_migration_lock() {
-        findings.push(Finding::LeaderNameInvalid(component));
+        findings.push(Caveat::LeaderNameInvalid(component));
     } else if is_in_use {
-        findings.push(Finding::LeaderNameInUse(component, lock.name));
+        findings.push(Caveat::LeaderNameInUse(component, lock.name));
     }
 }

@@ -87,7 +87,7 @@ pub fn configuration(request: &Request) -> Result<String, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Component, ControllerManagerChange, ControllerManagers, Flags, Manager, Verdict},
+        super::{Component, ControllerManagerChange, ControllerManagers, Flags, Manager, UpgradeEffect},
         *,
     };
 
@@ -103,7 +103,7 @@ mod tests {
     /// The versions, whether Node IPAM migrates, and the verdicts in the order of `CONTROLLERS`.
     #[test]
     fn the_model_finds_generated_configurations_to_protect() {
-        use Verdict::{NothingToMigrate, Protected, RunsTwice};
+        use UpgradeEffect::{NothingToMigrate, Protected, RunsTwice};
         let cloud_only = [
             Protected,
             Protected,
@@ -146,7 +146,7 @@ mod tests {
                     )),
                 },
             };
-            let verdicts: Vec<Verdict> = pair.rows().iter().map(|row| row.verdict).collect();
+            let verdicts: Vec<UpgradeEffect> = pair.rows().iter().map(|row| row.verdict).collect();
             assert_eq!(verdicts, expected, "1.{from} to 1.{to}");
             assert_eq!(pair.startup_errors(), [], "1.{from} to 1.{to}");
             assert_eq!(pair.findings(), [], "1.{from} to 1.{to}");

@@ -10,7 +10,7 @@ use crate::leader_migration::Flags;
 #[test]
 fn only_a_handover_orphans_a_controller_that_is_disabled() {
     use Phase::After;
-    use Verdict::{NothingToMigrate, Orphaned, SwitchedOff};
+    use UpgradeEffect::{NothingToMigrate, Orphaned, SwitchedOff};
     const MIGRATES: &str = "m node-ipam-controller";
     let plain = |flags: &[&str]| kube(35, flags, MIGRATES);
     let without_ipam = || cloud(35, &[], "");
@@ -87,25 +87,25 @@ fn a_change_of_a_component_without_leader_election_runs_nothing_twice() {
             "no change",
             (kube(35, &[IPAM, NONE], ""), None),
             (kube(35, &[IPAM, NONE], ""), None),
-            Verdict::NothingToMigrate,
+            UpgradeEffect::NothingToMigrate,
         ),
         (
             "an upgrade",
             (kube(35, &[IPAM, NONE], ""), None),
             (kube(36, &[IPAM, NONE], ""), None),
-            Verdict::NothingToMigrate,
+            UpgradeEffect::NothingToMigrate,
         ),
         (
             "leader election starts",
             (kube(35, &[IPAM, NONE], ""), None),
             (kube(35, &[IPAM], ""), None),
-            Verdict::NothingToMigrate,
+            UpgradeEffect::NothingToMigrate,
         ),
         (
             "the other component starts",
             (kube(35, &[IPAM, NONE], ""), None),
             (kube(35, &[IPAM, NONE], ""), cloud(35, &[IPAM], "")),
-            Verdict::RunsTwice(Phase::Rollout),
+            UpgradeEffect::RunsTwice(Phase::Rollout),
         ),
     ] {
         assert_eq!(ipam(now, then), Some(expected), "{case}");
@@ -124,13 +124,13 @@ fn a_cloud_provider_without_known_controllers_gives_no_certain_verdict() {
             "it may run Node IPAM, too",
             (kube(35, &[IPAM], ""), None),
             (kube(36, &[IPAM], ""), other(&[IPAM])),
-            Verdict::Unknown,
+            UpgradeEffect::Unknown,
         ),
         (
             "it may be the new owner",
             (kube(35, &[IPAM, FILE], "m node-ipam-controller"), None),
             (kube(36, &[IPAM, NO_IPAM], ""), other(&[IPAM, FILE])),
-            Verdict::Unknown,
+            UpgradeEffect::Unknown,
         ),
         (
             "its flags name the controller",
@@ -139,13 +139,13 @@ fn a_cloud_provider_without_known_controllers_gives_no_certain_verdict() {
                 kube(36, &[IPAM, NO_IPAM], ""),
                 other(&[IPAM, FILE, "--controllers=*,node-ipam-controller"]),
             ),
-            Verdict::Protected,
+            UpgradeEffect::Protected,
         ),
         (
             "it allocates no addresses",
             (kube(35, &[IPAM], ""), None),
             (kube(36, &[IPAM], ""), other(&[])),
-            Verdict::NothingToMigrate,
+            UpgradeEffect::NothingToMigrate,
         ),
     ] {
         assert_eq!(verdict(now, then), Some(expected), "{case}");

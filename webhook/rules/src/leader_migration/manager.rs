@@ -1,7 +1,7 @@
 //! A controller manager: its version, flags and configuration, and what follows from them.
 
 use super::{
-    Component, Controller, Filter, Flags, LeaderMigrationConfiguration, Problem,
+    Component, ConfigurationProblem, Controller, Filter, Flags, LeaderMigrationConfiguration,
     cloud_provider::{LAST_IN_TREE, is_in_tree},
     startup_error::{self, StartupError},
 };
@@ -52,7 +52,7 @@ pub struct Manager {
     /// because of the configuration.
     pub configuration: Option<LeaderMigrationConfiguration>,
     /// Problems of the configuration despite which the controller manager starts.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigurationProblem>,
     /// Why the controller manager exits at startup. Empty if it runs.
     pub startup_errors: Vec<StartupError>,
 }
@@ -110,7 +110,7 @@ impl Manager {
 
     /// Whether any Lease can have the name of the migration lock. If not, no controller manager ever holds it.
     pub fn can_hold_migration_lock(&self) -> bool {
-        !self.problems.contains(&Problem::LeaderName)
+        !self.problems.contains(&ConfigurationProblem::LeaderName)
     }
 
     fn lock(&self, name: &str) -> Lock {

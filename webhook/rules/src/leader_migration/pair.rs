@@ -3,7 +3,7 @@
 use super::{
     Assignment, CONTROLLERS, Component, Controller, Lock, Manager, StartupError,
     election::{RunnerCount, count_runners},
-    finding::{self, Finding},
+    finding::{self, Caveat},
     handover::{Gap, Timing, gap},
 };
 
@@ -74,7 +74,7 @@ pub struct Runner {
 
 /// What happens to a controller in an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum UpgradeEffect {
     /// The migration lock lets only one controller manager run the controller at a time.
     Protected,
     /// Leader migration is on, but the controller runs under a main lock.
@@ -98,7 +98,7 @@ pub enum Verdict {
     Unknown,
 }
 
-impl Verdict {
+impl UpgradeEffect {
     /// Whether the upgrade would harm the cluster.
     pub fn is_problem(self) -> bool {
         matches!(
@@ -119,7 +119,7 @@ pub struct Row {
     /// The controller managers that run the controller after the upgrade.
     pub runners_after: Vec<Runner>,
     /// What happens to the controller.
-    pub verdict: Verdict,
+    pub verdict: UpgradeEffect,
 }
 
 /// How long a controller runs in no controller manager during the handover. Such gaps occur even in an upgrade
@@ -166,7 +166,7 @@ impl ControllerManagerChange {
     }
 
     /// Settings whose effect differs from what their name suggests.
-    pub fn findings(&self) -> Vec<Finding> {
+    pub fn findings(&self) -> Vec<Caveat> {
         finding::findings(self.before.managers().chain(self.after.managers()))
     }
 
@@ -174,7 +174,7 @@ impl ControllerManagerChange {
     pub fn has_problem(&self) -> bool {
         !self.startup_errors().is_empty()
             || self.rows().iter().any(|row| row.verdict.is_problem())
-            || self.findings().iter().any(Finding::is_problem)
+            || self.findings().iter().any(Caveat::is_problem)
     }
 
     /// The expected gaps.
@@ -246,18 +246,22 @@ impl ControllerManagerChange {
         }
     }
 
-    fn verdict(&self, controller: &Controller) -> Verdict {
+    fn verdict(&self, controller: &Controller) -> UpgradeEffect {
         let mut managers = self.before.managers().chain(self.after.managers());
         if !managers.any(|manager| manager.assignment(controller) == Assignment::Unknown) {
             return self.certain_verdict(controller);
         }
         let [with, without] =
             [true, false].map(|is_there| self.assuming(controller, is_there).certain_verdict(controller));
-        if with == without { with } else { Verdict::Unknown }
+        if with == without {
+            with
+        } else {
+            UpgradeEffect::Unknown
+        }
     }
 
     /// The verdict if every assignment of the controller is known.
-    fn certain_verdict(&self, controller: &Controller) -> Verdict {
+    fn certain_verdict(&self, controller: &Controller) -> UpgradeEffect {
         const PHASES: [Phase; 3] = [Phase::Before, Phase::Rollout, Phase::After];
         let counts = PHASES.map(|phase| (phase, count_runners(&self.running(phase), controller)));
         let ran_before = |phase: Phase| {
@@ -269,7 +273,7 @@ impl ControllerManagerChange {
             count.min == 0 && (self.must_run(*phase, controller) || ran_before(*phase))
         };
         if let Some((phase, _)) = counts.iter().find(|(_, count)| count.max > 1) {
-            return Verdict::RunsTwice(*phase);
+            return UpgradeEffect::RunsTwice(*phase);
         }
         // A controller that stops during the rollout and does not start again is reported as stopped after it.
         let [now, rollout, then] = &counts;
@@ -278,9 +282,11 @@ impl ControllerManagerChange {
             .find(|stopped| is_stopped(stopped))
         {
             return match self.exited_owner(*phase, controller) {
-                Some(component) => Verdict::CannotStart(component, *phase),
-                None if *phase != Phase::Before && self.switches_off(controller) => Verdict::SwitchedOff,
-                None => Verdict::Orphaned(*phase),
+                Some(component) => UpgradeEffect::CannotStart(component, *phase),
+                None if *phase != Phase::Before && self.switches_off(controller) => {
+                    UpgradeEffect::SwitchedOff
+                }
+                None => UpgradeEffect::Orphaned(*phase),
             };
         }
         self.safe_verdict(controller)
@@ -313,7 +319,7 @@ impl ControllerManagerChange {
     }
 
     /// The verdict on a controller that never stops and never runs twice.
-    fn safe_verdict(&self, controller: &Controller) -> Verdict {
+    fn safe_verdict(&self, controller: &Controller) -> UpgradeEffect {
         let managers = || {
             let all = self.before.managers().chain(self.after.managers());
             all.filter(|manager| manager.starts())
@@ -326,11 +332,11 @@ impl ControllerManagerChange {
             .into_iter()
             .any(|kube| kube.assignment(controller) != Assignment::Absent);
         if has(Assignment::Migrated) {
-            Verdict::Protected
+            UpgradeEffect::Protected
         } else if is_in_kube && managers().any(is_under_main_lock) {
-            Verdict::Unprotected
+            UpgradeEffect::Unprotected
         } else {
-            Verdict::NothingToMigrate
+            UpgradeEffect::NothingToMigrate
         }
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn pair(
 }
 
 /// In the order of `CONTROLLERS`: route, service, cloud-node-lifecycle, Node IPAM.
-fn verdicts(pair: &ControllerManagerChange) -> Vec<Verdict> {
+fn verdicts(pair: &ControllerManagerChange) -> Vec<UpgradeEffect> {
     pair.rows().iter().map(|row| row.verdict).collect()
 }
 
@@ -62,7 +62,9 @@ const BOTH: &str = "m route service cloud-node-lifecycle nodeipam node-route-con
 #[expect(clippy::too_many_lines, reason = "one table")]
 fn verdicts_on_upgrades_are_what_real_controller_managers_did() {
     use Phase::{After, Before, Rollout};
-    use Verdict::{CannotStart, NothingToMigrate, Orphaned, Protected, RunsTwice, SwitchedOff, Unprotected};
+    use UpgradeEffect::{
+        CannotStart, NothingToMigrate, Orphaned, Protected, RunsTwice, SwitchedOff, Unprotected,
+    };
     const ALL: &[&str] = &[IPAM, CLOUD, FILE];
     let nothing = [NothingToMigrate; 3];
     let ipam_only = |verdict| [nothing.as_slice(), &[verdict]].concat();
@@ -292,16 +294,16 @@ fn settings_without_the_expected_effect_are_found() {
             kube35(&[FILE], "m node-ipam-controller nodeipam route typo deployment"),
             None,
             vec![
-                Finding::UnknownName(Kube, "typo".to_owned()),
-                Finding::NotShared(Kube, "deployment".to_owned()),
+                Caveat::UnknownName(Kube, "typo".to_owned()),
+                Caveat::NotShared(Kube, "deployment".to_owned()),
             ],
         ),
         (
             kube35(&[FILE], "m nodeipam"),
             None,
             vec![
-                Finding::SelectsNothing(Kube, 35),
-                Finding::Alias {
+                Caveat::SelectsNothing(Kube, 35),
+                Caveat::Alias {
                     component: Kube,
                     minor: 35,
                     entry: "nodeipam".to_owned(),
@@ -315,27 +317,27 @@ fn settings_without_the_expected_effect_are_found() {
                 "m node-ipam-controller node-ipam-controller=cloud-controller-manager",
             ),
             None,
-            vec![Finding::Repeated(Kube, "node-ipam-controller".to_owned())],
+            vec![Caveat::Repeated(Kube, "node-ipam-controller".to_owned())],
         ),
         (
             kube35(&[DEFAULT], ""),
             None,
-            vec![Finding::SelectsNothing(Kube, 35)],
+            vec![Caveat::SelectsNothing(Kube, 35)],
         ),
         (
             kube35(&["--leader-migration-config=f"], "m"),
             None,
-            vec![Finding::ConfigurationIgnored(Kube)],
+            vec![Caveat::ConfigurationIgnored(Kube)],
         ),
         (
             kube35(&[DEFAULT, "--leader-elect=false"], ""),
             None,
-            vec![Finding::EnableIgnored(Kube)],
+            vec![Caveat::EnableIgnored(Kube)],
         ),
         (
             kube35(&[FILE], "m node-ipam-controller"),
             cloud(36, &[IPAM, FILE], "other node-ipam-controller"),
-            vec![Finding::DifferentLocks(
+            vec![Caveat::DifferentLocks(
                 lock("kube-system", "m"),
                 lock("kube-system", "other"),
             )],
@@ -347,7 +349,7 @@ fn settings_without_the_expected_effect_are_found() {
                 &[IPAM, FILE, "--leader-elect-resource-namespace=other"],
                 "m node-ipam-controller",
             ),
-            vec![Finding::DifferentLocks(
+            vec![Caveat::DifferentLocks(
                 lock("kube-system", "m"),
                 lock("other", "m"),
             )],
@@ -355,12 +357,12 @@ fn settings_without_the_expected_effect_are_found() {
         (
             kube35(&[FILE], "Bad_Name node-ipam-controller"),
             None,
-            vec![Finding::LeaderNameInvalid(Kube)],
+            vec![Caveat::LeaderNameInvalid(Kube)],
         ),
         (
             kube35(&[FILE], "kube-scheduler node-ipam-controller"),
             None,
-            vec![Finding::LeaderNameInUse(Kube, "kube-scheduler".to_owned())],
+            vec![Caveat::LeaderNameInUse(Kube, "kube-scheduler".to_owned())],
         ),
         (
             kube35(&[FILE], "provider node-ipam-controller"),
@@ -370,8 +372,8 @@ fn settings_without_the_expected_effect_are_found() {
                 "provider node-ipam-controller",
             ),
             vec![
-                Finding::LeaderNameInUse(Kube, "provider".to_owned()),
-                Finding::LeaderNameInUse(Cloud, "provider".to_owned()),
+                Caveat::LeaderNameInUse(Kube, "provider".to_owned()),
+                Caveat::LeaderNameInUse(Cloud, "provider".to_owned()),
             ],
         ),
     ] {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use semver::Version;
 
-use super::{Component, Flags, Problem, cloud_provider, flags::BOOLEAN};
+use super::{Component, ConfigurationProblem, Flags, cloud_provider, flags::BOOLEAN};
 use crate::components::{self, Answer, controller_name};
 
 /// The first minor version that does not know the feature gate `ControllerManagerLeaderMigration`.
@@ -41,7 +41,7 @@ pub enum StartupError {
     /// The configuration file does not exist.
     NoFile,
     /// The configuration is invalid.
-    Configuration(Vec<Problem>),
+    Configuration(Vec<ConfigurationProblem>),
 }
 
 impl fmt::Display for StartupError {

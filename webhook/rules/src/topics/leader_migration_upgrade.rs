@@ -11,7 +11,7 @@ use crate::{
     change::Change,
     fault::{CauseReason, Fault, Faults},
     leader_migration::{
-        Component, ControllerManagerChange, ControllerManagers, Phase, Row, Verdict, pair::Runner,
+        Component, ControllerManagerChange, ControllerManagers, Phase, Row, UpgradeEffect, pair::Runner,
     },
     rule::{Check, ON_UPDATE, Rule, Scope},
     topics::{
@@ -156,12 +156,12 @@ fn harm(rows: &[Row], pair: &ControllerManagerChange, known: Cloud) -> Option<(S
     };
     let cloud_then = pair.after.cloud.as_ref();
     match row.verdict {
-        Verdict::RunsTwice(phase) if phase != Phase::Before => Some((twice(&names, row), certain)),
-        Verdict::Orphaned(phase) if phase != Phase::Before => match cloud_then {
+        UpgradeEffect::RunsTwice(phase) if phase != Phase::Before => Some((twice(&names, row), certain)),
+        UpgradeEffect::Orphaned(phase) if phase != Phase::Before => match cloud_then {
             Some(_) => Some((stopped(&names, row, phase), certain)),
             None => Some((not_in_files(&names, known), Action::Warn)),
         },
-        Verdict::CannotStart(Component::Cloud, phase) if phase != Phase::Before => {
+        UpgradeEffect::CannotStart(Component::Cloud, phase) if phase != Phase::Before => {
             let error = cloud_then?.startup_errors.first()?;
             let detail = format!(
                 "after the rollout no controller manager would run {names}, because cloud-controller-manager exits \
@@ -169,7 +169,7 @@ fn harm(rows: &[Row], pair: &ControllerManagerChange, known: Cloud) -> Option<(S
             );
             Some((detail, certain))
         }
-        Verdict::Unknown if pair.is_handover() => Some((
+        UpgradeEffect::Unknown if pair.is_handover() => Some((
             format!(
                 "{names} could run twice or not at all, because the flags and the cloud provider of \
                  cloud-controller-manager do not show whether it runs {names}"

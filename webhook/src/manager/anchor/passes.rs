@@ -42,7 +42,7 @@ const FAILURES: u32 = 3;
 
 /// What a pass has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum PassOutcome {
     /// The files are as they should be.
     Written,
     Removed,
@@ -197,7 +197,7 @@ impl Anchor {
     }
 
     /// Writes the files, or removes them. Returns `None` if the pass failed.
-    pub(crate) async fn pass(&mut self) -> Option<Outcome> {
+    pub(crate) async fn pass(&mut self) -> Option<PassOutcome> {
         let outcome = match self.objects.membership().await {
             Ok(Membership::Selected) => self.write(Timestamp::now()).await,
             Ok(Membership::Ended(cause)) => {
@@ -211,18 +211,18 @@ impl Anchor {
     }
 
     /// Removes the files if the Node no longer belongs to the DaemonSet. Returns `None` if the pass failed.
-    pub(crate) async fn removal_pass(&mut self) -> Option<Outcome> {
+    pub(crate) async fn removal_pass(&mut self) -> Option<PassOutcome> {
         let outcome = match self.objects.membership().await {
-            Ok(Membership::Selected) => Ok(Outcome::Stays),
+            Ok(Membership::Selected) => Ok(PassOutcome::Stays),
             Ok(Membership::Ended(cause)) => self.end(cause).await,
             Err(error) => Err(error.into()),
         };
         self.reported(outcome)
     }
 
-    fn reported(&mut self, outcome: Result<Outcome, PassError>) -> Option<Outcome> {
+    fn reported(&mut self, outcome: Result<PassOutcome, PassError>) -> Option<PassOutcome> {
         let problem = match &outcome {
-            Ok(Outcome::WaitsForService) => Some(
+            Ok(PassOutcome::WaitsForService) => Some(
                 "the static Pod on this node must stop or change; waiting until the API servers call the Service instead"
                     .to_owned(),
             ),
@@ -233,27 +233,27 @@ impl Anchor {
         outcome.ok()
     }
 
-    async fn end(&self, cause: Cause) -> Result<Outcome, PassError> {
+    async fn end(&self, cause: Cause) -> Result<PassOutcome, PassError> {
         let has_api_server = self.host.has_api_server()?;
         if !may_stop(self.objects.is_called().await?, has_api_server) {
             let pod = self.objects.own_pod().await?;
             self.objects.record(&pod, &StaticPodState::Stops).await?;
-            return Ok(Outcome::WaitsForService);
+            return Ok(PassOutcome::WaitsForService);
         }
         // The API server calls the static Pod until it has noticed that its files are gone.
         if let Some(folder) = &self.admission_folder
             && folder.remove()?
         {
             info!("removed the webhook configurations of the API server on this node");
-            return Ok(Outcome::WaitsForService);
+            return Ok(PassOutcome::WaitsForService);
         }
         if self.host.remove()? {
             info!(%cause, "removed the static Pod of kcp-webhook from this node");
         }
-        Ok(Outcome::Removed)
+        Ok(PassOutcome::Removed)
     }
 
-    async fn write(&mut self, now: Timestamp) -> Result<Outcome, PassError> {
+    async fn write(&mut self, now: Timestamp) -> Result<PassOutcome, PassError> {
         let pod = self.objects.own_pod().await?;
         let image =
             image(&pod).ok_or_else(|| PassError::NoImage(pod.metadata.name.clone().unwrap_or_default()))?;
@@ -266,13 +266,13 @@ impl Anchor {
         let is_withdrawn = |(_, wanted): &&(_, StaticManifest)| *wanted == StaticManifest::Absent;
         if self.write_admission_manifests(configurations.iter().filter(is_withdrawn))? {
             // The API server calls the static Pod until it has noticed that its files are gone.
-            return Ok(Outcome::WaitsForService);
+            return Ok(PassOutcome::WaitsForService);
         }
         if self.host.has_another_manifest(&manifest)? {
             let has_api_server = self.host.has_api_server()?;
             if !may_stop(self.objects.is_called().await?, has_api_server) {
                 self.objects.record(&pod, &StaticPodState::Stops).await?;
-                return Ok(Outcome::WaitsForService);
+                return Ok(PassOutcome::WaitsForService);
             }
         }
         let written = self.host.write(&files, &manifest)?;
@@ -284,7 +284,7 @@ impl Anchor {
                 self.failures = 0;
                 self.objects.record(&pod, &state).await?;
                 self.write_admission_manifests(configurations.iter())?;
-                Ok(Outcome::Written)
+                Ok(PassOutcome::Written)
             }
             Err(error) => {
                 self.failures = self.failures.saturating_add(1);

@@ -129,7 +129,7 @@ pub(crate) enum PodCertificate {
 
 /// What to write next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ManagerStep {
     /// Create the first CA, which signs at once.
     CreateAuthority,
     /// Store the CAs that the configurations trust as retired, and create the first CA as the next one.
@@ -155,12 +155,12 @@ pub(crate) enum Step {
     /// Nothing to write until then. `None`: until something changes.
     Wait(Option<Timestamp>),
     /// Certificates are up to date, but the configurations cannot be written. Or neither can be, because of the clock.
-    Refuse(Refusal),
+    Refuse(CertificateRefusal),
 }
 
 /// Why the manager does not register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum CertificateRefusal {
     Clock,
     OldServer(ServerVersion),
     NoOwner,
@@ -168,10 +168,10 @@ pub(crate) enum Refusal {
 }
 
 /// Decides the next step.
-pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp) -> Step {
+pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp) -> ManagerStep {
     let authorities = &observed.authorities;
     if observed.clock_difference.abs() > MAX_CLOCK_DIFFERENCE {
-        return Step::Refuse(Refusal::Clock);
+        return ManagerStep::Refuse(CertificateRefusal::Clock);
     }
     if let Some(step) = certificate_step(observed, now) {
         return step;
@@ -179,23 +179,23 @@ pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp)
     let is_current = |registration: &Registration| *registration == Registration::Current;
     let all_current = observed.registrations.iter().all(is_current);
     if !all_current && authorities.next_trusted_since.is_some() {
-        return Step::ForgetTrust;
+        return ManagerStep::ForgetTrust;
     }
     if !all_current {
         return match refusal(observed) {
-            Some(refusal) => Step::Refuse(refusal),
+            Some(refusal) => ManagerStep::Refuse(refusal),
             None => registration_step(observed),
         };
     }
     match (authorities.next, authorities.next_trusted_since) {
         (None, _) => {}
-        (Some(_), None) => return Step::RecordTrust,
+        (Some(_), None) => return ManagerStep::RecordTrust,
         (Some(_), Some(since)) => {
             let until = later(since, trust_delay);
             return if now >= until {
-                Step::Promote
+                ManagerStep::Promote
             } else {
-                Step::Wait(Some(until))
+                ManagerStep::Wait(Some(until))
             };
         }
     }
@@ -203,9 +203,9 @@ pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp)
         let until = mounted_at(observed, trust_delay, now);
         let all_expired = authorities.retired.iter().all(|retired| retired.until <= now);
         return if all_expired || now >= until && holders(observed).is_empty() {
-            Step::RemoveRetired
+            ManagerStep::RemoveRetired
         } else {
-            Step::Wait((now < until).then_some(until))
+            ManagerStep::Wait((now < until).then_some(until))
         };
     }
     let renewals = [
@@ -215,7 +215,7 @@ pub(crate) fn decide(observed: &Observed, trust_delay: Duration, now: Timestamp)
             Serving::Unusable | Serving::Outdated => None,
         },
     ];
-    Step::Wait(renewals.into_iter().flatten().min())
+    ManagerStep::Wait(renewals.into_iter().flatten().min())
 }
 
 /// When each Pod has mounted the serving certificate of the CA that signs.
@@ -255,7 +255,7 @@ pub(crate) fn rotation_problem(observed: &Observed, trust_delay: Duration, now: 
 }
 
 /// The next step for the CAs and the serving certificate that needs no registration.
-fn certificate_step(observed: &Observed, now: Timestamp) -> Option<Step> {
+fn certificate_step(observed: &Observed, now: Timestamp) -> Option<ManagerStep> {
     let authorities = &observed.authorities;
     let Some(signing) = authorities.signing else {
         if authorities.next.is_none() {
@@ -267,43 +267,43 @@ fn certificate_step(observed: &Observed, now: Timestamp) -> Option<Step> {
                 | Registration::Injected => false,
             };
             return Some(if observed.registrations.iter().any(trusts_any) {
-                Step::AdoptTrusted
+                ManagerStep::AdoptTrusted
             } else {
-                Step::CreateAuthority
+                ManagerStep::CreateAuthority
             });
         }
         // The adopted CAs have no keys. If the Secret has no certificate from them, a Pod that starts cannot serve.
         let nothing_to_lose = authorities.retired.iter().all(|retired| retired.until <= now);
-        return (nothing_to_lose || observed.serving == Serving::Unusable).then_some(Step::Promote);
+        return (nothing_to_lose || observed.serving == Serving::Unusable).then_some(ManagerStep::Promote);
     };
     if signing.until <= now {
         // No API server accepts what it signed.
         return Some(match authorities.next {
-            Some(_) => Step::Promote,
-            None => Step::CreateNextAuthority,
+            Some(_) => ManagerStep::Promote,
+            None => ManagerStep::CreateNextAuthority,
         });
     }
     match observed.serving {
-        Serving::Unusable | Serving::Outdated => return Some(Step::IssueCertificate),
+        Serving::Unusable | Serving::Outdated => return Some(ManagerStep::IssueCertificate),
         // A certificate ends with its CA at the latest, so a new one from the same CA may not last longer.
         Serving::Signed(lifetime) if now >= renewal(lifetime) && lifetime.until < signing.until => {
-            return Some(Step::IssueCertificate);
+            return Some(ManagerStep::IssueCertificate);
         }
         Serving::Signed(_) => {}
     }
     let is_due = authorities.rotation_requested || now >= renewal(signing);
-    (authorities.next.is_none() && is_due).then_some(Step::CreateNextAuthority)
+    (authorities.next.is_none() && is_due).then_some(ManagerStep::CreateNextAuthority)
 }
 
 /// What to register. An API server that cannot reach the webhook would refuse writes because of entries that fail closed, so these
 /// wait until a canary is answered. Entries that exist stay, and are kept up to date.
-fn registration_step(observed: &Observed) -> Step {
+fn registration_step(observed: &Observed) -> ManagerStep {
     if is_registered(observed) || observed.canary == Canary::Answered {
-        return Step::Register;
+        return ManagerStep::Register;
     }
     match observed.registrations {
-        [_, Registration::OnlyCanary { is_current: true }] => Step::AwaitCanary,
-        _ => Step::RegisterCanary,
+        [_, Registration::OnlyCanary { is_current: true }] => ManagerStep::AwaitCanary,
+        _ => ManagerStep::RegisterCanary,
     }
 }
 
@@ -334,13 +334,13 @@ pub(crate) fn canary_problem(observed: &Observed, now: Timestamp) -> Option<Stri
     ))
 }
 
-fn refusal(observed: &Observed) -> Option<Refusal> {
+fn refusal(observed: &Observed) -> Option<CertificateRefusal> {
     if observed.server < OLDEST_SERVER {
-        Some(Refusal::OldServer(observed.server))
+        Some(CertificateRefusal::OldServer(observed.server))
     } else if !observed.has_owner {
-        Some(Refusal::NoOwner)
+        Some(CertificateRefusal::NoOwner)
     } else if observed.registrations.contains(&Registration::Injected) {
-        Some(Refusal::Injected)
+        Some(CertificateRefusal::Injected)
     } else {
         None
     }
@@ -362,7 +362,7 @@ impl std::fmt::Display for ServerVersion {
     }
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for CertificateRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Clock => f.write_str(

@@ -25,8 +25,8 @@ use super::{
         offset_time,
     },
     decision::{
-        Canary, Observed, PodCertificate, Registration, ServedCertificate, ServerVersion, Serving, Step,
-        canary_problem, decide, later, rotation_problem,
+        Canary, ManagerStep, Observed, PodCertificate, Registration, ServedCertificate, ServerVersion,
+        Serving, canary_problem, decide, later, rotation_problem,
     },
     objects::{Address, CA_SECRET, ObjectError, Objects},
     registration::{Place, bundles, compare, merge, only_canary},
@@ -157,9 +157,9 @@ impl Manager {
         problems.extend(canary_problem(&seen.observed, now));
         problems.extend(rotation_problem(&seen.observed, self.settings.trust_delay, now));
         let pause = match step {
-            Step::Wait(until) => until.map_or(self.settings.interval, |until| left(now, until)),
-            Step::AwaitCanary => CANARY_RETRY,
-            Step::Refuse(refusal) => {
+            ManagerStep::Wait(until) => until.map_or(self.settings.interval, |until| left(now, until)),
+            ManagerStep::AwaitCanary => CANARY_RETRY,
+            ManagerStep::Refuse(refusal) => {
                 problems.push(refusal.to_string());
                 self.settings.interval
             }
@@ -375,42 +375,44 @@ impl Manager {
         Ok(certificates)
     }
 
-    async fn take(&mut self, step: Step, seen: Seen, now: Timestamp) -> Result<Duration, PassError> {
+    async fn take(&mut self, step: ManagerStep, seen: Seen, now: Timestamp) -> Result<Duration, PassError> {
         let mut authorities = seen.authorities.clone();
         let create = || KeyedCa::create(now, CA_VALIDITY);
         let done = match step {
-            Step::CreateAuthority => {
+            ManagerStep::CreateAuthority => {
                 authorities.signing = Some(create()?);
                 "created a CA"
             }
-            Step::AdoptTrusted => {
+            ManagerStep::AdoptTrusted => {
                 authorities = authorities.with_next(create()?);
                 authorities.retired = trusted(&seen.live, now);
                 "created a CA, which replaces the CAs that the webhook configurations trust"
             }
-            Step::CreateNextAuthority => {
+            ManagerStep::CreateNextAuthority => {
                 authorities = authorities.with_next(create()?);
                 "created the next CA"
             }
-            Step::RecordTrust => {
+            ManagerStep::RecordTrust => {
                 authorities.next_trusted_since = Some(now);
                 "both webhook configurations trust the next CA; it signs after the delay (--ca-trust-delay)"
             }
-            Step::ForgetTrust => {
+            ManagerStep::ForgetTrust => {
                 authorities.next_trusted_since = None;
                 "a webhook configuration has been changed; the delay of the next CA starts again"
             }
-            Step::Promote => {
+            ManagerStep::Promote => {
                 authorities = authorities.promote(now);
                 "the next CA signs now"
             }
-            Step::RemoveRetired => {
+            ManagerStep::RemoveRetired => {
                 authorities.retired.clear();
                 "removed the retired CA: every ready Pod serves a certificate from the CA that signs"
             }
-            Step::IssueCertificate => return self.issue(&seen, now).await,
-            Step::RegisterCanary | Step::Register => return self.register(&seen, step, now).await,
-            Step::AwaitCanary | Step::Wait(_) | Step::Refuse(_) => return Ok(PAUSE),
+            ManagerStep::IssueCertificate => return self.issue(&seen, now).await,
+            ManagerStep::RegisterCanary | ManagerStep::Register => {
+                return self.register(&seen, step, now).await;
+            }
+            ManagerStep::AwaitCanary | ManagerStep::Wait(_) | ManagerStep::Refuse(_) => return Ok(PAUSE),
         };
         let write = |secret: &mut Secret| authorities.write(secret);
         self.objects
@@ -463,7 +465,12 @@ impl Manager {
         Ok(PAUSE)
     }
 
-    async fn register(&mut self, seen: &Seen, step: Step, now: Timestamp) -> Result<Duration, PassError> {
+    async fn register(
+        &mut self,
+        seen: &Seen,
+        step: ManagerStep,
+        now: Timestamp,
+    ) -> Result<Duration, PassError> {
         // Each anchor has tested its static Pod.
         if !seen.calls_static_pods {
             let trust = Trust::new(&seen.authorities.bundle(), &self.objects.host())?;
@@ -485,7 +492,7 @@ impl Manager {
                 return Ok(left(now, until));
             }
         }
-        let is_canary = step == Step::RegisterCanary;
+        let is_canary = step == ManagerStep::RegisterCanary;
         let of_hooks = Hook::ALL.into_iter().zip(&seen.live).zip(&seen.desired);
         // The validating configuration first, which has the canary.
         for ((hook, live), desired) in of_hooks.rev() {

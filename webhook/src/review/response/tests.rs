@@ -16,7 +16,7 @@ fn cause(message: &str) -> Cause {
 
 fn invalid(causes: Vec<Cause>) -> Decision {
     Decision {
-        verdict: Verdict::Invalid(Invalid {
+        verdict: ReviewResult::Invalid(Invalid {
             group: "example.com",
             kind: "Example",
             name: "x".to_owned(),

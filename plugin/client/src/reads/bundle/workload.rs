@@ -15,7 +15,7 @@ use super::ObjectList;
 use crate::{
     Connection, Error,
     reads::{
-        Target,
+        WorkloadTarget,
         secret::Secrets,
         workload::{KUBE_SYSTEM, LEASES, NODE_LEASES, WorkloadCluster},
     },
@@ -35,7 +35,7 @@ pub async fn read_workload_objects(
     observed: &Snapshot,
     end: Instant,
 ) -> Vec<ObjectList> {
-    let target = Target::new(&observed.control_plane).filter(|target| target.initialized);
+    let target = WorkloadTarget::new(&observed.control_plane).filter(|target| target.initialized);
     let Some(target) = target else {
         return unread(&Failure {
             object: "workload cluster".to_owned(),

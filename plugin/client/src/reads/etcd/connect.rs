@@ -8,7 +8,7 @@ use kcp_etcd::{Alarm, Connection, Error, KeyRevision, SnapshotStream, Timeouts};
 use crate::{
     Connection as ManagementConnection,
     reads::{
-        Target,
+        WorkloadTarget,
         etcd::{Access, FailureContext, external_queries, members::object_name, stacked_queries},
         secret::Secrets,
         time_limits,
@@ -55,7 +55,7 @@ impl MemberConnection {
     /// Connects. Gives up at `end`. `call` is the time limit of each call, and of each part of a snapshot.
     pub async fn open(
         management: &ManagementConnection,
-        target: &Target,
+        target: &WorkloadTarget,
         member: &QueriedMember,
         call: Duration,
         end: Instant,

@@ -1,7 +1,7 @@
 //! Describes why etcd members could not be queried, with hints on what to fix.
 
 use kcp_control_plane::snapshot::{Failure, Forbidden};
-use kcp_etcd::{Error, HandshakeError, Step};
+use kcp_etcd::{ConnectionStep, Error, HandshakeError};
 
 use crate::{
     Action, Error as ClientError,
@@ -170,7 +170,10 @@ impl FailureContext {
             error if self.is_not_listening(error) => {
                 format!("etcd has exited; read its logs: {}", self.logs(name))
             }
-            Error::Deadline { step: Step::Dial, .. } if self.stacked => format!(
+            Error::Deadline {
+                step: ConnectionStep::Dial,
+                ..
+            } if self.stacked => format!(
                 "check whether the workload cluster's API server and the kubelet of node {name} respond, or allow more time \
                  with --timeout"
             ),
@@ -205,7 +208,7 @@ pub fn etcd_failure(message: &str) -> Failure {
 mod tests {
     use std::{io, time::Duration};
 
-    use kcp_etcd::{Call, Error, HandshakeError, Step};
+    use kcp_etcd::{Call, ConnectionStep, Error, HandshakeError};
     use kube::core::Status;
 
     use super::{Failure, FailureContext, Forbidden};
@@ -239,7 +242,7 @@ mod tests {
         let logs = "allow more time with --timeout, or read etcd's logs: kubectl kcp kubectl cluster/edge -n d -- logs \
                     -n kube-system etcd-n1";
         let deadline = || Error::Deadline {
-            step: Step::Call(Call::Status),
+            step: ConnectionStep::Call(Call::Status),
             after: Duration::from_millis(1_500),
         };
         let cases = [

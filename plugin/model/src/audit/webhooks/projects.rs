@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::verdict::{Verdict, judge};
+use super::verdict::{DeadlockRisk, judge};
 use crate::{
     audit::{
         facts::{BackendPod, Labels, Service, Webhook},
@@ -319,9 +319,9 @@ fn the_webhooks_of_well_known_projects_are_judged() {
         assert_eq!(webhooks.len(), project.expected.len(), "{}", project.name);
         for (webhook, expected) in webhooks.iter().zip(project.expected) {
             let verdict = match judge(webhook, &facts) {
-                Verdict::Safe(why) => format!("safe: {why}"),
-                Verdict::Deadlock(why) => format!("deadlock: {why}"),
-                Verdict::Unknown(why) => format!("unknown: {why}"),
+                DeadlockRisk::Safe(why) => format!("safe: {why}"),
+                DeadlockRisk::Deadlock(why) => format!("deadlock: {why}"),
+                DeadlockRisk::Unknown(why) => format!("unknown: {why}"),
             };
             assert!(
                 verdict.starts_with(expected),

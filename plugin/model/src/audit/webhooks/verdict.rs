@@ -31,7 +31,7 @@ use crate::{
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum DeadlockRisk {
     Safe(&'static str),
     Deadlock(String),
     Unknown(String),
@@ -51,9 +51,9 @@ enum Place<'f> {
 }
 
 /// Decides whether a webhook can prevent a restart.
-pub fn judge(webhook: &Webhook, facts: &Facts) -> Verdict {
+pub fn judge(webhook: &Webhook, facts: &Facts) -> DeadlockRisk {
     if !webhook.fails {
-        return Verdict::Safe("failurePolicy is Ignore");
+        return DeadlockRisk::Safe("failurePolicy is Ignore");
     }
     let place = place(&webhook.backend, facts);
     let own_namespace = match &place {
@@ -62,38 +62,38 @@ pub fn judge(webhook: &Webhook, facts: &Facts) -> Verdict {
     };
     let called = match critical_requests(webhook, facts, own_namespace.as_deref()) {
         Ok(called) => called,
-        Err(why) => return Verdict::Unknown(why),
+        Err(why) => return DeadlockRisk::Unknown(why),
     };
     let Some(first) = called.first() else {
-        return Verdict::Safe("it is called for no request that a restart needs");
+        return DeadlockRisk::Safe("it is called for no request that a restart needs");
     };
     let names: BTreeSet<&str> = called.iter().map(|of| of.resource).collect();
     let requests = format!("it is called for {}", some_of(names.iter().copied(), MAX_NAMED));
     if webhook.match_conditions > 0 {
-        return Verdict::Unknown(format!(
+        return DeadlockRisk::Unknown(format!(
             "{requests}, unless one of its {} matchConditions excludes them",
             webhook.match_conditions
         ));
     }
     match place {
-        Place::InCluster { what, .. } => Verdict::Deadlock(format!(
+        Place::InCluster { what, .. } => DeadlockRisk::Deadlock(format!(
             "{requests}, and its server is behind {what}: until the server runs, {}",
             first.needed_for
         )),
         Place::Loopback { port } => {
             let (with, without) = static_servers(facts, port);
             match (with, without.as_slice()) {
-                (1.., []) => Verdict::Safe("a static Pod on each control plane Node serves it"),
-                (0, _) => Verdict::Unknown(format!(
+                (1.., []) => DeadlockRisk::Safe("a static Pod on each control plane Node serves it"),
+                (0, _) => DeadlockRisk::Unknown(format!(
                     "{requests}, at port {port} of each control plane Node, where no static Pod listens"
                 )),
-                (_, without) => Verdict::Deadlock(format!(
+                (_, without) => DeadlockRisk::Deadlock(format!(
                     "{requests}, at port {port} of each control plane Node, but no static Pod listens there on {}",
                     some_of(without.iter().map(|node| node.name.as_str()), MAX_NAMED)
                 )),
             }
         }
-        Place::Elsewhere { host } => Verdict::Unknown(format!(
+        Place::Elsewhere { host } => DeadlockRisk::Unknown(format!(
             "{requests}, at {host}; whether this server starts without the cluster is unknown"
         )),
     }

@@ -9,8 +9,8 @@ use super::{
     refused,
 };
 use crate::leader_migration::{
-    Verdict, decide,
-    problem::Problem,
+    MigrationState, decide,
+    problem::MigrationProblem,
     steps::{self, MANIFEST_PATH},
 };
 
@@ -18,7 +18,7 @@ use crate::leader_migration::{
 pub(super) fn change(
     migration: &Migration<'_>,
     manifest: Option<CloudManifest<'_>>,
-) -> Result<Option<Change>, Vec<Problem>> {
+) -> Result<Option<Change>, Vec<MigrationProblem>> {
     let name = &migration.name;
     match migration.phase {
         Phase::Off => return Ok(None),
@@ -72,7 +72,10 @@ fn why_not_taken_over(migration: &Migration<'_>) -> Vec<String> {
         .filter(|decision| migrates(decision.controller))
         .filter_map(|decision| {
             let name = decision.controller.canonical;
-            let is_harmless = matches!(decision.verdict(), Verdict::Protected | Verdict::NothingToMigrate);
+            let is_harmless = matches!(
+                decision.verdict(),
+                MigrationState::Protected | MigrationState::NothingToMigrate
+            );
             let of_kube = observed.managers().iter().find(|manager| {
                 manager.component == Component::Kube && decision.runners.contains(&manager.pod)
             });

@@ -4,7 +4,8 @@ use kcp_rules::leader_migration::{Component, Controller, Manager};
 
 use super::Facts;
 use crate::leader_migration::{
-    Health, LockRole, LockState, ObservedManager, ObservedManagers, Verdict, decide, problem::Problem,
+    Health, LockRole, LockState, MigrationState, ObservedManager, ObservedManagers, decide,
+    problem::MigrationProblem,
 };
 
 /// Why it is not certain that every kube-controller-manager uses the Lease with this name as its migration lock, or, if
@@ -51,11 +52,13 @@ pub(super) fn not_protected(
     observed: &ObservedManagers,
     is_migrated: impl Fn(&Controller) -> bool,
     fix: &str,
-) -> Vec<Problem> {
+) -> Vec<MigrationProblem> {
     let decisions = decide(observed).into_iter();
     decisions
-        .filter(|decision| is_migrated(decision.controller) && decision.verdict() != Verdict::Protected)
-        .map(|decision| Problem {
+        .filter(|decision| {
+            is_migrated(decision.controller) && decision.verdict() != MigrationState::Protected
+        })
+        .map(|decision| MigrationProblem {
             message: format!("{}: {}", decision.controller.canonical, decision.reason),
             fix: decision.reason.fix().unwrap_or_else(|| fix.to_owned()),
             is_harmful: true,

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Facts, none, refused};
 use crate::leader_migration::{
-    problem::{Problem, problems},
+    problem::{MigrationProblem, problems},
     steps::CONFIGURATION_PATH,
 };
 
@@ -48,7 +48,7 @@ pub(super) struct Managers {
 }
 
 impl<'f> Migration<'f> {
-    pub(super) fn new(facts: Facts<'f>) -> Result<Self, Vec<Problem>> {
+    pub(super) fn new(facts: Facts<'f>) -> Result<Self, Vec<MigrationProblem>> {
         let managers = Managers::of(facts.control_plane)?;
         let name = text(facts.control_plane, "/metadata/name");
         let namespace = text(facts.control_plane, "/metadata/namespace");
@@ -88,7 +88,7 @@ impl<'f> Migration<'f> {
     }
 
     /// The refusal of a step that must come after the end of this migration.
-    pub(super) fn unfinished(&self) -> Vec<Problem> {
+    pub(super) fn unfinished(&self) -> Vec<MigrationProblem> {
         refused(
             format!(
                 "the leader migration for the upgrade to {} is not finished",
@@ -114,7 +114,11 @@ impl<'f> Migration<'f> {
 
     /// What `leader-migration check` says about a change to this control plane, while these cloud-controller-managers run
     /// before and after the change.
-    pub(super) fn check(&self, after: &Value, clouds: [Option<Manager>; 2]) -> Result<(), Vec<Problem>> {
+    pub(super) fn check(
+        &self,
+        after: &Value,
+        clouds: [Option<Manager>; 2],
+    ) -> Result<(), Vec<MigrationProblem>> {
         let [before, then] = clouds;
         let change = ControllerManagerChange {
             before: ControllerManagers {
@@ -134,7 +138,7 @@ impl<'f> Migration<'f> {
 impl Managers {
     /// The controller managers of a control plane. Almost every Cluster has a Pod network, so kubeadm lets
     /// kube-controller-manager allocate the addresses of Nodes.
-    pub(super) fn of(control_plane: &Value) -> Result<Self, Vec<Problem>> {
+    pub(super) fn of(control_plane: &Value) -> Result<Self, Vec<MigrationProblem>> {
         let unknown = |why: String| refused(why, "correct the manifest of the control plane");
         let text = control_plane.to_string();
         let decoded: KubeadmControlPlane<'_> = decode(&text).map_err(|error| unknown(error.to_string()))?;

@@ -5,13 +5,13 @@ use kcp_api::names::annotation;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::leader_migration::step::Step;
+use crate::leader_migration::step::MigrationStep;
 
 /// The value of the annotation `leader-migration`, as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The step that reverses the last one.
-    pub undo: Step,
+    pub undo: MigrationStep,
     /// The record of the previous step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Box<Record>>,

@@ -9,10 +9,10 @@ use super::{
     record::Record,
     refusals, refused,
 };
-use crate::leader_migration::problem::Problem;
+use crate::leader_migration::problem::MigrationProblem;
 
 /// The change that reverses the last step; `None` if there is none.
-pub(super) fn change(migration: &Migration<'_>) -> Result<Option<Change>, Vec<Problem>> {
+pub(super) fn change(migration: &Migration<'_>) -> Result<Option<Change>, Vec<MigrationProblem>> {
     if migration.phase == Phase::Off {
         return Ok(None);
     }
@@ -37,7 +37,7 @@ pub(super) fn change(migration: &Migration<'_>) -> Result<Option<Change>, Vec<Pr
         migration
             .check(&after, [cloud.cloned(), cloud.cloned()])
             .map_err(|problems| {
-                let stop = |problem| Problem {
+                let stop = |problem| MigrationProblem {
                     fix: "stop cloud-controller-manager first".to_owned(),
                     ..problem
                 };

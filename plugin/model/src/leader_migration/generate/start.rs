@@ -9,7 +9,7 @@ use super::{
     record::Record,
     refused,
 };
-use crate::leader_migration::{problem::Problem, steps};
+use crate::leader_migration::{problem::MigrationProblem, steps};
 
 #[derive(Clone, Copy, Debug)]
 pub struct StartOptions<'s> {
@@ -24,7 +24,7 @@ pub struct StartOptions<'s> {
 pub(super) fn change(
     migration: &Migration<'_>,
     options: StartOptions<'_>,
-) -> Result<Option<Change>, Vec<Problem>> {
+) -> Result<Option<Change>, Vec<MigrationProblem>> {
     let name = &migration.name;
     let request = Request {
         from: migration.managers.kube.minor,

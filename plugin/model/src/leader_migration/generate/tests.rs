@@ -9,7 +9,7 @@ use super::{
     testing::{LEADER, Scene, cloud, handed_over, kube, migrating, observed, three, waiting},
 };
 use crate::{
-    leader_migration::{Health, ObservedManager, ObservedManagers, problem::Problem},
+    leader_migration::{Health, ObservedManager, ObservedManagers, problem::MigrationProblem},
     snapshot::Failure,
 };
 
@@ -29,7 +29,7 @@ const NEW: &str = "v1.36.0";
 const MIGRATING: &str = "--enable-leader-migration --leader-migration-config=f";
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum TestedStep {
     Start,
     Upgrade,
     /// The upgrade with the manifest of a static Pod.
@@ -39,8 +39,12 @@ enum Step {
     Rollback,
 }
 
-fn taken(step: Step, scene: &Scene, observed: &ObservedManagers) -> Result<Generated, Vec<Problem>> {
-    let migrates = matches!(step, Step::UpgradeWith);
+fn taken(
+    step: TestedStep,
+    scene: &Scene,
+    observed: &ObservedManagers,
+) -> Result<Generated, Vec<MigrationProblem>> {
+    let migrates = matches!(step, TestedStep::UpgradeWith);
     let text = POD.replace("MIGRATES", &migrates.to_string());
     let flags = format!(
         "--allocate-node-cidrs=true --controllers=*,node-ipam-controller --enable-leader-migration={migrates} \
@@ -48,33 +52,34 @@ fn taken(step: Step, scene: &Scene, observed: &ObservedManagers) -> Result<Gener
     );
     let flags = Flags::from_command(flags.split(' '));
     let manager = Manager::new(Component::Cloud, 36, flags, Some(CONFIGURATION));
-    let manifest = matches!(step, Step::UpgradeWith | Step::FinishWith).then_some(CloudManifest {
-        content: &text,
-        manager: &manager,
-    });
+    let manifest =
+        matches!(step, TestedStep::UpgradeWith | TestedStep::FinishWith).then_some(CloudManifest {
+            content: &text,
+            manager: &manager,
+        });
     let request = match step {
-        Step::Start => StepRequest::Start(StartOptions {
+        TestedStep::Start => StepRequest::Start(StartOptions {
             to: 36,
             migrates_node_ipam: true,
             leader_name: LEADER,
         }),
-        Step::Upgrade | Step::UpgradeWith => StepRequest::Upgrade {
+        TestedStep::Upgrade | TestedStep::UpgradeWith => StepRequest::Upgrade {
             version: NEW,
             manifest,
         },
-        Step::Finish | Step::FinishWith => StepRequest::Finish { manifest },
-        Step::Rollback => StepRequest::Rollback,
+        TestedStep::Finish | TestedStep::FinishWith => StepRequest::Finish { manifest },
+        TestedStep::Rollback => StepRequest::Rollback,
     };
     generate(request, scene.facts(observed))
 }
 
-fn after(scene: Scene, step: Step, observed: &ObservedManagers) -> Scene {
+fn after(scene: Scene, step: TestedStep, observed: &ObservedManagers) -> Scene {
     let generated = taken(step, &scene, observed).expect("not refused");
     scene.patched(&generated)
 }
 
 /// What a step decides: the messages of the refusal, or whether the patch changes something.
-fn shown(result: &Result<Generated, Vec<Problem>>) -> String {
+fn shown(result: &Result<Generated, Vec<MigrationProblem>>) -> String {
     match result {
         Err(problems) => {
             let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
@@ -97,11 +102,11 @@ fn started() -> ObservedManagers {
 }
 
 fn enabled() -> Scene {
-    after(Scene::at(OLD), Step::Start, &no_managers())
+    after(Scene::at(OLD), TestedStep::Start, &no_managers())
 }
 
 fn upgrading() -> Scene {
-    after(enabled(), Step::UpgradeWith, &started())
+    after(enabled(), TestedStep::UpgradeWith, &started())
 }
 
 /// After the handover: this cloud-controller-manager runs, and the kube-controller-managers no longer run the
@@ -162,12 +167,17 @@ fn every_step_decides_in_every_phase() {
         ),
         (
             "finished",
-            after(settling(), Step::FinishWith, &taken_over(MIGRATING)),
+            after(settling(), TestedStep::FinishWith, &taken_over(MIGRATING)),
             taken_over("--v=2"),
             [unsupported, "already taken", "already taken", "already taken"],
         ),
     ] {
-        let steps = [Step::Start, Step::UpgradeWith, Step::FinishWith, Step::Rollback];
+        let steps = [
+            TestedStep::Start,
+            TestedStep::UpgradeWith,
+            TestedStep::FinishWith,
+            TestedStep::Rollback,
+        ];
         for (step, expected) in steps.into_iter().zip(expected) {
             assert_eq!(
                 shown(&taken(step, &scene, &observed)),
@@ -183,7 +193,7 @@ fn the_patch_is_for_the_control_plane_that_was_judged() {
     let mut scene = Scene::at(OLD);
     scene.control_plane["metadata"]["uid"] = json!("u");
     scene.control_plane["metadata"]["resourceVersion"] = json!("7");
-    let generated = taken(Step::Start, &scene, &no_managers()).unwrap();
+    let generated = taken(TestedStep::Start, &scene, &no_managers()).unwrap();
     assert_eq!(
         generated.patch[..3],
         [
@@ -200,7 +210,7 @@ fn the_patch_is_for_the_control_plane_that_was_judged() {
         })
     );
     let enabled = scene.patched(&generated);
-    let text = taken(Step::Start, &enabled, &no_managers())
+    let text = taken(TestedStep::Start, &enabled, &no_managers())
         .unwrap()
         .configuration;
     assert_eq!(text, generated.configuration);
@@ -211,16 +221,16 @@ fn the_patch_is_for_the_control_plane_that_was_judged() {
 fn rollback_restores_the_control_plane_exactly() {
     let (before, enabled, upgrading) = (Scene::at(OLD), enabled(), upgrading());
     assert_eq!(upgrading.control_plane["spec"]["version"], NEW);
-    let back = after(upgrading, Step::Rollback, &started());
+    let back = after(upgrading, TestedStep::Rollback, &started());
     assert_eq!(back.control_plane, enabled.control_plane);
-    let back = after(back, Step::Rollback, &started());
+    let back = after(back, TestedStep::Rollback, &started());
     assert_eq!(back.control_plane, before.control_plane);
 }
 
 #[test]
 fn rollback_is_possible_until_a_machine_with_the_new_version_has_joined() {
     let rollback =
-        |scene: &Scene, observed: &ObservedManagers| shown(&taken(Step::Rollback, scene, observed));
+        |scene: &Scene, observed: &ObservedManagers| shown(&taken(TestedStep::Rollback, scene, observed));
     let mut created = upgrading().replaced(1, NEW);
     assert_eq!(
         rollback(&created, &started()),
@@ -301,14 +311,14 @@ fn start_is_refused_while_the_migration_before_it_has_not_settled() {
         ),
         (handed_over(), Some("k_0"), "refused: k_0 still holds Lease m"),
     ] {
-        let result = taken(Step::Start, &Scene::at(OLD), &observed(managers, holder));
+        let result = taken(TestedStep::Start, &Scene::at(OLD), &observed(managers, holder));
         assert_eq!(shown(&result), expected);
     }
     let mut unfinished = enabled();
     unfinished.control_plane["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["controllerManager"] =
         Value::Null;
     assert_eq!(
-        shown(&taken(Step::Start, &unfinished, &no_managers())),
+        shown(&taken(TestedStep::Start, &unfinished, &no_managers())),
         "refused: the leader migration for the upgrade to v1.35.4 is not finished"
     );
 }
@@ -348,64 +358,64 @@ fn upgrade_waits_for_every_controller_manager() {
     let mut unverified = waiting("k3");
     unverified.settings.unverified_reason = Some("forbidden".to_owned());
     for (step, managers, holder, expected) in [
-        (Step::UpgradeWith, three(), Some("k_1"), "changes"),
+        (TestedStep::UpgradeWith, three(), Some("k_1"), "changes"),
         (
-            Step::UpgradeWith,
+            TestedStep::UpgradeWith,
             with(kube("k3", "--v=2", LEADER)),
             Some("k_1"),
             "refused: k3 runs without leader migration",
         ),
         (
-            Step::UpgradeWith,
+            TestedStep::UpgradeWith,
             with(kube("k3", MIGRATING, "other")),
             Some("k_1"),
             "refused: k3 uses Lease other as its migration lock instead of m",
         ),
         (
-            Step::UpgradeWith,
+            TestedStep::UpgradeWith,
             with(down),
             Some("k_1"),
             "refused: k3 does not report which controllers it runs: connection refused",
         ),
         (
-            Step::UpgradeWith,
+            TestedStep::UpgradeWith,
             with(unverified),
             Some("k_1"),
             "refused: k3 does not report its settings: forbidden",
         ),
         (
-            Step::UpgradeWith,
+            TestedStep::UpgradeWith,
             vec![migrating("k1"), waiting("k2")],
             Some("k_1"),
             "refused: the number of Pods of kube-controller-manager is 2, but the number of control-plane Machines is 3",
         ),
         (
-            Step::UpgradeWith,
+            TestedStep::UpgradeWith,
             three(),
             None,
             "refused: node-ipam-controller: k1 runs the controller, but Lease m has no holder",
         ),
         (
-            Step::UpgradeWith,
+            TestedStep::UpgradeWith,
             three(),
             Some("stranger"),
             "refused: node-ipam-controller: k1 runs the controller, but Lease m seems to be held by another process: its \
              holder stranger is not the holder of k1's main lock",
         ),
         (
-            Step::Upgrade,
+            TestedStep::Upgrade,
             three(),
             Some("k_1"),
             "refused: no controller manager runs node-ipam-controller after the upgrade",
         ),
         (
-            Step::Upgrade,
+            TestedStep::Upgrade,
             beside(idle(cloud("c1", MIGRATING))),
             Some("k_1"),
             "changes",
         ),
         (
-            Step::Upgrade,
+            TestedStep::Upgrade,
             beside(idle(cloud("c1", "--v=2"))),
             Some("k_1"),
             "refused: node-ipam-controller: k1 runs the controller under the migration lock, but c1 would run the \
@@ -424,7 +434,7 @@ fn upgrade_waits_for_every_controller_manager() {
         ..no_managers()
     };
     assert_eq!(
-        shown(&taken(Step::UpgradeWith, &enabled(), &unread)),
+        shown(&taken(TestedStep::UpgradeWith, &enabled(), &unread)),
         "refused: could not read Pod: forbidden"
     );
 }
@@ -440,22 +450,22 @@ fn finish_waits_until_cloud_controller_manager_has_taken_over() {
     });
     for (step, observed, expected) in [
         (
-            Step::Finish,
+            TestedStep::Finish,
             taken_over(MIGRATING),
             "refused: the static Pod of cloud-controller-manager enables leader migration",
         ),
         (
-            Step::FinishWith,
+            TestedStep::FinishWith,
             observed(vec![first, second, migrating("k3")], Some("k_1")),
             "refused: k3 still uses leader migration",
         ),
         (
-            Step::FinishWith,
+            TestedStep::FinishWith,
             observed(handed_over(), None),
             "refused: no controller manager runs node-ipam-controller",
         ),
         (
-            Step::FinishWith,
+            TestedStep::FinishWith,
             observed(idle, Some("c_1")),
             "refused: node-ipam-controller: cloud-controller-manager renews Lease m, but c1 has not started the controller",
         ),

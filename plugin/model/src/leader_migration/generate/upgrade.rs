@@ -15,7 +15,7 @@ use super::{
     refusals, refused,
 };
 use crate::leader_migration::{
-    problem::Problem,
+    problem::MigrationProblem,
     steps::{self, CONFIGURATION_PATH, MANIFEST_PATH},
 };
 
@@ -24,7 +24,7 @@ pub(super) fn change(
     migration: &Migration<'_>,
     version: &str,
     manifest: Option<CloudManifest<'_>>,
-) -> Result<Option<Change>, Vec<Problem>> {
+) -> Result<Option<Change>, Vec<MigrationProblem>> {
     if !is_due(migration, version)? {
         return Ok(None);
     }
@@ -47,7 +47,7 @@ pub(super) fn change(
 }
 
 /// Whether the control plane does not have the version yet.
-fn is_due(migration: &Migration<'_>, version: &str) -> Result<bool, Vec<Problem>> {
+fn is_due(migration: &Migration<'_>, version: &str) -> Result<bool, Vec<MigrationProblem>> {
     match (migration.phase, migration.version == version) {
         (Phase::Enabled, false) => Ok(true),
         (Phase::Enabled, true) => Err(refused(
@@ -61,7 +61,7 @@ fn is_due(migration: &Migration<'_>, version: &str) -> Result<bool, Vec<Problem>
 }
 
 /// The minor version after the upgrade of a kube-controller-manager that the step `start` has configured.
-fn minor_after(migration: &Migration<'_>, version: &str) -> Result<u64, Vec<Problem>> {
+fn minor_after(migration: &Migration<'_>, version: &str) -> Result<u64, Vec<MigrationProblem>> {
     let (kube, name) = (&migration.managers.kube, &migration.name);
     if kube.flags.configuration_path() != Some(CONFIGURATION_PATH) {
         return Err(refused(
@@ -84,7 +84,7 @@ fn minor_after(migration: &Migration<'_>, version: &str) -> Result<u64, Vec<Prob
 }
 
 /// The refusal for a control plane that does not use leader migration.
-fn not_enabled(migration: &Migration<'_>, version: &str) -> Vec<Problem> {
+fn not_enabled(migration: &Migration<'_>, version: &str) -> Vec<MigrationProblem> {
     let (kube, name) = (&migration.managers.kube, &migration.name);
     let runs = |controller| kube.assignment(controller) != Assignment::Absent;
     if !CONTROLLERS.iter().any(runs) {
@@ -107,7 +107,7 @@ fn not_enabled(migration: &Migration<'_>, version: &str) -> Vec<Problem> {
 }
 
 /// A kube-controller-manager without leader migration would run its controllers a second time during the upgrade.
-fn every_controller_manager_migrates(migration: &Migration<'_>) -> Result<(), Vec<Problem>> {
+fn every_controller_manager_migrates(migration: &Migration<'_>) -> Result<(), Vec<MigrationProblem>> {
     let lock = migration.managers.kube.migration_lock();
     let lock = lock.as_ref().map(|lock| lock.name.as_str());
     blocked(
@@ -128,7 +128,7 @@ fn clouds(
     migration: &Migration<'_>,
     after: &Value,
     manifest: Option<CloudManifest<'_>>,
-) -> Result<[Option<Manager>; 2], Vec<Problem>> {
+) -> Result<[Option<Manager>; 2], Vec<MigrationProblem>> {
     let running = running_cloud_controller_manager(migration.facts.observed)
         .map_err(|why| refusals(why, &migration.see_what_runs()))?;
     let now = migration.managers.static_cloud().unwrap_or_default().or(running);

@@ -135,14 +135,14 @@ fn node_ipam(observed: &ObservedManagers) -> Decision {
 fn evidence_from_both_managers_and_all_leases_decides() {
     let of_kube = configuration(IPAM, "kube-controller-manager");
     let short = configuration("nodeipam", "*");
-    let cases: Vec<(&str, ObservedManagers, Verdict, &str)> = vec![
+    let cases: Vec<(&str, ObservedManagers, MigrationState, &str)> = vec![
         (
             "the holder of the migration lock runs it",
             observed(
                 vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, started(&[IPAM]))],
                 lease("cloud_2", 2),
             ),
-            Verdict::Protected,
+            MigrationState::Protected,
             "ccm runs the controller and holds Lease m",
         ),
         (
@@ -151,13 +151,13 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 vec![manager(Kube, 27, MIGRATE, &short, started(&["nodeipam"]))],
                 lease("kube_1", 2),
             ),
-            Verdict::Protected,
+            MigrationState::Protected,
             "kcm runs the controller and holds Lease m",
         ),
         (
             "no leader migration",
             observed(vec![kube("", started(&[IPAM]))], None),
-            Verdict::NothingToMigrate,
+            MigrationState::NothingToMigrate,
             "kcm runs the controller, and no other controller manager can run it",
         ),
         (
@@ -169,7 +169,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 ],
                 lease("cloud_2", 2),
             ),
-            Verdict::Unprotected,
+            MigrationState::Unprotected,
             "kcm runs the controller under its main lock, Lease kube-controller-manager, although leader \
              migration is enabled",
         ),
@@ -179,7 +179,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 vec![kube("", down()), cloud(MIGRATE, started(&[IPAM]))],
                 lease("cloud_2", 2),
             ),
-            Verdict::Unprotected,
+            MigrationState::Unprotected,
             "ccm runs the controller under the migration lock, but kcm would run the controller without that lock",
         ),
         (
@@ -188,7 +188,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, started(&[IPAM]))],
                 None,
             ),
-            Verdict::Unprotected,
+            MigrationState::Unprotected,
             "ccm runs the controller, but Lease m has no holder",
         ),
         (
@@ -197,7 +197,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 vec![kube("", started(&[IPAM])), cloud(MIGRATE, started(&[IPAM]))],
                 lease("cloud_2", 2),
             ),
-            Verdict::RunsTwice,
+            MigrationState::RunsTwice,
             "kcm and ccm run the controller at the same time",
         ),
         (
@@ -209,7 +209,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 ],
                 lease("cloud_2", 2),
             ),
-            Verdict::Orphaned,
+            MigrationState::Orphaned,
             "the configuration of ccm assigns the controller to another component",
         ),
         (
@@ -218,7 +218,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, started(&[]))],
                 None,
             ),
-            Verdict::Orphaned,
+            MigrationState::Orphaned,
             "ccm is healthy, but has not acquired Lease m, which has no holder",
         ),
         (
@@ -227,7 +227,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, started(&[]))],
                 lease("stranger_3", 2),
             ),
-            Verdict::Orphaned,
+            MigrationState::Orphaned,
             "stranger_3 renews Lease m and is not a controller manager of this cluster; ccm waits for that Lease",
         ),
         (
@@ -239,7 +239,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 ],
                 lease("kube_1", 2),
             ),
-            Verdict::Orphaned,
+            MigrationState::Orphaned,
             "kube-controller-manager renews Lease m but does not run the controller; ccm would run the controller if \
              it held that Lease",
         ),
@@ -249,7 +249,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, started(&[]))],
                 lease("cloud_2", 2),
             ),
-            Verdict::Orphaned,
+            MigrationState::Orphaned,
             "cloud-controller-manager renews Lease m, but ccm has not started the controller",
         ),
         (
@@ -258,7 +258,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, down())],
                 lease("cloud_2", 10),
             ),
-            Verdict::Orphaned,
+            MigrationState::Orphaned,
             "ccm does not run: connection refused",
         ),
         (
@@ -267,7 +267,7 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, down())],
                 lease("cloud_2", 60),
             ),
-            Verdict::Stale,
+            MigrationState::Stale,
             "cloud_2 has not renewed Lease m for 1m, and no controller manager runs the controller",
         ),
         (
@@ -276,13 +276,13 @@ fn evidence_from_both_managers_and_all_leases_decides() {
                 vec![kube(NO_IPAM, started(&[])), cloud(MIGRATE, started(&[IPAM]))],
                 lease("cloud_2", 60),
             ),
-            Verdict::Stale,
+            MigrationState::Stale,
             "cloud_2 has not renewed Lease m for 1m, but ccm runs the controller",
         ),
         (
             "no controller manager has this controller",
             observed(vec![kube(NO_IPAM, started(&[]))], None),
-            Verdict::NothingToMigrate,
+            MigrationState::NothingToMigrate,
             "no controller manager has this controller",
         ),
     ];
@@ -364,7 +364,7 @@ fn a_source_that_was_not_read_never_leads_to_success() {
     ] {
         let decision = node_ipam(&observed);
         assert_eq!(decision.reason.to_string(), reason);
-        assert_eq!(decision.verdict(), Verdict::Unknown, "{reason}");
-        assert!(overall(&decide(&observed)) >= Verdict::Unknown, "{reason}");
+        assert_eq!(decision.verdict(), MigrationState::Unknown, "{reason}");
+        assert!(overall(&decide(&observed)) >= MigrationState::Unknown, "{reason}");
     }
 }

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::{NodeFacts, NodeResult, Probe};
 use crate::{
-    audit::Outcome,
+    audit::AuditOutcome,
     snapshot::{Reading, workload::ControllerLease},
     testing::{
         objects::{minutes_ago, now},
@@ -52,7 +52,7 @@ fn problems(node: &NodeFacts, probe: &Probe) -> Vec<String> {
     let problems = result
         .checks
         .iter()
-        .filter(|check| check.outcome != Outcome::Pass);
+        .filter(|check| check.outcome != AuditOutcome::Pass);
     problems
         .map(|check| format!("{} {}: {}", check.outcome.as_str(), check.id, check.message))
         .collect()
@@ -65,7 +65,7 @@ fn a_node_passes_if_its_pod_reports_what_was_asked() {
         Vec::<String>::new()
     );
     let result = NodeResult::new(&node(), &log("run-1", &["10.0.0.1"]), "run-1", now());
-    assert_eq!(result.outcome(), Outcome::Pass);
+    assert_eq!(result.outcome(), AuditOutcome::Pass);
     let messages: Vec<&str> = result.checks.iter().map(|check| check.message.as_str()).collect();
     assert_eq!(
         messages,

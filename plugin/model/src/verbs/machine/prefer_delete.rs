@@ -16,7 +16,7 @@ use crate::{
         messages::join_names,
         plan,
         selection::next_to_delete,
-        state::State,
+        state::PlanState,
         step::{Action, Purpose},
     },
     snapshot::{Snapshot, change::MachineSnapshot},
@@ -147,7 +147,7 @@ fn deletion_in_progress(plan: &Plan, name: &str) -> Option<Purpose> {
 }
 
 fn deletion_order(observed: &Snapshot, plan: &Plan, name: &str) -> Option<String> {
-    let state = State::new(observed, &plan.verdicts);
+    let state = PlanState::new(observed, &plan.verdicts);
     let next = next_to_delete(&observed.failure_domains(), &state.replicas)?;
     let is_among = next.machines.iter().any(|other| other == name);
     Some(match next.machines.as_slice() {

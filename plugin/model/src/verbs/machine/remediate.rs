@@ -16,7 +16,7 @@ use crate::{
     },
     plan::{
         remediation::{NextRemediation, RemediationContext, next_remediation},
-        state::{HealthCheck, State},
+        state::{HealthCheck, PlanState},
     },
     problem::{Problem, machine_pauses},
     snapshot::{Snapshot, change::MachineSnapshot, management::would_remediate},
@@ -179,7 +179,7 @@ fn why_inactive(check: &MachineHealthCheck, more: u64) -> Option<String> {
 
 /// Returns the remediation that the controller would start next if the Machine were unhealthy now.
 fn next_if_unhealthy(observed: &Snapshot, machine: &str, now: Timestamp) -> Option<NextRemediation> {
-    let mut state = State::new(observed, &[]);
+    let mut state = PlanState::new(observed, &[]);
     for replica in &mut state.replicas {
         if replica.name == machine {
             replica.health = HealthCheck::AwaitsRemediationFirst;

@@ -13,7 +13,7 @@ use crate::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::{preflight, preflight_without_plan},
     },
-    plan::{messages, rollout_reason::verdicts, state::State},
+    plan::{messages, rollout_reason::verdicts, state::PlanState},
     review::ReviewContext,
     snapshot::change::ChangeSnapshot,
     verbs::rollout::progress,
@@ -167,7 +167,7 @@ fn progress_of_change(
 ) -> Option<String> {
     let is_started_by_change = match requested {
         RequestedRollout::None => true,
-        RequestedRollout::Complete { .. } => State::new(
+        RequestedRollout::Complete { .. } => PlanState::new(
             &snapshot.observed,
             &verdicts(&snapshot.observed, &snapshot.control_plane().spec, now),
         )

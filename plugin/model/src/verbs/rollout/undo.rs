@@ -21,7 +21,7 @@ use crate::{
     plan::{
         kubeadm_config::{is_first, reversal},
         messages::join_names,
-        rollout_reason::{Gap, Reason, Verdict, differs_from_spec, verdicts},
+        rollout_reason::{Gap, MachineDifference, Reason, differs_from_spec, verdicts},
         state::component_conditions,
     },
     review::ReviewContext,
@@ -98,7 +98,7 @@ pub fn question(snapshot: &ChangeSnapshot, api_version: &str, now: Timestamp) ->
 }
 
 /// What happens to the Machines: one line for each kind of effect.
-fn effects(before: &[Verdict], after: &[Verdict]) -> Vec<String> {
+fn effects(before: &[MachineDifference], after: &[MachineDifference]) -> Vec<String> {
     let was_outdated = |name: &str| {
         let mut before = before.iter();
         before.any(|verdict| verdict.machine == name && verdict.is_outdated())
@@ -213,7 +213,10 @@ fn unread_refusal(snapshot: &ChangeSnapshot) -> Option<Refusal> {
 }
 
 /// The newest Machine that works and has an earlier spec than the newest Machines.
-fn newest_earlier<'s>(snapshot: &'s ChangeSnapshot, verdicts: &[Verdict]) -> Result<&'s Machine, Refusal> {
+fn newest_earlier<'s>(
+    snapshot: &'s ChangeSnapshot,
+    verdicts: &[MachineDifference],
+) -> Result<&'s Machine, Refusal> {
     let differs = |machine: &Machine| differs_from_spec(verdicts, machine);
     let machines = || {
         let machines = snapshot.observed.machines.iter();
@@ -250,7 +253,7 @@ fn newest_earlier<'s>(snapshot: &'s ChangeSnapshot, verdicts: &[Verdict]) -> Res
     })
 }
 
-fn nothing_to_undo(snapshot: &ChangeSnapshot, verdicts: &[Verdict]) -> Refusal {
+fn nothing_to_undo(snapshot: &ChangeSnapshot, verdicts: &[MachineDifference]) -> Refusal {
     let control_plane = snapshot.control_plane();
     let mut refusal = Refusal::new(
         RefusedBy::Command,
@@ -267,7 +270,10 @@ fn nothing_to_undo(snapshot: &ChangeSnapshot, verdicts: &[Verdict]) -> Refusal {
     refusal
 }
 
-fn config_of<'m>(machine: &'m Machine, verdicts: &[Verdict]) -> Result<&'m KubeadmConfigSpec, Refusal> {
+fn config_of<'m>(
+    machine: &'m Machine,
+    verdicts: &[MachineDifference],
+) -> Result<&'m KubeadmConfigSpec, Refusal> {
     if let Bootstrap::Config(config) = &machine.bootstrap {
         return Ok(config);
     }
@@ -281,7 +287,7 @@ fn config_of<'m>(machine: &'m Machine, verdicts: &[Verdict]) -> Result<&'m Kubea
 fn config_of_first<'s>(
     snapshot: &'s ChangeSnapshot,
     machine: &Machine,
-    verdicts: &[Verdict],
+    verdicts: &[MachineDifference],
 ) -> Option<&'s KubeadmConfigSpec> {
     let machines = snapshot.observed.machines.iter();
     let mut same = machines

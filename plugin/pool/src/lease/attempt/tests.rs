@@ -9,7 +9,7 @@ use super::{Attempt, AttemptOutcome, AttemptRequest, attempt};
 use crate::{
     install_config::InstallConfig,
     lease::{LeaseError, Ttl, choice::Availability},
-    objects::{ClusterName, Holder, record::State},
+    objects::{ClusterName, Holder, record::LeaseState},
     store::LeaseStore as _,
     testing::{
         fake::{Fake, Fault, reserved},
@@ -79,7 +79,7 @@ fn one_write_reserves_an_entry_for_a_day() {
     assert_eq!(record.deadline.unwrap().to_string(), "2026-11-22T05:00:00Z");
     assert_eq!(
         (record.state, record.renewals, record.id.len()),
-        (State::Held, 0, 16)
+        (LeaseState::Held, 0, 16)
     );
 }
 
@@ -206,7 +206,7 @@ fn an_ended_lease_is_replaced_and_others_are_updated() {
     let after = fake.record("a");
     assert_eq!(
         (&after.state, after.deadline.unwrap().to_string().as_str()),
-        (&State::ClusterGone, "2026-11-21T05:10:00Z")
+        (&LeaseState::ClusterGone, "2026-11-21T05:10:00Z")
     );
     fake.pass(Duration::from_secs(604));
     assert!(matches!(outcome(&fake), AttemptOutcome::Exhausted(_)));
@@ -220,12 +220,12 @@ fn a_recreated_cluster_gets_its_entry_within_the_grace_period() {
     let fake = Fake::free(&["a"]);
     fake.put("a", &leased(&in_use("them", LONG_AGO, "uid-of-them"))["status"]);
     assert!(matches!(outcome(&fake), AttemptOutcome::Exhausted(_)));
-    assert_eq!(fake.record("a").state, State::ClusterGone);
+    assert_eq!(fake.record("a").state, LeaseState::ClusterGone);
     fake.pass(Duration::from_secs(500));
     fake.put_cluster(cluster("them", "pool", Some("a")));
     assert!(matches!(outcome(&fake), AttemptOutcome::Exhausted(_)));
     let uid = "uid-of-them".to_owned();
-    assert_eq!(fake.record("a").state, State::InUse { uid });
+    assert_eq!(fake.record("a").state, LeaseState::InUse { uid });
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::{
         Holder,
         cluster_deployment::ClusterDeployment,
         entry::Entry,
-        record::{LeaseRecord, State},
+        record::{LeaseRecord, LeaseState},
     },
     testing::objects::{cluster, lease, leased, named, read},
 };
@@ -41,7 +41,7 @@ fn paris(uid: &str) -> ClusterDeployment {
     read(&object)
 }
 
-fn record(state: State, deadline: Option<&str>, has_cluster: bool) -> LeaseRecord {
+fn record(state: LeaseState, deadline: Option<&str>, has_cluster: bool) -> LeaseRecord {
     let deadline = deadline.map(|deadline| time(deadline).to_string());
     let record = lease("paris", deadline.as_deref());
     LeaseRecord {
@@ -51,8 +51,8 @@ fn record(state: State, deadline: Option<&str>, has_cluster: bool) -> LeaseRecor
     }
 }
 
-fn in_use(uid: &str) -> State {
-    State::InUse { uid: uid.to_owned() }
+fn in_use(uid: &str) -> LeaseState {
+    LeaseState::InUse { uid: uid.to_owned() }
 }
 
 /// `keep`, `free`, or the state and the deadline that are written.
@@ -71,7 +71,7 @@ fn described(transition: Transition, before: &LeaseRecord) -> String {
                 .deadline
                 .map_or("never".to_owned(), |at| at.strftime("%H:%M:%S").to_string());
             match after.state {
-                State::InUse { uid } => format!("in-use {uid} {deadline}"),
+                LeaseState::InUse { uid } => format!("in-use {uid} {deadline}"),
                 state => format!("{} {deadline}", state.as_str()),
             }
         }
@@ -82,8 +82,8 @@ fn described(transition: Transition, before: &LeaseRecord) -> String {
 fn every_state_and_every_check() {
     let (one, two) = (paris("one"), paris("two"));
     let (used, other) = (Usage::Used(&one), Usage::Used(&two));
-    let held = || State::Held;
-    let gone = || State::ClusterGone;
+    let held = || LeaseState::Held;
+    let gone = || LeaseState::ClusterGone;
     // The deadline is 05:00:00. For other clients, it has passed at 05:00:05.
     for (state, has_cluster, seen, now, expected) in [
         (held(), true, used, "04:00:00", "in-use one 05:00:00"),
@@ -125,12 +125,12 @@ fn another_holders_cluster_gets_the_entry_unless_the_lease_is_contested() {
     let with_id: ClusterDeployment = read(&with_id);
     let uid = lima.uid();
     for (state, cluster, now, expected) in [
-        (State::Held, &lima, "04:00:00", "pool: keep"),
-        (State::Held, &lima, "05:00:05", "other: lima in-use"),
+        (LeaseState::Held, &lima, "04:00:00", "pool: keep"),
+        (LeaseState::Held, &lima, "05:00:05", "other: lima in-use"),
         (in_use("one"), &lima, "04:00:00", "other: lima in-use"),
         (in_use(uid), &lima, "04:00:00", "other: lima in-use"),
-        (State::ClusterGone, &lima, "04:00:00", "other: lima in-use"),
-        (State::Held, &with_id, "04:00:00", "pool: paris in-use"),
+        (LeaseState::ClusterGone, &lima, "04:00:00", "other: lima in-use"),
+        (LeaseState::Held, &with_id, "04:00:00", "pool: paris in-use"),
     ] {
         let record = record(state, Some("05:00:00"), true);
         let entry: Entry = read(&named("a", leased(&record)));
@@ -146,7 +146,7 @@ fn another_holders_cluster_gets_the_entry_unless_the_lease_is_contested() {
 
 #[test]
 fn a_lease_without_a_deadline_never_ends() {
-    for state in [State::Held, State::ClusterGone] {
+    for state in [LeaseState::Held, LeaseState::ClusterGone] {
         let record = record(state, None, true);
         assert_eq!(
             rule("23:00:00").transition(&record, Usage::Unused),
@@ -165,7 +165,7 @@ fn a_lease_without_a_deadline_never_ends() {
 fn no_lease_ends_if_the_time_is_uncertain() {
     let mut rule = rule("23:00:00");
     rule.now.is_certain = false;
-    for state in [State::Held, State::ClusterGone] {
+    for state in [LeaseState::Held, LeaseState::ClusterGone] {
         let record = record(state, Some("05:00:00"), false);
         assert_eq!(rule.transition(&record, Usage::Unused), Transition::Keep);
     }
@@ -194,7 +194,7 @@ fn a_reservation_without_a_record_gets_the_grace_period() {
     );
     assert_eq!(
         adopted(rome, Usage::Unused),
-        Some(("rome".to_owned(), State::ClusterGone))
+        Some(("rome".to_owned(), LeaseState::ClusterGone))
     );
     assert_eq!(adopted(None, Usage::Unused), None);
     assert_eq!(adopted(rome, Usage::Unknown), None);
@@ -225,7 +225,7 @@ proptest! {
         let one = paris("one");
         let mut rule = rule("00:00:00");
         let begin = rule.now.earliest;
-        let mut record = record(State::Held, None, has_cluster);
+        let mut record = record(LeaseState::Held, None, has_cluster);
         let first_deadline = begin + SignedDuration::from_secs(ttl);
         record.deadline = Some(first_deadline);
         let mut was_used = false;
@@ -254,7 +254,7 @@ proptest! {
                 Transition::Write(after) => {
                     prop_assert!(seen != Usage::Unknown);
                     prop_assert!(after.deadline >= record.deadline, "a deadline moves forward only");
-                    if record.state == State::ClusterGone {
+                    if record.state == LeaseState::ClusterGone {
                         prop_assert_eq!(after.deadline, record.deadline, "later looks do not move it");
                     }
                     record = after;
@@ -266,7 +266,7 @@ proptest! {
                         let since = unused_since.expect("it is unused now");
                         prop_assert!(rule.now.earliest.duration_since(since) >= rule.grace);
                     } else if has_cluster {
-                        prop_assert_eq!(&record.state, &State::ClusterGone, "the first look does not free it");
+                        prop_assert_eq!(&record.state, &LeaseState::ClusterGone, "the first look does not free it");
                     }
                     break;
                 }

@@ -3,7 +3,7 @@
 use crate::{
     hive::{Hive, Presence},
     lease::{rule::DEFAULT_GRACE, usage::Clusters},
-    objects::record::State,
+    objects::record::LeaseState,
     repair::{
         apply::{RepairOutcome, apply},
         decision::findings,
@@ -105,7 +105,7 @@ fn the_entry_of_a_deleted_cluster_stays_reserved() {
     fake.put("a", &leased(&in_use("us", LONG_AGO, "u"))["status"]);
     assert_eq!(applied(&fake, |_| {}), RepairOutcome::Repaired);
     let record = fake.record("a");
-    assert_eq!(record.state, State::ClusterGone);
+    assert_eq!(record.state, LeaseState::ClusterGone);
     assert_eq!(record.deadline.unwrap().to_string(), "2026-11-21T05:10:00Z");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()

@@ -9,10 +9,10 @@ use crate::{
     lease::{rule::DEFAULT_GRACE, usage::Clusters},
     objects::{
         entry::EntryStatus as _,
-        record::{LeaseRecord, State},
+        record::{LeaseRecord, LeaseState},
     },
     repair::{
-        finding::{Finding, Remedy},
+        finding::{LeaseProblem, Remedy},
         options::RepairOptions,
     },
     testing::{
@@ -35,7 +35,7 @@ fn options(forced: &[String]) -> RepairOptions<'_> {
     }
 }
 
-fn described(finding: &Finding) -> String {
+fn described(finding: &LeaseProblem) -> String {
     let record = match &finding.remedy {
         Remedy::Record { record, .. } => {
             let until = record
@@ -243,7 +243,11 @@ fn force_names_what_frees_the_entry() {
     let forced = ["a".to_owned()];
     let sentence = |objects: &Objects| {
         let found = findings(&objects.snapshot(), &options(&forced));
-        found.iter().map(Finding::sentence).collect::<Vec<_>>().join("\n")
+        found
+            .iter()
+            .map(LeaseProblem::sentence)
+            .collect::<Vec<_>>()
+            .join("\n")
     };
     let mut odd = gone("us; reboot", LATER);
     odd.holder = "us;reboot".to_owned();
@@ -447,7 +451,7 @@ fn an_existing_cluster_is_recorded_without_a_finding() {
             .map(|(pool, record)| (pool, record.state, record.holder))
     };
     let uid = "uid-of-us".to_owned();
-    let expected = Some(("pool".to_owned(), State::InUse { uid }, "us".to_owned()));
+    let expected = Some(("pool".to_owned(), LeaseState::InUse { uid }, "us".to_owned()));
     for held in [
         leased(&lease("us", Some(LATER))),
         leased(&gone("us", LATER)),

@@ -3,7 +3,7 @@
 use super::Status;
 use crate::{
     commands::leader_migration::status::screen::{state, title},
-    verdict::Verdict as Outcome,
+    verdict::Verdict,
     watch::Observation,
 };
 
@@ -27,7 +27,7 @@ impl Observation for Status {
         lines
     }
 
-    fn verdict(&self) -> Outcome {
+    fn verdict(&self) -> Verdict {
         self.outcome()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use kcp_control_plane::{
-    leader_migration::{Decision, Health, LockState, ObservedLock, ObservedManager, Verdict},
+    leader_migration::{Decision, Health, LockState, MigrationState, ObservedLock, ObservedManager},
     staleness::format_age,
 };
 use kcp_rules::leader_migration::Manager;
@@ -45,24 +45,24 @@ pub(super) fn render(status: &Status, layout: Layout) -> String {
     parts.join("\n")
 }
 
-pub(super) const fn title(verdict: Verdict) -> &'static str {
+pub(super) const fn title(verdict: MigrationState) -> &'static str {
     match verdict {
-        Verdict::NothingToMigrate => "nothing to migrate",
-        Verdict::Protected => "protected",
-        Verdict::Unknown => "unknown",
-        Verdict::Unprotected => "unprotected",
-        Verdict::Stale => "stale",
-        Verdict::Orphaned => "orphaned",
-        Verdict::RunsTwice => "runs twice",
+        MigrationState::NothingToMigrate => "nothing to migrate",
+        MigrationState::Protected => "protected",
+        MigrationState::Unknown => "unknown",
+        MigrationState::Unprotected => "unprotected",
+        MigrationState::Stale => "stale",
+        MigrationState::Orphaned => "orphaned",
+        MigrationState::RunsTwice => "runs twice",
     }
 }
 
-const fn style(verdict: Verdict) -> Style {
+const fn style(verdict: MigrationState) -> Style {
     match verdict {
-        Verdict::NothingToMigrate => FAINT,
-        Verdict::Protected => GOOD,
-        Verdict::Unknown | Verdict::Unprotected => WARN,
-        Verdict::Stale | Verdict::Orphaned | Verdict::RunsTwice => BAD,
+        MigrationState::NothingToMigrate => FAINT,
+        MigrationState::Protected => GOOD,
+        MigrationState::Unknown | MigrationState::Unprotected => WARN,
+        MigrationState::Stale | MigrationState::Orphaned | MigrationState::RunsTwice => BAD,
     }
 }
 

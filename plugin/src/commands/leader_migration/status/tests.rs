@@ -15,7 +15,7 @@ use kcp_rules::leader_migration::{
     Flags,
 };
 
-use super::{ObservedManagers, Outcome, Status, document::LeaderMigrationStatus};
+use super::{ObservedManagers, Status, Verdict, document::LeaderMigrationStatus};
 use crate::{
     output::Report as _,
     terminal::{plain, table::Layout},
@@ -139,17 +139,17 @@ fn unread() -> Status {
     Status::new("default", "edge", observed)
 }
 
-fn statuses() -> [(&'static str, Status, Outcome); 5] {
+fn statuses() -> [(&'static str, Status, Verdict); 5] {
     [
-        ("protected", protected(), Outcome::Met),
-        ("orphaned", migrated(2, &[]), Outcome::Negative),
+        ("protected", protected(), Verdict::Met),
+        ("orphaned", migrated(2, &[]), Verdict::Negative),
         (
             "stale",
             migrated(60, &["node-ipam-controller"]),
-            Outcome::Negative,
+            Verdict::Negative,
         ),
-        ("finished", finished(), Outcome::Met),
-        ("unread", unread(), Outcome::Undecided),
+        ("finished", finished(), Verdict::Met),
+        ("unread", unread(), Verdict::Undecided),
     ]
 }
 

@@ -23,11 +23,11 @@ struct NodeName<'r> {
 #[derive(Debug)]
 pub(super) struct NodeResult {
     pub(super) name: String,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: LabelsOutcome,
 }
 
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum LabelsOutcome {
     Unchanged,
     Changed(LabelChanges),
     /// Why the command does not change the labels, one line each.
@@ -41,7 +41,7 @@ pub(super) enum Outcome {
     NotWritten,
 }
 
-impl Outcome {
+impl LabelsOutcome {
     const fn name(&self) -> &'static str {
         match self {
             Self::Unchanged => "unchanged",
@@ -113,7 +113,12 @@ struct LabelChangeDocument<'r> {
 
 impl ChangesReport {
     pub(super) fn verdict(&self) -> Verdict {
-        let is_met = |result: &NodeResult| matches!(result.outcome, Outcome::Unchanged | Outcome::Changed(_));
+        let is_met = |result: &NodeResult| {
+            matches!(
+                result.outcome,
+                LabelsOutcome::Unchanged | LabelsOutcome::Changed(_)
+            )
+        };
         if !self.results.is_empty() && self.results.iter().all(is_met) {
             Verdict::Met
         } else {
@@ -129,15 +134,17 @@ impl Report for ChangesReport {
             let object = escape(&resource_name(&NODE, name)).into_owned();
             let not_changed = "labels not changed".style(BAD);
             let heading = match outcome {
-                Outcome::Unchanged => format!("{object} labels unchanged\n"),
-                Outcome::Changed(_) => format!("{object} labels changed{}\n", DryRun::suffix(self.dry_run)),
-                Outcome::Refused(_) => format!("{object} {not_changed}: refused by kubectl kcp\n"),
-                Outcome::Rejected(_) => format!("{object} {not_changed}: refused by the server\n"),
-                Outcome::Conflict(_) => {
+                LabelsOutcome::Unchanged => format!("{object} labels unchanged\n"),
+                LabelsOutcome::Changed(_) => {
+                    format!("{object} labels changed{}\n", DryRun::suffix(self.dry_run))
+                }
+                LabelsOutcome::Refused(_) => format!("{object} {not_changed}: refused by kubectl kcp\n"),
+                LabelsOutcome::Rejected(_) => format!("{object} {not_changed}: refused by the server\n"),
+                LabelsOutcome::Conflict(_) => {
                     format!("{object} {not_changed}: conflict: changed by another client\n")
                 }
-                Outcome::Failed(_) => format!("{object} {not_changed}: an error occurred\n"),
-                Outcome::NotWritten => {
+                LabelsOutcome::Failed(_) => format!("{object} {not_changed}: an error occurred\n"),
+                LabelsOutcome::NotWritten => {
                     format!("{object} {not_changed}: the command stopped at another Node\n")
                 }
             };

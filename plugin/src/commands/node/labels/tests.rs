@@ -2,7 +2,7 @@
 
 use kcp_control_plane::verbs::node::labels::{LabelChange, LabelChanges};
 
-use super::report::{ChangesReport, NodeResult, Outcome};
+use super::report::{ChangesReport, LabelsOutcome, NodeResult};
 use crate::{
     arguments::DryRun,
     output::Report,
@@ -22,7 +22,7 @@ fn changes(rows: &[(&str, Option<&str>, Option<&str>)]) -> LabelChanges {
     rows.collect()
 }
 
-fn results(outcomes: Vec<Outcome>, dry_run: Option<DryRun>) -> ChangesReport {
+fn results(outcomes: Vec<LabelsOutcome>, dry_run: Option<DryRun>) -> ChangesReport {
     let results = outcomes
         .into_iter()
         .enumerate()
@@ -50,31 +50,31 @@ fn each_outcome_has_its_text_and_exit_code() {
         ("none", vec![], None, Negative),
         (
             "changed",
-            vec![Outcome::Changed(changed()), Outcome::Unchanged],
+            vec![LabelsOutcome::Changed(changed()), LabelsOutcome::Unchanged],
             None,
             Met,
         ),
         (
             "dry run",
-            vec![Outcome::Changed(changed())],
+            vec![LabelsOutcome::Changed(changed())],
             Some(DryRun::Server),
             Met,
         ),
         (
             "refused",
-            vec![Outcome::Refused(why()), Outcome::NotWritten],
+            vec![LabelsOutcome::Refused(why()), LabelsOutcome::NotWritten],
             None,
             Negative,
         ),
         (
             "rejected",
-            vec![Outcome::Rejected(why()), Outcome::Conflict(why())],
+            vec![LabelsOutcome::Rejected(why()), LabelsOutcome::Conflict(why())],
             None,
             Negative,
         ),
         (
             "failed",
-            vec![Outcome::Failed("cannot patch".to_owned())],
+            vec![LabelsOutcome::Failed("cannot patch".to_owned())],
             None,
             Negative,
         ),
@@ -84,7 +84,10 @@ fn each_outcome_has_its_text_and_exit_code() {
         assert_eq!(report.verdict(), verdict, "{name}");
         insta::assert_snapshot!(name, plain(&report.table(Layout::default())));
     }
-    let report = results(vec![Outcome::Changed(changed()), Outcome::Refused(why())], None);
+    let report = results(
+        vec![LabelsOutcome::Changed(changed()), LabelsOutcome::Refused(why())],
+        None,
+    );
     insta::assert_snapshot!(
         "changes_json",
         serde_json::to_string_pretty(&report.document()).unwrap()

@@ -12,7 +12,7 @@ use kcp_client::{
         node::read_node,
         node_removal::{Eviction, evict, read_drain},
     },
-    update::{Change, Target, Updated, WriteMode, WriteResult, update},
+    update::{Change, UpdateTarget, Updated, WriteMode, WriteResult, update},
 };
 use kcp_control_plane::{
     change::decision::{ObjectWrite, Refusal, RefusedBy},
@@ -45,7 +45,7 @@ pub(super) async fn cordon(
     field_manager: &str,
     name: &str,
 ) -> Result<Result<(), Refusal>, Error> {
-    let target = Target {
+    let target = UpdateTarget {
         connection,
         resource: &NODE.api_resource("v1"),
         namespace: None,

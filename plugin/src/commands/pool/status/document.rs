@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kcp_pool::{
     inventory::{capacity::Capacity, staleness::Staleness},
-    status::{ClaimUse, ClusterUse, EntryUse, LastUse, PoolState, Problem},
+    status::{ClaimUse, ClusterUse, EntryUse, LastUse, PoolProblem, PoolState},
 };
 use serde::Serialize;
 
@@ -46,7 +46,7 @@ pub(crate) struct PoolStatus {
     claims: Vec<ClaimDocument>,
     /// The ClusterClaims that wait for a cluster, oldest first.
     waiting: Vec<WaitingDocument>,
-    problems: Vec<Problem>,
+    problems: Vec<PoolProblem>,
     /// One sentence for each kind of object that could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unseen: Vec<String>,

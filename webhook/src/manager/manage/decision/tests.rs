@@ -45,7 +45,7 @@ fn pod(name: &str, is_ready: bool, certificate: PodCertificate) -> ServedCertifi
 const OUTDATED: Registration = Registration::Outdated { trusts_any: true };
 
 /// The name of a case, the time, what differs from [`observed`], and the step.
-type Case = (&'static str, Timestamp, fn(&mut Observed), Step);
+type Case = (&'static str, Timestamp, fn(&mut Observed), ManagerStep);
 
 fn check(cases: &[Case]) {
     for (name, now, change, expected) in cases {
@@ -66,7 +66,7 @@ fn installs_in_this_order() {
                 observed.serving = Serving::Unusable;
                 observed.registrations = [Registration::Absent; 2];
             },
-            Step::CreateAuthority,
+            ManagerStep::CreateAuthority,
         ),
         (
             "a CA exists",
@@ -75,27 +75,27 @@ fn installs_in_this_order() {
                 observed.serving = Serving::Unusable;
                 observed.registrations = [Registration::Absent; 2];
             },
-            Step::IssueCertificate,
+            ManagerStep::IssueCertificate,
         ),
         (
             "a certificate exists",
             day(0),
             |observed| observed.registrations = [Registration::Absent; 2],
-            Step::Register,
+            ManagerStep::Register,
         ),
         (
             "one configuration exists",
             day(0),
             |observed| observed.registrations[1] = Registration::Absent,
-            Step::Register,
+            ManagerStep::Register,
         ),
         (
             "a new version has other entries",
             day(0),
             |observed| observed.registrations[0] = OUTDATED,
-            Step::Register,
+            ManagerStep::Register,
         ),
-        ("all is current", day(0), |_| {}, Step::Wait(Some(day(60)))),
+        ("all is current", day(0), |_| {}, ManagerStep::Wait(Some(day(60)))),
     ]);
 }
 
@@ -110,7 +110,7 @@ fn registers_the_rest_once_a_canary_is_answered() {
                 observed.registrations = [Registration::Absent; 2];
                 observed.canary = Canary::NotSent;
             },
-            Step::RegisterCanary,
+            ManagerStep::RegisterCanary,
         ),
         (
             "the canary trusts another CA",
@@ -122,7 +122,7 @@ fn registers_the_rest_once_a_canary_is_answered() {
                 ];
                 observed.canary = Canary::Unanswered(day(0));
             },
-            Step::RegisterCanary,
+            ManagerStep::RegisterCanary,
         ),
         (
             "no canary is answered",
@@ -131,7 +131,7 @@ fn registers_the_rest_once_a_canary_is_answered() {
                 observed.registrations = [Registration::Absent, ONLY_CANARY];
                 observed.canary = Canary::Unanswered(day(0));
             },
-            Step::AwaitCanary,
+            ManagerStep::AwaitCanary,
         ),
         (
             "the canary is disabled",
@@ -140,13 +140,13 @@ fn registers_the_rest_once_a_canary_is_answered() {
                 observed.registrations = [Registration::Absent, ONLY_CANARY];
                 observed.canary = Canary::NotSent;
             },
-            Step::AwaitCanary,
+            ManagerStep::AwaitCanary,
         ),
         (
             "a canary is answered",
             day(0),
             |observed| observed.registrations = [Registration::Absent, ONLY_CANARY],
-            Step::Register,
+            ManagerStep::Register,
         ),
         (
             "an upgrade of a registration without a canary",
@@ -155,13 +155,13 @@ fn registers_the_rest_once_a_canary_is_answered() {
                 observed.registrations = [Registration::Current, OUTDATED];
                 observed.canary = Canary::NotSent;
             },
-            Step::Register,
+            ManagerStep::Register,
         ),
         (
             "a registration exists, and no canary is answered",
             day(0),
             |observed| observed.canary = Canary::Unanswered(day(0)),
-            Step::Wait(Some(day(60))),
+            ManagerStep::Wait(Some(day(60))),
         ),
     ]);
 }
@@ -217,7 +217,10 @@ fn does_not_register_where_it_must_not() {
                 observed.server.minor = 30;
                 observed.registrations = [Registration::Absent; 2];
             },
-            Step::Refuse(Refusal::OldServer(ServerVersion { major: 1, minor: 30 })),
+            ManagerStep::Refuse(CertificateRefusal::OldServer(ServerVersion {
+                major: 1,
+                minor: 30,
+            })),
         ),
         (
             "the oldest server",
@@ -226,7 +229,7 @@ fn does_not_register_where_it_must_not() {
                 observed.server.minor = 31;
                 observed.registrations = [Registration::Absent; 2];
             },
-            Step::Register,
+            ManagerStep::Register,
         ),
         (
             "being uninstalled",
@@ -235,13 +238,13 @@ fn does_not_register_where_it_must_not() {
                 observed.has_owner = false;
                 observed.registrations = [Registration::Absent; 2];
             },
-            Step::Refuse(Refusal::NoOwner),
+            ManagerStep::Refuse(CertificateRefusal::NoOwner),
         ),
         (
             "cert-manager writes the caBundle",
             day(0),
             |observed| observed.registrations[0] = Registration::Injected,
-            Step::Refuse(Refusal::Injected),
+            ManagerStep::Refuse(CertificateRefusal::Injected),
         ),
         (
             "a server is still given its certificate",
@@ -251,10 +254,10 @@ fn does_not_register_where_it_must_not() {
                 observed.serving = Serving::Unusable;
                 observed.registrations = [Registration::Absent; 2];
             },
-            Step::IssueCertificate,
+            ManagerStep::IssueCertificate,
         ),
     ]);
-    let refusal = Refusal::OldServer(ServerVersion { major: 1, minor: 30 });
+    let refusal = CertificateRefusal::OldServer(ServerVersion { major: 1, minor: 30 });
     assert_eq!(
         refusal.to_string(),
         "the webhook is not registered: the API server has version 1.30, and kcp-webhook needs 1.31 or newer; upgrade Kubernetes"
@@ -264,19 +267,24 @@ fn does_not_register_where_it_must_not() {
 #[test]
 fn renews_a_certificate_after_two_thirds_of_its_validity() {
     check(&[
-        ("before", minute(59, 1439), |_| {}, Step::Wait(Some(day(60)))),
-        ("due", day(60), |_| {}, Step::IssueCertificate),
+        (
+            "before",
+            minute(59, 1439),
+            |_| {},
+            ManagerStep::Wait(Some(day(60))),
+        ),
+        ("due", day(60), |_| {}, ManagerStep::IssueCertificate),
         (
             "a certificate that ends with its CA",
             day(240) - SignedDuration::from_mins(1),
             |observed| observed.serving = Serving::Signed(lifetime(day(1), day(360))),
-            Step::Wait(Some(day(240))),
+            ManagerStep::Wait(Some(day(240))),
         ),
         (
             "of another CA",
             day(0),
             |observed| observed.serving = Serving::Outdated,
-            Step::IssueCertificate,
+            ManagerStep::IssueCertificate,
         ),
     ]);
 }
@@ -309,13 +317,13 @@ fn replaces_a_ca_in_this_order() {
             "due",
             day(240),
             |observed| observed.serving = Serving::Signed(lifetime(day(230), day(320))),
-            Step::CreateNextAuthority,
+            ManagerStep::CreateNextAuthority,
         ),
         (
             "asked for",
             day(1),
             |observed| observed.authorities.rotation_requested = true,
-            Step::CreateNextAuthority,
+            ManagerStep::CreateNextAuthority,
         ),
         (
             "the next CA is in no caBundle",
@@ -324,7 +332,7 @@ fn replaces_a_ca_in_this_order() {
                 begun(observed);
                 observed.registrations = [OUTDATED; 2];
             },
-            Step::Register,
+            ManagerStep::Register,
         ),
         (
             "it is in one caBundle",
@@ -333,16 +341,21 @@ fn replaces_a_ca_in_this_order() {
                 begun(observed);
                 observed.registrations[1] = OUTDATED;
             },
-            Step::Register,
+            ManagerStep::Register,
         ),
-        ("it is in both", day(240), begun, Step::RecordTrust),
+        ("it is in both", day(240), begun, ManagerStep::RecordTrust),
         (
             "five minutes have not passed",
             minute(240, 4),
             trusted,
-            Step::Wait(Some(minute(240, 5))),
+            ManagerStep::Wait(Some(minute(240, 5))),
         ),
-        ("five minutes have passed", minute(240, 5), trusted, Step::Promote),
+        (
+            "five minutes have passed",
+            minute(240, 5),
+            trusted,
+            ManagerStep::Promote,
+        ),
         (
             "a caBundle has lost it",
             minute(240, 5),
@@ -350,7 +363,7 @@ fn replaces_a_ca_in_this_order() {
                 trusted(observed);
                 observed.registrations[0] = OUTDATED;
             },
-            Step::ForgetTrust,
+            ManagerStep::ForgetTrust,
         ),
     ]);
 }
@@ -365,7 +378,7 @@ fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
                 promoted(observed);
                 observed.serving = Serving::Outdated;
             },
-            Step::IssueCertificate,
+            ManagerStep::IssueCertificate,
         ),
         (
             "all Pods serve from the new CA at once",
@@ -374,7 +387,7 @@ fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
                 promoted(observed);
                 observed.pods = vec![pod("a", true, PodCertificate::Signing)];
             },
-            Step::Wait(Some(minute(240, 5))),
+            ManagerStep::Wait(Some(minute(240, 5))),
         ),
         (
             "one Pod still serves from the retired CA",
@@ -386,7 +399,7 @@ fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
                     pod("b", true, PodCertificate::Another),
                 ];
             },
-            Step::Wait(None),
+            ManagerStep::Wait(None),
         ),
         (
             "one Pod does not respond",
@@ -398,9 +411,14 @@ fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
                     pod("b", true, PodCertificate::Unknown),
                 ];
             },
-            Step::Wait(None),
+            ManagerStep::Wait(None),
         ),
-        ("there is no Pod", minute(240, 60), promoted, Step::Wait(None)),
+        (
+            "there is no Pod",
+            minute(240, 60),
+            promoted,
+            ManagerStep::Wait(None),
+        ),
         (
             "a Pod that is not ready does not respond",
             minute(240, 5),
@@ -411,7 +429,7 @@ fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
                     pod("b", false, PodCertificate::Unknown),
                 ];
             },
-            Step::RemoveRetired,
+            ManagerStep::RemoveRetired,
         ),
         (
             "no Pod is ready",
@@ -420,7 +438,7 @@ fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
                 promoted(observed);
                 observed.pods = vec![pod("a", false, PodCertificate::Signing)];
             },
-            Step::Wait(None),
+            ManagerStep::Wait(None),
         ),
         (
             "the certificate was issued later than the CA began to sign",
@@ -430,7 +448,7 @@ fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
                 observed.serving = Serving::Signed(lifetime(day(240), day(330)));
                 observed.pods = vec![pod("a", true, PodCertificate::Signing)];
             },
-            Step::Wait(Some(minute(240, 65))),
+            ManagerStep::Wait(Some(minute(240, 65))),
         ),
         (
             "all Pods serve from the new CA",
@@ -439,7 +457,7 @@ fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
                 promoted(observed);
                 observed.pods = vec![pod("a", true, PodCertificate::Signing)];
             },
-            Step::RemoveRetired,
+            ManagerStep::RemoveRetired,
         ),
         (
             "the retired CA has expired",
@@ -449,7 +467,7 @@ fn trusts_the_retired_ca_until_every_pod_serves_from_the_new_one() {
                 observed.serving = Serving::Signed(lifetime(day(330), day(420)));
                 observed.pods = vec![pod("a", true, PodCertificate::Unknown)];
             },
-            Step::RemoveRetired,
+            ManagerStep::RemoveRetired,
         ),
     ]);
 }
@@ -495,19 +513,19 @@ fn issues_and_registers_nothing_with_a_wrong_clock() {
             "five minutes ahead",
             day(60),
             |observed| observed.clock_difference = SignedDuration::from_mins(5),
-            Step::IssueCertificate,
+            ManagerStep::IssueCertificate,
         ),
         (
             "more",
             day(60),
             |observed| observed.clock_difference = SignedDuration::from_secs(301),
-            Step::Refuse(Refusal::Clock),
+            ManagerStep::Refuse(CertificateRefusal::Clock),
         ),
         (
             "more behind",
             day(60),
             |observed| observed.clock_difference = SignedDuration::from_secs(-301),
-            Step::Refuse(Refusal::Clock),
+            ManagerStep::Refuse(CertificateRefusal::Clock),
         ),
     ]);
 }
@@ -532,7 +550,7 @@ fn takes_over_from_certificates_of_others_without_a_gap() {
             "the configurations trust another CA",
             day(1),
             foreign,
-            Step::AdoptTrusted,
+            ManagerStep::AdoptTrusted,
         ),
         (
             "they trust an expired CA",
@@ -541,7 +559,7 @@ fn takes_over_from_certificates_of_others_without_a_gap() {
                 foreign(observed);
                 observed.registrations = [Registration::Outdated { trusts_any: false }; 2];
             },
-            Step::CreateAuthority,
+            ManagerStep::CreateAuthority,
         ),
         (
             "the new CA joins the caBundles",
@@ -550,15 +568,15 @@ fn takes_over_from_certificates_of_others_without_a_gap() {
                 adopted(observed);
                 observed.registrations = [OUTDATED; 2];
             },
-            Step::Register,
+            ManagerStep::Register,
         ),
         (
             "both configurations trust both",
             day(1),
             adopted,
-            Step::RecordTrust,
+            ManagerStep::RecordTrust,
         ),
-        ("the other CA has expired", day(30), adopted, Step::Promote),
+        ("the other CA has expired", day(30), adopted, ManagerStep::Promote),
         (
             "the Secret of the Pods was deleted",
             day(1),
@@ -566,7 +584,7 @@ fn takes_over_from_certificates_of_others_without_a_gap() {
                 adopted(observed);
                 observed.serving = Serving::Unusable;
             },
-            Step::Promote,
+            ManagerStep::Promote,
         ),
     ]);
 }
@@ -578,7 +596,7 @@ fn recovers_after_years_without_power() {
             "the CA has expired",
             day(400),
             |observed| observed.serving = Serving::Unusable,
-            Step::CreateNextAuthority,
+            ManagerStep::CreateNextAuthority,
         ),
         (
             "waiting would protect nobody",
@@ -588,7 +606,7 @@ fn recovers_after_years_without_power() {
                 observed.authorities.next = Some(lifetime(day(400), day(760)));
                 observed.registrations = [OUTDATED; 2];
             },
-            Step::Promote,
+            ManagerStep::Promote,
         ),
     ]);
 }

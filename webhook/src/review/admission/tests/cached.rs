@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::review_of;
 use crate::{
-    decision::{Decision, Verdict},
+    decision::{Decision, ReviewResult},
     metrics::Metrics,
     review::{
         admission::{Admission, Hook},
@@ -67,9 +67,9 @@ async fn decide(cached: &[Value], live: &[Value], review: &Value) -> (String, Ve
     let request = decode::decode_review(text.as_bytes()).unwrap();
     let decision = admission.decide(Hook::Validate, &request).await;
     let verdict = match &decision.verdict {
-        Verdict::Allowed => "allowed",
-        Verdict::Invalid(invalid) => invalid.causes.first().unwrap().rule,
-        Verdict::Refused(refusal) => panic!("{}", refusal.message),
+        ReviewResult::Allowed => "allowed",
+        ReviewResult::Invalid(invalid) => invalid.causes.first().unwrap().rule,
+        ReviewResult::Refused(refusal) => panic!("{}", refusal.message),
     };
     let warned = decision.warning_causes.iter().map(|cause| cause.rule.to_owned());
     let text = warned
@@ -266,13 +266,13 @@ async fn denies_what_it_cannot_check_unless_it_lacks_a_permission() {
         forbidden.skipped_rules,
         ["inventory-name-unknown", "inventory-shared"]
     );
-    assert!(matches!(forbidden.verdict, Verdict::Allowed));
+    assert!(matches!(forbidden.verdict, ReviewResult::Allowed));
 
     // With an expired token, the API server answers 401.
     for code in [401, 500] {
         let failed = decision_without_reads(code).await;
         assert_eq!(failed.skipped_rules, ["inventory-name-unknown"]);
-        assert!(matches!(failed.verdict, Verdict::Invalid(_)));
+        assert!(matches!(failed.verdict, ReviewResult::Invalid(_)));
     }
 }
 
@@ -290,7 +290,7 @@ async fn concurrent_reviews_share_their_live_reads() {
             let text = scale_at("7").to_string();
             let request = decode::decode_review(text.as_bytes()).unwrap();
             let decision = admission.decide(Hook::Validate, &request).await;
-            matches!(decision.verdict, Verdict::Allowed)
+            matches!(decision.verdict, ReviewResult::Allowed)
         });
     }
     assert_eq!(reviews.join_all().await, [true; REVIEWS]);

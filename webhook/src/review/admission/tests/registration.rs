@@ -15,7 +15,7 @@ use crate::{
     cluster::SUPPORTED,
     hook::Hook,
     limits::LIVE_READ_TIMEOUT,
-    review::{admission::Target, decode::Request},
+    review::{admission::ReviewedResource, decode::Request},
     testing::review,
 };
 
@@ -79,14 +79,14 @@ impl Entry {
             .collect()
     }
 
-    fn target(&self) -> Option<Target> {
+    fn target(&self) -> Option<ReviewedResource> {
         let (plural, sub_resource) = self.resource();
         let mut review = review("UPDATE", &Value::Null, &Value::Null);
         review["request"]["resource"] =
             json!({"group": self.rule()["apiGroups"][0], "version": "v1", "resource": plural});
         review["request"]["subResource"] = json!(sub_resource);
         let request = review["request"].to_string();
-        Target::from_request(&serde_json::from_str::<Request<'_>>(&request).unwrap())
+        ReviewedResource::from_request(&serde_json::from_str::<Request<'_>>(&request).unwrap())
     }
 }
 
@@ -168,16 +168,18 @@ fn registers_exactly_what_rules_check() {
         let entries = entries();
         for entry in entries.iter().filter(|entry| entry.hook == hook) {
             let kind = match entry.target().unwrap() {
-                Target::ControlPlane => "KubeadmControlPlane",
-                Target::Template => "KubeadmControlPlaneTemplate",
-                Target::ClusterPool => "ClusterPool",
-                Target::Customization => "ClusterDeploymentCustomization",
-                Target::ClusterDeployment => "ClusterDeployment",
-                Target::ControlPlaneScale => {
+                ReviewedResource::ControlPlane => "KubeadmControlPlane",
+                ReviewedResource::Template => "KubeadmControlPlaneTemplate",
+                ReviewedResource::ClusterPool => "ClusterPool",
+                ReviewedResource::Customization => "ClusterDeploymentCustomization",
+                ReviewedResource::ClusterDeployment => "ClusterDeployment",
+                ReviewedResource::ControlPlaneScale => {
                     assert_eq!(entry.operations(), ["UPDATE"].into());
                     continue;
                 }
-                Target::Status | Target::Canary => panic!("{} is not for a kind with rules", entry.name()),
+                ReviewedResource::Status | ReviewedResource::Canary => {
+                    panic!("{} is not for a kind with rules", entry.name())
+                }
             };
             registered.entry(kind).or_default().extend(entry.operations());
         }
@@ -189,9 +191,9 @@ fn registers_exactly_what_rules_check() {
             }
         }
         assert_eq!(registered, expected, "{hook:?}");
-        let scales = entries
-            .iter()
-            .filter(|entry| entry.hook == hook && entry.target() == Some(Target::ControlPlaneScale));
+        let scales = entries.iter().filter(|entry| {
+            entry.hook == hook && entry.target() == Some(ReviewedResource::ControlPlaneScale)
+        });
         assert_eq!(scales.count(), 1, "{hook:?}");
     }
 }
@@ -213,9 +215,9 @@ fn match_conditions_let_controllers_finish() {
             .collect();
         let about_spec = match entry.target().unwrap() {
             // Every write to it changes something.
-            Target::ControlPlaneScale => None,
+            ReviewedResource::ControlPlaneScale => None,
             _ if entry.operations().contains("DELETE") => None,
-            Target::ClusterDeployment => Some("pool-reference-changes"),
+            ReviewedResource::ClusterDeployment => Some("pool-reference-changes"),
             _ => Some("spec-changes"),
         };
         let names: Vec<_> = conditions.iter().map(|(name, _)| *name).collect();

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    decision::{Decision, UNDECODABLE, Verdict},
+    decision::{Decision, ReviewResult, UNDECODABLE},
     metrics::Metrics,
     review::{
         admission::{Admission, Hook},
@@ -320,7 +320,7 @@ fn without_value(message: &str) -> String {
 async fn by_server(scenario: &Scenario) -> (Report, Option<Vec<String>>) {
     let server = server(scenario.others.clone());
     let mutated = decide(&server, Hook::Mutate, scenario, &scenario.new).await;
-    let refused = matches!(mutated.verdict, Verdict::Invalid(_))
+    let refused = matches!(mutated.verdict, ReviewResult::Invalid(_))
         .then(|| causes(&mutated).into_iter().map(|(_, cause)| cause).collect());
     let mut new = scenario.new.clone();
     if !mutated.patch.is_empty() {

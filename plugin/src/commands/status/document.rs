@@ -314,9 +314,6 @@ impl ControlPlaneStatus {
             machines,
             ..
         } = observed;
-        let is_paused = control_plane.is_paused()
-            || control_plane.is_condition_true("Paused")
-            || observed.is_cluster_paused();
         let findings = inspection.findings().into_iter();
         Self {
             api_version: API_VERSION,
@@ -336,7 +333,7 @@ impl ControlPlaneStatus {
                 up_to_date_replicas: control_plane.status.up_to_date_replicas,
                 version: control_plane.status.version.clone(),
                 initialized: control_plane.status.initialized,
-                paused: is_paused,
+                paused: observed.is_paused(),
                 current: control_plane.is_observed(),
             },
             machines: machines

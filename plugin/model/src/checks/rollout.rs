@@ -16,6 +16,7 @@ use crate::{
         blockers::processing_blockers,
         messages,
         rollout_reason::{MachineDifference, Reason, differs_from_spec, verdicts},
+        state::component_conditions,
     },
     problem::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, Problem},
     snapshot::Snapshot,
@@ -138,14 +139,54 @@ pub fn reports_pending_change(control_plane: &KubeadmControlPlane) -> bool {
         || status.up_to_date_replicas < status.replicas
 }
 
+/// Why there is no earlier spec to go back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoEarlierSpec {
+    SameSpec,
+    OnlyNewer,
+    NoneWorks,
+}
+
+/// The newest Machine that works and has an earlier spec than the newest Machines.
+///
+/// # Errors
+/// No Machine is such a Machine.
+pub fn newest_earlier<'o>(
+    observed: &'o Snapshot,
+    differences: &[MachineDifference],
+) -> Result<&'o Machine, NoEarlierSpec> {
+    let differs = |machine: &Machine| differs_from_spec(differences, machine);
+    let machines = || observed.machines.iter().filter(|machine| !machine.is_deleting());
+    if !machines().any(differs) {
+        return Err(NoEarlierSpec::SameSpec);
+    }
+    let current = machines().filter(|machine| !differs(machine));
+    let newest = current.filter_map(Machine::creation_timestamp).max();
+    let is_earlier = |machine: &&Machine| {
+        let created = machine.creation_timestamp();
+        differs(machine) && newest.is_none_or(|newest| created.is_some_and(|created| created < newest))
+    };
+    if !machines().any(|machine| is_earlier(&machine)) {
+        return Err(NoEarlierSpec::OnlyNewer);
+    }
+    let stacked = !observed.has_external_etcd();
+    let works = |machine: &&Machine| {
+        machine.has_node() && !component_conditions(stacked).any(|kind| machine.is_condition_false(kind))
+    };
+    machines()
+        .filter(is_earlier)
+        .filter(works)
+        .max_by_key(|machine| machine.creation_timestamp())
+        .ok_or(NoEarlierSpec::NoneWorks)
+}
+
 /// Says how to write back the spec of an earlier Machine if this Machine does not start with the current spec. `None` if no
 /// Machine has an earlier spec, or if the admission rules deny the way back.
 pub fn undo_hint(observed: &Snapshot, machine: &str, verdicts: &[MachineDifference]) -> Option<String> {
     let machines = || observed.machines.iter().filter(|machine| !machine.is_deleting());
     let machine = machines().find(|other| other.name() == machine)?;
-    let differs = |machine| differs_from_spec(verdicts, machine);
     let joined = || machines().filter(|machine| machine.has_node());
-    let earlier = joined().find(|machine| differs(machine))?;
+    let earlier = newest_earlier(observed, verdicts).ok()?;
     let minor = |machine: &Machine| {
         let version = parse_version(machine.spec.version.as_deref()?).ok()?;
         Some((version.major, version.minor))
@@ -154,7 +195,11 @@ pub fn undo_hint(observed: &Snapshot, machine: &str, verdicts: &[MachineDifferen
     let has_joined_above = joined().any(|machine| minor(machine) > minor(earlier));
     // The rule `joining-machine-outdated`.
     let is_second = !machine.has_node() && !machine.spec.awaits_bootstrap_data && joined().count() < 2;
-    if differs(machine) || has_joined_above || is_second || observed.has_managed_topology() {
+    if differs_from_spec(verdicts, machine)
+        || has_joined_above
+        || is_second
+        || observed.has_managed_topology()
+    {
         return None;
     }
     let (name, namespace) = (observed.control_plane.name(), observed.control_plane.namespace());

@@ -17,12 +17,12 @@ use crate::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
         preflight::{Preflight, preflight, refusal_while_paused},
     },
+    checks::rollout::{NoEarlierSpec, newest_earlier},
     merge_patch,
     plan::{
         kubeadm_config::{is_first, reversal},
         messages::join_names,
         rollout_reason::{Gap, MachineDifference, Reason, differs_from_spec, verdicts},
-        state::component_conditions,
     },
     review::ReviewContext,
     snapshot::change::{ChangeSnapshot, Part},
@@ -129,7 +129,8 @@ impl<'s> EarlierSpec<'s> {
             return Err(refusal);
         }
         let verdicts = verdicts(&snapshot.observed, &control_plane.spec, now);
-        let machine = newest_earlier(snapshot, &verdicts)?;
+        let machine = newest_earlier(&snapshot.observed, &verdicts)
+            .map_err(|why| no_earlier_spec(snapshot, &verdicts, why))?;
         let spec = &control_plane.spec;
         let version = machine.spec.version.as_deref().unwrap_or_default();
         let reversal = reversal(
@@ -212,45 +213,13 @@ fn unread_refusal(snapshot: &ChangeSnapshot) -> Option<Refusal> {
     (!why.is_empty()).then(|| Refusal::new(RefusedBy::Command, why))
 }
 
-/// The newest Machine that works and has an earlier spec than the newest Machines.
-fn newest_earlier<'s>(
-    snapshot: &'s ChangeSnapshot,
-    verdicts: &[MachineDifference],
-) -> Result<&'s Machine, Refusal> {
-    let differs = |machine: &Machine| differs_from_spec(verdicts, machine);
-    let machines = || {
-        let machines = snapshot.observed.machines.iter();
-        machines.filter(|machine| !machine.is_deleting())
+fn no_earlier_spec(snapshot: &ChangeSnapshot, verdicts: &[MachineDifference], why: NoEarlierSpec) -> Refusal {
+    let why = match why {
+        NoEarlierSpec::SameSpec => return nothing_to_undo(snapshot, verdicts),
+        NoEarlierSpec::OnlyNewer => "nothing to undo: the Machines with another spec are newer",
+        NoEarlierSpec::NoneWorks => "no Machine with an earlier spec has a node and healthy components",
     };
-    if !machines().any(differs) {
-        return Err(nothing_to_undo(snapshot, verdicts));
-    }
-    let current = machines().filter(|machine| !differs(machine));
-    let newest = current.filter_map(Machine::creation_timestamp).max();
-    let is_earlier = |machine: &&Machine| {
-        let created = machine.creation_timestamp();
-        differs(machine) && newest.is_none_or(|newest| created.is_some_and(|created| created < newest))
-    };
-    if !machines().any(|machine| is_earlier(&machine)) {
-        return Err(Refusal::new(
-            RefusedBy::Command,
-            vec!["nothing to undo: the Machines with another spec are newer".to_owned()],
-        ));
-    }
-    let stacked = !snapshot.observed.has_external_etcd();
-    let works = |machine: &&Machine| {
-        machine.has_node() && !component_conditions(stacked).any(|kind| machine.is_condition_false(kind))
-    };
-    let newest = machines()
-        .filter(is_earlier)
-        .filter(works)
-        .max_by_key(|machine| machine.creation_timestamp());
-    newest.ok_or_else(|| {
-        Refusal::new(
-            RefusedBy::Command,
-            vec!["no Machine with an earlier spec has a node and healthy components".to_owned()],
-        )
-    })
+    Refusal::new(RefusedBy::Command, vec![why.to_owned()])
 }
 
 fn nothing_to_undo(snapshot: &ChangeSnapshot, verdicts: &[MachineDifference]) -> Refusal {

@@ -165,7 +165,7 @@ async fn a_kubeconfig_that_was_not_renewed(asked: &Asked<'_>) -> Result<()> {
         outcome == "warn"
             && message.starts_with("the certificate (admin kubeconfig) expires in 89d")
             && message.contains("; it should have been renewed on ")
-            && message.ends_with(", but the control plane is paused")
+            && message.ends_with(", but the control plane is paused: no controller reconciles it")
             && hint
                 == "the controller renews the certificate as soon as it reconciles the control plane again",
         "{outcome} {message} {hint}"
@@ -185,7 +185,8 @@ async fn a_kubeconfig_that_was_not_renewed(asked: &Asked<'_>) -> Result<()> {
     ensure!(
         before.get("state") == Some(&json!("notRenewed"))
             && before.get("overdueSince").is_some()
-            && text(&before, "renewal").ends_with(", but the control plane is paused"),
+            && text(&before, "renewal")
+                .ends_with(", but the control plane is paused: no controller reconciles it"),
         "{before:#}"
     );
 

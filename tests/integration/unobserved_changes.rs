@@ -44,7 +44,7 @@ async fn stopped_controller_is_named(management: &ManagementCluster, namespace: 
     let text = screen.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     for expected in [
         "Cluster API's kubeadm control plane controller has not processed generation ",
-        " of the spec for ",
+        " of the spec; the last processed generation is ",
         "kubectl get pods -A -l cluster.x-k8s.io/provider=control-plane-kubeadm",
     ] {
         ensure!(text.contains(expected), "{expected:?}: {screen}");

@@ -14,6 +14,7 @@ pub mod redaction;
 mod secret_text;
 pub mod selection;
 
+pub use fields::is_secret;
 pub use part::{Part, Unread};
 pub use redaction::Redacted;
 use serde_json::Value;

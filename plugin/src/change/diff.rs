@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kcp_control_plane::merge_patch;
+use kcp_control_plane::{bundle::is_secret, merge_patch};
 use serde_json::Value;
 
 /// The fields that distinguish the entries of a list.
@@ -98,17 +98,10 @@ fn below(path: &str, name: &str) -> String {
     }
 }
 
-/// The fields that are not shown, because they can be secret: of a file, a user, and a bootstrap token.
-const SECRETS: [&str; 4] = [".content", ".passwd", ".token", ".tlsBootstrapToken"];
-
 /// A value on one line.
 fn shown(path: &str, value: &Value) -> String {
     match value {
-        Value::String(text)
-            if text.len() > MAX_LENGTH
-                || text.contains('\n')
-                || SECRETS.iter().any(|field| path.ends_with(field)) =>
-        {
+        Value::String(text) if text.len() > MAX_LENGTH || text.contains('\n') || is_secret(path) => {
             format!("({} bytes)", text.len())
         }
         Value::String(text) => text.clone(),

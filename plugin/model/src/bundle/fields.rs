@@ -22,6 +22,14 @@ use cluster_api::{CLUSTER_PATHS, CONTROL_PLANE_PATHS, DEPLOYMENT_PATHS, HEALTH_C
 pub(super) use cluster_api::{KUBEADM_CONFIG_SPEC, MACHINE_SPEC};
 use kubernetes::{EVENT_PATHS, NODE_PATHS, POD_PATHS, WEBHOOK_PATHS};
 
+/// The fields that no command shows: of a file, a user, and a bootstrap token.
+const SECRETS: [&str; 4] = [".content", ".passwd", ".token", ".tlsBootstrapToken"];
+
+/// Whether the value at a path, such as `spec.users[0].passwd`, may be secret although the other values of its object are shown.
+pub fn is_secret(path: &str) -> bool {
+    SECRETS.iter().any(|field| path.ends_with(field))
+}
+
 /// The end of a path: all text below stays.
 pub(super) const EVERYTHING: &str = "**";
 
@@ -156,7 +164,7 @@ pub(super) fn is_harmless(annotation: &str) -> bool {
 mod tests {
     use super::{
         ANNOTATIONS, EVERY_KIND, EVERYTHING, KINDS, KUBEADM_CONFIG_SPEC, MACHINE_SPEC, METADATA, OTHER_KINDS,
-        Treatment, paths,
+        Treatment, is_secret, paths,
     };
 
     #[test]
@@ -184,6 +192,7 @@ mod tests {
                 let is_mark = last.starts_with('{');
                 assert_eq!(is_mark, Treatment::at_end_of(last).is_some(), "{path}");
                 assert!(!last.contains("**") || *last == EVERYTHING, "{path}");
+                assert!(!is_secret(path), "{path}");
             }
         }
     }

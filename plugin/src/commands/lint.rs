@@ -6,8 +6,8 @@
 //! - [`object`], [`subject`]: an object, and its kind, which decides whether rules apply
 //! - [`input`]: all objects
 //! - [`related_objects`]: the other objects that rules read
-//! - [`placeholder`], [`unrendered`]: recognizes patches and templates
-//! - [`substitution`]: fills the variables of clusterctl templates
+//! - [`unrendered`]: recognizes patches, templates and files of other programs
+//! - [`substitution`]: recognizes placeholders, and fills the variables of clusterctl templates
 //! - [`kubeadm_config`]: checks the configuration of workers
 //! - [`health_check`]: checks a `MachineHealthCheck` beside its control plane
 //! - [`schema`]: finds what an API server rejects or drops
@@ -25,7 +25,6 @@ mod health_check;
 mod input;
 mod kubeadm_config;
 mod object;
-mod placeholder;
 mod related_objects;
 mod report;
 mod sarif;

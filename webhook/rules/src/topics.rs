@@ -140,9 +140,38 @@ pub fn similar<'n>(mistyped: &str, names: impl IntoIterator<Item = &'n str>) -> 
         .collect()
 }
 
+/// The name that was probably meant: at most a third of the letters, and at most two, are wrong, missing, too many or swapped.
+pub fn misspelled<'n>(written: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    const MAX_FAULTS: usize = 2;
+    let written = written.to_lowercase();
+    let max = MAX_FAULTS.min(written.len() / 3);
+    let faults = names
+        .into_iter()
+        .map(|name| (strsim::osa_distance(&name.to_lowercase(), &written), name));
+    let nearest = faults.filter(|(faults, _)| *faults <= max).min();
+    nearest.map(|(_, name)| name)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::similar_rule_ids;
+    use super::{misspelled, similar_rule_ids};
+
+    #[test]
+    fn finds_the_name_that_was_meant() {
+        let kinds = ["Machine", "MachineSet", "KubeadmControlPlane"];
+        for (written, meant) in [
+            ("kubeadmcontrolplane", Some("KubeadmControlPlane")),
+            ("KubeadmControlPlanes", Some("KubeadmControlPlane")),
+            ("KubaedmControlPlane", Some("KubeadmControlPlane")),
+            ("Machines", Some("Machine")),
+            ("MachinSet", Some("MachineSet")),
+            ("KThreesControlPlane", None),
+            ("Set", None),
+            ("", None),
+        ] {
+            assert_eq!(misspelled(written, kinds), meant, "{written}");
+        }
+    }
 
     #[test]
     fn wrong_ids_suggest_similar_ones() {

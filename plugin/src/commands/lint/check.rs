@@ -264,13 +264,15 @@ fn applies_to_stored(rule: &Rule) -> bool {
 }
 
 fn undecodable(error: &DecodeError) -> Fault {
-    let message = if error.is_missing() {
-        "Required value: the field is missing; add it".to_owned()
-    } else {
-        format!(
-            "Invalid value: {}; write a value of the expected type",
-            error.fault
-        )
+    let types = error.fault.strip_prefix("found ");
+    let message = match types.and_then(|types| types.rsplit_once(", expected ")) {
+        _ if error.is_missing() => "Required value: the field is missing; add it".to_owned(),
+        Some((found, expected)) => {
+            let nouns = ["string ", "integer ", "number ", "boolean "];
+            let given = nouns.iter().find_map(|noun| found.strip_prefix(noun));
+            format!("Invalid value: {}: must be {expected}", given.unwrap_or(found))
+        }
+        None => format!("Invalid value: {}", error.fault),
     };
     Fault::from_lint(LintRule::Undecodable, error.field.clone(), &message)
 }

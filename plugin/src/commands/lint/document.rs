@@ -7,9 +7,9 @@ use serde::{
     de::{self, MapAccess, SeqAccess, Visitor},
 };
 use serde_json::{Map, Number, Value};
-use serde_saphyr::{DuplicateKeyPolicy, Options, Spanned, UserMessageFormatter};
+use serde_saphyr::{DuplicateKeyPolicy, Location, Options, Spanned, UserMessageFormatter};
 
-use crate::{commands::lint::placeholder::is_template, file::MAX_FILE_BYTES};
+use crate::{commands::lint::substitution::is_template, file::MAX_FILE_BYTES};
 
 /// The maximum nesting depth of a manifest. In a debug build, a stack of 2 MiB, the default of a thread, suffices for 80.
 const MAX_DEPTH: usize = 64;
@@ -17,12 +17,21 @@ const MAX_DEPTH: usize = 64;
 /// The maximum number of values that the aliases of one file may repeat in total.
 const MAX_REPEATED: usize = 100_000;
 
+/// The longest line, in bytes, in which the text of a scalar is looked up. A longer one is JSON on one line, which YAML reads as it is
+/// written.
+const MAX_LINE: usize = 1_000;
+
+/// What YAML 1.1 reads as null or a boolean, in lower case.
+const WORDS: [&str; 9] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
+
 /// A value in a manifest and its line number. The line of a field is the line of its name.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LocatedValue {
     /// The line number, counted from 1.
     pub(crate) line: u64,
     pub(crate) node: YamlNode,
+    /// A number or a boolean as the file has it, such as `0644` or `yes`.
+    pub(crate) written: Option<Box<str>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +41,19 @@ pub(crate) enum YamlNode {
     List(Vec<LocatedValue>),
     /// An object, with unique names in the order of the file.
     Object(Vec<(String, LocatedValue)>),
+}
+
+/// A value as the parser returns it, with its places.
+enum Node {
+    Scalar(Value),
+    List(Vec<Spanned<Self>>),
+    Object(Vec<(Spanned<String>, Self)>),
+}
+
+/// A part of a file, in which the text of scalars is looked up.
+struct Source<'t> {
+    lines: Vec<&'t [u8]>,
+    lines_before: u64,
 }
 
 /// A manifest that is not valid YAML, or that exceeds a limit.
@@ -54,13 +76,14 @@ pub(crate) fn parse(text: &[u8]) -> Vec<Result<LocatedValue, SyntaxError>> {
     let parts = parts(text);
     let max_repeated = MAX_REPEATED / parts.len();
     for part in parts {
-        let read = read(part, DuplicateKeyPolicy::Error, max_repeated);
+        let source = Source {
+            lines: part.split(|byte| *byte == b'\n').collect(),
+            lines_before,
+        };
+        let read = read(part, DuplicateKeyPolicy::Error, max_repeated).into_iter();
         documents.extend(read.map(|document| match document {
-            Ok(mut document) => {
-                document.move_down(lines_before);
-                Ok(document)
-            }
-            Err(error) => Err(SyntaxError::new(&error, part, lines_before)),
+            Ok(document) => Ok(source.locate(document)),
+            Err(error) => Err(SyntaxError::new(&error, part, &source)),
         }));
         lines_before += part.iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>();
     }
@@ -71,10 +94,8 @@ fn read(
     mut text: &[u8],
     duplicate_keys: DuplicateKeyPolicy,
     max_repeated: usize,
-) -> impl Iterator<Item = Result<LocatedValue, serde_saphyr::Error>> {
-    let options = options(duplicate_keys, max_repeated);
-    let read: Vec<_> = serde_saphyr::read_with_options::<_, Spanned<YamlNode>>(&mut text, options).collect();
-    read.into_iter().map(|document| document.map(LocatedValue::from))
+) -> Vec<Result<Spanned<Node>, serde_saphyr::Error>> {
+    serde_saphyr::read_with_options(&mut text, options(duplicate_keys, max_repeated)).collect()
 }
 
 /// The parts of a stream, each of which begins with a line that begins a document. Such a line is the same everywhere in YAML,
@@ -98,26 +119,97 @@ fn parts(text: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
+impl Source<'_> {
+    fn locate(&self, spanned: Spanned<Node>) -> LocatedValue {
+        let text = self.rest_of_line(&spanned.defined);
+        self.located(spanned.value, &spanned.referenced, text)
+    }
+
+    /// A value with its place, and the text from where a scalar begins to the end of the line.
+    fn located(&self, node: Node, place: &Location, rest: Option<&str>) -> LocatedValue {
+        let (node, written) = match node {
+            Node::Scalar(value) => {
+                let end = |c: char| c.is_whitespace() || [',', ']', '}'].contains(&c);
+                let (value, written) = resolve(value, rest.and_then(|rest| rest.split(end).next()));
+                (YamlNode::Scalar(value), written.map(Box::from))
+            }
+            Node::List(items) => {
+                let items = items.into_iter().map(|item| self.locate(item));
+                (YamlNode::List(items.collect()), None)
+            }
+            Node::Object(fields) => {
+                let fields = fields.into_iter().map(|(name, value)| {
+                    let rest = self.rest_of_line(&name.defined);
+                    let rest = rest.and_then(|rest| after_name(rest, &name.value));
+                    let value = self.located(value, &name.referenced, rest);
+                    (name.value, value)
+                });
+                (YamlNode::Object(fields.collect()), None)
+            }
+        };
+        LocatedValue {
+            line: place.line() + self.lines_before,
+            node,
+            written,
+        }
+    }
+
+    fn rest_of_line(&self, place: &Location) -> Option<&str> {
+        let index = |number: u64| usize::try_from(number.checked_sub(1)?).ok();
+        let line = self.lines.get(index(place.line())?)?;
+        let line = str::from_utf8(line).ok().filter(|line| line.len() <= MAX_LINE)?;
+        let (start, _) = line.char_indices().nth(index(place.column())?)?;
+        line.get(start..)
+    }
+}
+
+/// What is after the name of a field; `None` if the value is on another line.
+fn after_name<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    let quotes = ['"', '\''];
+    let text = text.trim_start_matches(quotes).strip_prefix(name)?;
+    Some(
+        text.trim_start_matches(quotes)
+            .trim_start()
+            .strip_prefix(':')?
+            .trim_start(),
+    )
+}
+
+/// What kubectl makes of a scalar with this text, and the text if it is a number or a boolean. The parser also takes `yEs` for true.
+fn resolve(value: Value, text: Option<&str>) -> (Value, Option<&str>) {
+    let text = text.filter(|text| match value {
+        Value::Bool(_) | Value::Null => WORDS.iter().any(|word| text.eq_ignore_ascii_case(word)),
+        Value::Number(_) => text.starts_with(|c: char| c.is_ascii_digit() || ['+', '-', '.'].contains(&c)),
+        _ => false,
+    });
+    let is_mixed = |text: &&str| {
+        let has_lower = text.contains(|c: char| c.is_ascii_lowercase());
+        has_lower && text.chars().skip(1).any(|c| c.is_ascii_uppercase())
+    };
+    match text.filter(is_mixed) {
+        Some(word) if !value.is_number() => (Value::from(word), None),
+        _ => (value, text),
+    }
+}
+
 impl SyntaxError {
-    fn new(error: &serde_saphyr::Error, part: &[u8], lines_before: u64) -> Self {
+    fn new(error: &serde_saphyr::Error, part: &[u8], source: &Source<'_>) -> Self {
         let cause = error.without_snippet();
         let is_duplicate = matches!(cause, serde_saphyr::Error::DuplicateMappingKey { .. });
         let tolerated = is_duplicate.then(|| {
-            read(part, DuplicateKeyPolicy::LastWins, MAX_REPEATED)
-                .next()?
-                .ok()
+            let documents = read(part, DuplicateKeyPolicy::LastWins, MAX_REPEATED);
+            documents.into_iter().next()?.ok()
         });
         let line = error
             .location()
             .map(|location| location.line())
             .filter(|line| *line > 0);
         Self {
-            line: line.map(|line| line + lines_before),
+            line: line.map(|line| line + source.lines_before),
             message: without_position(&cause.render_with_formatter(&UserMessageFormatter)).to_owned(),
-            tolerated: tolerated.flatten().map(|mut document| {
-                document.move_down(lines_before);
-                Box::new(document)
-            }),
+            tolerated: tolerated
+                .flatten()
+                .map(|document| Box::new(source.locate(document))),
             is_template: is_template(part, line),
         }
     }
@@ -193,16 +285,6 @@ impl LocatedValue {
         }
     }
 
-    /// Adds lines that precede the document in its file.
-    fn move_down(&mut self, lines: u64) {
-        self.line += lines;
-        match &mut self.node {
-            YamlNode::Scalar(_) => {}
-            YamlNode::List(items) => items.iter_mut().for_each(|item| item.move_down(lines)),
-            YamlNode::Object(fields) => fields.iter_mut().for_each(|(_, value)| value.move_down(lines)),
-        }
-    }
-
     /// The value as JSON, without line numbers.
     pub(crate) fn to_json(&self) -> Value {
         match &self.node {
@@ -232,16 +314,7 @@ fn steps(mut path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-impl From<Spanned<YamlNode>> for LocatedValue {
-    fn from(spanned: Spanned<YamlNode>) -> Self {
-        Self {
-            line: spanned.referenced.line(),
-            node: spanned.value,
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for YamlNode {
+impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(NodeVisitor)
     }
@@ -250,72 +323,69 @@ impl<'de> Deserialize<'de> for YamlNode {
 struct NodeVisitor;
 
 impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = YamlNode;
+    type Value = Node;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E: de::Error>(self) -> Result<YamlNode, E> {
-        Ok(YamlNode::Scalar(Value::Null))
+    fn visit_unit<E: de::Error>(self) -> Result<Node, E> {
+        Ok(Node::Scalar(Value::Null))
     }
 
-    fn visit_none<E: de::Error>(self) -> Result<YamlNode, E> {
+    fn visit_none<E: de::Error>(self) -> Result<Node, E> {
         self.visit_unit()
     }
 
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<YamlNode, D::Error> {
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
         deserializer.deserialize_any(self)
     }
 
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<YamlNode, E> {
-        Ok(YamlNode::Scalar(Value::Bool(value)))
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Node, E> {
+        Ok(Node::Scalar(Value::Bool(value)))
     }
 
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<YamlNode, E> {
-        Ok(YamlNode::Scalar(value.into()))
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
     }
 
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<YamlNode, E> {
-        Ok(YamlNode::Scalar(value.into()))
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
     }
 
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<YamlNode, E> {
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Node, E> {
+        // kubectl writes 3.0 as 3.
+        if let Ok(integer) = value.to_string().parse::<i64>() {
+            return self.visit_i64(integer);
+        }
         let number = Number::from_f64(value).ok_or_else(|| {
             E::custom("infinity and NaN are not allowed, because JSON cannot represent them")
         })?;
-        Ok(YamlNode::Scalar(Value::Number(number)))
+        Ok(Node::Scalar(Value::Number(number)))
     }
 
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<YamlNode, E> {
-        Ok(YamlNode::Scalar(value.into()))
+    fn visit_str<E: de::Error>(self, value: &str) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
     }
 
-    fn visit_string<E: de::Error>(self, value: String) -> Result<YamlNode, E> {
-        Ok(YamlNode::Scalar(value.into()))
+    fn visit_string<E: de::Error>(self, value: String) -> Result<Node, E> {
+        Ok(Node::Scalar(value.into()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<YamlNode, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = access.next_element::<Spanned<YamlNode>>()? {
-            items.push(item.into());
+        while let Some(item) = access.next_element()? {
+            items.push(item);
         }
-        Ok(YamlNode::List(items))
+        Ok(Node::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<YamlNode, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Node, A::Error> {
         let mut fields = Vec::new();
-        while let Some(name) = access.next_key::<Spanned<String>>()? {
-            let node = access.next_value()?;
-            fields.push((
-                name.value,
-                LocatedValue {
-                    line: name.referenced.line(),
-                    node,
-                },
-            ));
+        while let Some(field) = access.next_entry()? {
+            fields.push(field);
         }
-        Ok(YamlNode::Object(fields))
+        Ok(Node::Object(fields))
     }
 }
 
@@ -324,7 +394,7 @@ mod tests {
     use std::fmt::Write as _;
 
     use proptest::prelude::{any, proptest};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::{LocatedValue, MAX_DEPTH, parse};
 
@@ -408,6 +478,44 @@ spec:
             ),
         ] {
             assert_eq!(only(text).to_json(), value, "{text}");
+        }
+    }
+
+    /// The integration tests compare the same table with kubectl.
+    #[test]
+    fn reads_each_scalar_as_kubectl_does() {
+        let table = include_str!("../../../../tests/fixtures/scalars.tsv");
+        for (text, value) in table.lines().map(|row| row.split_once('\t').unwrap()) {
+            let value: Value = serde_json::from_str(value).unwrap();
+            for manifest in [format!("a: {text}\n"), format!("- {{a: {text}}}\n")] {
+                let document = only(&manifest);
+                let read = document.value_at("a").or_else(|| document.value_at("[0].a"));
+                assert_eq!(read.unwrap().to_json(), value, "{manifest}");
+            }
+        }
+    }
+
+    #[test]
+    fn keeps_the_text_of_numbers_and_booleans() {
+        for (text, written) in [
+            ("yes", Some("yes")),
+            ("0644", Some("0644")),
+            ("1.10", Some("1.10")),
+            ("'yes'", None),
+            ("\"3\"", None),
+            ("!!int '3'", None),
+            ("text", None),
+            ("~", None),
+        ] {
+            for (manifest, path) in [
+                (format!("a: {text}  # a\n"), "a"),
+                (format!("{{é: 1, \"a\" : {text}}}\n"), "a"),
+                (format!("a: [é, {text}]\n"), "a[1]"),
+            ] {
+                let document = only(&manifest);
+                let read = document.value_at(path).unwrap();
+                assert_eq!(read.written.as_deref(), written, "{manifest}");
+            }
         }
     }
 

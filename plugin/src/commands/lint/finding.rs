@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
+use kcp_control_plane::bundle::is_secret;
 use kcp_rules::{
     Action, DowngradeReason,
     defaulting::Correction,
@@ -270,16 +271,26 @@ impl Fault {
         }
     }
 
-    /// Shows the value that the webhook hides, because it is in the user's own file. A whole file, which may be secret, stays
-    /// hidden.
+    /// Shows the value that the webhook hides, because it is in the user's own file.
     pub(super) fn show(&mut self, value: &Value) {
         if let Some(finding) = &mut self.admission
             && finding.fault.value.as_deref() == Some(HIDDEN)
-            && !self.field.ends_with(".content")
         {
-            finding.fault.value = Some(value.as_str().map_or_else(|| value.to_string(), quote));
+            finding.fault.value = Some(shown(&self.field, value));
             self.message = finding.message().to_string();
         }
+    }
+}
+
+/// A value of the user's own file in a message; of one that may be secret, only its type.
+pub(super) fn shown(path: &str, value: &Value) -> String {
+    match value {
+        Value::String(_) if is_secret(path) => HIDDEN.to_owned(),
+        Value::Number(_) if is_secret(path) => "a number".to_owned(),
+        Value::String(text) => quote(text),
+        Value::Array(items) if !items.is_empty() => "a list".to_owned(),
+        Value::Object(fields) if !fields.is_empty() => "an object".to_owned(),
+        other => other.to_string(),
     }
 }
 

@@ -23,6 +23,7 @@ use crate::commands::lint::{
     source::{self, SourceError},
     subject::{LintRole, Subject},
     substitution::substitute,
+    unrendered::{self, Foreign},
 };
 use crate::file;
 
@@ -128,7 +129,10 @@ impl Input {
         let tolerated = error.tolerated.take();
         let mut tolerated =
             tolerated.map_or_else(Vec::new, |document| Object::from_document(file, *document));
-        let is_ignored = |object: &Object| object.role == LintRole::Ignored && object.name.kind.is_some();
+        let is_ignored = |object: &Object| match object.role {
+            LintRole::Ignored => object.name.kind.is_some(),
+            role => matches!(role, LintRole::Foreign(_)),
+        };
         if error.is_template && tolerated.is_empty() {
             let is_known = |object: &Object| object.role == LintRole::Unrendered(None);
             if !objects.iter().any(is_known) {
@@ -195,11 +199,24 @@ impl Input {
             now,
         };
         let control_planes = ControlPlanes::new(&objects, &namespace);
+        let is_foreign = |object: &Object| matches!(object.role, LintRole::Foreign(_));
+        let has_objects = !objects.iter().all(is_foreign);
         for mut object in objects {
             let mut faults = std::mem::take(&mut object.faults);
-            if let LintRole::Unrendered(_) = object.role {
-                report.add_object(ObjectResult::Unrendered(object.into_findings(faults)));
-                continue;
+            if object.role == LintRole::Foreign(Foreign::Kustomization) && !has_objects {
+                faults.push(unrendered::kustomization());
+                object.role = LintRole::Unrendered(None);
+            }
+            match object.role {
+                LintRole::Unrendered(_) => {
+                    report.add_object(ObjectResult::Unrendered(object.into_findings(faults)));
+                    continue;
+                }
+                LintRole::Foreign(_) => {
+                    report.count_foreign();
+                    continue;
+                }
+                _ => {}
             }
             let is_deprecated = object.located().is_some_and(schema::has_deprecated_version);
             report.count_deprecated_version(is_deprecated);

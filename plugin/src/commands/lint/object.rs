@@ -61,7 +61,10 @@ impl Object {
 
     fn from_file(file: &str, mut located: LocatedValue) -> Self {
         let mut faults = Vec::new();
-        let role = LintRole::new(&mut located, &mut faults);
+        let role = match unrendered::foreign(file, &located) {
+            Some(foreign) => LintRole::Foreign(foreign),
+            None => LintRole::new(&mut located, &mut faults),
+        };
         let metadata = located.get("metadata");
         let of_metadata = |field| {
             metadata
@@ -92,7 +95,11 @@ impl Object {
         Self {
             origin: Origin::File {
                 file: file.to_owned(),
-                located: LocatedValue { line, node },
+                located: LocatedValue {
+                    line,
+                    node,
+                    written: None,
+                },
             },
             name: ObjectName::default(),
             role: LintRole::Unrendered(None),

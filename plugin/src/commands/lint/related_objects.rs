@@ -72,6 +72,7 @@ impl RelatedKind {
             )
             | LintRole::HealthCheck
             | LintRole::Unrendered(_)
+            | LintRole::Foreign(_)
             | LintRole::Ignored => None,
         }
     }

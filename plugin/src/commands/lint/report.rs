@@ -53,6 +53,8 @@ pub(super) struct LintReport {
     judged: usize,
     /// The number of patches and templates, which were not checked.
     unrendered: usize,
+    /// The number of documents that are no objects, such as kustomizations and JSON patches.
+    foreign: usize,
     #[serde(skip)]
     deprecated: usize,
     /// The number of objects of each kind to which no admission rules apply.
@@ -80,6 +82,7 @@ impl LintReport {
             objects: 0,
             judged: 0,
             unrendered: 0,
+            foreign: 0,
             deprecated: 0,
             skipped: BTreeMap::new(),
             not_served: Vec::new(),
@@ -107,6 +110,11 @@ impl LintReport {
                 self.findings.extend(findings);
             }
         }
+    }
+
+    /// Counts a document that is no object.
+    pub(super) fn count_foreign(&mut self) {
+        self.foreign += 1;
     }
 
     pub(super) fn count_deprecated_version(&mut self, is_deprecated: bool) {
@@ -282,6 +290,13 @@ impl LintReport {
             1 => text.push_str(", 1 patch or template"),
             number => {
                 let _ = write!(text, ", {number} patches or templates");
+            }
+        }
+        match self.foreign {
+            0 => {}
+            1 => text.push_str(", 1 document is no Kubernetes object"),
+            number => {
+                let _ = write!(text, ", {number} documents are no Kubernetes objects");
             }
         }
         if self.judged > 0 || !self.findings.is_empty() {

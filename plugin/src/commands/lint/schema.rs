@@ -8,20 +8,32 @@ mod moved;
 mod structural;
 mod validate;
 
-use kcp_rules::Action;
+use kcp_api::names::group;
+use kcp_control_plane::bundle::is_secret;
+use kcp_rules::{Action, syntax::parse_go_duration, topics::misspelled};
+use serde_json::Value;
 
 use crate::commands::lint::{
     document::LocatedValue,
-    finding::{Fault, LintRule},
+    finding::{Fault, LintRule, shown},
 };
 use moved::{Moved, Versions};
-use structural::Schema;
 pub(super) use structural::served_versions;
-use validate::{Problem, Violation, violations};
+use structural::{Schema, Type};
+use validate::{Problem, Violation, check_duration, violations};
 
 /// The `apiVersion` that Cluster API no longer serves from release 1.16 on, planned for April 2027: `reference/versions.md` in the
 /// book of Cluster API 1.14.
 const DEPRECATED_VERSION: &str = "v1beta1";
+
+/// The kinds of Cluster API 1.14. Other products have more kinds in its groups.
+const CLUSTER_API_KINDS: &str = "Cluster ClusterClass ClusterResourceSet ClusterResourceSetBinding ExtensionConfig IPAddress \
+    IPAddressClaim KubeadmConfig KubeadmConfigTemplate KubeadmControlPlane KubeadmControlPlaneTemplate Machine MachineDeployment \
+    MachineDrainRule MachineHealthCheck MachinePool MachineSet";
+
+const HIVE_KINDS: &str = "Checkpoint ClusterClaim ClusterDeployment ClusterDeploymentCustomization ClusterDeprovision ClusterImageSet \
+    ClusterPool ClusterProvision ClusterRelocate ClusterState DNSZone HiveConfig MachinePool MachinePoolNameLease \
+    SelectorSyncIdentityProvider SelectorSyncSet SyncIdentityProvider SyncSet";
 
 /// Adds what an API server rejects or drops to the problems that the rules found. `old` is the object before an update. `false` if
 /// the kind has no schema, and no rules either.
@@ -59,6 +71,7 @@ pub(super) fn check(
                     problem: Problem::Missing,
                 });
             }
+            explain_undecodable(&found, faults);
             add(kind, &versions, &found, faults);
             true
         }
@@ -75,11 +88,31 @@ pub(super) fn check(
         }
         _ => {
             let unserved = unserved(kind, api_version, &served_versions(kind));
+            let unserved = unserved.or_else(|| mistyped(kind, api_version));
             let is_unserved = unserved.is_some();
             faults.extend(unserved);
             is_unserved
         }
     }
+}
+
+/// Says what the schema says about a value that cannot be decoded, because this names the value and how to write it.
+fn explain_undecodable(found: &[Violation<'_>], faults: &mut [Fault]) {
+    for fault in faults {
+        let is_same = |violation: &&Violation<'_>| is_same_field(&violation.path, &fault.field);
+        if fault.rule == LintRule::Undecodable.id()
+            && let Some(violation) = found.iter().find(is_same)
+            && let Some(message) = rejection(violation)
+        {
+            *fault = Fault::from_lint(LintRule::Undecodable, fault.field.clone(), &message);
+        }
+    }
+}
+
+/// Whether two paths name the same field. The decoder writes `labels.a` for `labels[a]`.
+fn is_same_field(path: &str, other: &str) -> bool {
+    let plain = |path: &str| path.replace('[', ".").replace(']', "");
+    plain(path) == plain(other)
 }
 
 /// Whether a release of Cluster API that is planned no longer serves the `apiVersion` of the object.
@@ -135,6 +168,21 @@ pub(super) fn unserved(kind: &str, given: &str, served: &[&str]) -> Option<Fault
         "apiVersion",
         &message,
     ))
+}
+
+/// The problem of a kind that no API server knows, but whose name is almost that of another one in the group.
+fn mistyped(kind: &str, api_version: &str) -> Option<Fault> {
+    let (group, _) = api_version.rsplit_once('/')?;
+    let known = match group {
+        group::CLUSTER | group::BOOTSTRAP | group::CONTROL_PLANE => CLUSTER_API_KINDS,
+        group::HIVE => HIVE_KINDS,
+        _ => return None,
+    };
+    let meant = misspelled(kind, known.split(' ')).filter(|meant| *meant != kind)?;
+    let message = format!(
+        "Invalid value: {kind:?}: the API server knows no kind {kind} in {api_version}; write {meant}"
+    );
+    Some(Fault::from_lint(LintRule::VersionUnserved, "kind", &message))
 }
 
 /// Adds violations as problems. If several problems have the same cause, only the one that says most remains.
@@ -194,15 +242,15 @@ fn moved_of(versions: &Versions, violation: &Violation<'_>) -> Vec<Moved> {
             .retyped(&violation.path, violation.value)
             .into_iter()
             .collect(),
-        Problem::Missing | Problem::Value(_) => Vec::new(),
+        _ => Vec::new(),
     }
 }
 
-/// Whether a denial names the same field, or a field inside one that is missing.
+/// Whether a denial names the same field, or a field inside one that is missing or occurs twice.
 fn is_known(violation: &Violation<'_>, faults: &[Fault]) -> bool {
     let is_same = |fault: &Fault| match violation.problem {
-        Problem::Missing => is_within(&fault.field, &violation.path),
-        _ => fault.field == violation.path,
+        Problem::Missing | Problem::Duplicate(_) => is_within(&fault.field, &violation.path),
+        _ => is_same_field(&fault.field, &violation.path),
     };
     faults
         .iter()
@@ -236,15 +284,83 @@ fn unknown(kind: &str, versions: &Versions, violation: &Violation<'_>) -> Option
 
 /// A value that an API server rejects.
 fn invalid(violation: &Violation<'_>) -> Option<Fault> {
-    let message = match &violation.problem {
-        Problem::Unknown { .. } => return None,
-        Problem::Type { expected } => format!("Invalid value: must be {expected}"),
-        Problem::Missing => "Required value: the field is missing; add it".to_owned(),
-        Problem::Value(why) => format!("Invalid value: {why}"),
-    };
+    let message = rejection(violation)?;
     Some(Fault::from_lint(
         LintRule::FieldInvalid,
         violation.path.clone(),
         &message,
     ))
+}
+
+/// Why an API server rejects a value; `None` if it drops the field instead.
+fn rejection(violation: &Violation<'_>) -> Option<String> {
+    let Violation { path, value, problem } = violation;
+    let given = shown(path, &value.to_json());
+    Some(match problem {
+        Problem::Unknown { .. } => return None,
+        Problem::Missing => "Required value: the field is missing; add it".to_owned(),
+        Problem::Type { expected } => {
+            let remedy = type_remedy(path, value, expected).unwrap_or_default();
+            format!("Invalid value: {given}: must be {expected}{remedy}")
+        }
+        Problem::Unsupported(allowed) => {
+            format!("Unsupported value: {given}: must be {}", one_of(allowed, &given))
+        }
+        Problem::Duplicate([]) => {
+            format!("Duplicate value: {given}: an earlier item of the list is equal; remove one of them")
+        }
+        Problem::Duplicate(keys) => {
+            let values = keys.iter().filter_map(|key| {
+                let value = value.get(key)?.to_json();
+                Some(format!("{key} {}", shown(&format!("{path}.{key}"), &value)))
+            });
+            format!(
+                "Duplicate value: {}: an earlier item of the list has the same {}; remove one of them",
+                values.collect::<Vec<_>>().join(", "),
+                keys.join(" and ")
+            )
+        }
+        Problem::Value(why) => format!("Invalid value: {given}: {why}"),
+    })
+}
+
+/// The values that a field may have, and the one that was probably meant.
+fn one_of(allowed: &[Value], given: &str) -> String {
+    let names: Vec<_> = allowed.iter().filter_map(Value::as_str).collect();
+    match (
+        names.as_slice(),
+        misspelled(given.trim_matches('"'), names.iter().copied()),
+    ) {
+        ([only], _) => (*only).to_owned(),
+        (all, None) => format!("one of {}", all.join(", ")),
+        (all, Some(meant)) => format!("one of {}; did you mean {meant}?", all.join(", ")),
+    }
+}
+
+/// How to write a scalar so that it has another type. YAML reads text without quotes as a number or a boolean if it can.
+fn type_remedy(path: &str, value: &LocatedValue, expected: &str) -> Option<String> {
+    let json = value.to_json();
+    let plain = json.to_string();
+    match &json {
+        Value::Bool(_) | Value::Number(_) if expected == "a string" => Some(match value.written.as_deref() {
+            _ if is_secret(path) => "; write it in quotes".to_owned(),
+            Some(written) if plain != written => {
+                format!("; YAML reads {written} as {plain}, so write {written:?}")
+            }
+            _ => format!("; write {plain:?}"),
+        }),
+        Value::Number(_) if expected.starts_with("a duration") => {
+            let why = check_duration(&plain).err()?;
+            Some(format!(";{}", why.split_once(';')?.1))
+        }
+        Value::String(text) if path.ends_with("Seconds") => {
+            let duration = parse_go_duration(text).filter(|duration| duration.subsec_nanos() == 0)?;
+            Some(format!("; write {}", duration.as_secs()))
+        }
+        Value::String(text) if expected != "a string" => {
+            let meant: Value = serde_json::from_str(text).ok()?;
+            (Type::of(&meant).name() == expected).then(|| format!("; write {text} without quotes"))
+        }
+        _ => None,
+    }
 }

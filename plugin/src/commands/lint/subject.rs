@@ -14,7 +14,8 @@ use serde_json::Value;
 use crate::commands::lint::{
     document::{LocatedValue, YamlNode},
     finding::{Fault, LintRule, ObjectName},
-    schema, unrendered,
+    schema,
+    unrendered::{self, Foreign},
 };
 
 /// What `lint` does with an object.
@@ -25,6 +26,8 @@ pub(super) enum LintRole {
     HealthCheck,
     /// A patch or a template; `None` if the kind is unknown.
     Unrendered(Option<Subject>),
+    /// No object, but a file of another program.
+    Foreign(Foreign),
     Ignored,
 }
 
@@ -63,7 +66,9 @@ impl LintRole {
     pub(super) const fn subject(self) -> Option<Subject> {
         match self {
             Self::Subject(subject) => Some(subject),
-            Self::Machine | Self::HealthCheck | Self::Unrendered(_) | Self::Ignored => None,
+            Self::Machine | Self::HealthCheck | Self::Unrendered(_) | Self::Foreign(_) | Self::Ignored => {
+                None
+            }
         }
     }
 }
@@ -231,6 +236,7 @@ impl LocatedValue {
                 Self {
                     line,
                     node: YamlNode::Scalar(Value::from(text)),
+                    written: None,
                 },
             ));
         }

@@ -1,5 +1,5 @@
-//! Fills the variables of a clusterctl template, as `clusterctl generate` does with the library `drone/envsubst`: `${NAME}`,
-//! `${NAME:=default}` and `${NAME:-default}`. `$$` stands for `$`.
+//! Recognizes the placeholders of templates, and fills the variables of a clusterctl template, as `clusterctl generate` does with the
+//! library `drone/envsubst`: `${NAME}`, `${NAME:=default}` and `${NAME:-default}`. `$$` stands for `$`.
 
 use std::collections::BTreeSet;
 
@@ -17,11 +17,47 @@ pub(super) enum SubstitutionError {
     Unsupported { line: usize },
 }
 
+/// What only Helm charts contain.
+const CHART: [&str; 9] = [
+    "{{-",
+    ".Values",
+    ".Release.",
+    "{{ include ",
+    "{{ template ",
+    "{{ if ",
+    "{{ range ",
+    "{{ with ",
+    "{{ end ",
+];
+
+/// What actions of Go templates and Jinja begin with. Elsewhere, they may belong to cloud-init or to the names of Machines.
+const ACTIONS: [&str; 4] = ["{{ .", "{{.", "{{ $", "{%"];
+
 /// The operators before a default. The library treats all of them alike: the default replaces an empty or missing value.
 const OPERATORS: [&str; 5] = [":=", ":-", ":?", ":+", "="];
 
 /// The most levels of defaults inside defaults.
 const MAX_DEPTH: usize = 16;
+
+/// Whether text that is not YAML is a template. `line` is the line of the syntax error.
+pub(super) fn is_template(text: &[u8], line: Option<u64>) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let index = line.and_then(|line| usize::try_from(line.checked_sub(1)?).ok());
+    let faulty = index.and_then(|index| text.lines().nth(index));
+    let is_faulty = |line: &str| has_variable(line) || ACTIONS.iter().any(|action| line.contains(action));
+    CHART.iter().any(|part| text.contains(part)) || faulty.is_some_and(is_faulty)
+}
+
+/// Whether another program replaces a part of the text before an API server gets it: clusterctl, Helm or Cluster API's patches.
+pub(super) fn is_placeholder(text: &str) -> bool {
+    has_variable(text) || text.contains("{{")
+}
+
+/// Whether text has a variable of clusterctl, such as `${NAME}`.
+fn has_variable(text: &str) -> bool {
+    let name = text.split_once("${").map(|(_, rest)| rest.trim_start());
+    name.is_some_and(|rest| rest.starts_with(|c: char| c.is_alphabetic() || c == '_'))
+}
 
 /// Fills each variable with its value in `environment`, or else with its default.
 pub(super) fn substitute(

@@ -887,6 +887,69 @@ fn patches_and_templates_are_not_checked() {
     }
 }
 
+/// Files that stand beside manifests in a repository.
+const FOREIGN: [(&str, &str); 7] = [
+    ("kustomization.yaml", "resources: [a.yaml]\n"),
+    (
+        "other.yaml",
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [a.yaml]\n",
+    ),
+    (
+        "patch.yaml",
+        "- op: replace\n  path: /spec/replicas\n  value: 5\n",
+    ),
+    ("values.yaml", "replicas: 3\nimage: {tag: v1}\n"),
+    ("Chart.yaml", "apiVersion: v2\nname: edge\nversion: 0.1.0\n"),
+    ("notes.yaml", "only text\n"),
+    ("twice.yaml", "a: 1\na: 2\n"),
+];
+
+#[test]
+fn files_of_other_programs_are_only_counted() {
+    let whole = control_plane(3).to_string();
+    let mut input = Input::new(NAMESPACE, ObjectSource::Files);
+    input.parse("a.yaml", whole.as_bytes());
+    for (name, text) in FOREIGN {
+        input.parse(name, text.as_bytes());
+    }
+    let report = input.check(Some(&Configuration::default()), NOW.parse().unwrap());
+    schema::conforms(&report);
+    assert_eq!(
+        report.text(Layout::default()),
+        "1 object in 8 files: 1 checked, 0 skipped, 7 documents are no Kubernetes objects; 0 denials, 0 warnings\n"
+    );
+    assert_eq!(report.verdict(), Verdict::Met);
+    // Flux's objects have the same kind, and an object without a kind is none of these files.
+    for (text, rule) in [
+        (
+            "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nspec: {}\n",
+            None,
+        ),
+        ("spec: {}\n", Some("kind-missing")),
+        ("apiVersion: v1\ndata: {}\n", Some("kind-missing")),
+        ("- kind: Pod\n", Some("kind-missing")),
+    ] {
+        let found: Vec<_> = found(&lint_yaml(text))
+            .into_iter()
+            .map(|(rule, _)| rule)
+            .collect();
+        assert_eq!(found, Vec::from_iter(rule), "{text}");
+    }
+}
+
+#[test]
+fn a_kustomization_alone_is_not_rendered() {
+    for (name, text) in FOREIGN {
+        let mut input = Input::new(NAMESPACE, ObjectSource::Files);
+        input.parse(name, text.as_bytes());
+        let report = input.check(Some(&Configuration::default()), NOW.parse().unwrap());
+        let is_kustomization = text.contains("resources");
+        let expected = is_kustomization.then(|| ("manifest-unrendered".to_owned(), ".".to_owned()));
+        assert_eq!(found(&report), Vec::from_iter(expected), "{name}");
+        assert_eq!(report.verdict(), Verdict::Undecided, "{name}");
+    }
+}
+
 /// What belongs to cloud-init, to a shell or to the names of Machines does not make wrong syntax a template.
 #[test]
 fn wrong_syntax_is_an_error_beside_placeholders() {

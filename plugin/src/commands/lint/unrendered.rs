@@ -1,4 +1,7 @@
-//! Recognizes patches and templates, which are no whole objects. The rules would report what the rendered object does not lack.
+//! Recognizes patches and templates, which are no whole objects, and files of other programs. The rules would report what the rendered
+//! object does not lack.
+
+use std::path::Path;
 
 use kcp_api::kind::{KUBEADM_CONFIG, KUBEADM_CONFIG_TEMPLATE};
 use serde_json::Value;
@@ -6,8 +9,17 @@ use serde_json::Value;
 use crate::commands::lint::{
     document::{LocatedValue, YamlNode},
     finding::{Fault, LintRule},
-    placeholder::is_placeholder,
+    substitution::is_placeholder,
 };
+
+/// The names of a kustomization, which needs no kind.
+const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+
+/// The group of the files that Kustomize reads. Flux has objects of the same kind in another group.
+const KUSTOMIZE_GROUP: &str = "kustomize.config.k8s.io/";
+
+/// The fields that an object without a kind may have.
+const OBJECT_FIELDS: [&str; 3] = ["kind", "metadata", "spec"];
 
 /// Fields with text that programs on a Machine or Cluster API itself read, so that a placeholder may belong to them.
 const OTHER_LANGUAGES: [&str; 6] = [
@@ -18,6 +30,39 @@ const OTHER_LANGUAGES: [&str; 6] = [
     "installConfigPatches",
     "variables",
 ];
+
+/// What a document is that no API server gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Foreign {
+    Kustomization,
+    /// A JSON patch, the values or the description of a Helm chart, or a file of another program.
+    Other,
+}
+
+/// Whether a document is the file of a program rather than an object.
+pub(super) fn foreign(file: &str, document: &LocatedValue) -> Option<Foreign> {
+    let has = |field: &&str| document.get(field).is_some();
+    let name = Path::new(file).file_name().and_then(|name| name.to_str());
+    let is_named = name.is_some_and(|name| KUSTOMIZATIONS.contains(&name));
+    let api_version = document.text("apiVersion");
+    if (is_named && !has(&"kind")) || api_version.is_some_and(|given| given.starts_with(KUSTOMIZE_GROUP)) {
+        return Some(Foreign::Kustomization);
+    }
+    let is_foreign = match &document.node {
+        YamlNode::Object(_) => {
+            // The description of a Helm chart has an apiVersion.
+            !OBJECT_FIELDS.iter().any(has) && (api_version.is_none() || has(&"version"))
+        }
+        YamlNode::List(items) => !items.iter().any(|item| item.get("kind").is_some()),
+        YamlNode::Scalar(_) => true,
+    };
+    is_foreign.then_some(Foreign::Other)
+}
+
+/// The problem of a kustomization without the objects that it refers to.
+pub(super) fn kustomization() -> Fault {
+    not_checked(".".to_owned(), "Invalid value: this file is a kustomization", "")
+}
 
 /// The problem of an object of this kind that is a patch or a template.
 pub(super) fn fault(object: &LocatedValue, kind: &str) -> Option<Fault> {
@@ -90,6 +135,9 @@ fn placeholder(value: &LocatedValue, path: String) -> Option<(String, &str)> {
 fn missing_in_patch(object: &LocatedValue) -> Option<&'static str> {
     object.text("kind")?;
     let spec = object.get("spec");
+    if spec.is_some_and(|spec| !spec.is_null() && !matches!(spec.node, YamlNode::Object(_))) {
+        return None;
+    }
     let has = |path: &str| spec.is_some_and(|spec| spec.value_at(path).is_some_and(|value| !value.is_null()));
     // A patch may change the name in a reference.
     let has_reference = has("machineTemplate.infrastructureRef.kind")

@@ -1,5 +1,7 @@
 //! The fields that have another path or another type in v1beta2 than in v1beta1.
 
+use kcp_rules::syntax::parse_go_duration;
+
 use super::structural::{Schema, Type};
 use crate::commands::lint::document::{LocatedValue, YamlNode};
 
@@ -263,7 +265,7 @@ impl Versions {
     }
 
     fn search(&self, path: &str, value: &LocatedValue, found: &mut Vec<Moved>) {
-        if let Some(moved) = self.row(path) {
+        if let Some(moved) = self.row(path, value) {
             found.push(moved);
         } else if let YamlNode::Object(fields) = &value.node {
             for (name, field) in fields {
@@ -280,10 +282,10 @@ impl Versions {
             YamlNode::Object(_) => Type::Object,
         };
         let is_of_other = self.other_schema.at(path)?.accepts(given);
-        self.row(path).filter(|_| is_of_other)
+        self.row(path, value).filter(|_| is_of_other)
     }
 
-    fn row(&self, path: &str) -> Option<Moved> {
+    fn row(&self, path: &str, value: &LocatedValue) -> Option<Moved> {
         MOVES.iter().find_map(|row| {
             let (old, new) = (row.v1beta1, row.v1beta2);
             let target = match row.difference {
@@ -298,40 +300,57 @@ impl Versions {
                 })?),
             };
             Some(Moved {
-                message: self.message(path, target.as_deref(), row.difference),
+                message: self.message(path, target.as_deref(), row.difference, value),
                 path: path.to_owned(),
                 target,
             })
         })
     }
 
-    fn message(&self, path: &str, target: Option<&str>, difference: Difference) -> String {
+    fn message(
+        &self,
+        path: &str,
+        target: Option<&str>,
+        difference: Difference,
+        value: &LocatedValue,
+    ) -> String {
         let Self { own, other, .. } = self;
         let is_current = *own == "v1beta2";
-        let (with, is_retyped) = match difference {
+        let with = match difference {
             Difference::Removed(reason) => {
                 return format!(
                     "{own} has no such field, and the API server drops it, because only {other} has it: {reason}; \
                      remove it"
                 );
             }
-            Difference::Flags if is_current => ("a list, with name and value for each flag", true),
-            Difference::Flags => ("a map, with the value of each flag by its name", true),
-            Difference::Seconds if is_current => (", as a number of seconds", false),
-            Difference::Seconds => (", as a duration such as 5m", false),
-            Difference::Reference if is_current => (", with apiGroup in place of apiVersion", false),
-            Difference::Reference => (", with apiVersion in place of apiGroup", false),
-            Difference::Group if is_current => (", the group without the version", false),
-            Difference::Group => (", the group and the version", false),
-            Difference::Fields(fields) if is_current => (fields, false),
-            Difference::Fields(_) | Difference::None => ("", false),
+            Difference::Flags => {
+                let (found, meant) = if is_current {
+                    ("a map", "a list")
+                } else {
+                    ("a list", "a map")
+                };
+                let example = converted(difference, is_current, value);
+                let example = example.map_or(String::new(), |flag| format!(", such as {flag}"));
+                return format!(
+                    "this is {found}, as in {other}: in {own}, flags are {meant}; write {meant}{example}"
+                );
+            }
+            Difference::Seconds if is_current => ", as a number of seconds",
+            Difference::Seconds => ", as a duration such as 5m",
+            Difference::Reference if is_current => ", with apiGroup in place of apiVersion",
+            Difference::Reference => ", with apiVersion in place of apiGroup",
+            Difference::Group if is_current => ", the group without the version",
+            Difference::Group => ", the group and the version",
+            Difference::Fields(fields) if is_current => fields,
+            Difference::Fields(_) | Difference::None => "",
         };
-        if is_retyped {
-            return format!("the value has the type of {other}: in {own}, this is {with}; write it so");
-        }
         let origin = match self.other_schema.at(path) {
             Some(_) => format!("this is a field of {other}"),
             None => "this is a field of another version".to_owned(),
+        };
+        let remedy = match converted(difference, is_current, value) {
+            Some(value) => format!("write {value} there"),
+            None => "move the value there".to_owned(),
         };
         let separator = if with.is_empty() || with.starts_with(',') {
             ""
@@ -339,9 +358,32 @@ impl Versions {
             ", "
         };
         format!(
-            "{origin}, and the API server drops it: in {own}, it is {}{separator}{with}; move the value there",
+            "{origin}, and the API server drops it: in {own}, it is {}{separator}{with}; {remedy}",
             target.unwrap_or_default()
         )
+    }
+}
+
+/// The value as the version of the object has it; `None` if it is the same or unknown. Of flags, the first one.
+fn converted(difference: Difference, is_current: bool, value: &LocatedValue) -> Option<String> {
+    let json = value.to_json();
+    match difference {
+        Difference::Seconds if is_current => {
+            let duration = parse_go_duration(json.as_str()?)?;
+            (duration.subsec_nanos() == 0).then(|| duration.as_secs().to_string())
+        }
+        Difference::Seconds => json.as_u64().map(|seconds| format!("{seconds}s")),
+        Difference::Group if is_current => Some(json.as_str()?.split_once('/')?.0.to_owned()),
+        Difference::Flags if is_current => {
+            let (name, value) = json.as_object()?.iter().next()?;
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            Some(format!("{{name: {name}, value: {value:?}}}"))
+        }
+        Difference::Flags => {
+            let text = |field| json.get(0)?.get(field)?.as_str();
+            Some(format!("{}: {:?}", text("name")?, text("value")?))
+        }
+        _ => None,
     }
 }
 
@@ -358,7 +400,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Moved, Schema, Type, Versions};
+    use super::{LocatedValue, Moved, Schema, Type, Versions};
     use crate::commands::lint::document;
 
     const KINDS: [(&str, &str); 7] = [
@@ -370,6 +412,10 @@ mod tests {
         ("controlplane.cluster.x-k8s.io", "KubeadmControlPlane"),
         ("controlplane.cluster.x-k8s.io", "KubeadmControlPlaneTemplate"),
     ];
+
+    fn nothing() -> LocatedValue {
+        document::parse(b"{}").remove(0).unwrap()
+    }
 
     fn versions(own: &str, (group, kind): (&str, &str)) -> Versions {
         Versions::new(&format!("{group}/{own}"), kind).unwrap()
@@ -440,7 +486,7 @@ mod tests {
             let different = differences(&versions);
             assert!(!different.is_empty(), "{kind:?}");
             for path in different {
-                assert!(versions.row(&path).is_some(), "{kind:?}: {path}");
+                assert!(versions.row(&path, &nothing()).is_some(), "{kind:?}: {path}");
             }
         }
     }
@@ -456,7 +502,7 @@ mod tests {
                 let is_known = all
                     .keys()
                     .filter(|inner| **inner == path || is_inside(inner, &path))
-                    .any(|inner| versions.row(inner).is_some());
+                    .any(|inner| versions.row(inner, &nothing()).is_some());
                 let is_new = NEW.iter().any(|new| path.ends_with(new));
                 assert!(is_known || is_new, "{kind:?}: {path}");
             }
@@ -534,6 +580,17 @@ mod tests {
                      the object in v1beta2",
                 )],
             ),
+            (
+                "v1beta2",
+                "spec.machineTemplate.nodeDrainTimeout",
+                json!("5m"),
+                vec![(
+                    "spec.machineTemplate.nodeDrainTimeout",
+                    Some("spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds"),
+                    "this is a field of v1beta1, and the API server drops it: in v1beta2, it is \
+                     spec.machineTemplate.spec.deletion.nodeDrainTimeoutSeconds, as a number of seconds; write 300 there",
+                )],
+            ),
             ("v1beta1", "spec.foo", json!({"bar": 1}), vec![]),
         ] {
             let expected: Vec<_> = expected
@@ -556,15 +613,14 @@ mod tests {
                 "v1beta2",
                 json!({"v": "1"}),
                 Some(
-                    "the value has the type of v1beta1: in v1beta2, this is a list, with name and value for each flag; write it so",
+                    "this is a map, as in v1beta1: in v1beta2, flags are a list; write a list, such as {name: v, value: \"1\"}",
                 ),
             ),
             (
                 "v1beta1",
                 json!([{"name": "v", "value": "1"}]),
                 Some(
-                    "the value has the type of v1beta2: in v1beta1, this is a map, with the value of each flag by its name; \
-                     write it so",
+                    "this is a list, as in v1beta2: in v1beta1, flags are a map; write a map, such as v: \"1\"",
                 ),
             ),
             ("v1beta2", json!("v=1"), None),

@@ -3,10 +3,12 @@
 //! `make object-schemas` derives `cluster-api.json` from the definitions. It keeps every constraint but expressions in CEL.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     sync::{LazyLock, OnceLock},
 };
 
+use kube::core::Version;
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
@@ -72,6 +74,8 @@ pub(super) enum Type {
 pub(super) enum Format {
     Byte,
     DateTime,
+    /// Not in Cluster API's definitions: the field of v1beta1 is a string, which the conversion to v1beta2 reads as a duration.
+    Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -113,10 +117,7 @@ impl Type {
             Value::String(_) => Self::String,
             Value::Array(_) => Self::Array,
             Value::Object(_) => Self::Object,
-            // An API server accepts 3.0 as an integer.
-            Value::Number(number) if number.as_f64().is_some_and(|number| number.fract() == 0.0) => {
-                Self::Integer
-            }
+            Value::Number(number) if number.is_i64() || number.is_u64() => Self::Integer,
             Value::Number(_) => Self::Number,
         }
     }
@@ -178,7 +179,11 @@ impl Schema {
 
     /// The type that the schema requires, with its article.
     pub(super) fn type_name(&self) -> &'static str {
-        self.kind.map_or("an integer or a string", Type::name)
+        match self.kind {
+            _ if self.format == Some(Format::Duration) => "a duration such as 5m",
+            Some(kind) => kind.name(),
+            None => "an integer or a string",
+        }
     }
 }
 
@@ -186,15 +191,21 @@ impl Schema {
 pub(in crate::commands::lint) fn served_versions(kind: &str) -> Vec<&'static str> {
     let names = SCHEMAS.kinds.keys().filter_map(|name| name.rsplit_once('/'));
     let of_kind = names.filter(|(_, known)| *known == kind);
-    // The names are sorted, and the newest version is the preferred one.
-    of_kind.map(|(api_version, _)| api_version).rev().collect()
+    let mut served: Vec<_> = of_kind.map(|(api_version, _)| api_version).collect();
+    newest_first(&mut served);
+    served
+}
+
+fn newest_first(api_versions: &mut [&str]) {
+    let version = |api_version: &str| Version::parse(api_version.rsplit('/').next().unwrap_or_default());
+    api_versions.sort_by_key(|api_version| Reverse(version(api_version).priority()));
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{SCHEMAS, Schema, Schemas, served_versions};
+    use super::{SCHEMAS, Schema, Schemas, newest_first, served_versions};
 
     fn walk(schema: &'static Schema, visit: &mut dyn FnMut(&'static Schema)) {
         visit(schema);
@@ -231,6 +242,16 @@ mod tests {
             ]
         );
         assert_eq!(served_versions("Machine"), [""; 0]);
+    }
+
+    #[test]
+    fn versions_are_ordered_as_in_kubernetes() {
+        let mut versions = ["g/v1alpha4", "g/v1beta2", "g/v2", "g/v1beta10", "g/v1", "g/v10"];
+        newest_first(&mut versions);
+        assert_eq!(
+            versions,
+            ["g/v10", "g/v2", "g/v1", "g/v1beta10", "g/v1beta2", "g/v1alpha4"]
+        );
     }
 
     #[test]

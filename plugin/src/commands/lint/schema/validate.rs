@@ -4,10 +4,14 @@ use std::collections::HashSet;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use jiff::Timestamp;
+use kcp_rules::{syntax::parse_go_duration, topics::misspelled};
 use serde_json::Value;
 
 use super::structural::{Format, ListType, Schema, Type};
-use crate::commands::lint::document::{LocatedValue, YamlNode};
+use crate::commands::lint::{
+    document::{LocatedValue, YamlNode},
+    substitution::is_placeholder,
+};
 
 /// What is wrong with a value.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +25,10 @@ pub(super) enum Problem {
         expected: &'static str,
     },
     Missing,
+    /// The value is none of those that the field may have.
+    Unsupported(&'static [Value]),
+    /// An earlier item of the list has the same keys; none if it is equal.
+    Duplicate(&'static [String]),
     /// The value has the right type, but is not allowed. Contains what is wrong and what to do.
     Value(String),
 }
@@ -62,10 +70,12 @@ impl<'o> Validator<'o> {
     fn value(&mut self, schema: &'static Schema, value: &'o LocatedValue, path: &str) {
         let schema = schema.resolved();
         match &value.node {
-            YamlNode::Scalar(Value::String(text)) if may_be_replaced(text) => {}
+            YamlNode::Scalar(Value::String(text)) if is_placeholder(text) => {}
             YamlNode::Scalar(scalar) if schema.accepts(Type::of(scalar)) => {
                 if let Err(why) = check_scalar(schema, scalar) {
                     self.add(path, value, Problem::Value(why));
+                } else if !schema.allowed.is_empty() && !schema.allowed.contains(scalar) {
+                    self.add(path, value, Problem::Unsupported(&schema.allowed));
                 }
             }
             YamlNode::List(items) if schema.accepts(Type::Array) => self.list(schema, items, value, path),
@@ -115,7 +125,7 @@ impl<'o> Validator<'o> {
             self.add(&join(path, name), value, Problem::Missing);
         }
         if schema.min_properties.is_some_and(|min| kept < min) {
-            let why = "must have a field that the API server knows; set one, or remove the empty object";
+            let why = "must have at least one field that the API server knows; set one, or remove the object";
             self.add(path, value, Problem::Value(why.to_owned()));
         }
     }
@@ -137,14 +147,7 @@ impl<'o> Validator<'o> {
                 self.value(each, item, &path);
             }
             if key(schema, item).is_some_and(|key| !keys.insert(key)) {
-                let why = match schema.list_keys.as_slice() {
-                    [] => "an earlier item of the list is equal; remove one of them".to_owned(),
-                    keys => format!(
-                        "an earlier item of the list has the same {}; remove one of them",
-                        keys.join(" and ")
-                    ),
-                };
-                self.add(&path, item, Problem::Value(why));
+                self.add(&path, item, Problem::Duplicate(&schema.list_keys));
             }
         }
     }
@@ -164,11 +167,11 @@ fn key(schema: &Schema, item: &LocatedValue) -> Option<String> {
     }
 }
 
-/// The known field whose name is most similar, unless the object has it.
+/// The known field that was probably meant, unless the object has it.
 fn nearest(schema: &'static Schema, name: &str, fields: &[(String, LocatedValue)]) -> Option<&'static str> {
     let unset = schema.properties.keys().map(String::as_str);
     let unset = unset.filter(|known| !fields.iter().any(|(field, _)| field == known));
-    kcp_rules::topics::similar(name, unset).into_iter().next()
+    misspelled(name, unset)
 }
 
 fn join(path: &str, name: &str) -> String {
@@ -177,11 +180,6 @@ fn join(path: &str, name: &str) -> String {
     } else {
         format!("{path}.{name}")
     }
-}
-
-/// Whether another program replaces a part of the text before an API server gets it: clusterctl, Helm or Cluster API's patches.
-fn may_be_replaced(text: &str) -> bool {
-    text.contains("${") || text.contains("{{")
 }
 
 fn check_scalar(schema: &Schema, value: &Value) -> Result<(), String> {
@@ -195,21 +193,15 @@ fn check_scalar(schema: &Schema, value: &Value) -> Result<(), String> {
         )?;
         check_format(schema, text)?;
     }
-    if let Some(number) = value.as_f64() {
-        check_range(number, schema.minimum, schema.maximum)?;
+    match value.as_f64() {
+        Some(number) => check_range(number, schema.minimum, schema.maximum),
+        None => Ok(()),
     }
-    if schema.allowed.is_empty() || schema.allowed.contains(value) {
-        return Ok(());
-    }
-    let allowed: Vec<_> = schema.allowed.iter().map(Value::to_string).collect();
-    Err(format!("must be one of {}", allowed.join(", ")))
 }
 
 fn check_format(schema: &Schema, text: &str) -> Result<(), String> {
     match &schema.pattern {
-        Some(pattern) if !pattern.matches(text) => {
-            return Err(format!("must match the regular expression {}", pattern.text));
-        }
+        Some(pattern) if !pattern.matches(text) => return Err(format!("must {}", words(&pattern.text))),
         _ => {}
     }
     match schema.format {
@@ -219,8 +211,63 @@ fn check_format(schema: &Schema, text: &str) -> Result<(), String> {
         Some(Format::Byte) if BASE64_STANDARD.decode(text).is_err() => {
             Err("must be encoded in Base64".to_owned())
         }
+        Some(Format::Duration) => check_duration(text),
         _ => Ok(()),
     }
+}
+
+/// How the regular expressions of the schemas begin, and what they require. The first row that fits counts.
+const PATTERNS: [(&str, &str); 8] = [
+    (
+        "^(([A-Za-z0-9]",
+        "have only letters, digits, '-', '_' and '.', and begin and end with a letter or digit",
+    ),
+    ("^([a-z0-9]", "be a name such as Ready or example.com/Ready"),
+    (r"^(\+|-)?", "be a quantity such as 1, 500m or 2Gi"),
+    (
+        "^[a-zA-Z]",
+        "have only letters, digits and '-', and begin with a letter",
+    ),
+    (r"^\[[0-9]", "be a range such as [1-3]"),
+    (
+        "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        "have only lowercase letters, digits and '-', and begin and end with a letter or digit",
+    ),
+    (
+        r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+        "have only lowercase letters, digits, '-' and '.', and begin and end with a letter or digit",
+    ),
+    ("^[a-z0-9]", "be a group and a version such as example.com/v1"),
+];
+
+/// What a regular expression requires, after "must".
+fn words(pattern: &str) -> &'static str {
+    let mut known = PATTERNS.iter().filter(|(start, _)| pattern.starts_with(start));
+    known
+        .next()
+        .map_or("match the pattern of its schema", |(_, words)| words)
+}
+
+/// The units that users write, which Go does not have, and their hours.
+const LONG_UNITS: [(char, u64); 2] = [('d', 24), ('w', 7 * 24)];
+
+/// Whether Cluster API can decode a duration, whose type is `metav1.Duration`.
+pub(super) fn check_duration(text: &str) -> Result<(), String> {
+    if parse_go_duration(text.strip_prefix(['+', '-']).unwrap_or(text)).is_some() {
+        return Ok(());
+    }
+    let mut in_hours = LONG_UNITS.iter().filter_map(|(unit, hours)| {
+        let number: u64 = text.strip_suffix(*unit)?.trim_end().parse().ok()?;
+        number.checked_mul(*hours)
+    });
+    let remedy = match (in_hours.next(), text.parse::<u64>()) {
+        (Some(hours), _) => format!("; write {hours}h"),
+        (None, Ok(number)) => format!("; write {number}s for seconds, or {number}m for minutes"),
+        (None, Err(_)) => String::new(),
+    };
+    Err(format!(
+        "must be a number and a unit, such as 90s, 5m or 1h30m{remedy}"
+    ))
 }
 
 fn check_range(number: f64, min: Option<f64>, max: Option<f64>) -> Result<(), String> {
@@ -242,10 +289,12 @@ fn check_count(count: usize, min: Option<usize>, max: Option<usize>, noun: &str)
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::{any, proptest};
     use serde_json::{Value, json};
 
-    use super::{Problem, violations};
+    use super::{PATTERNS, Problem, check_duration, violations, words};
     use crate::commands::lint::{document, schema::structural::Schema};
 
     const KIND: (&str, &str) = ("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane");
@@ -309,6 +358,8 @@ mod tests {
         let unknown = |nearest| Problem::Unknown { nearest };
         let arguments = |arguments: Value| json!({"scheduler": {"extraArgs": arguments}});
         let empty = "must not be empty; set a value, or remove the field";
+        let rolling_update: &[Value] = Vec::leak(vec![json!("RollingUpdate")]);
+        let name_and_value: &[String] = Vec::leak(vec!["name".to_owned(), "value".to_owned()]);
         for (pointer, given, path, problem) in [
             ("/spec/versoin", json!("v1"), "spec.versoin", unknown(None)),
             (
@@ -357,7 +408,7 @@ mod tests {
                 "/spec/rollout",
                 json!({"strategy": {"type": "InPlace"}}),
                 "spec.rollout.strategy.type",
-                value("must be one of \"RollingUpdate\""),
+                Problem::Unsupported(rolling_update),
             ),
             (
                 "/spec/rollout",
@@ -375,7 +426,7 @@ mod tests {
                 "/spec/kubeadmConfigSpec/clusterConfiguration",
                 arguments(json!([{"name": "v", "value": "1"}, {"value": "1", "name": "v"}])),
                 "spec.kubeadmConfigSpec.clusterConfiguration.scheduler.extraArgs[1]",
-                value("an earlier item of the list has the same name and value; remove one of them"),
+                Problem::Duplicate(name_and_value),
             ),
             (
                 "/spec/kubeadmConfigSpec/clusterConfiguration",
@@ -399,7 +450,9 @@ mod tests {
                 "/spec/kubeadmConfigSpec",
                 json!({"verbosity": null}),
                 "spec.kubeadmConfigSpec",
-                value("must have a field that the API server knows; set one, or remove the empty object"),
+                value(
+                    "must have at least one field that the API server knows; set one, or remove the object",
+                ),
             ),
             (
                 "/metadata/labels",
@@ -412,14 +465,53 @@ mod tests {
                 json!("<no value>"),
                 "metadata.name",
                 value(
-                    "must match the regular expression \
-                     ^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+                    "must have only lowercase letters, digits, '-' and '.', and begin and end with a letter or digit",
                 ),
             ),
         ] {
             let object = changed(pointer, &given);
             let expected = (path.to_owned(), problem);
             assert_eq!(found(&object), [expected], "{pointer} {given}");
+        }
+    }
+
+    /// A new pattern may begin as another one.
+    #[test]
+    fn says_what_each_pattern_requires() {
+        let data = include_str!("cluster-api.json");
+        let texts = data.split("\"pattern\":").skip(1);
+        let patterns = texts.map(|text| {
+            let mut values = serde_json::Deserializer::from_str(text).into_iter::<String>();
+            values.next().unwrap().unwrap()
+        });
+        let patterns: BTreeSet<_> = patterns.collect();
+        let known: BTreeSet<_> = patterns.iter().map(|pattern| words(pattern)).collect();
+        assert_eq!((patterns.len(), known.len()), (9, 8), "{patterns:?}");
+        assert!(
+            known
+                .iter()
+                .all(|words| PATTERNS.iter().any(|(_, known)| known == words))
+        );
+    }
+
+    #[test]
+    fn reads_durations_as_cluster_api_does() {
+        const SYNTAX: &str = "must be a number and a unit, such as 90s, 5m or 1h30m";
+        for (text, remedy) in [
+            ("5m", None),
+            ("1h30m", None),
+            ("0", None),
+            ("-1.5s", None),
+            (".5h", None),
+            ("1d", Some("; write 24h")),
+            ("2 w", Some("; write 336h")),
+            ("20", Some("; write 20s for seconds, or 20m for minutes")),
+            ("", Some("")),
+            ("5min", Some("")),
+            ("99999999999999999999d", Some("")),
+        ] {
+            let expected = remedy.map_or(Ok(()), |remedy| Err(format!("{SYNTAX}{remedy}")));
+            assert_eq!(check_duration(text), expected, "{text}");
         }
     }
 

@@ -1,5 +1,7 @@
 //! What an API server rejects or drops, in whole manifests.
 
+use std::fmt::Write as _;
+
 use serde_json::json;
 
 use super::{Base, V1BETA1, V1BETA2, control_plane, found, lint_update, lint_yaml, plain};
@@ -211,4 +213,145 @@ fn an_update_may_keep_what_it_does_not_change() {
     let expected = "spec.kubeadmConfigSpec.clusterConfiguration.certificatesDir";
     let found = found(&lint_update(Some(&old), &emptied));
     assert_eq!(found, [("field-invalid".to_owned(), expected.to_owned())]);
+}
+
+/// The messages of a control plane in v1beta2 with this change.
+fn messages(old: &str, new: &str) -> Vec<String> {
+    const BASE: &str = r#"
+apiVersion: controlplane.cluster.x-k8s.io/v1beta2
+kind: KubeadmControlPlane
+metadata: {name: edge}
+spec:
+  replicas: 3
+  version: v1.34.2
+  machineTemplate: {spec: {infrastructureRef: {apiGroup: i.io, kind: M, name: a}}}
+  kubeadmConfigSpec:
+    clusterConfiguration:
+      apiServer: {extraArgs: [{name: profiling, value: "false"}]}
+    files: [{path: /a, content: b, permissions: "0600"}]
+    users: [{name: a, passwd: b}]
+    format: cloud-config
+  rollout: {strategy: {type: RollingUpdate}}
+"#;
+    assert!(BASE.contains(old), "{old}");
+    let report = lint_yaml(&BASE.replace(old, new));
+    let json: serde_json::Value = serde_json::from_str(&crate::printer::json(&report).unwrap()).unwrap();
+    let findings = json["findings"].as_array().unwrap().iter();
+    findings
+        .map(|finding| {
+            format!(
+                "{}: {}",
+                finding["field"].as_str().unwrap(),
+                finding["message"].as_str().unwrap()
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn messages_show_the_value_and_how_to_write_it() {
+    let mut text = String::new();
+    for (old, new) in [
+        ("replicas: 3", "replicas: three"),
+        ("replicas: 3", "replicas: \"3\""),
+        ("replicas: 3", "replicas: 3.5"),
+        ("replicas: 3", "replicas: 3.0"),
+        ("replicas: 3", "replicas: 0o3"),
+        ("replicas: 3", "replicas: [3]"),
+        ("replicas: 3", "replica: 3"),
+        ("version: v1.34.2", "version: 1.30"),
+        ("version: v1.34.2", "versoin: v1.34.2"),
+        ("value: \"false\"", "value: off"),
+        ("value: \"false\"", "value: 12"),
+        ("permissions: \"0600\"", "permissions: 0600"),
+        ("content: b", "content: 12345"),
+        ("passwd: b", "passwd: 0123"),
+        ("format: cloud-config", "format: cloudconfig"),
+        ("format: cloud-config", "format: none"),
+        ("type: RollingUpdate", "type: Rolling"),
+        ("strategy: {type: RollingUpdate}", "after: tomorrow"),
+        (
+            "strategy: {type: RollingUpdate}",
+            "before: {certificatesExpiryDays: 6}",
+        ),
+        ("{strategy: {type: RollingUpdate}}", "{}"),
+        ("name: edge", "name: Edge_1"),
+        ("{name: edge}", "{name: edge, labels: {a: yes}}"),
+        (
+            "extraArgs: [",
+            "extraArgs: [{name: profiling, value: \"false\"}, ",
+        ),
+        (
+            "extraArgs: [{name: profiling, value: \"false\"}]",
+            "extraArgs: {profiling: \"false\"}",
+        ),
+        ("rollout: {", "rolloutStrategy: {type: RollingUpdate}\n  x: {"),
+        (
+            "machineTemplate: {spec: {",
+            "machineTemplate: {spec: {deletion: {nodeDrainTimeoutSeconds: 5m}, ",
+        ),
+        (
+            "strategy: {type: RollingUpdate}",
+            "strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: yes}}",
+        ),
+        (
+            "machineTemplate: {spec: {",
+            "machineTemplate: {nodeDrainTimeout: 5m, spec: {",
+        ),
+        ("apiGroup: i.io", "apiVersion: i.io/v1"),
+    ] {
+        writeln!(text, "{new}").unwrap();
+        for message in messages(old, new) {
+            writeln!(text, "  {message}").unwrap();
+        }
+    }
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_duration_in_v1beta1_must_be_one_that_go_parses() {
+    let manifest = |duration: &str| {
+        format!(
+            "apiVersion: cluster.x-k8s.io/v1beta1\nkind: MachineHealthCheck\nmetadata: {{name: a}}\nspec:\n  \
+             clusterName: a\n  selector: {{matchLabels: {{a: b}}}}\n  nodeStartupTimeout: {duration}\n"
+        )
+    };
+    let denial = vec!["deny field-invalid spec.nodeStartupTimeout".to_owned()];
+    for (duration, expected) in [
+        ("10m", vec![]),
+        ("\"0\"", vec![]),
+        ("1d", denial.clone()),
+        ("20", denial.clone()),
+        ("${TIMEOUT}", vec![]),
+    ] {
+        assert_eq!(findings(&manifest(duration)), expected, "{duration}");
+    }
+}
+
+#[test]
+fn a_kind_that_is_almost_a_known_one_is_mistyped() {
+    const CONTROL_PLANE: &str = "controlplane.cluster.x-k8s.io/v1beta2";
+    let kind_of = |api_version: &str, kind: &str| {
+        findings(&format!(
+            "apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{}}\n"
+        ))
+    };
+    for (api_version, kind, is_mistyped) in [
+        (CONTROL_PLANE, "KubeadmControlplane", true),
+        (CONTROL_PLANE, "kubeadmControlPlane", true),
+        (CONTROL_PLANE, "KubeadmControlPlanes", true),
+        (CONTROL_PLANE, "RKE2ControlPlane", false),
+        ("cluster.x-k8s.io/v1beta2", "ClusterClass", false),
+        ("cluster.x-k8s.io/v1beta2", "MachinPool", true),
+        ("addons.cluster.x-k8s.io/v1beta2", "ClusterResourceSets", false),
+        ("hive.openshift.io/v1", "ClusterPools", true),
+        ("hive.openshift.io/v1", "ClusterImageSet", false),
+        ("example.com/v1", "ClusterPools", false),
+    ] {
+        let expected: Vec<_> = is_mistyped
+            .then(|| "deny api-version-unserved kind".to_owned())
+            .into_iter()
+            .collect();
+        assert_eq!(kind_of(api_version, kind), expected, "{api_version} {kind}");
+    }
 }

@@ -57,6 +57,8 @@ pub struct ClusterConfiguration<'a> {
     pub ca_certificate_validity_period_days: Option<i64>,
     /// The validity of the certificates that the CAs sign, in days.
     pub certificate_validity_period_days: Option<i64>,
+    /// The algorithm of new keys, such as `ECDSA-P384`.
+    pub encryption_algorithm: Option<Text<'a>>,
     /// Subnets and DNS domain. Only v1beta1 has this field.
     pub networking: Option<Networking<'a>>,
     /// Only v1beta1 has this field. Cluster API sets it from `spec.version`.

@@ -2,7 +2,7 @@
 
 use crate::{
     action::Action,
-    api::ControlPlaneSpec,
+    api::{ControlPlaneSpec, KubeadmControlPlane},
     case::{Case, V1BETA1, V1BETA2},
     cel::Cel,
     change::Change,
@@ -45,7 +45,27 @@ const RULES: &[Rule] = &[
         check: Check::ControlPlaneSpec(validity_above_ca),
         cel: Cel::Faults(include_str!("cel/certificate-validity-above-ca.cel")),
     },
+    Rule {
+        id: "encryption-algorithm-unknown",
+        summary: "kubeadm must know the encryption algorithm that it gets",
+        why: "kubeadm rejects a configuration with an encryption algorithm that it does not know. The first new \
+              Machine then never joins the cluster, and the rollout stops.",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: true,
+        source: "Kubernetes, cmd/kubeadm/app/apis/kubeadm/validation/validation.go: ValidateEncryptionAlgorithm",
+        check: Check::ControlPlane(algorithm_unknown),
+        cel: Cel::Faults(include_str!("cel/encryption-algorithm-unknown.cel")),
+    },
 ];
+
+/// The algorithm that kubeadm knows since [`P384_SINCE`]. The schema of Cluster API lists it and the older ones.
+const P384: &str = "ECDSA-P384";
+const P384_SINCE: u64 = 34;
+
+/// The first minor version whose kubeadm gets the algorithm: Cluster API leaves it out of the configuration of older ones.
+const ALGORITHM_SINCE: u64 = 31;
 
 /// The default validity of certificates in kubeadm, in days.
 const DEFAULT_VALIDITY_DAYS: i64 = 365;
@@ -113,6 +133,25 @@ fn validity_above_ca(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fau
     }
 }
 
+fn algorithm_unknown(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let spec = change.new.common_spec();
+    let cluster = spec.cluster_configuration();
+    let algorithm = cluster.and_then(|cluster| cluster.encryption_algorithm.as_deref());
+    let is_too_old = |minor| (ALGORITHM_SINCE..P384_SINCE).contains(&minor);
+    if algorithm == Some(P384) && spec.minor().is_some_and(is_too_old) {
+        faults.push(Fault {
+            field: spec.kubeadm_path("clusterConfiguration.encryptionAlgorithm"),
+            reason: CauseReason::NotSupported,
+            value: Some(format!("{P384:?}")),
+            detail: format!(
+                "kubeadm before 1.{P384_SINCE} does not know this algorithm and rejects its configuration"
+            )
+            .into(),
+            remedy: "set another algorithm, such as ECDSA-P256".into(),
+        });
+    }
+}
+
 const ENDLESS: &str = "certificates-expiry-days-endless";
 const ABOVE_CA: &str = "certificate-validity-above-ca";
 const V1BETA2_EXPIRY: &str = "spec.rollout.before.certificatesExpiryDays";
@@ -122,7 +161,33 @@ const HUNDRED_OF_HUNDRED: &str = r#"{"spec":{"rollout":{"before":{"certificatesE
 const ABOVE_CA_PATCH: &str = r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":
     {"certificateValidityPeriodDays":731,"caCertificateValidityPeriodDays":730}}}}"#;
 
+const UNKNOWN_ALGORITHM: &str = "encryption-algorithm-unknown";
+const P384_AT_33: &str = r#"{"spec":{"version":"v1.33.4","kubeadmConfigSpec":{"clusterConfiguration":{"encryptionAlgorithm":"ECDSA-P384"}}}}"#;
+
 const CASES: &[Case] = &[
+    Case::create(
+        "rejects_p384_at_33",
+        P384_AT_33,
+        &[(
+            UNKNOWN_ALGORITHM,
+            "spec.kubeadmConfigSpec.clusterConfiguration.encryptionAlgorithm",
+        )],
+    ),
+    Case::create(
+        "accepts_p384_at_34",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{"encryptionAlgorithm":"ECDSA-P384"}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "accepts_p256_at_33",
+        r#"{"spec":{"version":"v1.33.4","kubeadmConfigSpec":{"clusterConfiguration":{"encryptionAlgorithm":"ECDSA-P256"}}}}"#,
+        &[],
+    ),
+    Case::create(
+        "accepts_p384_at_30_whose_kubeadm_does_not_get_it",
+        r#"{"spec":{"version":"v1.30.4","kubeadmConfigSpec":{"clusterConfiguration":{"encryptionAlgorithm":"ECDSA-P384"}}}}"#,
+        &[],
+    ),
     Case::create(
         "accepts_one_month_with_default_validity",
         r#"{"spec":{"rollout":{"before":{"certificatesExpiryDays":30}}}}"#,

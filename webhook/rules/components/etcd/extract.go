@@ -16,10 +16,7 @@ func ExtractComponent() {
 	config := newConfig()
 	texts := reflect.ValueOf(deprecatedFlags)
 	config.cf.flagSet.VisitAll(func(f *flag.Flag) {
-		state := "value"
-		if boolean, ok := f.Value.(interface{ IsBoolFlag() bool }); ok && boolean.IsBoolFlag() {
-			state = "bool"
-		}
+		state := kind(f.Value)
 		text := deprecatedUsage.FindString(f.Usage)
 		if listed := texts.MapIndex(reflect.ValueOf(f.Name)); listed.IsValid() {
 			state += ",deprecated"
@@ -34,6 +31,17 @@ func ExtractComponent() {
 	if gates := reflect.ValueOf(config.ec).FieldByName("ServerFeatureGate"); gates.IsValid() {
 		extractGates(gates.Elem().MethodByName("GetAll").Call(nil)[0])
 	}
+}
+
+// The type of a flag's value, as Go or etcd name it, in lower case and without `Value`. For the values that the flag accepts, it is one=A|B
+// or, if the flag accepts a list of them, some=A|B.
+func kind(value flag.Value) string {
+	name := strings.ToLower(strings.TrimSuffix(reflect.TypeOf(value).Elem().Name(), "Value"))
+	if list, ok := value.(interface{ Valids() []string }); ok {
+		number := map[string]string{"selectivestring": "one", "selectivestrings": "some"}[name]
+		return number + "=" + strings.Join(list.Valids(), "|")
+	}
+	return name
 }
 
 func extractGates(gates reflect.Value) {

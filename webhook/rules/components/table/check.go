@@ -264,7 +264,7 @@ func (p *program) checkGate(name, state, listed string) {
 	switch {
 	case state == "":
 		expected = "unknown"
-	case strings.HasSuffix(state, ",locked"):
+	case strings.Contains(state, ",locked"):
 		expected = "locked"
 	}
 	if answer != expected {

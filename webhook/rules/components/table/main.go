@@ -5,7 +5,7 @@
 //
 // A table is a file NAME.tsv. Its first line has the versions that it covers, one of each minor version. Each other line has three
 // columns: a name; its states, as MINOR:STATE from this minor version on, where `-` is unknown; and a text, which is that of the
-// newest minor version that knows the name.
+// newest minor version that knows the name. The state of a feature gate names the gates that it needs, as needs=GATE.
 package main
 
 import (

@@ -89,9 +89,24 @@ func Print(component string, flags *pflag.FlagSet) {
 		}
 		Row(component, f.Name, state, text)
 	})
+	needed := dependencies()
 	for name, spec := range utilfeature.DefaultMutableFeatureGate.GetAll() {
-		Row("gates", component+":"+string(name), GateState(spec), "")
+		state := GateState(spec)
+		for _, gate := range needed[name] {
+			state += ",needs=" + string(gate)
+		}
+		Row("gates", component+":"+string(name), state, "")
 	}
+}
+
+// The gates that a gate needs. Versions before 1.35 have no such method.
+func dependencies() map[featuregate.Feature][]featuregate.Feature {
+	if gates, ok := any(utilfeature.DefaultMutableFeatureGate).(interface {
+		Dependencies() map[featuregate.Feature][]featuregate.Feature
+	}); ok {
+		return gates.Dependencies()
+	}
+	return nil
 }
 
 // GateState formats what a version says about a feature gate.

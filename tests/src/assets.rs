@@ -94,6 +94,19 @@ impl Assets {
         }
     }
 
+    /// A program that real machines run, if this machine has built it for some version of Kubernetes.
+    pub fn node_program(&self, name: &str) -> Option<PathBuf> {
+        let folders = fs::read_dir(self.folder.parent()?).ok()?;
+        let is_node = |entry: &fs::DirEntry| {
+            let folder = entry.file_name().into_string();
+            folder.is_ok_and(|folder| folder.starts_with("node-") && !folder.contains('.'))
+        };
+        let programs = folders.filter_map(Result::ok).filter(is_node);
+        programs
+            .map(|entry| entry.path().join(name))
+            .find(|program| program.exists())
+    }
+
     /// The folder of `kubectl`. It is first on PATH, because the machine's own kubectl may be years older.
     pub fn kubectl_folder(&self) -> &Path {
         &self.kubernetes

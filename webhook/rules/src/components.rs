@@ -8,7 +8,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-use std::sync::LazyLock;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use semver::Version;
 use table::{Row, Table};
@@ -46,7 +46,8 @@ pub enum Absence {
 /// A flag that a version knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flag {
-    /// The type of the value in the words of pflag, such as `bool`, `int32` or `duration`. etcd has only `bool` and `value`.
+    /// The type of the value in the words of pflag, such as `bool`, `int32` or `duration`, or of etcd, such as `uniqueurls`, or
+    /// `one=A|B` and `some=A|B`.
     pub kind: &'static str,
     /// What the component says about a deprecated flag.
     pub deprecated: Option<&'static str>,
@@ -206,6 +207,58 @@ fn gate_in(minor: u64) -> impl Fn(&Row, &'static str) -> Gate {
     }
 }
 
+/// The feature gates that would be on while gates that they need are off, each with these gates (`unsafeSetFromMap` of
+/// `component-base/featuregate`). The program has version `program`, and the defaults of version `at`; `given` are the gates of a flag.
+pub fn unmet_gates(
+    component: Component,
+    [program, at]: [&Version; 2],
+    given: &[(&str, bool)],
+) -> Vec<(&'static str, Vec<&'static str>)> {
+    let table = match component {
+        Component::Etcd => &TABLES.etcd_gates,
+        _ => &TABLES.gates,
+    };
+    let [program, at] = [program, at].map(|version| component.minor(version));
+    if !table.covers(program) || !table.covers(at) {
+        return Vec::new();
+    }
+    let own = table.rows().filter_map(|(name, row)| match name.split_once(':') {
+        Some((other, _)) if other != component.name() => None,
+        Some((_, gate)) => Some((gate, row)),
+        None => Some((name, row)),
+    });
+    let rows: BTreeMap<_, _> = own.collect();
+    let given = |name: &str| {
+        given
+            .iter()
+            .rev()
+            .find(|(given, _)| *given == name)
+            .map(|(_, on)| *on)
+    };
+    let is_on = |name: &str| {
+        // A version without the gate emulates it as off.
+        let state = rows.get(name).and_then(|row| row.state(at)).unwrap_or_default();
+        let of_stage = ["alpha", "beta"].into_iter().zip(["AllAlpha", "AllBeta"]);
+        let all = of_stage
+            .filter(|(stage, _)| has(state, stage))
+            .find_map(|(_, all)| given(all));
+        given(name).or(all).unwrap_or_else(|| has(state, "true"))
+    };
+    let needs = |name: &str, row: &Row| -> Vec<&'static str> {
+        let state = row.state(program).unwrap_or_default();
+        let derived = state.split(',').filter_map(|word| word.strip_prefix("needs="));
+        // `embed.Config.Validate` of etcd.
+        let persist =
+            (component == Component::Etcd && name == "LeaseCheckpointPersist").then_some("LeaseCheckpoint");
+        derived.chain(persist).filter(|need| !is_on(need)).collect()
+    };
+    let unmet = rows
+        .iter()
+        .filter(|(name, _)| is_on(name))
+        .map(|(name, row)| (*name, needs(name, row)));
+    unmet.filter(|(_, off)| !off.is_empty()).collect()
+}
+
 /// Whether kubeadm knows a feature gate. If not, it rejects the configuration.
 pub fn kubeadm_gate(name: &str, version: &Version) -> Answer<Gate> {
     let minor = Component::ApiServer.minor(version);
@@ -233,6 +286,21 @@ pub fn runtime_config(key: &str, version: &Version) -> Answer<()> {
         _ => return Answer::Unknown(Absence::Always),
     };
     TABLES.apis.answer(&api_version, minor, |_, _| ())
+}
+
+/// The API versions of a group, without those that may change if there are others.
+pub fn api_versions(group: &str, version: &Version) -> Vec<&'static str> {
+    let minor = Component::ApiServer.minor(version);
+    let registered = TABLES.apis.rows().filter(|(_, row)| row.state(minor).is_some());
+    let of_group =
+        registered.filter(|(name, _)| name.split_once('/').is_some_and(|(known, _)| known == group));
+    let mut versions: Vec<_> = of_group.map(|(name, _)| name).collect();
+    versions.sort_unstable();
+    let is_stable = |name: &&str| !name.contains("beta") && !name.contains("alpha");
+    if versions.iter().any(is_stable) {
+        versions.retain(is_stable);
+    }
+    versions
 }
 
 /// Whether `--controllers` of kube-controller-manager accepts the name of a controller.

@@ -11,6 +11,7 @@ use serde_json::{Value, value::RawValue};
 use super::{
     Text, Verbatim,
     machine_setup::{DiskSetup, File, Ignition, User},
+    machine_template::Taint,
 };
 
 /// A [`KubeadmConfigSpec`] with its JSON text, so that comparisons include the fields that are not decoded.
@@ -149,6 +150,10 @@ pub struct ExternalEtcd<'a> {
     /// The client URLs of the members of the external etcd.
     #[serde(borrow)]
     pub endpoints: Option<Vec<Text<'a>>>,
+    /// The files with which kube-apiserver connects; kubeadm mounts their folders.
+    pub ca_file: Option<Text<'a>>,
+    pub cert_file: Option<Text<'a>>,
+    pub key_file: Option<Text<'a>>,
 }
 
 /// kubeadm's `InitConfiguration`, reduced to the fields that rules read.
@@ -184,6 +189,8 @@ pub struct NodeRegistration<'a> {
     /// Additional flags of the kubelet.
     #[serde(borrow)]
     pub kubelet_extra_args: Option<ExtraArgs<'a>>,
+    /// The taints with which the kubelet registers its Node.
+    pub taints: Option<Vec<Taint<'a>>>,
 }
 
 /// Timeouts of kubeadm.

@@ -98,8 +98,17 @@ fn a_deprecated_flag_has_the_words_of_the_component() {
         (Component::ControllerManager, "allocate-node-cidrs", "bool"),
         (Component::ControllerManager, "configure-cloud-routes", "bool"),
         (Component::ControllerManager, "controllers", "stringSlice"),
+        (Component::Etcd, "quota-backend-bytes", "int64"),
+        (Component::Etcd, "listen-peer-urls", "uniqueurls"),
+        (Component::Etcd, "initial-cluster-state", "one=existing|new"),
+        (Component::Etcd, "cluster-active-size", "ignoredflag"),
     ] {
-        let answer = flag(component, name, &version("v1.35.0")).map(|flag| flag.kind);
+        let at = if component == Component::Etcd {
+            "v3.6.5"
+        } else {
+            "v1.35.0"
+        };
+        let answer = flag(component, name, &version(at)).map(|flag| flag.kind);
         assert_eq!(answer, Answer::Known(kind), "{name}");
     }
 }
@@ -181,6 +190,80 @@ fn feature_gates_appear_are_locked_and_vanish() {
             "{} {name} {at}",
             component.name()
         );
+    }
+}
+
+#[test]
+fn gates_need_others_to_be_on() {
+    use Component::{ApiServer, Etcd, Kubelet};
+    for (component, versions, given, expected) in [
+        (ApiServer, ["v1.36.0"; 2], &[][..], &[][..]),
+        (
+            ApiServer,
+            ["v1.36.0"; 2],
+            &[("GangScheduling", true)],
+            &["GangScheduling"],
+        ),
+        (
+            ApiServer,
+            ["v1.36.0"; 2],
+            &[("GangScheduling", true), ("GenericWorkload", true)],
+            &[],
+        ),
+        (
+            ApiServer,
+            ["v1.36.0"; 2],
+            &[("AllAlpha", true), ("GangScheduling", true)],
+            &[],
+        ),
+        (ApiServer, ["v1.36.0"; 2], &[("AllAlpha", true)], &[]),
+        (ApiServer, ["v1.36.0"; 2], &[("AllBeta", false)], &[]),
+        (
+            Kubelet,
+            ["v1.36.0"; 2],
+            &[("ContainerRestartRules", false)],
+            &["RestartAllContainersOnContainerExits"],
+        ),
+        (
+            ApiServer,
+            ["v1.36.0", "v1.34.0"],
+            &[("ClusterTrustBundleProjection", true)],
+            &["ClusterTrustBundleProjection"],
+        ),
+        (
+            ApiServer,
+            ["v1.34.0"; 2],
+            &[("ClusterTrustBundleProjection", true)],
+            &[],
+        ),
+        (ApiServer, ["v1.28.0"; 2], &[("GangScheduling", true)], &[]),
+        (
+            Etcd,
+            ["v3.6.5"; 2],
+            &[("LeaseCheckpointPersist", true)],
+            &["LeaseCheckpointPersist"],
+        ),
+        (Etcd, ["v3.6.5"; 2], &[("AllAlpha", true)], &[]),
+    ] {
+        let [program, at] = versions.map(version);
+        let unmet = unmet_gates(component, [&program, &at], given);
+        let names: Vec<_> = unmet.iter().map(|(gate, _)| *gate).collect();
+        assert_eq!(names, expected, "{} {versions:?} {given:?}", component.name());
+    }
+}
+
+#[test]
+fn a_group_has_api_versions() {
+    for (group, expected) in [
+        ("batch", &["batch/v1"][..]),
+        ("autoscaling", &["autoscaling/v1", "autoscaling/v2"]),
+        (
+            "internal.apiserver.k8s.io",
+            &["internal.apiserver.k8s.io/v1alpha1"],
+        ),
+        ("none", &[]),
+    ] {
+        assert_eq!(api_versions(group, &version("v1.36.0")), expected, "{group}");
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     action::Action,
     api::{
         ControlPlaneSpec,
-        kubeadm_config::{ClusterConfiguration, HostPathMount, KubeadmConfigSpec},
+        kubeadm_config::{ClusterConfiguration, KubeadmConfigSpec},
     },
     case::{Case, V1BETA2},
     cel::{Cel, NoCel},
@@ -15,8 +15,8 @@ use crate::{
     topics::{
         Topic,
         component_flags::{Given, given},
-        extra_args::has_placeholder,
-        leader_migration::{host_path, length_above},
+        extra_args::{FlagValue, has_placeholder},
+        leader_migration::length_above,
     },
 };
 
@@ -39,6 +39,9 @@ const RULES: &[Rule] = &[Rule {
     check: Check::ControlPlaneSpec(file_unmounted),
     cel: Cel::None(NoCel::TooLong),
 }];
+
+/// The flag with a certificate and its key, as `CERTIFICATE,KEY:NAMES`.
+const SNI: &str = "tls-sni-cert-key";
 
 /// The flags with files that a component reads at startup.
 const fn files(component: Component) -> &'static [&'static str] {
@@ -69,6 +72,7 @@ const fn files(component: Component) -> &'static [&'static str] {
             "service-account-signing-key-file",
             "tls-cert-file",
             "tls-private-key-file",
+            SNI,
             "token-auth-file",
             "tracing-config-file",
         ],
@@ -82,6 +86,7 @@ const fn files(component: Component) -> &'static [&'static str] {
             "service-account-private-key-file",
             "tls-cert-file",
             "tls-private-key-file",
+            SNI,
         ],
         Component::Scheduler => &[
             "authentication-kubeconfig",
@@ -92,6 +97,7 @@ const fn files(component: Component) -> &'static [&'static str] {
             "requestheader-client-ca-file",
             "tls-cert-file",
             "tls-private-key-file",
+            SNI,
         ],
         Component::Etcd => &[
             "cert-file",
@@ -109,42 +115,98 @@ const fn files(component: Component) -> &'static [&'static str] {
     }
 }
 
-/// The only file that kubeadm mounts into kube-scheduler.
-const SCHEDULER_KUBECONFIG: &str = "/etc/kubernetes/scheduler.conf";
 /// kubeadm's `CertificatesDir` and `DataDir` of etcd, by default.
 const CERTIFICATES: &str = "/etc/kubernetes/pki";
 const ETCD_DATA: &str = "/var/lib/etcd";
 
-/// Whether the Pod of a component sees a file (kubeadm, `phases/controlplane/volumes.go` and `phases/etcd/local.go`).
-fn is_mounted(component: Component, path: &str, cluster: &ClusterConfiguration<'_>) -> bool {
-    let is_set = |folder: &&str| !folder.is_empty();
-    let certificates = cluster.certificates_dir.as_deref().filter(is_set);
-    let settings = match component {
-        Component::ApiServer => &cluster.api_server,
-        Component::ControllerManager => &cluster.controller_manager,
-        Component::Scheduler => &cluster.scheduler,
+/// The folders of certificate authorities that kubeadm mounts into kube-apiserver and kube-controller-manager, all but the first only if
+/// the Machine has them.
+const fn authorities(minor: u64) -> [&'static str; 6] {
+    let [red_hat, red_hat_bundles] = if minor < 31 {
+        ["/etc/pki", "/etc/pki"]
+    } else {
+        ["/etc/pki/ca-trust", "/etc/pki/tls/certs"]
+    };
+    [
+        "/etc/ssl/certs",
+        "/etc/ca-certificates",
+        "/usr/share/ca-certificates",
+        "/usr/local/share/ca-certificates",
+        red_hat,
+        red_hat_bundles,
+    ]
+}
+
+/// What kubeadm mounts into the Pod of a component (kubeadm, `phases/controlplane/volumes.go` and `phases/etcd/local.go`).
+fn mounts_of_kubeadm(component: Component, minor: u64, cluster: &ClusterConfiguration<'_>) -> Vec<String> {
+    let is_set = |text: &&str| !text.is_empty();
+    let certificates = cluster
+        .certificates_dir
+        .as_deref()
+        .filter(is_set)
+        .unwrap_or(CERTIFICATES);
+    let etcd = cluster.etcd.as_ref();
+    let mounts = match component {
+        Component::Kubelet => Vec::new(),
         Component::Etcd => {
-            let local = cluster.etcd.as_ref().and_then(|etcd| etcd.local.as_ref());
-            let data = local.and_then(|local| local.data_dir.as_deref()).filter(is_set);
-            let certificates = format!("{}/etcd", certificates.unwrap_or(CERTIFICATES));
-            let mounts = [certificates.as_str(), data.unwrap_or(ETCD_DATA)];
-            return mounts.iter().any(|mount| length_above(path, mount).is_some());
+            let data = etcd
+                .and_then(|etcd| etcd.local.as_ref()?.data_dir.as_deref())
+                .filter(is_set);
+            let certificates = format!("{certificates}/etcd");
+            return [certificates.as_str(), data.unwrap_or(ETCD_DATA)]
+                .map(from_root)
+                .into();
         }
+        Component::Scheduler => vec!["/etc/kubernetes/scheduler.conf"],
+        Component::ControllerManager => {
+            let own = [certificates, "/etc/kubernetes/controller-manager.conf"];
+            own.into_iter().chain(authorities(minor)).collect()
+        }
+        Component::ApiServer => {
+            let external = etcd.and_then(|etcd| etcd.external.as_ref());
+            let files = external.map(|etcd| [&etcd.ca_file, &etcd.cert_file, &etcd.key_file]);
+            let files = files.into_iter().flatten().filter_map(|file| file.as_deref());
+            let folders = files.filter_map(|file| Some(file.rsplit_once('/')?.0));
+            let own = [certificates].into_iter().chain(authorities(minor));
+            own.chain(folders.filter(is_set)).collect()
+        }
+    };
+    mounts.into_iter().map(from_root).collect()
+}
+
+/// Whether the Pod of a component sees a file.
+fn is_mounted(component: Component, minor: u64, path: &str, cluster: &ClusterConfiguration<'_>) -> bool {
+    let settings = match component {
+        Component::ApiServer => cluster.api_server.as_ref(),
+        Component::ControllerManager => cluster.controller_manager.as_ref(),
+        Component::Scheduler => cluster.scheduler.as_ref(),
+        Component::Etcd => None,
         Component::Kubelet => return true,
     };
     let volumes = settings
-        .as_ref()
         .and_then(|settings| settings.extra_volumes.as_deref())
         .unwrap_or_default();
-    let is_in = |volume: &HostPathMount<'_>| {
-        let mount = volume.mount_path.as_deref();
-        mount.is_some_and(|mount| length_above(path, &from_root(mount)).is_some())
-    };
-    volumes.iter().any(is_in)
-        || match component {
-            Component::Scheduler => path == SCHEDULER_KUBECONFIG,
-            _ => host_path(path, &[], certificates).is_some(),
-        }
+    let own = volumes
+        .iter()
+        .filter_map(|volume| volume.mount_path.as_deref().map(from_root));
+    own.chain(mounts_of_kubeadm(component, minor, cluster))
+        .any(|mount| length_above(path, &mount).is_some())
+}
+
+/// The files in the value of a flag.
+fn paths<'c>(flag: &FlagValue<'c>) -> impl Iterator<Item = &'c str> {
+    let is_pair = flag.is(SNI);
+    let files = flag
+        .value
+        .split(':')
+        .next()
+        .filter(|_| is_pair)
+        .unwrap_or(flag.value);
+    let separator = if is_pair { ',' } else { '\0' };
+    files
+        .split(separator)
+        .map(str::trim)
+        .filter(|path| !path.is_empty())
 }
 
 fn file_unmounted(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
@@ -156,17 +218,16 @@ fn file_unmounted(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
     if spec.kubeadm_config().is_some_and(KubeadmConfigSpec::has_patches) {
         return;
     }
-    let has_external_etcd = spec
-        .kubeadm_config()
-        .is_some_and(KubeadmConfigSpec::has_external_etcd);
-    for Given { component, flags, .. } in given(spec) {
-        // kubeadm also mounts the folders with the certificates for an external etcd.
-        if component == Component::ApiServer && has_external_etcd {
-            continue;
-        }
+    for Given {
+        component,
+        flags,
+        version,
+    } in given(spec)
+    {
         let set = files(component).iter().filter_map(|name| flags.get(name));
-        for flag in set.filter(|flag| !flag.value.is_empty() && !has_placeholder(flag.value)) {
-            if is_mounted(component, &from_root(flag.value), cluster) {
+        for flag in set.filter(|flag| !has_placeholder(flag.value)) {
+            let is_seen = |path: &str| is_mounted(component, version.minor, &from_root(path), cluster);
+            if paths(&flag).all(is_seen) {
                 continue;
             }
             let program = component.name();
@@ -214,7 +275,7 @@ const CASES: &[Case] = &[
         r#"{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{
             "apiServer":{"extraArgs":[{"name":"audit-policy-file","value":"/etc/kubernetes/audit/policy.yaml"},
                 {"name":"audit-log-path","value":"/var/log/audit.log"},
-                {"name":"oidc-ca-file","value":"etc/kubernetes//pki/./oidc.crt"},{"name":"token-auth-file","value":""},
+                {"name":"etcd-cafile","value":"etc/kubernetes//pki/./oidc.crt"},{"name":"token-auth-file","value":""},
                 {"name":"tracing-config-file","value":"{{ ds.meta_data.tracing }}"}],
                 "extraVolumes":[{"name":"audit","hostPath":"/etc/audit","mountPath":"/etc/kubernetes/audit"}]},
             "scheduler":{"extraArgs":[{"name":"config","value":"/etc/kubernetes/scheduler/config.yaml"}],
@@ -234,6 +295,35 @@ const CASES: &[Case] = &[
             (FILE, API_SERVER),
             (FILE, "spec.kubeadmConfigSpec.clusterConfiguration.scheduler.extraArgs[0].value"),
             (FILE, "spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.extraArgs[0].value"),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "accepts_files_in_folders_of_the_host",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{
+            "etcd":{"external":{"endpoints":["https://a:2379"],"caFile":"/etc/etcd/ca.crt","certFile":"/etc/client/a.crt","keyFile":"/etc/client/a.key"}},
+            "apiServer":{"extraArgs":[{"name":"etcd-cafile","value":"/etc/etcd/other/ca.crt"},{"name":"proxy-client-cert-file","value":"/etc/client/b.crt"},
+                {"name":"tls-sni-cert-key","value":"/etc/kubernetes/pki/a.crt,/etc/kubernetes/pki/a.key:a.example,b.example"},
+                {"name":"client-ca-file","value":"/etc/pki/tls/certs/ca.pem"}]},
+            "controllerManager":{"extraArgs":[{"name":"kubeconfig","value":"/etc/kubernetes/controller-manager.conf"},
+                {"name":"root-ca-file","value":"/usr/local/share/ca-certificates/a.crt"}]}}}}}"#,
+        &[],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_files_that_kubeadm_mounts_elsewhere",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{
+            "etcd":{"external":{"endpoints":["https://a:2379"],"caFile":"/etc/etcd/ca.crt","certFile":"","keyFile":"a.key"}},
+            "apiServer":{"extraArgs":[{"name":"audit-webhook-config-file","value":"/etc/kubernetes/controller-manager.conf"},
+                {"name":"tls-sni-cert-key","value":"/etc/kubernetes/pki/a.crt,/etc/a.key:a.example"},
+                {"name":"client-ca-file","value":"/etc/pki/ca.pem"},{"name":"tracing-config-file","value":"/etc/etcd2/a"}]},
+            "controllerManager":{"extraArgs":[{"name":"kubeconfig","value":"/etc/kubernetes/scheduler.conf"}]}}}}}"#,
+        &[
+            (FILE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[0].value"),
+            (FILE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[2].value"),
+            (FILE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].value"),
+            (FILE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[3].value"),
+            (FILE, "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value"),
         ],
     )
     .only_in_version(V1BETA2),

@@ -1,17 +1,20 @@
 //! Flags with which a component of the given version does not start: those that it does not know, values that it cannot parse, and
 //! flags that exclude each other.
 //!
-//! - [`values`]: what the value of a flag must be
+//! - [`values`]: what the value of a flag must be, by its type
+//! - [`checks`]: what a component demands of a value beyond its type
 //! - [`conflicts`]: flags that exclude each other
 
+mod checks;
 mod conflicts;
 mod values;
 
 use std::borrow::Cow;
 
-use conflicts::{api_server_conflicts, etcd_conflicts};
+use checks::{TAINT_EFFECTS, required_by_check};
+use conflicts::{api_server_conflicts, etcd_conflicts, serving_conflicts};
 use semver::Version;
-use values::required_value;
+use values::{parse_emulated, required_value};
 
 use crate::{
     action::Action,
@@ -68,14 +71,15 @@ const RULES: &[Rule] = &[
     },
     Rule {
         id: "component-flag-value-refused",
-        summary: "each flag must have a value of its type",
-        why: "A component exits at startup if it cannot parse the value of a flag, such as a duration without a unit. The first new \
-              Machine then never becomes ready, and the rollout stops.",
+        summary: "each flag must have a value that the component accepts",
+        why: "A component exits at startup if it cannot parse the value of a flag, such as a duration without a unit, or does not accept \
+              it. The first new Machine then never becomes ready, and the rollout stops.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
-        source: "spf13/pflag and Go's flag, strconv and time; apiserver, pkg/server/resourceconfig/helpers.go; etcd, server/config/v2_deprecation.go",
+        source: "spf13/pflag and Go's flag, strconv and time; the validation of options in kube-apiserver, component-base, the kubelet \
+                 and etcd",
         check: Check::ControlPlaneSpec(value_refused),
         cel: Cel::None(NoCel::TooLong),
     },
@@ -112,6 +116,22 @@ pub(super) struct Given<'c> {
     pub(super) component: Component,
     pub(super) version: Version,
     pub(super) flags: FlagList<'c>,
+}
+
+impl Given<'_> {
+    /// The version whose feature gates apply, as `--emulated-version` may say; `None` if it is not known.
+    pub(super) fn gates_version(&self) -> Option<Version> {
+        let is_emulated = self.flags.get("emulated-version").is_some();
+        // Some defaults depend on the version of the other components.
+        if self.flags.get("min-compatibility-version").is_some() {
+            return None;
+        }
+        match self.component {
+            Component::Kubelet | Component::Etcd => Some(self.version.clone()),
+            _ if !is_emulated => Some(self.version.clone()),
+            _ => parse_emulated(self.flags.value("emulated-version")),
+        }
+    }
 }
 
 /// The components whose version is known.
@@ -156,6 +176,8 @@ pub(super) struct Unknown<'n> {
     what: &'static str,
     name: &'n str,
     absence: Absence,
+    /// What to write in its place.
+    instead: Option<String>,
 }
 
 impl<'n> Unknown<'n> {
@@ -168,7 +190,12 @@ impl<'n> Unknown<'n> {
             what,
             name,
             absence,
+            instead: None,
         }
+    }
+
+    pub(super) fn or_write(self, instead: Option<String>) -> Self {
+        Self { instead, ..self }
     }
 
     pub(super) fn to_kubeadm(what: &'static str, name: &'n str, absence: Absence) -> Self {
@@ -222,6 +249,7 @@ impl<'n> Unknown<'n> {
             what,
             name,
             absence,
+            ref instead,
         } = *self;
         let (detail, remedy) = match absence {
             Absence::RemovedIn(minor) => (
@@ -253,10 +281,18 @@ impl<'n> Unknown<'n> {
                 "correct the name, or remove it".to_owned(),
             ),
         };
+        let remedy = instead
+            .as_ref()
+            .map_or(remedy, |instead| format!("write {instead}"));
         let unnamed = unnamed.filter(|_| !self.is_shown());
         let fault = Fault {
             field: unnamed.unwrap_or_else(|| field.clone()),
-            reason: CauseReason::NotSupported,
+            // The value of an unknown flag is not at fault.
+            reason: if what == "flag" {
+                CauseReason::Forbidden
+            } else {
+                CauseReason::NotSupported
+            },
             value: Some(HIDDEN.to_owned()),
             detail: detail.into(),
             remedy: remedy.into(),
@@ -294,6 +330,12 @@ fn is_never_known(component: Component, flag: &str) -> bool {
     components::flag(component, flag, &oldest) == Answer::Unknown(Absence::Always)
 }
 
+/// Whether the newest version in the tables knows a flag.
+fn is_known(component: Component, flag: &str) -> bool {
+    let newest = Version::new(component.major(), components::minors(component).1, 0);
+    matches!(components::flag(component, flag, &newest), Answer::Known(_))
+}
+
 fn flag_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     // The schema requires a name.
@@ -312,7 +354,10 @@ fn flag_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) 
         } else {
             format!("--{}", flag.name.replace('_', "-"))
         };
-        let unknown = Unknown::new(component, "flag", &name, absence);
+        let bare = flag.name.trim_start_matches('-');
+        let is_flag = bare != flag.name && is_known(component, bare);
+        let instead = is_flag.then(|| format!("{bare}, because Cluster API adds the dashes"));
+        let unknown = Unknown::new(component, "flag", &name, absence).or_write(instead);
         let unnamed = Some(flag.path_without_name(spec));
         if is_older(spec, component) {
             unknown.warn(flag.path(spec), unnamed, faults);
@@ -358,11 +403,15 @@ fn value_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
         flags,
     } in given(spec)
     {
+        // A template may be for another version.
+        let minor = spec.version().map(|_| version.minor);
         for flag in flags.iter().filter(|flag| !has_placeholder(flag.value)) {
             let Answer::Known(known) = components::flag(component, flag.name, &version) else {
                 continue;
             };
-            let Some(required) = required_value(component, version.minor, &flag, known.kind) else {
+            let required = required_value(component, &flag, known.kind)
+                .or_else(|| required_by_check(component, minor, &flags, &flag));
+            let Some(required) = required else {
                 continue;
             };
             let program = component.name();
@@ -375,6 +424,35 @@ fn value_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
                 remedy: format!("correct --{name}, or remove it").into(),
             };
             faults.push_redacted(flag.value, fault);
+        }
+    }
+    taint_refused(spec, faults);
+}
+
+/// Reports taints whose effect the kubelet, which gets them as a flag, does not know.
+fn taint_refused(spec: &ControlPlaneSpec<'_>, faults: &mut Faults) {
+    let config = spec.kubeadm_config();
+    let init = config.and_then(|config| config.init_configuration.as_ref()?.node_registration.as_ref());
+    let join = config.and_then(|config| config.join_configuration.as_ref()?.node_registration.as_ref());
+    for (name, node) in [("init", init), ("join", join)] {
+        let taints = node.and_then(|node| node.taints.as_deref()).unwrap_or_default();
+        let effects = taints
+            .iter()
+            .map(|taint| taint.effect.as_deref().unwrap_or_default());
+        for (index, effect) in effects
+            .enumerate()
+            .filter(|(_, effect)| !TAINT_EFFECTS.contains(effect))
+        {
+            let fault = Fault {
+                field: spec.kubeadm_path(format_args!(
+                    "{name}Configuration.nodeRegistration.taints[{index}].effect"
+                )),
+                reason: CauseReason::NotSupported,
+                value: Some(HIDDEN.to_owned()),
+                detail: "kubeadm passes the taint to the kubelet, which exits at startup".into(),
+                remedy: format!("set one of {}", TAINT_EFFECTS.join(", ")).into(),
+            };
+            faults.push_redacted(effect, fault);
         }
     }
 }
@@ -391,15 +469,19 @@ fn flags_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
         let conflicts = match component {
             Component::ApiServer => api_server_conflicts(&flags, version.minor),
             Component::Etcd => etcd_conflicts(&flags, &version, kubernetes_version(spec).as_ref()),
-            _ => Vec::new(),
+            Component::ControllerManager | Component::Scheduler => serving_conflicts(&flags),
+            Component::Kubelet => Vec::new(),
         };
-        for (flag, cause) in conflicts {
+        for (flag, cause, needed) in conflicts {
+            let remedy = format!("remove --{}", flag.name);
             let fault = Fault {
                 field: flag.path(spec),
                 reason: CauseReason::Forbidden,
                 value: Some(HIDDEN.to_owned()),
                 detail: format!("{cause}, so {} exits at startup", component.name()).into(),
-                remedy: format!("remove --{}", flag.name).into(),
+                remedy: needed
+                    .map_or(remedy.clone(), |needed| format!("set {needed}, or {remedy}"))
+                    .into(),
             };
             faults.push_at_most(Action::of_version(spec), fault);
         }
@@ -593,6 +675,86 @@ const CASES: &[Case] = &[
             (VALUE, "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[0].value"),
             (CONFLICT, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[5].value"),
         ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_values_that_a_component_does_not_accept",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{
+            "apiServer":{"extraArgs":[{"name":"tls-cipher-suites","value":"ECDHE-RSA-AES128-GCM-SHA256"},{"name":"goaway-chance","value":"0.1"},
+                {"name":"request-timeout","value":"-1s"},{"name":"cors-allowed-origins","value":".*"},{"name":"service-node-port-range","value":"32767-30000"},
+                {"name":"emulated-version","value":"1.30"},{"name":"audit-log-mode","value":"async"},{"name":"audit-log-path","value":"-"}]},
+            "etcd":{"local":{"extraArgs":[{"name":"quota-backend-bytes","value":"8GB"},{"name":"listen-metrics-urls","value":"http://node:2381"},
+                {"name":"initial-cluster-state","value":"old"},{"name":"heartbeat-interval","value":"500"}]}}},
+            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"node-labels","value":"a=-"},{"name":"eviction-hard","value":"memory<1Gi"},
+                {"name":"register-with-taints","value":"a:NoSchedul"},{"name":"kube-reserved","value":"cpu=1c"}]}}}}}"#,
+        &[
+            (VALUE, API_SERVER),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].value"),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[2].value"),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[3].value"),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[4].value"),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[5].value"),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[6].value"),
+            (VALUE, ETCD),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.extraArgs[1].value"),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.extraArgs[2].value"),
+            (VALUE, "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[0].value"),
+            (VALUE, "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[1].value"),
+            (VALUE, "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[2].value"),
+            (VALUE, "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[3].value"),
+            (CONFLICT, "spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.extraArgs[3].value"),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "accepts_values_at_the_limits",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{
+            "apiServer":{"extraArgs":[{"name":"goaway-chance","value":"0.02"},{"name":"request-timeout","value":"-0s"},
+                {"name":"cors-allowed-origins","value":"//a\\.example:"},{"name":"service-node-port-range","value":"30000+100"},
+                {"name":"emulated-version","value":"kube=v1.33"},{"name":"audit-log-mode","value":"async"},
+                {"name":"authorization-mode","value":"Node,RBAC,Webhok"}]},
+            "controllerManager":{"extraArgs":[{"name":"secure-port","value":"0"},{"name":"vmodule","value":"a=2,,"}]},
+            "etcd":{"local":{"extraArgs":[{"name":"listen-metrics-urls","value":"http://localhost:2381,unix://a"},{"name":"cors","value":"*"},
+                {"name":"heartbeat-interval","value":"200"},{"name":"log-level","value":"Debug"},
+                {"name":"snapshot-count","value":"10_000"},{"name":"auto-compaction-retention","value":"${RETENTION}"}]}}},
+            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"node-labels","value":"a,b=,,c = d"},
+                {"name":"eviction-hard","value":"memory.available<10%,nodefs.available<1.5Gi"},{"name":"healthz-port","value":"0"},
+                {"name":"register-with-taints","value":"a:NoSchedule-"},{"name":"kube-reserved","value":"cpu=1.5,memory=1e3"}]}}}}}"#,
+        &[],
+    )
+    .only_in_version(V1BETA2),
+    Case::template(
+        "accepts_emulated_version_in_template",
+        r#"{"spec":{"template":{"spec":{"kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":[
+            {"name":"emulated-version","value":"1.31"}]}}}}}}}"#,
+        &[],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_effect_of_taint",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"joinConfiguration":{"nodeRegistration":{"taints":[
+            {"key":"a","effect":"NoSchedule"},{"key":"b","value":"c","effect":"NoSchedul"},{"key":"d","effect":"PreferNoSchedule"}]}}}}}"#,
+        &[(VALUE, "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.taints[1].effect")],
+    ),
+    Case::create(
+        "rejects_flags_without_those_that_they_need",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{
+            "apiServer":{"extraArgs":[{"name":"oidc-issuer-url","value":"https://a.example"},{"name":"authorization-mode","value":"Node,RBAC,Webhook"},
+                {"name":"encryption-provider-config-automatic-reload","value":"true"}]},
+            "scheduler":{"extraArgs":[{"name":"tls-cert-file","value":"/etc/kubernetes/scheduler.conf"}]}}}}}"#,
+        &[
+            (CONFLICT, API_SERVER),
+            (CONFLICT, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[2].value"),
+            (CONFLICT, "spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[1].value"),
+            (CONFLICT, "spec.kubeadmConfigSpec.clusterConfiguration.scheduler.extraArgs[0].value"),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_flag_with_dashes",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{"apiServer":{"extraArgs":
+            [{"name":"--profiling","value":"false"}]}}}}}"#,
+        &[(FLAG, API_SERVER)],
     )
     .only_in_version(V1BETA2),
     Case::create(

@@ -2,11 +2,11 @@
 
 use crate::{
     action::Action,
-    api::ControlPlaneSpec,
+    api::{ControlPlaneSpec, kubeadm_config::KubeadmConfigSpec},
     case::{Case, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
-    components::{self, Answer, Component, Gate},
+    components::{self, Absence, Answer, Component, Gate},
     fault::{CauseReason, Fault, Faults, HIDDEN},
     rule::{Check, ON_WRITE, Rule, Scope},
     topics::{
@@ -40,7 +40,7 @@ const RULES: &[Rule] = &[
         id: "feature-gate-value-refused",
         summary: "each feature gate must have a value that the component accepts",
         why: "Before Kubernetes removes a feature gate, it locks the gate to its default. A component exits at startup if it gets \
-              the other value, or a value that is not a boolean.",
+              the other value, a value that is not a boolean, or a gate that is on while one that it needs is off.",
         operations: ON_WRITE,
         action: Action::Deny,
         scope: Scope::Object,
@@ -116,12 +116,29 @@ fn gates<'c>(
 
 /// The version of each component, and the flag with its feature gates.
 fn gate_flags<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = (Given<'c>, FlagValue<'c>)> {
-    // An emulated version has its own gates and defaults.
-    let real = given(spec).filter(|given| given.flags.get("emulated-version").is_none());
-    real.filter_map(|given| {
+    given(spec).filter_map(|given| {
         let flag = given.flags.get("feature-gates")?;
         Some((given, flag))
     })
+}
+
+/// What a component answers to a feature gate. An emulated version has defaults and locks of its own, and refuses newer gates.
+fn answer(given: &Given<'_>, name: &str) -> Answer<Gate> {
+    let answer = components::gate(given.component, name, &given.version);
+    let Answer::Known(gate) = answer else {
+        return answer;
+    };
+    let unlocked = Answer::Known(Gate {
+        locked_since: None,
+        ..gate
+    });
+    let Some(emulated) = given.gates_version() else {
+        return unlocked;
+    };
+    match components::gate(given.component, name, &emulated) {
+        Answer::NotCovered | Answer::Unknown(Absence::RemovedIn(_) | Absence::Always) => unlocked,
+        emulated => emulated,
+    }
 }
 
 /// Calls `report` for each feature gate of each component.
@@ -129,20 +146,9 @@ fn for_each_gate<'c>(
     spec: &ControlPlaneSpec<'c>,
     mut report: impl FnMut(Component, &FlagValue<'c>, (&'c str, &'c str), Answer<Gate>),
 ) {
-    for (
-        Given {
-            component, version, ..
-        },
-        flag,
-    ) in gate_flags(spec)
-    {
-        for (name, value) in gates(component, version.minor, &flag) {
-            report(
-                component,
-                &flag,
-                (name, value),
-                components::gate(component, name, &version),
-            );
+    for (given, flag) in gate_flags(spec) {
+        for (name, value) in gates(given.component, given.version.minor, &flag) {
+            report(given.component, &flag, (name, value), answer(&given, name));
         }
     }
 }
@@ -215,6 +221,47 @@ fn gate_value_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fa
         };
         faults.push_at_most(Action::of_version(spec), fault);
     });
+    for (given, flag) in gate_flags(spec) {
+        for (gate, off) in unmet_gates(&given, &flag, spec) {
+            let program = given.component.name();
+            let off = off.join(" and ");
+            let fault = Fault {
+                field: flag.path(spec),
+                reason: CauseReason::NotSupported,
+                value: Some(HIDDEN.to_owned()),
+                detail: format!("the feature gate {gate} is on and needs {off} to be on too, so {program} exits at startup").into(),
+                remedy: format!("set {off} to true, or {gate} to false").into(),
+            };
+            faults.push_at_most(Action::of_version(spec), fault);
+        }
+    }
+}
+
+/// The gates that a flag leaves on without what they need. A component looks for them only if it accepts each gate by itself.
+fn unmet_gates(
+    given: &Given<'_>,
+    flag: &FlagValue<'_>,
+    spec: &ControlPlaneSpec<'_>,
+) -> Vec<(&'static str, Vec<&'static str>)> {
+    // The configuration of the kubelet may have other gates.
+    let is_configured = given.component == Component::Kubelet
+        && (given.flags.get("config-dir").is_some()
+            || given.flags.get("config").is_some()
+            || spec.kubeadm_config().is_some_and(KubeadmConfigSpec::has_patches));
+    let accepted = gates(given.component, given.version.minor, flag).map(|(name, value)| {
+        let value = parse_bool(value)?;
+        let Answer::Known(gate) = answer(given, name) else {
+            return None;
+        };
+        (gate.default == value || gate.locked_since.is_none()).then_some((name, value))
+    });
+    let accepted: Option<Vec<_>> = accepted.collect();
+    match (accepted, given.gates_version()) {
+        (Some(accepted), Some(version)) if !is_configured && !has_placeholder(flag.value) => {
+            components::unmet_gates(given.component, [&given.version, &version], &accepted)
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn kubeadm_gate_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
@@ -265,7 +312,14 @@ fn runtime_config_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mu
     for item in items(flag.value).filter(|item| !has_placeholder(item)) {
         let key = item.split('=').next().unwrap_or(item).trim();
         if let Answer::Unknown(absence) = components::runtime_config(key, &version) {
-            let unknown = Unknown::new(Component::ApiServer, "API version", key, absence);
+            let value = item.split_once('=').map_or("true", |(_, value)| value.trim());
+            let versions = components::api_versions(key, &version);
+            let instead = versions
+                .iter()
+                .map(|known| format!("{known}={value}"))
+                .collect::<Vec<_>>();
+            let instead = (!instead.is_empty() && parse_bool(value).is_some()).then(|| instead.join(","));
+            let unknown = Unknown::new(Component::ApiServer, "API version", key, absence).or_write(instead);
             unknown.push(flag.path(spec), None, spec, faults);
         }
     }
@@ -294,6 +348,33 @@ const CASES: &[Case] = &[
             {"name":"runtime-config","value":"batch/v1 =true"},{"name":"enable-admission-plugins","value":"\"NodeRestriction\",\"PodSecurity\""}]}},
             "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"node-labels","value":"topology.kubernetes.io/zone =a"}]}}}}}"#,
         &[],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_gates_of_an_emulated_version",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{
+            "apiServer":{"extraArgs":[{"name":"feature-gates","value":"NodeSwap=false"},{"name":"emulated-version","value":"1.34"}]},
+            "controllerManager":{"extraArgs":[{"name":"feature-gates","value":"WorkloadWithJob=true"},{"name":"emulated-version","value":"1.34"}]},
+            "scheduler":{"extraArgs":[{"name":"feature-gates","value":"NodeSwap=false"},{"name":"emulated-version","value":"${MINOR}"}]}}}}}"#,
+        &[
+            (GATE, "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value"),
+            (VALUE, API_SERVER),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_gates_without_those_that_they_need",
+        r#"{"spec":{"version":"v1.36.3","kubeadmConfigSpec":{"clusterConfiguration":{
+            "apiServer":{"extraArgs":[{"name":"feature-gates","value":"GangScheduling=true"}]},
+            "controllerManager":{"extraArgs":[{"name":"feature-gates","value":"GangScheduling=true,AllAlpha=true"}]},
+            "scheduler":{"extraArgs":[{"name":"feature-gates","value":"GangScheduling=true,${GATES}"}]},
+            "etcd":{"local":{"extraArgs":[{"name":"feature-gates","value":"LeaseCheckpointPersist=true"}]}}},
+            "joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"feature-gates","value":"ContainerRestartRules=false"}]}}}}}"#,
+        &[
+            (VALUE, API_SERVER),
+            (VALUE, "spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.extraArgs[0].value"),
+            (VALUE, "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs[0].value"),
+        ],
     )
     .only_in_version(V1BETA2),
     Case::template(

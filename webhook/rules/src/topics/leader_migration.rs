@@ -248,11 +248,7 @@ pub(super) fn length_above(path: &str, mount: &str) -> Option<usize> {
 
 /// The path on the host of a file in the Pod of kube-apiserver or kube-controller-manager; `None` if no volume contains it. The
 /// innermost mount counts.
-pub(super) fn host_path(
-    path: &str,
-    volumes: &[HostPathMount<'_>],
-    certificates: Option<&str>,
-) -> Option<String> {
+fn host_path(path: &str, volumes: &[HostPathMount<'_>], certificates: Option<&str>) -> Option<String> {
     let below = |mount: &str| length_above(path, mount);
     let extra = volumes.iter().filter_map(|volume| {
         let length = below(volume.mount_path.as_deref()?)?;

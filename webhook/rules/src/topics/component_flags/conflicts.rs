@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use semver::Version;
 
-use crate::topics::extra_args::{FlagList, FlagValue, comma_separated, items};
+use crate::topics::extra_args::{FlagList, FlagValue, comma_separated, has_placeholder, items};
 
-/// A flag, and why it excludes another one.
-type Conflict<'c> = (FlagValue<'c>, Cow<'static, str>);
+/// A flag, why the component refuses it beside the others, and what else would have to be set.
+type Conflict<'c> = (FlagValue<'c>, Cow<'static, str>, Option<&'static str>);
 
 /// The flags of kube-apiserver that exclude others in a minor version.
 pub(super) fn api_server_conflicts<'c>(flags: &FlagList<'c>, minor: u64) -> Vec<Conflict<'c>> {
@@ -65,10 +65,90 @@ pub(super) fn api_server_conflicts<'c>(flags: &FlagList<'c>, minor: u64) -> Vec<
         let cause = "--enable-admission-plugins, which kubeadm sets to NodeRestriction by default, enables a plugin that the flag disables";
         conflicts.push(("disable-admission-plugins", cause));
     }
+    let mut modes: Vec<_> = items(flags.value("authorization-mode")).collect();
+    let given = modes.len();
+    modes.sort_unstable();
+    modes.dedup();
+    if modes.len() < given {
+        conflicts.push(("authorization-mode", "the flag has a mode twice"));
+    }
     let conflicts = conflicts.into_iter();
-    conflicts
-        .filter_map(|(name, cause)| Some((flags.get(name)?, cause.into())))
-        .collect()
+    let excluded = conflicts.filter_map(|(name, cause)| Some((flags.get(name)?, cause.into(), None)));
+    excluded.chain(lone(flags, &api_server_pairs(flags))).collect()
+}
+
+/// A flag that needs something, what it needs, and whether that is set.
+type Pair = (&'static str, &'static str, bool);
+
+fn api_server_pairs(flags: &FlagList<'_>) -> Vec<Pair> {
+    let is_set = |name: &'static str| !flags.value(name).is_empty();
+    let mut pairs = Vec::new();
+    if flags.get("authentication-config").is_none() {
+        let [client, issuer] = ["oidc-client-id", "oidc-issuer-url"].map(is_set);
+        pairs.push(("oidc-issuer-url", "--oidc-client-id", client));
+        let others = [
+            "oidc-client-id",
+            "oidc-username-claim",
+            "oidc-groups-claim",
+            "oidc-ca-file",
+        ];
+        let other = others.into_iter().find(|name| is_set(name));
+        pairs.extend(other.map(|name| (name, "--oidc-issuer-url", issuer)));
+    }
+    let automatic = "encryption-provider-config-automatic-reload";
+    if flags.get(automatic).and_then(|flag| flag.as_bool()) == Some(true) {
+        pairs.push((
+            automatic,
+            "--encryption-provider-config",
+            is_set("encryption-provider-config"),
+        ));
+    }
+    // With this flag, a file has the modes.
+    let modes = flags.value("authorization-mode");
+    if flags.get("authorization-config").is_some() || has_placeholder(modes) {
+        return pairs;
+    }
+    for (mode, file, needed_file, needed_mode) in [
+        (
+            "ABAC",
+            "authorization-policy-file",
+            "--authorization-policy-file",
+            "ABAC in --authorization-mode",
+        ),
+        (
+            "Webhook",
+            "authorization-webhook-config-file",
+            "--authorization-webhook-config-file",
+            "Webhook in --authorization-mode",
+        ),
+    ] {
+        let has_mode = items(modes).any(|known| known == mode);
+        if has_mode {
+            pairs.push(("authorization-mode", needed_file, is_set(file)));
+        }
+        pairs.push((file, needed_mode, has_mode));
+    }
+    pairs
+}
+
+/// The certificate and the key with which kube-controller-manager and kube-scheduler serve.
+pub(super) fn serving_conflicts<'c>(flags: &FlagList<'c>) -> Vec<Conflict<'c>> {
+    let is_set = |name: &'static str| !flags.value(name).is_empty();
+    let [certificate, key] = ["tls-cert-file", "tls-private-key-file"];
+    let pairs = [
+        (certificate, "--tls-private-key-file", is_set(key)),
+        (key, "--tls-cert-file", is_set(certificate)),
+    ];
+    lone(flags, &pairs).collect()
+}
+
+/// The flags without what they need.
+fn lone<'c>(flags: &FlagList<'c>, pairs: &[Pair]) -> impl Iterator<Item = Conflict<'c>> {
+    pairs.iter().filter_map(|(name, needed, is_set)| {
+        let flag = flags.get(name).filter(|flag| !flag.value.is_empty() && !is_set)?;
+        let cause = format!("the flag needs {needed}, which is not set");
+        Some((flag, cause.into(), Some(*needed)))
+    })
 }
 
 /// The experimental flags of etcd 3.6 whose successor is a feature gate (`features/etcd_features.go`,
@@ -96,7 +176,7 @@ pub(super) fn etcd_conflicts<'c>(
     kubernetes: Option<&Version>,
 ) -> Vec<Conflict<'c>> {
     if etcd.minor != 6 {
-        return Vec::new();
+        return election_conflict(flags).into_iter().collect();
     }
     let is_set_by_kubeadm = kubernetes.is_some_and(|kubernetes| kubernetes.minor >= 34);
     let gates = flags.get("feature-gates");
@@ -121,7 +201,22 @@ pub(super) fn etcd_conflicts<'c>(
             }
             _ => return None,
         };
-        Some((flag, cause))
+        Some((flag, cause, None))
     });
-    conflicts.collect()
+    conflicts.chain(election_conflict(flags)).collect()
+}
+
+/// etcd demands an election timeout of at least five heartbeats, by default 1000 ms and 100 ms (`embed.Config.Validate`).
+fn election_conflict<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
+    let milliseconds = |name, default| match flags.get(name) {
+        Some(flag) => flag.value.parse::<u64>().ok(),
+        None => Some(default),
+    };
+    let heartbeat = milliseconds("heartbeat-interval", 100)?;
+    let election = milliseconds("election-timeout", 1000).filter(|election| *election > 0)?;
+    let flag = flags
+        .get("election-timeout")
+        .or_else(|| flags.get("heartbeat-interval"))?;
+    let cause = "--election-timeout must be at least 5 times --heartbeat-interval";
+    (heartbeat.saturating_mul(5) > election).then(|| (flag, cause.into(), None))
 }

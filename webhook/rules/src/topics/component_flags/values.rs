@@ -1,54 +1,145 @@
-//! What a component accepts as the value of a flag.
+//! What a component accepts as the value of a flag, by the type of the flag.
 
-use std::net::IpAddr;
+use std::{borrow::Cow, net::IpAddr, time::Duration};
+
+use semver::Version;
 
 use crate::{
     components::Component,
-    syntax::parse_go_duration,
+    syntax::{parse_go_duration, parse_version},
     topics::extra_args::{FlagValue, items, parse_bool},
 };
 
-/// What the value of a flag of this type must be for a minor version of the component; `None` if the component accepts the value, or if this cannot be known.
+/// What the value of a flag of this type must be; `None` if the component accepts the value, or if this cannot be known.
 pub(super) fn required_value(
     component: Component,
-    minor: u64,
     flag: &FlagValue<'_>,
     kind: &str,
-) -> Option<&'static str> {
-    let value = flag.value;
-    match kind {
-        "bool" => parse_bool(value).is_none().then_some("true or false"),
-        "int" | "int64" => (!is_integer(value, 64, true)).then_some("an integer"),
-        "int32" => (!is_integer(value, 32, true)).then_some("an integer of 32 bits"),
-        "uint" => (!is_integer(value, 64, false)).then_some("an integer that is not negative"),
-        "float32" | "float64" => value.parse::<f64>().is_err().then_some("a number"),
-        "duration" => {
-            let unsigned = value.strip_prefix(['-', '+']).unwrap_or(value);
-            parse_go_duration(unsigned)
-                .is_none()
-                .then_some("a duration with a unit, such as 30s")
-        }
-        "ip" => (!value.is_empty() && value.trim().parse::<IpAddr>().is_err()).then_some("an IP address"),
-        "mapStringString" if component == Component::ApiServer && flag.is("runtime-config") => {
-            required_runtime_config(value)
-        }
-        _ if component == Component::Etcd && minor >= 6 && flag.is("v2-deprecation") => (!V2_DEPRECATIONS
-            .contains(&value))
-        .then_some("one that etcd 3.6 and later accept, such as write-only"),
-        _ => None,
+) -> Option<Cow<'static, str>> {
+    match kind.split_once('=') {
+        Some((number @ ("one" | "some"), words)) => required_word(number == "some", words, flag.value),
+        _ => required_by_kind(component, flag, kind).map(Cow::Borrowed),
     }
 }
 
-/// The values of `--v2-deprecation` that etcd 3.6 accepts.
-const V2_DEPRECATIONS: [&str; 4] = [
-    "write-only",
-    "write-only-skip-check",
-    "write-only-drop-data",
-    "gone",
-];
+fn required_by_kind(component: Component, flag: &FlagValue<'_>, kind: &str) -> Option<&'static str> {
+    let value = flag.value;
+    let (is_accepted, required) = match kind {
+        "bool" => (parse_bool(value).is_some(), "true or false"),
+        "int" | "int64" => (is_integer(value, 64, true), "an integer"),
+        "int32" => (is_integer(value, 32, true), "an integer of 32 bits"),
+        "uint" | "uint64" => (is_integer(value, 64, false), "an integer that is not negative"),
+        "uint32" | "Level" => (
+            is_integer(value, 32, false),
+            "an integer of 32 bits that is not negative",
+        ),
+        "float32" | "float64" => (value.parse::<f64>().is_ok(), "a number"),
+        "duration" => (
+            parse_duration(value).is_some(),
+            "a duration with a unit, such as 30s",
+        ),
+        "ip" => (
+            value.is_empty() || value.trim().parse::<IpAddr>().is_ok(),
+            "an IP address",
+        ),
+        "pattern=N" => (
+            items(value).all(is_verbosity),
+            "a list of file patterns with =N, such as reflector=4",
+        ),
+        "portRange" => (is_port_range(value), "a range of ports, such as 30000-32767"),
+        "namedCertKey" => (
+            is_named_certificate(value),
+            "CERTIFICATE,KEY or CERTIFICATE,KEY:NAME,NAME",
+        ),
+        "uniqueurls" => (
+            ["", "*"].contains(&value)
+                || value
+                    .split(',')
+                    .all(|url| is_member_url(url, flag.name.starts_with("listen-"))),
+            "a list of URLs such as http://127.0.0.1:2381: with a port, without a path, and to listen with an IP address",
+        ),
+        "mapStringString" if component == Component::ApiServer && flag.is("runtime-config") => {
+            return required_runtime_config(value);
+        }
+        _ => return None,
+    };
+    (!is_accepted).then_some(required)
+}
+
+/// The words that a flag of etcd accepts, as `A|B`.
+fn required_word(is_list: bool, words: &str, value: &str) -> Option<Cow<'static, str>> {
+    let is_word = |value: &str| words.split('|').any(|word| word == value);
+    let is_accepted = if is_list {
+        value.split(',').all(is_word)
+    } else {
+        is_word(value)
+    };
+    (!is_accepted).then(|| format!("one of {}", words.replace('|', ", ")).into())
+}
+
+/// A duration of Go, without its sign.
+pub(super) fn parse_duration(value: &str) -> Option<Duration> {
+    parse_go_duration(value.strip_prefix(['-', '+']).unwrap_or(value))
+}
+
+/// The version in `--emulated-version`, such as `1.34` or `kube=1.34`.
+pub(super) fn parse_emulated(value: &str) -> Option<Version> {
+    let version = value.strip_prefix("kube=").unwrap_or(value);
+    let parsed = parse_version(&format!("{version}.0")).ok();
+    parsed.filter(|_| version.matches('.').count() == 1)
+}
+
+fn is_verbosity(item: &str) -> bool {
+    item.split_once('=')
+        .is_some_and(|(pattern, level)| !pattern.is_empty() && is_integer(level, 32, false))
+}
+
+/// `30000-32767`, `30000+100` or `30000` (`k8s.io/apimachinery`, `pkg/util/net/port_range.go`).
+fn is_port_range(value: &str) -> bool {
+    let port = |text: &str| text.parse::<u32>().ok();
+    let value = value.trim();
+    let ports = if let Some((first, size)) = value.split_once('+') {
+        let last = port(first)
+            .zip(port(size))
+            .map(|(first, size)| first.saturating_add(size));
+        port(first).zip(last)
+    } else {
+        let (first, last) = value.split_once('-').unwrap_or((value, value));
+        port(first).zip(port(last))
+    };
+    value.is_empty() || ports.is_some_and(|(first, last)| first <= last && last <= 65535)
+}
+
+fn is_named_certificate(value: &str) -> bool {
+    let files: Vec<_> = value.split(':').next().unwrap_or(value).split(',').collect();
+    files.len() == 2 && files.iter().all(|file| !file.trim().is_empty())
+}
+
+/// Whether etcd accepts a URL (`client/pkg/types/urls.go`), or listens at it (`checkBindURLs`).
+fn is_member_url(url: &str, is_bound: bool) -> bool {
+    let Some((scheme, rest)) = url.trim().split_once(':') else {
+        return false;
+    };
+    match scheme.to_ascii_lowercase().as_str() {
+        "unix" | "unixs" => return true,
+        "http" | "https" => {}
+        _ => return false,
+    }
+    let address = rest
+        .strip_prefix("//")
+        .and_then(|rest| rest.split(['?', '#']).next());
+    let Some((host, port)) = address.and_then(|address| address.rsplit_once(':')) else {
+        return false;
+    };
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_host = inner.is_some() || !host.contains([':', '/']);
+    let is_ip = inner.unwrap_or(host).parse::<IpAddr>().is_ok();
+    is_host && port.bytes().all(|byte| byte.is_ascii_digit()) && (!is_bound || is_ip || host == "localhost")
+}
 
 /// Whether Go's `strconv` parses an integer, whose prefix may be that of another base.
-fn is_integer(value: &str, bits: u32, is_signed: bool) -> bool {
+pub(super) fn is_integer(value: &str, bits: u32, is_signed: bool) -> bool {
     let (is_negative, digits) = match value.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, value.strip_prefix('+').unwrap_or(value)),

@@ -1,0 +1,332 @@
+//! What a component demands of a value after it parsed the value.
+
+use std::{borrow::Cow, net::IpAddr};
+
+use semver::Version;
+
+use super::values::{is_integer, parse_duration, parse_emulated};
+use crate::{
+    components::Component::{self, ApiServer, ControllerManager, Etcd, Kubelet, Scheduler},
+    syntax::{key_fault, label_value_fault, may_kubelet_set},
+    topics::extra_args::{FlagList, FlagValue, comma_separated, items},
+};
+
+/// What a value must be.
+enum Must {
+    /// One of these words. An empty one stands for no value.
+    Be(&'static str),
+    /// A number in this range.
+    Lie(f64, f64),
+    /// A number or a duration that is not negative.
+    Count,
+    /// What the text says. The function looks at the value, and at the minor version if it is known.
+    Fit(&'static str, fn(&str, Option<u64>) -> bool),
+    /// A list whose items, but for the empty ones, are what the text says.
+    Hold(&'static str, fn(&str) -> bool),
+}
+
+use Must::{Be, Count, Fit, Hold, Lie};
+
+const MANY: f64 = f64::INFINITY;
+
+/// Flags, and what their values must be.
+type Check = (&'static str, Must);
+
+/// The checks of components. From component-base (`cli/flag`, `logs/api/v1`, `compatibility`), apiserver
+/// (`pkg/server/options`), kubernetes (`cmd/kube-apiserver/app/options`, `pkg/kubeapiserver/options`, `cmd/kubelet/app/server.go`,
+/// `pkg/kubelet/apis/config/validation`) and etcd (`embed/config.go`).
+const CHECKS: &[(&[Component], &[Check])] = &[
+    (
+        &[ApiServer, ControllerManager, Scheduler, Kubelet],
+        &[
+            (
+                "tls-min-version",
+                Be(" VersionTLS10 VersionTLS11 VersionTLS12 VersionTLS13"),
+            ),
+            ("tls-cipher-suites", Fit(SUITES, are_cipher_suites)),
+            ("logging-format", Be("text json")),
+        ],
+    ),
+    (
+        &[ApiServer, ControllerManager, Scheduler],
+        &[("emulated-version", Fit(EMULATED, is_emulated))],
+    ),
+    (
+        &[ApiServer],
+        &[
+            ("secure-port", Lie(1.0, 65535.0)),
+            ("goaway-chance", Lie(0.0, 0.02)),
+            ("max-requests-inflight max-mutating-requests-inflight", Count),
+            ("request-timeout min-request-timeout", Count),
+            ("shutdown-delay-duration livez-grace-period", Count),
+            ("storage-media-type", Be(MEDIA_TYPES)),
+            ("watch-cache-sizes", Hold("RESOURCE#SIZE", is_cache_size)),
+            ("strict-transport-security-directives", Hold(HSTS, is_hsts)),
+            ("cors-allowed-origins", Hold(ORIGINS, is_pinned)),
+            (
+                "audit-log-mode audit-webhook-mode",
+                Be("batch blocking blocking-strict"),
+            ),
+            ("audit-log-format", Be("legacy json")),
+            ("audit-log-version audit-webhook-version", Be("audit.k8s.io/v1")),
+            ("audit-log-maxage audit-log-maxbackup audit-log-maxsize", Count),
+            ("apiserver-count", Lie(1.0, MANY)),
+            ("kubernetes-service-node-port", Lie(0.0, 65535.0)),
+            ("oidc-issuer-url", Fit("a URL with https", is_https)),
+            (
+                "service-account-issuer",
+                Fit("a URL, or a text without a colon", is_issuer),
+            ),
+            (
+                "service-account-max-token-expiration",
+                Fit(EXPIRATION, is_expiration),
+            ),
+            ("service-cluster-ip-range", Fit(RANGES, is_service_range)),
+        ],
+    ),
+    (
+        &[ControllerManager, Scheduler],
+        &[("secure-port", Lie(0.0, 65535.0))],
+    ),
+    (&[Scheduler], &[("leader-elect-resource-lock", Be("leases"))]),
+    (
+        &[Kubelet],
+        &[
+            (
+                "topology-manager-policy",
+                Be("none best-effort restricted single-numa-node"),
+            ),
+            ("topology-manager-scope", Be("container pod")),
+            ("hairpin-mode", Be("none hairpin-veth promiscuous-bridge")),
+            ("cpu-manager-policy", Be("none static")),
+            ("memory-manager-policy", Be("None Static")),
+            ("max-pods pods-per-core registry-qps registry-burst", Count),
+            ("event-qps event-burst kube-api-qps kube-api-burst", Count),
+            ("read-only-port healthz-port", Lie(0.0, 65535.0)),
+            ("oom-score-adj", Lie(-1000.0, 1000.0)),
+            ("image-gc-high-threshold image-gc-low-threshold", Lie(0.0, 100.0)),
+            ("container-log-max-files", Lie(2.0, MANY)),
+            ("eviction-hard eviction-soft", Hold(THRESHOLDS, is_threshold)),
+            ("system-reserved kube-reserved", Hold(RESERVED, is_reserved)),
+            ("node-labels", Hold("labels, as KEY=VALUE", is_label)),
+            ("register-with-taints", Hold(TAINTS, is_taint)),
+        ],
+    ),
+    (
+        &[Etcd],
+        &[
+            ("heartbeat-interval", Lie(1.0, MANY)),
+            ("election-timeout", Lie(1.0, 50000.0)),
+            ("auto-compaction-mode", Be("periodic revision")),
+            (
+                "auto-compaction-retention",
+                Fit("an integer, or a duration with a unit", is_retention),
+            ),
+            (
+                "log-level",
+                Fit("one of debug, info, warn, error, panic, fatal", is_log_level),
+            ),
+            ("logger", Be("zap")),
+            ("log-format", Be("json console")),
+            ("tls-min-version tls-max-version", Be(" TLS1.2 TLS1.3")),
+            ("cipher-suites", Fit(SUITES, are_cipher_suites)),
+        ],
+    ),
+];
+
+const EMULATED: &str = "the component's minor version or one of the three before, such as 1.34";
+const MEDIA_TYPES: &str = " application/json application/yaml application/vnd.kubernetes.protobuf";
+const HSTS: &str = "max-age=SECONDS, includeSubDomains or preload";
+const ORIGINS: &str = r"regular expressions that pin both ends of a host, such as ^https://a\.example$";
+const EXPIRATION: &str = "0, or between 1h and 2^32 seconds";
+const RANGES: &str = "one or two ranges of at least 8 addresses each";
+const SUITES: &str = "a list of Go's names of TLS cipher suites, such as TLS_AES_128_GCM_SHA256";
+const THRESHOLDS: &str = "thresholds, such as memory.available<100Mi or nodefs.available<10%";
+const RESERVED: &str = "cpu, memory, ephemeral-storage or pid, with =QUANTITY";
+const TAINTS: &str =
+    "taints, as KEY=VALUE:EFFECT or KEY:EFFECT with the effect NoSchedule, PreferNoSchedule or NoExecute";
+
+pub(super) const TAINT_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+/// What the value of a flag must be; `None` if the component accepts it, or does not look at it.
+pub(super) fn required_by_check(
+    component: Component,
+    minor: Option<u64>,
+    flags: &FlagList<'_>,
+    flag: &FlagValue<'_>,
+) -> Option<Cow<'static, str>> {
+    let own = CHECKS
+        .iter()
+        .filter(|(components, _)| components.contains(&component));
+    let mut checks = own.flat_map(|(_, checks)| checks.iter());
+    let (_, must) = checks.find(|(names, _)| names.split(' ').any(|name| flag.is(name)))?;
+    // kube-apiserver looks at these only if it writes an audit log.
+    let target = match flag.name.replace('_', "-").get(..9) {
+        Some("audit-log") => Some("audit-log-path"),
+        Some("audit-web") => Some("audit-webhook-config-file"),
+        _ => None,
+    };
+    let is_read = target.is_none_or(|target| !flags.value(target).is_empty());
+    required(must, flag.value, minor).filter(|_| is_read)
+}
+
+fn required(must: &Must, value: &str, minor: Option<u64>) -> Option<Cow<'static, str>> {
+    let (is_accepted, required) = match must {
+        Be(words) => {
+            let list = words.trim_start().replace(' ', ", ");
+            let list = if list.contains(',') {
+                format!("one of {list}")
+            } else {
+                list
+            };
+            (words.split(' ').any(|word| word == value), list)
+        }
+        Lie(low, high) => {
+            let number: f64 = value.replace('_', "").parse().ok()?;
+            let range = match *high {
+                MANY => format!("at least {low}"),
+                _ => format!("between {low} and {high}"),
+            };
+            ((*low..=*high).contains(&number), range)
+        }
+        Count => {
+            let is_zero = !value.contains(|c: char| ('1'..='9').contains(&c));
+            (is_zero || !value.starts_with('-'), "not negative".to_owned())
+        }
+        Fit(words, is_accepted) => (is_accepted(value, minor), (*words).to_owned()),
+        Hold(words, is_accepted) => (items(value).all(is_accepted), format!("a list of {words}")),
+    };
+    (!is_accepted).then(|| required.into())
+}
+
+fn is_emulated(value: &str, minor: Option<u64>) -> bool {
+    let is_near = |version: Version| {
+        minor.is_none_or(|minor| (minor.saturating_sub(3)..=minor).contains(&version.minor))
+    };
+    value.is_empty() || parse_emulated(value).is_some_and(is_near)
+}
+
+/// The cipher suites of Go (`crypto/tls`), with the two names that Go gave first.
+fn are_cipher_suites(value: &str, _: Option<u64>) -> bool {
+    const SUITES: &str = "TLS_AES_128_GCM_SHA256 TLS_AES_256_GCM_SHA384 TLS_CHACHA20_POLY1305_SHA256 \
+        TLS_RSA_WITH_RC4_128_SHA TLS_RSA_WITH_3DES_EDE_CBC_SHA TLS_RSA_WITH_AES_128_CBC_SHA TLS_RSA_WITH_AES_256_CBC_SHA \
+        TLS_RSA_WITH_AES_128_CBC_SHA256 TLS_RSA_WITH_AES_128_GCM_SHA256 TLS_RSA_WITH_AES_256_GCM_SHA384 \
+        TLS_ECDHE_ECDSA_WITH_RC4_128_SHA TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA \
+        TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256 TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 \
+        TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305 \
+        TLS_ECDHE_RSA_WITH_RC4_128_SHA TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA \
+        TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256 TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 \
+        TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305";
+    comma_separated(value)
+        .iter()
+        .all(|suite| SUITES.split(' ').any(|known| known == *suite))
+}
+
+fn is_cache_size(item: &str) -> bool {
+    item.split_once('#')
+        .is_some_and(|(_, size)| is_integer(size, 64, false))
+}
+
+fn is_hsts(item: &str) -> bool {
+    ["includeSubDomains", "preload"].contains(&item) || item.starts_with("max-age=")
+}
+
+/// A regular expression cannot begin with an operator.
+fn is_pinned(item: &str) -> bool {
+    !item.starts_with(['*', '+', '?'])
+        && ["^", "//"].iter().any(|start| item.contains(start))
+        && ["$", ":"].iter().any(|end| item.contains(end))
+}
+
+fn is_https(value: &str, _: Option<u64>) -> bool {
+    value.is_empty() || value.to_ascii_lowercase().starts_with("https://")
+}
+
+fn is_issuer(value: &str, _: Option<u64>) -> bool {
+    let is_scheme = |scheme: &str| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    };
+    let before_colon = value.split_once(':').map(|(before, _)| before);
+    !value.is_empty()
+        && before_colon.is_none_or(|before| before.contains(['/', '?', '#']) || is_scheme(before))
+}
+
+fn is_expiration(value: &str, _: Option<u64>) -> bool {
+    let is_accepted = |seconds: u64| seconds == 0 || (3600..=1 << 32).contains(&seconds);
+    parse_duration(value).is_none_or(|duration| is_accepted(duration.as_secs()))
+}
+
+fn is_service_range(value: &str, _: Option<u64>) -> bool {
+    let is_range = |range: &str| {
+        let (address, length) = range.split_once('/').unwrap_or((range, ""));
+        let longest = match address.parse() {
+            Ok(IpAddr::V4(_)) => 29,
+            Ok(IpAddr::V6(_)) => 125,
+            Err(_) => return false,
+        };
+        length.parse::<u8>().is_ok_and(|length| length <= longest)
+    };
+    value.is_empty() || value.split(',').count() <= 2 && value.split(',').all(is_range)
+}
+
+fn is_threshold(item: &str) -> bool {
+    const SIGNALS: &str = "memory.available nodefs.available nodefs.inodesFree imagefs.available imagefs.inodesFree \
+        containerfs.available containerfs.inodesFree allocatableMemory.available pid.available";
+    item.split_once('<').is_some_and(|(signal, value)| {
+        let percentage = value
+            .strip_suffix('%')
+            .map(|number| number.parse::<f32>().is_ok());
+        SIGNALS.split(' ').any(|known| known == signal) && percentage.unwrap_or_else(|| is_quantity(value))
+    })
+}
+
+fn is_reserved(item: &str) -> bool {
+    let names = ["cpu", "memory", "ephemeral-storage", "pid"];
+    item.split_once('=')
+        .is_some_and(|(name, value)| names.contains(&name.trim()) && is_quantity(value.trim()))
+}
+
+/// A quantity that is not negative (`k8s.io/apimachinery`, `pkg/api/resource`).
+fn is_quantity(value: &str) -> bool {
+    const SUFFIXES: [&str; 16] = [
+        "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+    ];
+    let end = value
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(value.len());
+    let (number, suffix) = value.split_at(end);
+    let exponent = suffix
+        .strip_prefix(['e', 'E'])
+        .map(|exponent| exponent.parse::<i32>().is_ok());
+    !number.starts_with('-')
+        && number.parse::<f64>().is_ok()
+        && (exponent == Some(true) || SUFFIXES.contains(&suffix))
+}
+
+/// A label. Another rule reports those that a kubelet may not set.
+fn is_label(item: &str) -> bool {
+    let (key, value) = item.split_once('=').unwrap_or((item, ""));
+    let (key, value) = (key.trim(), value.trim());
+    !may_kubelet_set(key) || key_fault(key).is_none() && label_value_fault(value).is_none()
+}
+
+/// A taint, with a dash at its end if it is one to remove.
+fn is_taint(item: &str) -> bool {
+    let Some((label, effect)) = item.trim_end_matches('-').split_once(':') else {
+        return false;
+    };
+    let (key, value) = label.split_once('=').unwrap_or((label, ""));
+    TAINT_EFFECTS.contains(&effect) && key_fault(key).is_none() && label_value_fault(value).is_none()
+}
+
+fn is_retention(value: &str, _: Option<u64>) -> bool {
+    value.is_empty() || is_integer(value, 64, true) || parse_duration(value).is_some()
+}
+
+fn is_log_level(value: &str, _: Option<u64>) -> bool {
+    let levels = ["", "debug", "info", "warn", "error", "dpanic", "panic", "fatal"];
+    levels.contains(&value.to_ascii_lowercase().as_str())
+}

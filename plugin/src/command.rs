@@ -161,12 +161,12 @@ fn examples(command: &clap::Command) -> Vec<String> {
 pub fn program() -> clap::Command {
     fn with_examples(command: clap::Command) -> clap::Command {
         let command = command.mut_subcommands(with_examples);
-        let below = command.get_subcommands().filter(|below| !below.is_hide_set());
-        let below: Vec<Vec<String>> = below.map(examples).collect();
-        let of_each = if below.len() > 1 { 1 } else { MAX_EXAMPLES };
+        let children = command.get_subcommands().filter(|child| !child.is_hide_set());
+        let lists: Vec<Vec<String>> = children.map(examples).collect();
+        let of_each = if lists.len() > 1 { 1 } else { MAX_EXAMPLES };
         let mut seen = BTreeSet::new();
         // Commands that belong together have the same examples.
-        let of_subcommands: Vec<String> = below
+        let of_subcommands: Vec<String> = lists
             .into_iter()
             .flat_map(|examples| {
                 let new = examples
@@ -214,8 +214,8 @@ fn with_headings(command: clap::Command) -> clap::Command {
     };
     let groups = GROUPS.map(|(heading, names)| {
         let commands = names.iter().filter_map(|name| {
-            let about = all.find_subcommand(name)?.get_about()?.clone();
-            Some(clap::Command::new(*name).about(about))
+            let description = all.find_subcommand(name)?.get_about()?.clone();
+            Some(clap::Command::new(*name).about(description))
         });
         let mut group = part().subcommand_help_heading(heading).subcommands(commands);
         group.render_help().ansi().to_string()
@@ -285,7 +285,7 @@ mod tests {
         all.build();
         let mut names: Vec<&str> = all
             .get_subcommands()
-            .filter(|below| !below.is_hide_set())
+            .filter(|child| !child.is_hide_set())
             .map(clap::Command::get_name)
             .collect();
         listed.sort_unstable();
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn every_command_has_two_examples_that_parse() {
         fn check(command: &clap::Command, examples: &mut Vec<String>) {
-            command.get_subcommands().for_each(|below| check(below, examples));
+            command.get_subcommands().for_each(|child| check(child, examples));
             let of_command: Vec<String> = super::examples(command)
                 .iter()
                 .filter_map(|line| line.strip_prefix(super::EXAMPLE)?.split('#').next())
@@ -363,14 +363,14 @@ mod tests {
     const FLAGS_OF_WRITERS: [&str; 3] = ["dry_run", "yes", "field_manager"];
 
     fn leaves(command: &clap::Command, above: &str) -> Vec<(String, clap::Command)> {
-        let below = command.get_subcommands().filter(|below| !below.is_hide_set());
-        below
-            .flat_map(|below| {
-                let name = format!("{above} {}", below.get_name()).trim_start().to_owned();
-                if below.has_subcommands() {
-                    leaves(below, &name)
+        let children = command.get_subcommands().filter(|child| !child.is_hide_set());
+        children
+            .flat_map(|child| {
+                let name = format!("{above} {}", child.get_name()).trim_start().to_owned();
+                if child.has_subcommands() {
+                    leaves(child, &name)
                 } else {
-                    vec![(name, below.clone())]
+                    vec![(name, child.clone())]
                 }
             })
             .collect()

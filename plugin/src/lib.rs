@@ -129,10 +129,10 @@ fn has_subcommands(command: clap::Command, arguments: &[OsString], names: &[&str
         Some((found, matches)) if found == *name => Some(matches.clone()),
         _ => None,
     };
-    let below = matches
+    let leaf = matches
         .ok()
         .and_then(|matches| names.iter().try_fold(matches, subcommand));
-    below.is_some()
+    leaf.is_some()
 }
 
 /// Runs a command until it ends or the user interrupts it.

@@ -115,21 +115,21 @@ pub async fn poll_until(
                     Box::pin(add_obstacles(reader, &mut snapshot, OBSTACLE_LIMIT)).await;
                 }
                 polls += 1;
-                let at = reader.connection.now();
-                snapshot.unprocessed_seen = unprocessed.seen(&snapshot, at);
+                let now = reader.connection.now();
+                snapshot.unprocessed_seen = unprocessed.seen(&snapshot, now);
                 let uid = last.as_ref().map(|last| last.control_plane.uid());
-                let kind = match condition.progress(&snapshot, uid, at) {
+                let kind = match condition.progress(&snapshot, uid, now) {
                     WaitProgress::Met => Some(WaitEndingKind::Met),
                     WaitProgress::Impossible(why) => Some(WaitEndingKind::Impossible(why)),
                     WaitProgress::WaitingFor(what) => {
                         terminal.spin(&what.join(", "));
-                        let stuck = find_stuck(&snapshot, at);
+                        let stuck = find_stuck(&snapshot, now);
                         (!stuck.is_empty()).then_some(WaitEndingKind::Stuck(stuck))
                     }
                 };
                 // A wait that ends at once prints only its result.
                 if shown == Shown::Lines && (last.is_some() || kind.is_none()) {
-                    print_changes(last.as_ref(), &snapshot, at, terminal)?;
+                    print_changes(last.as_ref(), &snapshot, now, terminal)?;
                 }
                 if let Some(kind) = kind {
                     terminal.stop_spinning();

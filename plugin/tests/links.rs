@@ -52,7 +52,7 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
 
 /// The text without the blocks of code between fences.
 fn without_blocks(text: &str) -> String {
-    let mut kept = String::new();
+    let mut prose = String::new();
     let mut fence = None;
     for line in text.lines() {
         let start = line.trim_start();
@@ -61,29 +61,29 @@ fn without_blocks(text: &str) -> String {
             .find(|marker| start.starts_with(marker));
         match (fence, of_line) {
             (None, None) => {
-                kept += line;
-                kept.push('\n');
+                prose += line;
+                prose.push('\n');
             }
             (None, Some(_)) => fence = of_line,
             (Some(_), _) if fence == of_line => fence = None,
             (Some(_), _) => {}
         }
     }
-    kept
+    prose
 }
 
 /// The text without code between backticks. A span ends at as many backticks as it begins with.
 fn without_code(text: &str) -> String {
-    let mut kept = String::new();
+    let mut prose = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('`') {
         let more = after.len() - after.trim_start_matches('`').len();
         let ticks = "`".repeat(more + 1);
         let code = after.trim_start_matches('`');
-        kept += before;
+        prose += before;
         rest = code.split_once(&ticks).map_or(code, |(_, after)| after);
     }
-    kept + rest
+    prose + rest
 }
 
 /// The targets of all links and of all definitions of links.

@@ -1,4 +1,5 @@
-//! Checks which crates each crate links, and that no two folders of a crate import each other.
+//! Checks which crates each crate links, that no two folders of a crate import each other, and how
+//! variables are named.
 
 #![allow(
     clippy::expect_used,
@@ -9,6 +10,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -143,10 +145,11 @@ fn named(module: &[String], code: &str) -> BTreeSet<Vec<String>> {
     let starts = ["crate::", "super::"]
         .into_iter()
         .flat_map(|prefix| code.match_indices(prefix));
-    let is_start =
-        |at: usize| !code[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '$'));
-    let inline = starts.filter(|(at, _)| is_start(*at)).map(|(at, _)| {
-        let rest = code.get(at..).unwrap_or_default();
+    let is_start = |index: usize| {
+        !code[..index].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '$'))
+    };
+    let inline = starts.filter(|(index, _)| is_start(*index)).map(|(index, _)| {
+        let rest = code.get(index..).unwrap_or_default();
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != ':');
         rest.get(..end.unwrap_or(rest.len()))
             .unwrap_or_default()
@@ -193,8 +196,8 @@ fn cycles(crate_folder: &str) -> BTreeSet<String> {
     }
     let reaches = |parent: &Vec<String>, from: &str, to: &str| {
         let (mut todo, mut seen) = (vec![from.to_owned()], BTreeSet::new());
-        while let Some(at) = todo.pop() {
-            for next in edges.get(&(parent.clone(), at)).into_iter().flatten() {
+        while let Some(module) = todo.pop() {
+            for next in edges.get(&(parent.clone(), module)).into_iter().flatten() {
                 if next == to {
                     return true;
                 }
@@ -276,24 +279,57 @@ fn ages_and_deadlines_do_not_follow_the_local_clock() {
 
 /// The source files of the crates in a folder, without tests and benchmarks.
 fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder)
-        .expect("a folder")
-        .map(|entry| entry.expect("an entry").path());
-    let mut files = Vec::new();
-    for path in entries {
-        let name = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .unwrap_or_default();
-        match path.is_dir() {
-            true if !["tests", "benches", "testing", "target"].contains(&name) => {
-                files.extend(sources(&path));
-            }
-            false if path.extension().is_some_and(|extension| extension == "rs") && name != "tests.rs" => {
-                files.push(path);
-            }
-            _ => {}
+    let is_test = |part: &OsStr| {
+        ["tests", "benches", "testing", "tests.rs"]
+            .iter()
+            .any(|name| part == *name)
+    };
+    let mut files = rust_files(folder);
+    files.retain(|file| {
+        let path = file.strip_prefix(folder).expect("in the folder");
+        !path.iter().any(is_test)
+    });
+    files
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let files = paths.flat_map(|path| match path.extension() {
+        Some(extension) if extension == "rs" => vec![path],
+        _ if path.is_dir() && !path.ends_with("target") => rust_files(&path),
+        _ => Vec::new(),
+    });
+    files.collect()
+}
+
+/// Words that do not say what a variable is.
+const LOOSE_WORDS: [&str; 16] = [
+    "about", "above", "at", "below", "beside", "beyond", "by", "nothing", "of", "on", "over", "tell",
+    "under", "with", "within", "without",
+];
+
+/// What binds a variable in a line of code: `let` and the parameters of a closure.
+fn binds(line: &str, name: &str) -> bool {
+    let starts = [" let ", " let mut ", " let (", "|", "|&", "|(", "|&("];
+    starts.iter().any(|start| {
+        let bound = format!("{start}{name}");
+        let mut rests = line.split(&bound).skip(1);
+        rests.any(|rest| rest.starts_with(['|', ':', ',', ' ']))
+    })
+}
+
+#[test]
+fn variables_are_named_by_nouns() {
+    let folders = ["plugin", "webhook", "tests"].map(|folder| workspace().join(folder));
+    let mut found = BTreeSet::new();
+    for file in folders.iter().flat_map(|folder| rust_files(folder)) {
+        let code = fs::read_to_string(&file).expect("a source file");
+        let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in lines {
+            let loose = LOOSE_WORDS.iter().filter(|word| binds(line, word));
+            found.extend(loose.map(|word| format!("{}: {word}", file.display())));
         }
     }
-    files
+    assert_eq!(found, BTreeSet::new());
 }

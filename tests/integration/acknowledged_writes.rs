@@ -95,10 +95,10 @@ impl AcknowledgedWrites {
             "of {} acknowledged writes these are lost: {lost:?}",
             acknowledged.len()
         );
-        let beside = keys.difference(&acknowledged).count();
+        let surplus = keys.difference(&acknowledged).count();
         ensure!(
-            beside <= open,
-            "{beside} keys are neither acknowledged nor open, of {open} open ones"
+            surplus <= open,
+            "{surplus} keys are neither acknowledged nor open, of {open} open ones"
         );
         Ok(Summary {
             acknowledged: acknowledged.len(),

@@ -63,12 +63,12 @@ async fn create(client: &Client, object: &Value) -> Result<String> {
 async fn expect(server: &Server, scale: &Value, expected: [&str; 4]) -> Result<()> {
     let reviews = [of_object(), of_transition(), of_other_objects(), scale.clone()];
     for (review, expected) in reviews.iter().zip(expected) {
-        let said = server.says(review).await?;
+        let answer = server.says(review).await?;
         let is_it = match expected.split_once("...") {
-            Some((begin, end)) => said.starts_with(begin) && said.ends_with(end),
-            None => said == expected,
+            Some((begin, end)) => answer.starts_with(begin) && answer.ends_with(end),
+            None => answer == expected,
         };
-        ensure!(is_it, "expected {expected:?}, got {said:?} for {review}");
+        ensure!(is_it, "expected {expected:?}, got {answer:?} for {review}");
     }
     Ok(())
 }

@@ -162,8 +162,8 @@ async fn overridden(management: &ManagementCluster) -> Result<()> {
     );
 
     let annotations = management.api().audit_annotations("patch", namespace, "urgent")?;
-    for by in ["warned-by", "overridden-by"] {
-        let key = format!("kubeadmcontrolplanes.validate.kubectl-kcp.dev/{by}");
+    for annotation in ["warned-by", "overridden-by"] {
+        let key = format!("kubeadmcontrolplanes.validate.kubectl-kcp.dev/{annotation}");
         let values: Vec<_> = annotations
             .iter()
             .filter_map(|of_event| of_event.get(&key))

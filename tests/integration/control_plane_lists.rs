@@ -179,8 +179,8 @@ async fn contexts_are_listed(management: &ManagementCluster) -> Result<()> {
         .flatten()
         .find(|context| context.get("name").and_then(Value::as_str) == Some(current.trim()))
         .with_context(|| format!("no context {current}: {view:#}"))?;
-    let of = |field: &str| context.pointer(field).and_then(Value::as_str).context("a name");
-    let (cluster, user) = (of("/context/cluster")?, of("/context/user")?);
+    let text = |field: &str| context.pointer(field).and_then(Value::as_str).context("a name");
+    let (cluster, user) = (text("/context/cluster")?, text("/context/user")?);
     config("set-cluster north --server=https://127.0.0.1:1").await?;
     for (name, cluster) in [("east", cluster), ("west", cluster), ("north", "north")] {
         let set = format!("set-context {name} --cluster={cluster} --user={user} --namespace={NAMESPACE}");

@@ -54,7 +54,7 @@ async fn is_blocked(management: &ManagementCluster, change: &[&str], reason: &st
         let reasons: Vec<&Value> = blockers
             .into_iter()
             .flatten()
-            .filter_map(|of| of.get("reason"))
+            .filter_map(|entry| entry.get("reason"))
             .collect();
         ensure!(planned.code == 1 && reasons == [reason], "{planned}");
         Ok(())

@@ -76,21 +76,21 @@ async fn refused(kubectl: &Kubectl) -> Result<Vec<String>> {
 }
 
 fn writes_of(object: &Value) -> Vec<(&'static str, Value)> {
-    let with = |pointer: &str, value: Value| {
+    let patched = |pointer: &str, value: Value| {
         let mut changed = object.clone();
         let field = changed.pointer_mut(pointer)?;
         *field = value;
         Some(changed)
     };
     let mut writes = vec![("creation", object.clone()), ("the same again", object.clone())];
-    let scaled = with("/spec/replicas", json!(5));
+    let scaled = patched("/spec/replicas", json!(5));
     // Scales back in a separate write, because a scale together with an upgrade is denied.
     writes.extend(
         scaled
             .into_iter()
             .flat_map(|scaled| [("scale", scaled), ("scale back", object.clone())]),
     );
-    let upgraded = with("/spec/version", json!("v1.34.3"));
+    let upgraded = patched("/spec/version", json!("v1.34.3"));
     writes.extend(upgraded.map(|upgraded| ("upgrade", upgraded)));
     writes
 }
@@ -105,14 +105,14 @@ fn templates() -> Result<Vec<Value>> {
 }
 
 fn template_of(mut control_plane: Value) -> Result<Value> {
-    let mut without = |pointer: &str, names: &[&str]| {
+    let mut remove = |pointer: &str, names: &[&str]| {
         let fields = control_plane.pointer_mut(pointer).and_then(Value::as_object_mut);
         let fields = fields.with_context(|| format!("{pointer} is not an object"))?;
         fields.retain(|name, _| !names.contains(&name.as_str()));
         anyhow::Ok(())
     };
-    without("/spec", &["replicas", "version"])?;
-    without("/spec/machineTemplate", &["infrastructureRef", "readinessGates"])?;
+    remove("/spec", &["replicas", "version"])?;
+    remove("/spec/machineTemplate", &["infrastructureRef", "readinessGates"])?;
     Ok(json!({
         "apiVersion": control_plane.get("apiVersion"),
         "kind": "KubeadmControlPlaneTemplate",

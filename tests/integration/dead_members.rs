@@ -477,8 +477,8 @@ impl<'m> Scene<'m> {
 
     async fn says(&self, arguments: &[&str], code: i32, texts: &[&str]) -> Result<()> {
         let kubectl = self.management.kubectl();
-        let said = kubectl.kcp_says(self.namespace, arguments, code, texts).await;
-        said.map(drop)
+        let output = kubectl.kcp_says(self.namespace, arguments, code, texts).await;
+        output.map(drop)
     }
 }
 

@@ -193,12 +193,12 @@ async fn is_complete_and_clean(
     // What helps is there: names, versions, conditions and harmless flags.
     let control_planes = bundle.items("management/kubeadmcontrolplanes.json")?;
     let control_plane = control_planes.first().context("no control plane")?;
-    let at = |pointer: &str| control_plane.pointer(pointer).cloned().unwrap_or_default();
+    let value = |pointer: &str| control_plane.pointer(pointer).cloned().unwrap_or_default();
     ensure!(
-        at("/spec/version") == json!(VERSION)
-            && at("/spec/kubeadmConfigSpec/files/0/path") == json!("/etc/planted/plain")
-            && at("/spec/kubeadmConfigSpec/files/0/content") == json!("<redacted>")
-            && at("/status/conditions/0/type").is_string(),
+        value("/spec/version") == json!(VERSION)
+            && value("/spec/kubeadmConfigSpec/files/0/path") == json!("/etc/planted/plain")
+            && value("/spec/kubeadmConfigSpec/files/0/content") == json!("<redacted>")
+            && value("/status/conditions/0/type").is_string(),
         "{control_plane:#}"
     );
     let pods = bundle.items("workload/pods.json")?;

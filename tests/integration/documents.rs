@@ -204,14 +204,14 @@ fn replicas_removed_from_an_applied_manifest() {
 
 /// The replicas of a control plane of three after a manifest without replicas is applied.
 async fn dropped(management: &ManagementCluster, name: &str, arguments: &[&str]) -> Result<String> {
-    let with = control_plane(name, 3, VERSION);
-    let mut without = with.clone();
-    let spec = without.pointer_mut("/spec").and_then(Value::as_object_mut);
+    let original = control_plane(name, 3, VERSION);
+    let mut reduced = original.clone();
+    let spec = reduced.pointer_mut("/spec").and_then(Value::as_object_mut);
     let removed = spec.and_then(|spec| spec.remove("replicas"));
-    ensure!(removed == Some(json!(3)), "{with}");
-    written(management.kubectl(), "apply", &[with], arguments).await?;
+    ensure!(removed == Some(json!(3)), "{original}");
+    written(management.kubectl(), "apply", &[original], arguments).await?;
     let jsonpath = ["-o", "jsonpath={.items[*].spec.replicas}{.spec.replicas}"];
     let arguments: Vec<_> = arguments.iter().chain(&jsonpath).copied().collect();
-    let applied = written(management.kubectl(), "apply", &[without], &arguments).await?;
+    let applied = written(management.kubectl(), "apply", &[reduced], &arguments).await?;
     Ok(applied.stdout)
 }

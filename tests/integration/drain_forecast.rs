@@ -20,10 +20,10 @@ fn a_drain_waits_for_what_the_forecast_names() {
         let subject = Subject::create(management, NAMESPACE).await?;
         let machines = subject.cluster.machines().await?;
         let machine = machines.first().context("no Machine")?;
-        let nothing = subject
+        let output = subject
             .says("rollout start edge --dry-run=client", 0, "rollout started")
             .await?;
-        ensure!(!nothing.stdout.contains("drain"), "{nothing}");
+        ensure!(!output.stdout.contains("drain"), "{output}");
 
         let workload = management.machines().cluster(NAMESPACE, "edge").await?;
         let node = node_of(management.client(), machine).await?;

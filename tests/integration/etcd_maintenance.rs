@@ -284,7 +284,7 @@ async fn a_killed_member_ends_it(
     );
     // The others have quorum.
     workload.etcd().await?.put("maintenance/after", "").await?;
-    let without = refused(
+    let refusal = refused(
         management,
         namespace,
         "defrag",
@@ -292,10 +292,10 @@ async fn a_killed_member_ends_it(
     )
     .await?;
     ensure!(
-        without
+        refusal
             .stdout
             .contains(&format!("etcd member {killed} does not respond: ")),
-        "{without}"
+        "{refusal}"
     );
 
     workload.inflict(Fault::Restart, &killed).await?;

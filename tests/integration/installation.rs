@@ -349,8 +349,8 @@ async fn switched(management: &ManagementCluster) -> Result<()> {
     managed.start_server(1).await?;
     rotation(&managed, &writer).await?;
     admits(kubectl, NAME).await?;
-    let on = kubectl.succeed(["kcp", "webhook", "enable"]).await?;
-    ensure!(on.stdout.lines().all(|line| line.ends_with(" enabled")), "{on}");
+    let run = kubectl.succeed(["kcp", "webhook", "enable"]).await?;
+    ensure!(run.stdout.lines().all(|line| line.ends_with(" enabled")), "{run}");
     wait::until("the API server calls the webhook again", || async {
         denies(kubectl, NAME).await
     })

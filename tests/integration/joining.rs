@@ -158,7 +158,7 @@ impl Joining<'_> {
         let object = machines.get(machine).await?.data;
         let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
         let mut conditions = conditions.into_iter().flatten();
-        let provisioned = conditions.find(|of| of.get("type") == Some(&json!("InfrastructureReady")));
+        let provisioned = conditions.find(|item| item.get("type") == Some(&json!("InfrastructureReady")));
         let provisioned = provisioned.and_then(|condition| condition.get("lastTransitionTime")?.as_str());
         let provisioned: Timestamp = provisioned.context("it is not provisioned")?.parse()?;
         let timeout = Timestamp::now().duration_since(provisioned) + WAIT;

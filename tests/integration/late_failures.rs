@@ -435,13 +435,13 @@ async fn new_machines_have_no_expiry(
 ) -> Result<()> {
     let machines = resources::machines(management.client(), NAMESPACE);
     wait::until(&format!("{number} Machines have no expiry date"), || async {
-        let mut without = 0;
+        let mut missing = 0;
         for name in cluster.machines().await? {
             let machine = machines.get(&name).await?;
             let expiry = machine.data.pointer("/status/certificatesExpiryDate");
-            without += usize::from(expiry.is_none());
+            missing += usize::from(expiry.is_none());
         }
-        ensure!(without == number, "{without} have none");
+        ensure!(missing == number, "{missing} have none");
         Ok(())
     })
     .await

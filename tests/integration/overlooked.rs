@@ -177,7 +177,7 @@ async fn a_kubeconfig_that_was_not_renewed(asked: &Asked<'_>) -> Result<()> {
             .and_then(Value::as_array);
         let mut all = all.into_iter().flatten();
         let found = all
-            .find(|of| of.get("purpose") == Some(&json!("adminKubeconfig")))
+            .find(|certificate| certificate.get("purpose") == Some(&json!("adminKubeconfig")))
             .cloned();
         found.with_context(|| format!("{certificates:#}"))
     };
@@ -224,7 +224,7 @@ async fn a_node_that_is_left(asked: &Asked<'_>, cluster: &Cluster) -> Result<()>
             .conditions
             .into_iter()
             .flatten()
-            .any(|of| of.type_ == "Ready");
+            .any(|item| item.type_ == "Ready");
         ensure!(ready, "no condition Ready");
         Ok(())
     })
@@ -322,7 +322,7 @@ async fn a_health_check_that_never_acts(asked: &Asked<'_>, cluster: &Cluster) ->
         let check = serde_json::to_value(checks.get(NAME).await?)?;
         let conditions = check.pointer("/status/conditions").and_then(Value::as_array);
         let mut conditions = conditions.into_iter().flatten();
-        let allowed = conditions.find(|of| of.get("type") == Some(&json!("RemediationAllowed")));
+        let allowed = conditions.find(|item| item.get("type") == Some(&json!("RemediationAllowed")));
         let allowed = allowed.context("no condition RemediationAllowed")?;
         ensure!(
             text(allowed, "status") == "False"

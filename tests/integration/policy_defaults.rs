@@ -168,13 +168,13 @@ async fn dry_run(kubectl: &Kubectl, verb: &str, namespace: &str, object: &Value)
 async fn remove_webhooks(kubectl: &Kubectl) -> Result<()> {
     let configurations = "mutatingwebhookconfigurations,validatingwebhookconfigurations";
     kubectl.succeed(["delete", configurations, "--all"]).await?;
-    let without = named(
+    let undefaulted = named(
         V1BETA2,
         "undefaulted",
         &json!({"spec": {"kubeadmConfigSpec": null}}),
     );
     wait::until("the API server calls no webhook", || async {
-        dry_run(kubectl, "create", "default", &without).await?;
+        dry_run(kubectl, "create", "default", &undefaulted).await?;
         Ok(())
     })
     .await

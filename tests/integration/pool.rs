@@ -82,13 +82,13 @@ fn a_lease_is_one_record_with_an_end() {
         let day = 24 * 3600;
         assert!((day - 60..=day + 60).contains(&seconds_left(end)), "{end}");
         let record = hosts.record_of("host-0").await.unwrap();
-        let of = |name: &str| record[name].as_str();
+        let field = |name: &str| record[name].as_str();
         assert_eq!(
-            [of("state"), of("holder"), of("id"), of("deadline")],
+            [field("state"), field("holder"), field("id"), field("deadline")],
             ["held", "paris", id, end]
         );
         assert_eq!(
-            [of("renewals"), of("cluster"), of("user")],
+            [field("renewals"), field("cluster"), field("user")],
             ["0", "paris/paris", "admin"]
         );
         assert_eq!(
@@ -380,10 +380,10 @@ fn the_install_config_is_patched_and_a_broken_patch_is_recorded() {
             .await
             .unwrap();
         let conditions = entry["status"]["conditions"].as_array().unwrap();
-        let said = conditions
+        let condition = conditions
             .iter()
             .find(|condition| condition["type"] == "ApplySucceeded");
-        assert_eq!(said.unwrap()["reason"], "BrokenBySyntax");
+        assert_eq!(condition.unwrap()["reason"], "BrokenBySyntax");
         assert_eq!(hosts.holder().await, None);
     });
 }

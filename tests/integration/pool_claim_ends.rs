@@ -268,8 +268,8 @@ fn a_lost_cluster_is_named() {
         let arguments = exec(&[], &script);
         let run = async { tokio::join!(pool(&hosts, "exec", &arguments), loss) };
         let (ran, ()) = hive.serve_while(run).await.unwrap();
-        let said = "lost the cluster claim-lost-0: ClusterDeployment claim-lost-0 was deleted\n";
-        assert!(ran.code == 125 && ran.stderr.contains(said), "{ran}");
+        let message = "lost the cluster claim-lost-0: ClusterDeployment claim-lost-0 was deleted\n";
+        assert!(ran.code == 125 && ran.stderr.contains(message), "{ran}");
     });
 }
 

@@ -84,7 +84,7 @@ fn two_clusters_never_install_with_one_customization() {
         // Another cluster leases the released entry.
         let other = if first == "host-0" { "host-1" } else { "host-0" };
         let off = json!({"spec": {"inventory": [{"name": first}]}}).to_string();
-        let on = json!({"spec": {"inventory": [{"name": "host-0"}, {"name": "host-1"}]}}).to_string();
+        let full = json!({"spec": {"inventory": [{"name": "host-0"}, {"name": "host-1"}]}}).to_string();
         let patch = [
             "patch",
             "clusterpool",
@@ -102,7 +102,7 @@ fn two_clusters_never_install_with_one_customization() {
         assert_eq!(customization(&hosts.make_cluster(rome, CONFIG).await), first);
         hosts
             .kubectl
-            .succeed(patch.iter().copied().chain([on.as_str()]))
+            .succeed(patch.iter().copied().chain([full.as_str()]))
             .await
             .unwrap();
         assert_eq!(customization(&hosts.make_cluster(lima, CONFIG).await), other);

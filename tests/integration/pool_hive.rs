@@ -226,8 +226,8 @@ fn force_names_the_command_that_frees_an_entry_within_the_grace_period() {
             let kept = hosts
                 .run(&["repair", "hosts", "--yes", "--force", "host-0"])
                 .await;
-            let said = [why, release, "1 not freed by --force\n"];
-            let says_all = said.iter().all(|text| kept.stdout.contains(text));
+            let texts = [why, release, "1 not freed by --force\n"];
+            let says_all = texts.iter().all(|text| kept.stdout.contains(text));
             assert!(kept.code == 1 && says_all, "{kept}");
             assert_eq!(hosts.entry("host-0").await, "paris False");
             let released = hosts

@@ -83,8 +83,8 @@ fn a_plan_reports_what_a_change_makes_stale() {
             let name = "pool-plan-paris";
             json!([{"namespace": name, "name": name, "reason": reason}])
         };
-        let nothing = document(false, json!([]), json!([]), json!([]));
-        assert_eq!(hosts.planned(&before).await, (0, nothing));
+        let unchanged = document(false, json!([]), json!([]), json!([]));
+        assert_eq!(hosts.planned(&before).await, (0, unchanged));
 
         let mut other_image = before.clone();
         other_image["spec"]["imageSetRef"]["name"] = json!("openshift-v4.21");

@@ -59,8 +59,10 @@ impl Hosts {
         assert!(!ended.to_string().contains("sesame"), "{ended}");
         let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended}"));
         let line = |finding: &Value| {
-            let at = |pointer: &str| finding.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
-            ["/object/name", "/cause", "/remedy", "/result"].map(at).join(" ")
+            let text = |pointer: &str| finding.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
+            ["/object/name", "/cause", "/remedy", "/result"]
+                .map(text)
+                .join(" ")
         };
         let findings = document.pointer("/findings").and_then(Value::as_array).unwrap();
         (ended.code, findings.iter().map(line).collect())

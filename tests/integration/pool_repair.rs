@@ -24,8 +24,10 @@ impl Hosts {
         let ended = self.run(&[&["repair", "-o", "json"], arguments].concat()).await;
         let document: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|_| panic!("{ended}"));
         let line = |finding: &Value| {
-            let at = |pointer: &str| finding.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
-            ["/object/name", "/cause", "/remedy", "/result"].map(at).join(" ")
+            let text = |pointer: &str| finding.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
+            ["/object/name", "/cause", "/remedy", "/result"]
+                .map(text)
+                .join(" ")
         };
         let findings = document.pointer("/findings").and_then(Value::as_array).unwrap();
         (ended.code, findings.iter().map(line).collect())
@@ -110,15 +112,15 @@ impl Hosts {
     /// The holder and the status of condition Available of an entry.
     pub(crate) async fn entry(&self, name: &str) -> String {
         let entry = self.object(CUSTOMIZATION, name, self.namespace).await.unwrap();
-        let at = |pointer: &str| {
+        let text = |pointer: &str| {
             entry
                 .pointer(pointer)
                 .and_then(Value::as_str)
                 .unwrap_or("-")
                 .to_owned()
         };
-        let status = at("/status/conditions/0/status");
-        format!("{} {status}", at("/status/clusterDeploymentRef/name"))
+        let status = text("/status/conditions/0/status");
+        format!("{} {status}", text("/status/clusterDeploymentRef/name"))
     }
 }
 
@@ -352,7 +354,7 @@ fn leftovers_are_deleted_after_their_entry() {
         assert_eq!(hosts.repair(&[]).await, (0, vec![]));
 
         hosts.delete_cluster("repair-left-paris").await;
-        let of = |result: &str| {
+        let report = |result: &str| {
             [
                 "host-0 ended free",
                 "repair-left-paris left remove",
@@ -362,10 +364,10 @@ fn leftovers_are_deleted_after_their_entry() {
             .to_vec()
         };
         let now = ["--grace", "0s"];
-        assert_eq!(hosts.repair(&now).await, (1, of("-")));
+        assert_eq!(hosts.repair(&now).await, (1, report("-")));
         let account = hosts.account_of_the_sample().await;
         let mend = ["--grace", "0s", "--yes", "--as", &account];
-        assert_eq!(hosts.repair(&mend).await, (0, of("done")));
+        assert_eq!(hosts.repair(&mend).await, (0, report("done")));
         assert_eq!(hosts.repair(&now).await, (0, vec![]));
         assert_eq!(hosts.entry("host-0").await, "- True");
         let cluster = hosts.object("clusterdeployment", "repair-left-paris", "repair-left-paris");

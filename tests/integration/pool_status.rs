@@ -140,7 +140,7 @@ fn status_names_each_missing_permission() {
         };
         ends("pool-status-reader", 0, "").await;
         let here = "in namespace \"pool-status-refused\"";
-        for (resource, code, said) in [
+        for (resource, code, message) in [
             (
                 "clusterpools",
                 2,
@@ -163,8 +163,8 @@ fn status_names_each_missing_permission() {
             ),
         ] {
             let user = format!("pool-status-without-{resource}");
-            let said = format!("{said}: forbidden for user \"{user}\"\n");
-            ends(&user, code, &said).await;
+            let message = format!("{message}: forbidden for user \"{user}\"\n");
+            ends(&user, code, &message).await;
         }
     });
 }

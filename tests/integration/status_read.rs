@@ -378,20 +378,20 @@ fn a_list_reads_all_pages() {
 fn the_shipped_reader_role_can_be_applied() {
     with_management_cluster(async |management| {
         let kubectl = management.kubectl();
-        let at = |path: &str| products::workspace().join(path).display().to_string();
+        let file = |path: &str| products::workspace().join(path).display().to_string();
         for arguments in [
-            ["apply", "--dry-run=server", "-k", &at("manifests/reader")],
+            ["apply", "--dry-run=server", "-k", &file("manifests/reader")],
             [
                 "apply",
                 "--dry-run=server",
                 "-f",
-                &at("manifests/reader/workload-cluster.yaml"),
+                &file("manifests/reader/workload-cluster.yaml"),
             ],
             [
                 "apply",
                 "--dry-run=server",
                 "-f",
-                &at("manifests/reader/auditor.yaml"),
+                &file("manifests/reader/auditor.yaml"),
             ],
         ] {
             kubectl.succeed(arguments).await.unwrap();

@@ -28,13 +28,13 @@ async fn omitted_replicas(management: &ManagementCluster) -> Result<()> {
     let here = ["-n", NAMESPACE];
     written(kubectl, "create", &[control_plane("three", 3, "v1.34.2")], &here).await?;
 
-    let mut without = control_plane("three", 3, "v1.34.2");
-    without
+    let mut reduced = control_plane("three", 3, "v1.34.2");
+    reduced
         .pointer_mut("/spec")
         .and_then(Value::as_object_mut)
         .context("no spec")?
         .remove("replicas");
-    written(kubectl, "replace", &[without.clone()], &here).await?;
+    written(kubectl, "replace", &[reduced.clone()], &here).await?;
     ensure!(replicas(kubectl).await? == "3", "the default was not applied");
 
     make_unreachable(kubectl).await?;
@@ -51,7 +51,7 @@ async fn omitted_replicas(management: &ManagementCluster) -> Result<()> {
         Ok(())
     })
     .await?;
-    let refused = write(kubectl, "replace", &[without], &here).await?;
+    let refused = write(kubectl, "replace", &[reduced], &here).await?;
     ensure!(
         refused.code == 1
             && refused

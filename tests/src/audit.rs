@@ -187,13 +187,13 @@ impl AuditLog {
                 continue;
             };
             let program = event.user_agent.split('/').next().unwrap_or_default();
-            let at = event.request_received_timestamp.parse();
+            let time = event.request_received_timestamp.parse();
             writes.push(PodCidrWrite {
                 node: event.object_ref.name,
                 pod_cidr: pod_cidr.to_owned(),
                 user: event.user.username,
                 program: program.to_owned(),
-                at: at.context("reading the time of a write")?,
+                at: time.context("reading the time of a write")?,
             });
         }
         Ok(writes)

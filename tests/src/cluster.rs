@@ -242,8 +242,8 @@ impl Cluster {
             let is_of_status = entry.get("subresource") == Some(&json!("status"));
             let minutes = if is_of_status { 2 * minutes } else { minutes };
             if let Some(time) = entry.get_mut("time") {
-                let at = Timestamp::now() - SignedDuration::from_mins(minutes);
-                *time = json!(at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+                let past_time = Timestamp::now() - SignedDuration::from_mins(minutes);
+                *time = json!(past_time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
             }
         }
         self.patch(&json!({"metadata": {"managedFields": entries}})).await
@@ -454,9 +454,9 @@ async fn create(api: &Api<DynamicObject>, object: Value) -> Result<()> {
 
 /// Succeeds if the control plane's status matches its spec and reports no problem.
 fn settled(control_plane: &Value, replicas: usize) -> Result<()> {
-    let at = |pointer: &str| control_plane.pointer(pointer);
+    let lookup = |pointer: &str| control_plane.pointer(pointer);
     ensure!(
-        at("/status/observedGeneration") == at("/metadata/generation"),
+        lookup("/status/observedGeneration") == lookup("/metadata/generation"),
         "its status is not up to date"
     );
     for field in [
@@ -465,10 +465,10 @@ fn settled(control_plane: &Value, replicas: usize) -> Result<()> {
         "availableReplicas",
         "upToDateReplicas",
     ] {
-        let number = at(&format!("/status/{field}")).unwrap_or(&Value::Null);
+        let number = lookup(&format!("/status/{field}")).unwrap_or(&Value::Null);
         ensure!(*number == json!(replicas), "status.{field} is {number}");
     }
-    let conditions = at("/status/conditions").and_then(Value::as_array);
+    let conditions = lookup("/status/conditions").and_then(Value::as_array);
     for (kind, wanted) in [
         ("RollingOut", "False"),
         ("EtcdClusterHealthy", "True"),

@@ -25,7 +25,7 @@ pub async fn run(client: &Client, namespace: &str, pod: &Pod) -> Result<()> {
         let conditions = conditions.unwrap_or_default();
         let is_ready = conditions
             .iter()
-            .any(|of| of.type_ == "Ready" && of.status == "True");
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True");
         ensure!(is_ready, "{conditions:?}");
         Ok(())
     })

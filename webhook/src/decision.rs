@@ -139,7 +139,7 @@ impl Decision {
 
     /// Denies the write if a rule denies it, and allows it otherwise.
     pub(crate) fn from_judgement(kind: Kind, name: impl FnOnce() -> String, judgement: Judgement) -> Self {
-        let by = |action| {
+        let select = |action| {
             judgement
                 .findings
                 .iter()
@@ -147,7 +147,7 @@ impl Decision {
                 .map(Cause::from)
                 .collect::<Vec<_>>()
         };
-        let causes = by(Action::Deny);
+        let causes = select(Action::Deny);
         let softened = |finding: &&Finding| finding.downgrade_reason.is_some();
         let warnings = || {
             judgement
@@ -175,7 +175,7 @@ impl Decision {
                     ..Cause::from(finding)
                 })
                 .collect(),
-            audit_causes: by(Action::Audit),
+            audit_causes: select(Action::Audit),
             skipped_rules: judgement.skipped.iter().map(|rule| rule.id).collect(),
             is_controller_untrusted: judgement.is_controller_untrusted,
             other_warnings: judgement.ignored_overrides,

@@ -167,8 +167,8 @@ pub(crate) fn shorten<'a>(text: &'a str, limit: usize, tail: &str) -> Cow<'a, st
     if text.len() <= limit || text.chars().nth(limit).is_none() {
         return Cow::Borrowed(text);
     }
-    let kept = limit.saturating_sub(tail.chars().count() + 1);
-    Cow::Owned(text.chars().take(kept).chain(['…']).chain(tail.chars()).collect())
+    let room = limit.saturating_sub(tail.chars().count() + 1);
+    Cow::Owned(text.chars().take(room).chain(['…']).chain(tail.chars()).collect())
 }
 
 #[cfg(test)]

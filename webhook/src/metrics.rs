@@ -408,11 +408,11 @@ impl Metrics {
 
     /// Sets the metrics of the cache of a kind. Without API access, these series do not exist.
     pub(crate) fn set_cache_state(&self, kind: &'static str, synced: bool, objects: usize) {
-        let of = CacheLabels { kind };
-        self.caches_synced.get_or_create(&of).set(synced.into());
+        let labels = CacheLabels { kind };
+        self.caches_synced.get_or_create(&labels).set(synced.into());
         let objects = i64::try_from(objects).unwrap_or(i64::MAX);
-        self.cached_objects.get_or_create(&of).set(objects);
-        drop(self.watch_restarts.get_or_create(&of));
+        self.cached_objects.get_or_create(&labels).set(objects);
+        drop(self.watch_restarts.get_or_create(&labels));
     }
 
     pub(crate) fn confirm_cache(&self, kind: &'static str, now: Timestamp) {

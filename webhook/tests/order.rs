@@ -33,17 +33,17 @@ fn used(source: &str, prefix: &str) -> Vec<String> {
         };
         let mut depth = 0_usize;
         let mut start = 0;
-        for (at, character) in group.char_indices() {
+        for (offset, character) in group.char_indices() {
             match character {
                 '{' => depth += 1,
                 '}' if depth == 0 => {
-                    used.push(first_name(&group[start..at]));
+                    used.push(first_name(&group[start..offset]));
                     break;
                 }
                 '}' => depth -= 1,
                 ',' if depth == 0 => {
-                    used.push(first_name(&group[start..at]));
-                    start = at + 1;
+                    used.push(first_name(&group[start..offset]));
+                    start = offset + 1;
                 }
                 _ => {}
             }
@@ -101,10 +101,10 @@ fn each_module_uses_only_modules_below_it() {
 
     let place = |module: &str| listed.iter().position(|listed| listed == module);
     let mut upward = Vec::new();
-    for (at, module) in listed.iter().enumerate() {
+    for (position, module) in listed.iter().enumerate() {
         for file in files(module) {
             for name in used(&fs::read_to_string(&file).unwrap(), "crate::") {
-                if place(&name).is_some_and(|other| other < at) {
+                if place(&name).is_some_and(|other| other < position) {
                     upward.push(format!("{module} uses {name}"));
                 }
             }

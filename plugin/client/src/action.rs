@@ -61,8 +61,8 @@ impl Action {
     }
 
     pub fn subresource(mut self, subresource: &str) -> Self {
-        if let Some(at) = self.resource.find('.') {
-            self.resource.insert_str(at, &format!("/{subresource}"));
+        if let Some(dot) = self.resource.find('.') {
+            self.resource.insert_str(dot, &format!("/{subresource}"));
         } else {
             self.resource = format!("{}/{subresource}", self.resource);
         }

@@ -31,16 +31,16 @@ impl ReadLimit {
     /// Returns the limit for a read on which all other reads depend. This read may take all the time until
     /// the end.
     pub fn for_first_read(self) -> Self {
-        let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+        let time_left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
         Self {
-            per_read: left.unwrap_or(self.per_read),
+            per_read: time_left.unwrap_or(self.per_read),
             ..self
         }
     }
 
     fn remaining(self) -> Duration {
-        let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
-        left.map_or(self.per_read, |left| left.min(self.per_read))
+        let time_left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+        time_left.map_or(self.per_read, |time_left| time_left.min(self.per_read))
     }
 }
 
@@ -83,8 +83,8 @@ mod tests {
     fn the_command_ends_what_each_read_would_still_have() {
         let per_read = Duration::from_secs(60);
         assert_eq!(ReadLimit::per_read(per_read).remaining(), per_read);
-        let over = ReadLimit::per_read(per_read).ending_at(Instant::now());
-        assert_eq!(over.remaining(), Duration::ZERO);
+        let expired = ReadLimit::per_read(per_read).ending_at(Instant::now());
+        assert_eq!(expired.remaining(), Duration::ZERO);
         let soon = ReadLimit::per_read(per_read).ending_at(Instant::now() + Duration::from_secs(5));
         assert!(soon.remaining() <= Duration::from_secs(5));
         assert_eq!(

@@ -90,13 +90,13 @@ impl ClientCertificate {
 }
 
 fn validity(now: SystemTime) -> Option<(OffsetDateTime, OffsetDateTime)> {
-    let at = |time: SystemTime| {
+    let offset_time = |time: SystemTime| {
         let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         OffsetDateTime::from_unix_timestamp(i64::try_from(since_1970.as_secs()).ok()?).ok()
     };
     Some((
-        at(now.checked_sub(CLOCK_SKEW)?)?,
-        at(now.checked_add(ISSUED_VALIDITY)?)?,
+        offset_time(now.checked_sub(CLOCK_SKEW)?)?,
+        offset_time(now.checked_add(ISSUED_VALIDITY)?)?,
     ))
 }
 

@@ -188,10 +188,10 @@ mod tests {
     #[test]
     fn a_changed_bit_is_found_anywhere() {
         let whole = snapshot(2);
-        for at in [0, 500, 512, 1023, 1024, whole.len() - 1] {
+        for offset in [0, 500, 512, 1023, 1024, whole.len() - 1] {
             let mut changed = whole.clone();
-            changed[at] ^= 1;
-            assert!(check(&changed, 64).is_err(), "{at}");
+            changed[offset] ^= 1;
+            assert!(check(&changed, 64).is_err(), "{offset}");
         }
     }
 }

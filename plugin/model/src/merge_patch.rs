@@ -265,8 +265,8 @@ mod tests {
                 "spec.rollout.after"
             ]
         );
-        for nothing in [json!({}), json!(null)] {
-            assert_eq!(fields(&nothing), Vec::<Vec<&str>>::new());
+        for empty in [json!({}), json!(null)] {
+            assert_eq!(fields(&empty), Vec::<Vec<&str>>::new());
         }
         assert_eq!(value_at(&patch, &["spec", "replicas"]), Some(&json!(3)));
         assert_eq!(value_at(&patch, &["spec", "none", "at"]), None);

@@ -410,7 +410,7 @@ impl Problem {
 
     #[expect(clippy::too_many_lines, reason = "one arm for each blocker")]
     pub fn message(&self) -> String {
-        let with = |what: String, message: &Option<String>| match message.as_deref().unwrap_or_default() {
+        let text = |what: String, message: &Option<String>| match message.as_deref().unwrap_or_default() {
             "" => what,
             message => format!("{what}: {message}"),
         };
@@ -463,15 +463,15 @@ impl Problem {
             }
             Self::NoKey { secret } => format!("no Machine can join: Secret {secret} does not exist"),
             Self::BeingDeleted { machine, message } => {
-                with(format!("Machine {machine} is being deleted"), message)
+                text(format!("Machine {machine} is being deleted"), message)
             }
-            Self::NoNode { machine, message } => with(format!("Machine {machine} has no node yet"), message),
+            Self::NoNode { machine, message } => text(format!("Machine {machine} has no node yet"), message),
             Self::Condition {
                 machine,
                 condition,
                 status,
                 message,
-            } => with(format!("{condition} of Machine {machine} is {status}"), message),
+            } => text(format!("{condition} of Machine {machine} is {status}"), message),
             Self::UpdatingInPlace { machine } => format!("Machine {machine} is being updated in place"),
             Self::Learner { machine } => {
                 format!("the etcd member of Machine {machine} has not been promoted yet")
@@ -555,7 +555,7 @@ impl Problem {
             }
             Self::NoWay { why, .. } | Self::UnsafeEtcdUpgrade { why } => why.clone(),
             Self::Quorum { votes } => format!("etcd could lose quorum: afterwards {votes}"),
-            Self::Blocked { condition, message } => with(
+            Self::Blocked { condition, message } => text(
                 format!("the controller reports in condition {condition} that it is blocked"),
                 message,
             ),
@@ -566,7 +566,7 @@ impl Problem {
                 "{CONTROL_PLANE_CONTROLLER} has not processed generation {generation} of the spec; the last processed generation is \
                  {observed_generation}"
             ),
-            Self::NoProgress { condition, message } => with(
+            Self::NoProgress { condition, message } => text(
                 format!("{condition} is True, but the controller neither creates nor deletes Machines"),
                 message,
             ),

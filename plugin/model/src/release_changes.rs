@@ -170,7 +170,7 @@ mod tests {
         let in_use = format!("{line}; clients still use flowschemas");
         let unused = "v1.32 no longer serves flowcontrol.apiserver.k8s.io/v1beta3; no client has requested them since the API servers started";
         let unread = "could not read which of these APIs clients use: kube-apiserver-n2: not served";
-        let nothing = UsedApis::default();
+        let no_apis = UsedApis::default();
         let one = UsedApis {
             requested: [
                 used("flowschemas", V1BETA3, Some(32)),
@@ -186,7 +186,7 @@ mod tests {
         let none_of_two = UsedApis::unread("kube-apiserver-n2: not served".to_owned());
         for (from, to, apis, expected) in [
             ("v1.31.9", "v1.32.0", None, vec![line]),
-            ("v1.31.9", "v1.32.0", Some(&nothing), vec![unused]),
+            ("v1.31.9", "v1.32.0", Some(&no_apis), vec![unused]),
             ("v1.31.9", "v1.32.0-rc.1", Some(&one), vec![in_use.as_str()]),
             (
                 "v1.31.9",
@@ -196,7 +196,7 @@ mod tests {
             ),
             ("v1.31.9", "v1.32.0", Some(&none_of_two), vec![line, unread]),
             ("v1.31.0", "v1.31.4", Some(&none_of_two), vec![]),
-            ("nonsense", "v1.32.0", Some(&nothing), vec![]),
+            ("nonsense", "v1.32.0", Some(&no_apis), vec![]),
         ] {
             let Removals { in_use, unused } = removals(from, to, apis);
             let lines: Vec<String> = in_use.into_iter().chain(unused).collect();

@@ -111,7 +111,7 @@ impl WebhookState {
         let mut problems: Vec<String> = self
             .registrations
             .iter()
-            .flat_map(|of| of.problems(now))
+            .flat_map(|registration| registration.problems(now))
             .collect();
         match &self.pods {
             Pods::Read { ready: 0, total } if self.is_called() => problems.push(format!(
@@ -140,7 +140,10 @@ impl WebhookState {
 
     /// Whether the API server calls the webhook for any write.
     pub fn is_called(&self) -> bool {
-        let registered = self.registrations.iter().filter_map(|of| of.registered.as_ref());
+        let registered = self
+            .registrations
+            .iter()
+            .filter_map(|registration| registration.registered.as_ref());
         registered
             .into_iter()
             .any(|registered| matches!(registered.switch, Switch::On | Switch::Partial))

@@ -68,7 +68,7 @@ impl InstallConfig {
         let text = std::str::from_utf8(yaml).map_err(|_| malformed("not UTF-8".to_owned()))?;
         let value = parse_yaml(text).map_err(|error| {
             malformed(match error.location() {
-                Some(at) => format!("not valid YAML at line {}, column {}", at.line(), at.column()),
+                Some(mark) => format!("not valid YAML at line {}, column {}", mark.line(), mark.column()),
                 None => "not valid YAML".to_owned(),
             })
         })?;

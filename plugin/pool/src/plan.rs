@@ -137,8 +137,8 @@ struct Versions<'p> {
 
 impl<'p> Versions<'p> {
     fn new(before: Option<&'p ClusterPool>, after: &'p ClusterPool, is_run_by_hive: bool) -> Self {
-        let of = |pool| PoolVersion::new(pool, is_run_by_hive);
-        let (old, new) = (before.map(of), of(after));
+        let version = |pool| PoolVersion::new(pool, is_run_by_hive);
+        let (old, new) = (before.map(version), version(after));
         let is_another = match (old.as_ref().and_then(PoolVersion::version), new.version()) {
             (Some(before), Some(after)) => before != after,
             _ => before.is_some_and(|before| !have_same_hash(&before.spec, &after.spec)),
@@ -151,10 +151,10 @@ impl<'p> Versions<'p> {
     }
 
     fn version(&self) -> VersionChange {
-        let of = |freshness: &PoolVersion<'_>| freshness.version().map(str::to_owned);
+        let text = |freshness: &PoolVersion<'_>| freshness.version().map(str::to_owned);
         VersionChange {
-            before: self.before.as_ref().and_then(of),
-            after: of(&self.after),
+            before: self.before.as_ref().and_then(text),
+            after: text(&self.after),
             is_changed: self.is_another,
         }
     }
@@ -207,10 +207,10 @@ fn effect_of_addition(snapshot: &Snapshot, pool: &ClusterPool, name: &str) -> En
     let others = snapshot
         .pools_that_list(name)
         .filter(|other| other.name() != pool.name());
-    let with: Vec<_> = others.map(|other| other.name().to_owned()).collect();
+    let others: Vec<_> = others.map(|other| other.name().to_owned()).collect();
     match snapshot.entry(name) {
         None => EntryEffect::Missing,
-        Some(_) if !with.is_empty() => EntryEffect::Shared { with },
+        Some(_) if !others.is_empty() => EntryEffect::Shared { with: others },
         Some(entry) => effect_if_held(entry).unwrap_or(EntryEffect::Free),
     }
 }
@@ -240,8 +240,8 @@ fn effect_of_removal(
 }
 
 fn effect_if_held(entry: &Entry) -> Option<EntryEffect> {
-    let by = entry.status.holder()?.to_owned();
-    Some(EntryEffect::Held { by })
+    let holder = entry.status.holder()?.to_owned();
+    Some(EntryEffect::Held { by: holder })
 }
 
 fn problems(

@@ -202,9 +202,9 @@ pub async fn release_entries(
         for entry in meant {
             let name = entry.name().to_owned();
             match request.decide(entry, &clusters) {
-                EntryRelease::InUse(by) => released.in_use.push(EntryInUse {
+                EntryRelease::InUse(cluster) => released.in_use.push(EntryInUse {
                     customization: name,
-                    cluster: by,
+                    cluster,
                 }),
                 EntryRelease::MayBeInUse => released.possibly_in_use.push(name),
                 EntryRelease::OtherLease => released.held_by_other_leases.push(name),

@@ -77,7 +77,7 @@ impl<'c> ChangeRefused<'c> {
 
 /// Who prevented a change, and why.
 struct RefusalReason<'c> {
-    by: &'c str,
+    judge: &'c str,
     lines: &'c [String],
     hints: Vec<&'c str>,
 }
@@ -85,7 +85,7 @@ struct RefusalReason<'c> {
 impl Changed {
     /// Why the change was not written; `None` if it was written, or if the object already is in the requested state.
     fn reason<'c>(&'c self, verb: &Verb<'c>, is_configured: bool) -> Option<RefusalReason<'c>> {
-        let (by, lines, hints) = match &self.outcome {
+        let (judge, lines, hints) = match &self.outcome {
             ChangeOutcome::Unchanged(_) | ChangeOutcome::Done { .. } => return None,
             ChangeOutcome::Refused(refusal) => (
                 refusal.refused_by_text(is_configured),
@@ -95,7 +95,7 @@ impl Changed {
             ChangeOutcome::Rejected(why) => ("the server", why, Vec::new()),
             ChangeOutcome::Conflict(fields) => ("another client", fields, Vec::new()),
         };
-        Some(RefusalReason { by, lines, hints })
+        Some(RefusalReason { judge, lines, hints })
     }
 
     pub const fn verdict(&self) -> Verdict {
@@ -115,10 +115,10 @@ impl Changed {
         layout: Layout,
     ) -> String {
         let object = format!("{}/{}", self.kind.kind.to_lowercase(), escape(verb.name));
-        if let Some(RefusalReason { by, lines, .. }) = self.reason(verb, is_configured) {
+        if let Some(RefusalReason { judge, lines, .. }) = self.reason(verb, is_configured) {
             let cause = match self.outcome {
                 ChangeOutcome::Conflict(_) => "conflict: changed by another client".to_owned(),
-                _ => format!("refused by {by}"),
+                _ => format!("refused by {judge}"),
             };
             let not_done = escape(verb.not_done);
             return layout.append_paragraphs(format!("{object} {}: {cause}\n", not_done.style(BAD)), lines);
@@ -173,14 +173,14 @@ impl Report for ChangeReport<'_> {
     fn document(&self) -> impl Serialize {
         match self.changed.reason(self.verb, self.is_configured) {
             None => ChangeDocument::Object(&self.object),
-            Some(RefusalReason { by, lines, hints }) => ChangeDocument::Refused(ChangeRefused {
+            Some(RefusalReason { judge, lines, hints }) => ChangeDocument::Refused(ChangeRefused {
                 api_version: API_VERSION,
                 kind: "ChangeRefused",
                 metadata: ObjectName {
                     name: self.verb.name.to_owned(),
                     namespace: self.namespace.to_owned(),
                 },
-                refused_by: by,
+                refused_by: judge,
                 reasons: lines,
                 hint: Some(hints.join("; ")).filter(|hint| !hint.is_empty()),
             }),
@@ -393,12 +393,12 @@ mod tests {
     #[test]
     fn the_document_says_why_nothing_was_written() {
         let why = vec!["Machine m2 has no node yet".to_owned()];
-        let refused = |by: &str, hint: Option<&str>| {
+        let refused = |judge: &str, hint: Option<&str>| {
             let mut document = json!({
                 "apiVersion": "kubectl-kcp.dev/v1alpha1",
                 "kind": "ChangeRefused",
                 "metadata": {"name": "c1-cp", "namespace": "d"},
-                "refusedBy": by,
+                "refusedBy": judge,
                 "reasons": why,
             });
             if let Some(hint) = hint {

@@ -130,15 +130,18 @@ async fn read(
 
 impl CertificatesReport {
     fn verdict(&self) -> Verdict {
-        let verdicts = self.control_planes.iter().map(|of| match of.urgency(self.now) {
-            Urgency::Expired | Urgency::Missing => Verdict::Negative,
-            Urgency::Valid
-            | Urgency::NoExpiry
-            | Urgency::NoCertificate
-            | Urgency::Unread
-            | Urgency::NotRenewed
-            | Urgency::ExpiresSoon => Verdict::Met,
-        });
+        let verdicts = self
+            .control_planes
+            .iter()
+            .map(|entry| match entry.urgency(self.now) {
+                Urgency::Expired | Urgency::Missing => Verdict::Negative,
+                Urgency::Valid
+                | Urgency::NoExpiry
+                | Urgency::NoCertificate
+                | Urgency::Unread
+                | Urgency::NotRenewed
+                | Urgency::ExpiresSoon => Verdict::Met,
+            });
         Verdict::worst(verdicts)
     }
 }
@@ -155,7 +158,7 @@ impl Report for CertificatesReport {
     fn names(&self) -> Vec<String> {
         let control_planes = self.control_planes.iter();
         control_planes
-            .map(|of| resource_name(&KUBEADM_CONTROL_PLANE, &of.name))
+            .map(|entry| resource_name(&KUBEADM_CONTROL_PLANE, &entry.name))
             .collect()
     }
 }

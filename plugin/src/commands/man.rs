@@ -42,8 +42,8 @@ mod tests {
 
     fn names(command: &clap::Command, above: &str, found: &mut BTreeSet<String>) {
         let name = format!("{above}{}", command.get_name());
-        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-            names(below, &format!("{name}-"), found);
+        for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
+            names(child, &format!("{name}-"), found);
         }
         found.insert(name + ".1");
     }

@@ -79,12 +79,12 @@ pub(super) fn answer(line: &CommandLine<'_>, names: &impl Names) -> Answer {
 }
 
 fn subcommands<'c>(command: &'c Command, text: &'c str) -> impl Iterator<Item = Candidate> + 'c {
-    let shown = command.get_subcommands().filter(|below| !below.is_hide_set());
+    let shown = command.get_subcommands().filter(|child| !child.is_hide_set());
     shown
-        .filter(move |below| below.get_name().starts_with(text))
-        .map(|below| {
-            let about = below.get_about().map(ToString::to_string);
-            Candidate::new(below.get_name(), about.unwrap_or_default())
+        .filter(move |child| child.get_name().starts_with(text))
+        .map(|child| {
+            let description = child.get_about().map(ToString::to_string);
+            Candidate::new(child.get_name(), description.unwrap_or_default())
         })
 }
 
@@ -289,7 +289,7 @@ mod tests {
         assert!(!complete("machine ").iter().any(|line| line.starts_with("delete")));
         let shown = command()
             .get_subcommands()
-            .filter(|below| !below.is_hide_set())
+            .filter(|child| !child.is_hide_set())
             .count();
         // clap adds `help`.
         assert_eq!(found.len(), shown + 2);

@@ -115,12 +115,12 @@ impl<'c> Reading<'c> {
 
     /// Accepts `-w`, `-A -w` as `-Aw`, `-n NAME`, `-nNAME` and `-n=NAME`.
     fn accept_short(&mut self, word: &str) {
-        for (at, letter) in word.char_indices().skip(1) {
+        for (offset, letter) in word.char_indices().skip(1) {
             let flag = self
                 .command
                 .get_arguments()
                 .find(|argument| argument.get_short() == Some(letter));
-            let rest = word.get(at + letter.len_utf8()..).unwrap_or_default();
+            let rest = word.get(offset + letter.len_utf8()..).unwrap_or_default();
             if flag.is_some_and(|flag| flag.get_action().takes_values()) {
                 let value = rest.strip_prefix('=').unwrap_or(rest);
                 return self.accept_flag(flag, (!rest.is_empty()).then_some(value));

@@ -91,8 +91,8 @@ mod tests {
     fn meaning(path: &str, id: &str) -> String {
         let mut command = command();
         command.build();
-        let below = path.split(' ').filter(|name| !name.is_empty());
-        let command = below.fold(&command, |command, name| {
+        let names = path.split(' ').filter(|name| !name.is_empty());
+        let command = names.fold(&command, |command, name| {
             command.find_subcommand(name).expect("a subcommand")
         });
         let argument = command.get_arguments().find(|argument| argument.get_id() == id);

@@ -191,11 +191,11 @@ fn versions_in_use(mut found: Vec<String>) -> Vec<Candidate> {
     of_one_version
         .filter_map(|same| {
             let version = same.first()?;
-            let of = match same.len() {
+            let count = match same.len() {
                 1 => "1 control plane".to_owned(),
                 number => format!("{number} control planes"),
             };
-            Some(Candidate::new(version, format!("version of {of}")))
+            Some(Candidate::new(version, format!("version of {count}")))
         })
         .collect()
 }

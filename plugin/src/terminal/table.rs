@@ -280,7 +280,7 @@ fn start_lines(shown: &mut [Shown], room: usize) {
 fn lines(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
-    let mut below = Vec::new();
+    let mut continuations = Vec::new();
     // Write the padding after a cell only together with the next cell, so that no line ends in spaces.
     let mut pending = 0;
     let mut start = 0;
@@ -307,7 +307,7 @@ fn lines(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<
                     line.style(cell.style)
                 )
             };
-            below.extend(wrapped.map(indented));
+            continuations.extend(wrapped.map(indented));
         }
         if !text.is_empty() {
             line.push_str(&" ".repeat(pending));
@@ -326,7 +326,7 @@ fn lines(row: &[Cell], shown: &[Shown], gap: usize, room: Option<usize>) -> Vec<
     if lines.iter().any(|line| !line.is_empty()) {
         lines.retain(|line| !line.is_empty());
     }
-    lines.extend(below);
+    lines.extend(continuations);
     lines
 }
 

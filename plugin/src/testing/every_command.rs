@@ -78,8 +78,8 @@ fn with_output(command: &clap::Command, path: &str, found: &mut Vec<String>) {
     {
         found.push(path.to_owned());
     }
-    for below in command.get_subcommands() {
-        with_output(below, format!("{path} {}", below.get_name()).trim(), found);
+    for child in command.get_subcommands() {
+        with_output(child, format!("{path} {}", child.get_name()).trim(), found);
     }
 }
 

@@ -21,8 +21,8 @@ pub(crate) fn holds(content: &[u8]) {
             assert!(again.unknown_rules.is_empty());
         }
         Err(error) => {
-            let said = error.to_string();
-            assert!(said.starts_with("configuration.yaml: "), "{said}");
+            let message = error.to_string();
+            assert!(message.starts_with("configuration.yaml: "), "{message}");
         }
     }
 }

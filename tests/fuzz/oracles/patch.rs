@@ -66,8 +66,8 @@ fn is_rfc_6902(patches: &Value) -> Option<bool> {
         if serde_json::from_value::<json_patch::PatchOperation>(operation).is_err() {
             return Some(false);
         }
-        let below = |from: &String| patch.path.starts_with(&format!("{from}/"));
-        if patch.op == "move" && patch.from.as_ref().is_some_and(below) {
+        let is_ancestor = |from: &String| patch.path.starts_with(&format!("{from}/"));
+        if patch.op == "move" && patch.from.as_ref().is_some_and(is_ancestor) {
             return Some(false);
         }
     }

@@ -64,11 +64,11 @@ async fn certificates_are_listed(management: &ManagementCluster, cluster: &Clust
         .pointer("/items/0/certificates")
         .and_then(Value::as_array)
         .context("no certificates")?;
-    let text = |of: &Value, field: &str| of.get(field).and_then(Value::as_str).map(str::to_owned);
+    let text = |object: &Value, field: &str| object.get(field).and_then(Value::as_str).map(str::to_owned);
     let of_secrets: Vec<_> = certificates
         .iter()
-        .filter(|of| text(of, "purpose").as_deref() != Some("machine"))
-        .map(|of| (text(of, "object"), text(of, "state"), text(of, "renewedBy")))
+        .filter(|item| text(item, "purpose").as_deref() != Some("machine"))
+        .map(|item| (text(item, "object"), text(item, "state"), text(item, "renewedBy")))
         .collect();
     let expected = |suffix: &str, state: &str, renewed_by: &str| {
         (
@@ -267,7 +267,7 @@ async fn all_deletions_are_held(management: &ManagementCluster, cluster: &Cluste
         Ok(())
     })
     .await?;
-    let said = "all control plane Machines are being deleted";
+    let message = "all control plane Machines are being deleted";
     for command in [&["plan", NAME][..], &["status", NAME], &["why", NAME]] {
         wait::until(&format!("{command:?} says so"), || async {
             let ended = kcp(management, command).await?;
@@ -275,7 +275,7 @@ async fn all_deletions_are_held(management: &ManagementCluster, cluster: &Cluste
             let text = words.join(" ");
             ensure!(
                 ended.code == 1
-                    && text.contains(said)
+                    && text.contains(message)
                     && text.contains("save a snapshot, and create a new Cluster")
                     && !text.contains("deletes the cluster's data"),
                 "{ended}"

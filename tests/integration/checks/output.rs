@@ -48,14 +48,14 @@ impl StatusResult {
     /// Whether the preflight allows the remediation of a Machine.
     pub(super) fn may_be_remediated(&self, machine: &str) -> Option<bool> {
         let mut remediation = self.at("/preflight/remediation").as_array().into_iter().flatten();
-        let of_machine = remediation.find(|of| text(of, "machine") == machine)?;
+        let of_machine = remediation.find(|entry| text(entry, "machine") == machine)?;
         of_machine.get("allowed")?.as_bool()
     }
 
     /// Why the remediation of a Machine would never end.
     pub(super) fn never_ends(&self, machine: &str) -> Option<&str> {
         let mut remediation = self.at("/preflight/remediation").as_array().into_iter().flatten();
-        let of_machine = remediation.find(|of| text(of, "machine") == machine)?;
+        let of_machine = remediation.find(|entry| text(entry, "machine") == machine)?;
         of_machine.pointer("/neverEnds/message")?.as_str()
     }
 

@@ -79,8 +79,8 @@ impl Server {
         ];
         arguments.extend_from_slice(flags);
         let program = products::under_test("kcp-webhook")?;
-        let nothing: &[(&str, &str)] = &[];
-        let process = Process::start(management.run(), &name, &program, arguments, nothing)?;
+        let environment: &[(&str, &str)] = &[];
+        let process = Process::start(management.run(), &name, &program, arguments, environment)?;
         let url = format!("https://127.0.0.1:{port}");
         let authority = api.folder().join("ca.crt");
         let server = Self {
@@ -116,9 +116,9 @@ impl Server {
 
     /// The states of its caches, by kind.
     pub(super) async fn caches(&self) -> Result<Vec<String>> {
-        let said = self.probe("/readyz?verbose").await?;
-        ensure!(said.ends_with("readyz check passed\n"), "{said}");
-        let caches = said.lines().filter_map(|line| line.strip_prefix("[i]cache/"));
+        let answer = self.probe("/readyz?verbose").await?;
+        ensure!(answer.ends_with("readyz check passed\n"), "{answer}");
+        let caches = answer.lines().filter_map(|line| line.strip_prefix("[i]cache/"));
         Ok(caches.map(str::to_owned).collect())
     }
 

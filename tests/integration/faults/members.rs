@@ -79,8 +79,8 @@ async fn runs_out_of_space(workload: &WorkloadCluster, healthy: &EtcdClient, mac
     };
     ensure!(raised == [expected], "the alarms are {raised:?}");
     workload.inflict(Fault::Disarm, machine).await?;
-    let left = healthy.alarms().await?;
-    ensure!(left.is_empty(), "the alarms are {left:?}");
+    let alarms = healthy.alarms().await?;
+    ensure!(alarms.is_empty(), "the alarms are {alarms:?}");
     Ok(())
 }
 
@@ -172,9 +172,9 @@ async fn is_wiped(management: &ManagementCluster, workload: &WorkloadCluster, ma
         .join(format!("{NAMESPACE}-{NAME}-etcd-{machine}.log"));
     workload.inflict(Fault::Wipe, machine).await?;
     wait::until("the wiped member reports its lost entries", || async {
-        let said = fs::read_to_string(&log)?;
+        let log_text = fs::read_to_string(&log)?;
         ensure!(
-            said.contains("Was the raft log corrupted, truncated, or lost?"),
+            log_text.contains("Was the raft log corrupted, truncated, or lost?"),
             "see {}",
             log.display()
         );
@@ -202,8 +202,8 @@ async fn splits_off(workload: &WorkloadCluster, healthy: &EtcdClient, machine: &
 
 async fn is_removed(workload: &WorkloadCluster, healthy: &EtcdClient, machine: &str) -> Result<()> {
     workload.inflict(Fault::Remove, machine).await?;
-    let left = names(&healthy.members().await?);
-    ensure!(left.len() == 2 && !left.contains(&machine.to_owned()), "{left:?}");
+    let rest = names(&healthy.members().await?);
+    ensure!(rest.len() == 2 && !rest.contains(&machine.to_owned()), "{rest:?}");
     Ok(())
 }
 

@@ -34,9 +34,9 @@ async fn started(management: &ManagementCluster) -> Result<()> {
         name: NAME,
     };
 
-    let nothing = "nothing to migrate, because kube-controller-manager 1.35";
+    let reason = "nothing to migrate, because kube-controller-manager 1.35";
     steps
-        .is_refused("start", &["--to", "v1.36.3", "--leader-name", MIGRATION], nothing)
+        .is_refused("start", &["--to", "v1.36.3", "--leader-name", MIGRATION], reason)
         .await?;
     let printed = steps.generate("start", &NODE_IPAM).await?;
     ensure!(

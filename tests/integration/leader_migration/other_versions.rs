@@ -171,7 +171,7 @@ fn at(minor: u64, row: &Row) -> Row {
 }
 
 fn only(minor: u64) -> impl Iterator<Item = Row> {
-    let only = ONLY.iter().filter(move |(of, _)| *of == minor);
+    let only = ONLY.iter().filter(move |(row_minor, _)| *row_minor == minor);
     only.map(|(_, row)| *row)
 }
 

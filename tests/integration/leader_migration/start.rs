@@ -129,7 +129,7 @@ fn the_model_agrees_with_the_sources_of_versions_that_are_not_built() {
 
 #[test]
 fn rows_are_counted() {
-    let of = |program: Program| ROWS.iter().filter(|row| row.program == program).count();
-    let counts = (of(Program::Kube), of(Program::Cloud), BY_SOURCE.len());
+    let count = |program: Program| ROWS.iter().filter(|row| row.program == program).count();
+    let counts = (count(Program::Kube), count(Program::Cloud), BY_SOURCE.len());
     assert_eq!(counts, (39, 21, 19));
 }

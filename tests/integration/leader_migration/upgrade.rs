@@ -54,11 +54,11 @@ async fn upgraded(management: &ManagementCluster) -> Result<()> {
     locks.vacate(MIGRATION).await?;
     locks.vacate(Program::Kube.name()).await?;
 
-    let without = json!({"spec": {"version": "v1.36.3", "kubeadmConfigSpec": {"clusterConfiguration": {
+    let removal = json!({"spec": {"version": "v1.36.3", "kubeadmConfigSpec": {"clusterConfiguration": {
         "controllerManager": null}}}})
     .to_string();
     kubectl
-        .succeed(patch.iter().copied().chain([without.as_str()]))
+        .succeed(patch.iter().copied().chain([removal.as_str()]))
         .await?;
     let read = kubectl
         .succeed(["get", "kcp", "edge", "-n", NAMESPACE, "-o", "json"])

@@ -80,14 +80,14 @@ fn a_command_killed_before_its_write_has_written_nothing() {
         .await
         .unwrap();
         assert_eq!((code, is_stored), (None, false));
-        let nothing = Traffic {
+        let expected = Traffic {
             forwarded: Vec::new(),
             faulted: Some(
                 "/apis/hive.openshift.io/v1/namespaces/proxy-killed-before-write/clusterdeploymentcustomizations/host-1/status"
                     .to_owned(),
             ),
         };
-        assert_eq!(traffic, nothing);
+        assert_eq!(traffic, expected);
     });
 }
 

@@ -142,8 +142,8 @@ fn a_lessee_needs_exactly_the_documented_permissions() {
             let missing = (resource.to_owned(), verb.to_owned());
             lessee.with_role(&user, Some(missing)).await.unwrap();
             let steps = async {
-                for (command, code, said) in steps {
-                    lessee.ends(&user, command, code, &said).await.unwrap();
+                for (command, code, message) in steps {
+                    lessee.ends(&user, command, code, &message).await.unwrap();
                 }
             };
             hive.serve_while(steps).await.unwrap();

@@ -122,14 +122,14 @@ impl Environment {
             None => format!("--kubeconfig={}", self.cluster.api().kubeconfig().display()),
         });
         let program = products::under_test("kcp-webhook")?;
-        let nothing: &[(&str, &str)] = &[];
+        let environment: &[(&str, &str)] = &[];
         let log = format!("rows-kcp-webhook-{name}");
         self.servers.push(Process::start(
             management.run(),
             &log,
             &program,
             arguments,
-            nothing,
+            environment,
         )?);
         for mut configuration in shipped_configurations(management).await? {
             review_each_version(&mut configuration);
@@ -214,10 +214,10 @@ fn review_each_version(configuration: &mut Value) {
 fn restrict(configuration: &mut Value, by: Option<&str>) {
     for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
         append(&mut webhook["matchConditions"], spares_the_seeder());
-        if let Some(by) = by {
+        if let Some(judge) = by {
             append(
                 &mut webhook["namespaceSelector"]["matchExpressions"],
-                json!({"key": JUDGED_BY, "operator": "In", "values": [by]}),
+                json!({"key": JUDGED_BY, "operator": "In", "values": [judge]}),
             );
         }
     }

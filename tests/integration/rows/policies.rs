@@ -257,14 +257,14 @@ fn agreement(row: Row<'_>, answered: &Answered, namespace: &str) -> Result<BTree
         denial.is_some() != denials.is_empty(),
         "expected denials by {denials:?}: {answered:?}"
     );
-    let (said, expected) = (said(answered), messages(&findings));
+    let (messages, expected) = (said(answered), messages(&findings));
     ensure!(
-        said.keys().eq(expected.keys()),
-        "expected {expected:?}, found {said:?}: {answered:?}"
+        messages.keys().eq(expected.keys()),
+        "expected {expected:?}, found {messages:?}: {answered:?}"
     );
     for (id, message) in &expected {
         // Rows are in namespace default, and name other namespaces.
-        let found = said.get(id).map_or("", String::as_str);
+        let found = messages.get(id).map_or("", String::as_str);
         let found = found
             .replace(&format!("\"{namespace}\""), "\"default\"")
             .replace(&format!("\"{namespace}-"), "\"");
@@ -277,7 +277,7 @@ fn agreement(row: Row<'_>, answered: &Answered, namespace: &str) -> Result<BTree
     }
     if let Some(denial) = denial {
         let id = rule_of(denial).with_context(|| format!("no rule in {denial}"))?;
-        let is_said = said.get(id).is_some_and(|said| said == denial);
+        let is_said = messages.get(id).is_some_and(|message| message == denial);
         ensure!(denials.contains(id) && is_said, "{answered:?}");
         ensure!(answered.code == 422, "{answered:?}");
     }
@@ -310,9 +310,9 @@ fn fields(message: &str) -> impl Iterator<Item = &str> {
 fn messages(findings: &[Finding]) -> BTreeMap<String, String> {
     let mut messages = BTreeMap::<String, String>::new();
     for finding in findings {
-        let said = messages.entry(finding.rule.id.to_owned()).or_default();
-        let separator = if said.is_empty() { "" } else { "; " };
-        *said = format!("{said}{separator}{}: {}", finding.fault.field, finding.message());
+        let entry = messages.entry(finding.rule.id.to_owned()).or_default();
+        let separator = if entry.is_empty() { "" } else { "; " };
+        *entry = format!("{entry}{separator}{}: {}", finding.fault.field, finding.message());
     }
     messages
 }

@@ -93,19 +93,19 @@ impl Observer {
                 ..self.snapshot.clone()
             };
             let inspection = inspect(&observed, Timestamp::now());
-            let of = |id: &str| -> BTreeSet<String> {
+            let messages = |id: &str| -> BTreeSet<String> {
                 let checked = inspection.checks.iter().filter(|checked| checked.id == id);
                 let findings = checked.flat_map(|checked| &checked.findings);
                 findings.map(|finding| finding.message.clone()).collect()
             };
-            let told = of("permissions-missing");
+            let told = messages("permissions-missing");
             ensure!(told == *missing, "it reports {told:?}, not {missing:?}");
             for source in [
                 "workload-unreachable",
                 "etcd-unreachable",
                 "etcd-members-unresponsive",
             ] {
-                ensure!(of(source).is_empty(), "{source}: {:?}", of(source));
+                ensure!(messages(source).is_empty(), "{source}: {:?}", messages(source));
             }
             Ok(())
         })

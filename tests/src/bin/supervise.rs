@@ -133,7 +133,7 @@ fn supervise(command: Vec<OsString>) -> Result<u8> {
 
     let mut deadline: Option<Instant> = None;
     loop {
-        let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+        let left = deadline.map_or(Duration::MAX, |end| end.saturating_duration_since(Instant::now()));
         match inbox.recv_timeout(left) {
             Ok(Event::Abandoned) => {
                 signal(group, Signal::TERM)?;

@@ -18,14 +18,14 @@ impl Cluster {
         version: &str,
     ) -> Result<Self> {
         let cluster = Self::new(client, namespace, name, json!({}), super::on_stand_ins());
-        let of = |resource| Api::namespaced_with(client.clone(), namespace, &resource);
+        let api = |resource| Api::namespaced_with(client.clone(), namespace, &resource);
         create(
-            &of(resources::stand_in_cluster_templates()),
+            &api(resources::stand_in_cluster_templates()),
             stand_in_cluster_template(name),
         )
         .await?;
         create(
-            &of(resources::stand_in_machine_templates()),
+            &api(resources::stand_in_machine_templates()),
             machine_template(&cluster.name, &cluster.machine),
         )
         .await?;

@@ -51,8 +51,8 @@ impl Managers {
     /// A set that serves webhooks and reconciles nothing.
     pub fn for_admission(run: &Arc<Run>, assets: &Assets, api: &ApiServer, flags: &[&str]) -> Result<Self> {
         let name = format!("{}-admission", api.name());
-        let nothing = format!("--watch-filter={NOTHING}");
-        let flags: Vec<&str> = flags.iter().copied().chain([nothing.as_str()]).collect();
+        let filter = format!("--watch-filter={NOTHING}");
+        let flags: Vec<&str> = flags.iter().copied().chain([filter.as_str()]).collect();
         Self::prepare(run, assets, api, &name, &flags)
     }
 

@@ -20,12 +20,12 @@ impl DecodeError {
 
     fn new(field: String, error: &serde_json::Error) -> Self {
         let fault = fault_of(error);
-        if let Some((within, fault)) = Nested::parts(&fault) {
-            let within = Self {
-                field: within.to_owned(),
+        if let Some((nested_field, fault)) = Nested::parts(&fault) {
+            let nested = Self {
+                field: nested_field.to_owned(),
                 fault: fault.to_owned(),
             };
-            return within.prefix_field(&field);
+            return nested.prefix_field(&field);
         }
         // For a missing field, the path contains only the parent; the name of the field is in the message.
         let missing = fault

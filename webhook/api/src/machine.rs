@@ -282,7 +282,7 @@ impl From<Wire> for Machine {
             status: MachineStatus {
                 node_name: status.node_ref.map(|node| node.name),
                 host_address: host_address(&status.addresses),
-                addresses: status.addresses.into_iter().map(|of| of.address).collect(),
+                addresses: status.addresses.into_iter().map(|entry| entry.address).collect(),
                 phase: status.phase,
                 last_updated: status.last_updated,
                 certificates_expiry_date: status.certificates_expiry_date,
@@ -386,7 +386,7 @@ mod tests {
     #[test]
     fn a_time_that_means_never_decodes() {
         let never = "9999-12-31T23:59:59Z";
-        let of = |time: &str| {
+        let read = |time: &str| {
             let status = json!({
                 "certificatesExpiryDate": time,
                 "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": time}],
@@ -394,10 +394,10 @@ mod tests {
             let object = json!({"kind": "Machine", "metadata": {"name": "m1"}, "spec": {}, "status": status});
             decode::<Machine>(&object.to_string())
         };
-        let status = of(never).expect("decodes").status;
+        let status = read(never).expect("decodes").status;
         assert_eq!(status.certificates_expiry_date, Some(Timestamp::MAX));
         assert_eq!(status.conditions[0].last_transition_time, Some(Timestamp::MAX));
-        let error = of("9998-02-30T00:00:00Z").expect_err("no such day").to_string();
+        let error = read("9998-02-30T00:00:00Z").expect_err("no such day").to_string();
         assert!(
             error.starts_with("Machine m1: status.certificatesExpiryDate: "),
             "{error}"

@@ -176,8 +176,8 @@ impl From<Wire> for MachineHealthCheck {
         let of_machines = checks
             .unhealthy_machine_conditions
             .or(spec.unhealthy_machine_conditions);
-        let of_nodes = of_nodes.into_iter().flatten().map(|of| (of, true));
-        let of_machines = of_machines.into_iter().flatten().map(|of| (of, false));
+        let of_nodes = of_nodes.into_iter().flatten().map(|entry| (entry, true));
+        let of_machines = of_machines.into_iter().flatten().map(|entry| (entry, false));
         let unhealthy_conditions = of_nodes
             .chain(of_machines)
             .filter_map(|(condition, is_of_node)| condition.decode(is_of_node))

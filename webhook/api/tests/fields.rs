@@ -79,26 +79,26 @@ fn pointer(path: &str) -> String {
 }
 
 fn insert(object: &mut Value, pointer: &str, value: Value) {
-    let mut at = object;
+    let mut target = object;
     let segments: Vec<&str> = pointer.split('/').skip(1).collect();
     for segment in segments {
         if segment == "0" {
-            if !at.is_array() {
-                *at = json!([{}]);
+            if !target.is_array() {
+                *target = json!([{}]);
             }
-            at = at.get_mut(0).expect("an element");
+            target = target.get_mut(0).expect("an element");
         } else {
-            if !at.is_object() {
-                *at = Value::Object(Map::new());
+            if !target.is_object() {
+                *target = Value::Object(Map::new());
             }
-            at = at
+            target = target
                 .as_object_mut()
                 .expect("an object")
                 .entry(segment)
                 .or_insert(Value::Null);
         }
     }
-    *at = value;
+    *target = value;
 }
 
 fn remove(object: &mut Value, pointer: &str) {
@@ -125,8 +125,8 @@ fn read_by<T: DeserializeOwned + PartialEq>(file: &str, api_version: &str) -> Ve
     };
     let read = fields.iter().filter(is_read).map(|field| {
         let config = field.path.find(".kubeadmConfigSpec.");
-        config.map_or(field.path.clone(), |at| {
-            format!("{}.kubeadmConfigSpec (whole)", &field.path[..at])
+        config.map_or(field.path.clone(), |start| {
+            format!("{}.kubeadmConfigSpec (whole)", &field.path[..start])
         })
     });
     let mut read: Vec<String> = read.collect();

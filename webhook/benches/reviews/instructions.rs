@@ -37,14 +37,14 @@ pub(crate) fn per_review(program: Program, body: &Body, certificates: &Certifica
 fn counted(program: Program, body: &Body, certificates: &Certificates, reviews: usize) -> Result<u64> {
     let folder = tempfile::tempdir()?;
     let out = folder.path().join("callgrind.out");
-    let under = [
+    let wrapper = [
         "valgrind".to_owned(),
         "--quiet".to_owned(),
         "--tool=callgrind".to_owned(),
         format!("--callgrind-out-file={}", out.display()),
     ];
     let port = free_port()?;
-    let server = Server::run(program, port, &under, &program.command_line(port, certificates))?;
+    let server = Server::run(program, port, &wrapper, &program.command_line(port, certificates))?;
     let mut client = Client::connect_as_soon_as(port, certificates, START)?;
     for _ in 0..reviews {
         client.send(body)?;

@@ -431,20 +431,20 @@ mod tests {
     fn the_kubeconfig_contains_the_authority_or_its_path() {
         let cluster =
             |authority: Option<Value>| kubeconfig(6443, authority.as_ref())["clusters"][0]["cluster"].clone();
-        let with = cluster(Some(json!("Q0E=")));
+        let embedded = cluster(Some(json!("Q0E=")));
         assert_eq!(
             (
-                &with["certificate-authority-data"],
-                with.get("certificate-authority")
+                &embedded["certificate-authority-data"],
+                embedded.get("certificate-authority")
             ),
             (&json!("Q0E="), None)
         );
-        let without = cluster(None);
+        let external = cluster(None);
         let path = json!("/etc/kubernetes/pki/ca.crt");
         assert_eq!(
             (
-                &without["certificate-authority"],
-                without.get("certificate-authority-data")
+                &external["certificate-authority"],
+                external.get("certificate-authority-data")
             ),
             (&path, None)
         );

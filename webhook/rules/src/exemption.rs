@@ -303,11 +303,11 @@ mod tests {
     #[test]
     fn denials_become_warnings_in_a_namespace_that_only_warns() {
         use Action::{Deny, Warn};
-        let of = |value: &str| Selector {
+        let selector = |value: &str| Selector {
             match_labels: labels(&format!("env={value}")),
             ..Selector::default()
         };
-        assert_eq!(actions("", Some(&of("dev"))), [Warn, Warn]);
-        assert_eq!(actions("", Some(&of("prod"))), [Deny, Deny]);
+        assert_eq!(actions("", Some(&selector("dev"))), [Warn, Warn]);
+        assert_eq!(actions("", Some(&selector("prod"))), [Deny, Deny]);
     }
 }

@@ -168,8 +168,8 @@ mod tests {
             parse(&at_limit, now).next(),
             Some(Err(OverrideError::Unknown { .. }))
         ));
-        let above = entry(&format!("{longest}r"));
-        let error = parse(&above, now).next().unwrap().unwrap_err();
+        let too_long = entry(&format!("{longest}r"));
+        let error = parse(&too_long, now).next().unwrap().unwrap_err();
         assert_eq!(error, OverrideError::LongId(&format!("{longest}r")));
         assert_eq!(
             error.to_string(),

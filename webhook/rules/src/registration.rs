@@ -257,20 +257,20 @@ mod tests {
 
     #[test]
     fn the_switch_is_that_of_every_entry() {
-        let on = json!({"name": "a", "matchConditions": [{"name": "c", "expression": "true"}]});
+        let enabled = json!({"name": "a", "matchConditions": [{"name": "c", "expression": "true"}]});
         let bare = json!({"name": "b"});
         let is_off = json!({"name": "c", "matchConditions": [off()]});
         let note = json!({DISABLED_ANNOTATION: "2026-12-01T00:00:00Z: upgrade"});
         for (entries, annotations, expected, disabled) in [
             (json!([]), json!({}), Switch::Empty, false),
             (json!(null), json!({}), Switch::Empty, false),
-            (json!([on, bare]), json!({}), Switch::On, false),
-            (json!([on, is_off]), json!({}), Switch::Partial, false),
+            (json!([enabled, bare]), json!({}), Switch::On, false),
+            (json!([enabled, is_off]), json!({}), Switch::Partial, false),
             (json!([is_off]), json!({}), Switch::Off, true),
             (json!([is_off]), note.clone(), Switch::Off, true),
             // A new version of the manifests adds an entry.
             (json!([is_off, bare]), note.clone(), Switch::Partial, true),
-            (json!([on]), note, Switch::On, true),
+            (json!([enabled]), note, Switch::On, true),
         ] {
             let configuration = configuration(&entries, &annotations);
             assert_eq!(switch(&configuration), expected, "{configuration}");
@@ -317,12 +317,12 @@ mod tests {
         let elsewhere = json!({"name": "c", "clientConfig": {"url": "https://webhook.example.com/mutate"}});
         let both =
             json!({"name": "d", "clientConfig": {"url": "https://127.0.0.1:1/", "service": {"name": "s"}}});
-        let of = |entries: &Value| static_manifest(kind, Some(&configuration(entries, &json!({"a": "b"}))));
+        let file = |entries: &Value| static_manifest(kind, Some(&configuration(entries, &json!({"a": "b"}))));
         let expected = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
             "metadata": {"name": STATIC_CONFIGURATION}, "webhooks": [url],
         });
-        assert_eq!(of(&json!([url])), StaticManifest::Same(expected.clone()));
+        assert_eq!(file(&json!([url])), StaticManifest::Same(expected.clone()));
         for entries in [
             json!([]),
             json!([url, service]),
@@ -330,7 +330,7 @@ mod tests {
             json!([both]),
             json!([{}]),
         ] {
-            assert_eq!(of(&entries), StaticManifest::Absent, "{entries}");
+            assert_eq!(file(&entries), StaticManifest::Absent, "{entries}");
         }
         assert_eq!(static_manifest(kind, None), StaticManifest::Unchanged);
         assert!(is_static_manifest(&expected.to_string()));

@@ -409,7 +409,7 @@ fn a_deletion_for_a_move_needs_the_permission_to_override() {
 #[test]
 fn fields_that_relax_rules_need_the_permission_to_override() {
     const OVERRIDE: &str = "metadata.annotations[kubectl-kcp.dev/override-rules]";
-    let with = |metadata: Value| {
+    let example = |metadata: Value| {
         control_plane(|object| {
             object["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "example"});
             for (field, value) in metadata.as_object().unwrap() {
@@ -417,14 +417,14 @@ fn fields_that_relax_rules_need_the_permission_to_override() {
             }
         })
     };
-    let annotated = |key: &str, value: &str| with(json!({"annotations": {key: value}}));
+    let annotated = |key: &str, value: &str| example(json!({"annotations": {key: value}}));
     let set = |value: &str| annotated("kubectl-kcp.dev/override-rules", value);
     let owner = |name: &str| {
         let owner =
             json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": name, "uid": "u"});
-        with(json!({"ownerReferences": [owner]}))
+        example(json!({"ownerReferences": [owner]}))
     };
-    let plain = with(json!({}));
+    let plain = example(json!({}));
     for (name, old, new, writer, field) in [
         ("set", &plain, &set("a"), "jane", Some(OVERRIDE)),
         ("changed", &set("a"), &set("b"), "jane", Some(OVERRIDE)),
@@ -447,7 +447,7 @@ fn fields_that_relax_rules_need_the_permission_to_override() {
         (
             "no Cluster",
             &plain,
-            &with(json!({"labels": null})),
+            &example(json!({"labels": null})),
             "jane",
             Some("metadata.ownerReferences"),
         ),

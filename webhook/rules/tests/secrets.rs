@@ -110,13 +110,13 @@ fn planted(object: &Value, path: &str, value: &Value) -> Value {
 
 /// Every rule denies, with both settings of the feature gates.
 static CONFIGURATIONS: LazyLock<[Configuration; 2]> = LazyLock::new(|| {
-    [false, true].map(|on| Configuration {
+    [false, true].map(|is_on| Configuration {
         rules: topics::rules()
             .map(|rule| (rule.id.to_owned(), Action::Deny))
             .collect(),
         feature_gates: FeatureGates {
-            ignition: on,
-            machine_taints: on,
+            ignition: is_on,
+            machine_taints: is_on,
         },
         ..Configuration::default()
     })
@@ -192,9 +192,9 @@ fn base_object(base: Base) -> Value {
 #[test]
 fn a_secret_in_any_single_field_is_not_shown() {
     let (mut plants, mut told_count) = (0, 0);
-    for (base, file, below) in PLACES {
+    for (base, file, roots) in PLACES {
         let old = base_object(*base);
-        for (path, kind) in fields(file, below) {
+        for (path, kind) in fields(file, roots) {
             let values = [
                 json!(TEXT),
                 json!(NUMBER),
@@ -224,9 +224,9 @@ fn a_secret_in_any_single_field_is_not_shown() {
 /// Many faults need several fields at once.
 #[test]
 fn secrets_in_all_fields_at_once_are_not_shown() {
-    for (base, file, below) in PLACES {
+    for (base, file, roots) in PLACES {
         let old = base_object(*base);
-        let fields = fields(file, below);
+        let fields = fields(file, roots);
         for format in [None, Some("ignition"), Some("cloud-config")] {
             let mut new = old.clone();
             for (path, kind) in &fields {

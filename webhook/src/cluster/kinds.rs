@@ -42,16 +42,16 @@ pub(crate) struct Caches {
 impl Caches {
     /// The plural of each cached kind, the state of its cache, and the number of objects in it.
     pub(crate) fn states(&self) -> [(&'static str, CacheState, usize); 5] {
-        let of = |kind: Kind, (state, objects)| (kind.plural, state, objects);
+        let row = |kind: Kind, (state, objects)| (kind.plural, state, objects);
         [
-            of(kind::KUBEADM_CONTROL_PLANE, self.control_planes.state()),
-            of(kind::CLUSTER, self.clusters.state()),
-            of(kind::CLUSTER_POOL, self.pools.state()),
-            of(
+            row(kind::KUBEADM_CONTROL_PLANE, self.control_planes.state()),
+            row(kind::CLUSTER, self.clusters.state()),
+            row(kind::CLUSTER_POOL, self.pools.state()),
+            row(
                 kind::CLUSTER_DEPLOYMENT_CUSTOMIZATION,
                 self.customizations.state(),
             ),
-            of(kind::CLUSTER_DEPLOYMENT, self.cluster_deployments.state()),
+            row(kind::CLUSTER_DEPLOYMENT, self.cluster_deployments.state()),
         ]
     }
 }
@@ -207,9 +207,9 @@ fn prune(value: &mut Value, kept: &Value) {
     match (value, kept) {
         (Value::Array(items), kept) => items.iter_mut().for_each(|item| prune(item, kept)),
         (Value::Object(fields), Value::Object(kept)) => fields.retain(|name, value| {
-            let kept = kept.get(name);
-            kept.is_some_and(|kept| {
-                prune(value, kept);
+            let entry = kept.get(name);
+            entry.is_some_and(|entry| {
+                prune(value, entry);
                 true
             })
         }),

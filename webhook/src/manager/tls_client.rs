@@ -200,7 +200,7 @@ mod tests {
     fn a_certificate_is_verified_as_an_api_server_does() {
         let now: Timestamp = "2026-12-01T00:00:00Z".parse().unwrap();
         let day = |days: i64| now + SignedDuration::from_hours(24 * days);
-        let offset_time = |at: Timestamp| OffsetDateTime::from_unix_timestamp(at.as_second()).unwrap();
+        let offset_time = |time: Timestamp| OffsetDateTime::from_unix_timestamp(time.as_second()).unwrap();
         let create = |name| Authority::create(name, offset_time(now), time::Duration::days(365)).unwrap();
         let (signing, other) = (create("one CA"), create("another CA"));
         let issue = |name: &str| {
@@ -215,13 +215,13 @@ mod tests {
         };
         let (good, wrong) = (issue(HOST_NAME), issue("kcp-webhook.another.svc"));
         let trust = |ca: &Authority| Trust::new(ca.certificate(), HOST_NAME).unwrap();
-        let verified = |trust: &Trust, certificate: &str, key: &str, at| {
+        let verified = |trust: &Trust, certificate: &str, key: &str, time| {
             trust
-                .verify(certificate.as_bytes(), key.as_bytes(), at)
+                .verify(certificate.as_bytes(), key.as_bytes(), time)
                 .map(|lifetime| lifetime.until)
         };
         let trusting = trust(&signing);
-        for (what, trust, certificate, key, at, expected) in [
+        for (what, trust, certificate, key, time, expected) in [
             (
                 "valid",
                 &trusting,
@@ -250,7 +250,7 @@ mod tests {
             ),
             ("no certificate", &trusting, &String::new(), &good.key, now, None),
         ] {
-            assert_eq!(verified(trust, certificate, key, at), expected, "{what}");
+            assert_eq!(verified(trust, certificate, key, time), expected, "{what}");
         }
         let none = Trust::new("", HOST_NAME).unwrap();
         assert_eq!(verified(&none, &good.certificate, &good.key, now), None);

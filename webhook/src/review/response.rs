@@ -109,13 +109,13 @@ fn invalid_status(invalid: &Invalid) -> Status<'_> {
         causes,
     } = invalid;
     let mut causes: Vec<_> = causes.iter().map(StatusCause::from).collect();
-    let beyond = causes.len().saturating_sub(MAX_CAUSES);
-    if beyond > 0 {
+    let excess = causes.len().saturating_sub(MAX_CAUSES);
+    if excess > 0 {
         causes.truncate(MAX_CAUSES);
         causes.push(StatusCause {
             reason: "FieldValueInvalid",
             message: format!(
-                "number of problems that are not listed: {beyond}; correct the listed problems \
+                "number of problems that are not listed: {excess}; correct the listed problems \
                 first"
             )
             .into(),
@@ -173,10 +173,10 @@ fn rule_suffix(cause: &Cause) -> String {
 /// The audit annotations: the ids of the rules that denied, that warned, that only recorded a finding, and that an
 /// annotation on the object overrides. The API server writes them to its audit log, under the webhook's name.
 fn audit_annotations(decision: &Decision) -> BTreeMap<&'static str, String> {
-    let rules = |by: Action| {
+    let rules = |wanted: Action| {
         let ids: BTreeSet<&str> = decision
             .causes()
-            .filter(|(_, action)| *action == by)
+            .filter(|(_, action)| *action == wanted)
             .map(|(cause, _)| cause.rule)
             .collect();
         Vec::from_iter(ids).join(",")

@@ -268,7 +268,7 @@ async fn read_objects(source: &Source<'_>, server: &str) -> Facts {
         crds,
     ) = tokio::join!(
         Box::pin(objects.list(None, &everything, |node: v1::Node| Some(Node::from_object(node)))),
-        Box::pin(objects.list(Some(NODE_LEASES), &everything, |of: Lease| Some(lease(of)))),
+        Box::pin(objects.list(Some(NODE_LEASES), &everything, |item: Lease| Some(lease(item)))),
         Box::pin(objects.list(Some(KUBE_SYSTEM), &everything, |pod: v1::Pod| Some(
             Pod::from_object(pod)
         ))),

@@ -303,10 +303,10 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
         let secrets = read
             .certificates
             .iter()
-            .filter(|of| of.purpose != Purpose::Machine);
+            .filter(|certificate| certificate.purpose != Purpose::Machine);
         secrets
-            .map(|of| {
-                let state = match &of.validity {
+            .map(|certificate| {
+                let state = match &certificate.validity {
                     Validity::Certificate { issued, expires } => {
                         format!("{} to {expires}", issued.expect("the start"))
                     }
@@ -315,7 +315,7 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
                     Validity::Missing { why } => format!("missing: {why}"),
                     Validity::Unread { why } => format!("unread: {why}"),
                 };
-                format!("{} {state}", of.object)
+                format!("{} {state}", certificate.object)
             })
             .collect()
     }
@@ -340,8 +340,8 @@ kvAAM7XIWVSiEy7ecvYo0gIhAP8ulBmO0H1twmfHxXIwEy0UFESAXuMl0nW9Ge9C\n\
         let of_machines: Vec<_> = read
             .certificates
             .iter()
-            .filter(|of| of.purpose == Purpose::Machine)
-            .map(|of| (of.object.as_str(), &of.validity))
+            .filter(|certificate| certificate.purpose == Purpose::Machine)
+            .map(|certificate| (certificate.object.as_str(), &certificate.validity))
             .collect();
         let unread = Validity::Unread {
             why: "cannot list machines: forbidden".to_owned(),

@@ -79,9 +79,9 @@ async fn read_parts(
         .iter()
         .filter_map(|machine| Some((machine.status.node_name.clone()?, machine.name().to_owned())))
         .collect();
-    let nothing = Excluded::default();
+    let excluded = Excluded::default();
     let nodes = machines.keys().cloned().collect();
-    let beyond = read_workload_and_etcd(reader.connection, &target, ready(machines), nothing, end);
+    let workload = read_workload_and_etcd(reader.connection, &target, ready(machines), excluded, end);
     let drain = read_drain_objects(reader, &target, nodes, end);
     let reads = Reads {
         reader,
@@ -89,7 +89,7 @@ async fn read_parts(
         limit: ReadLimit::per_read(limit),
     };
     let ((workload, _, etcd), drain, health_checks, templates) = tokio::join!(
-        Box::pin(beyond),
+        Box::pin(workload),
         Box::pin(drain),
         Box::pin(health_checks(&reads)),
         Box::pin(reads.templates_of_machines(&fetched.observed))

@@ -37,13 +37,13 @@ impl Reads<'_> {
             return Reading::NotYet;
         }
         let resource = EVENT.api_resource("v1");
-        let of = format!(
+        let fields = format!(
             "regarding.kind=KubeadmControlPlane,regarding.name={},type=Warning",
             control_plane.name()
         );
         let action = Action::new("list", &resource).in_namespace(self.namespace);
         let connection = self.reader.connection;
-        let read = connection.list_by_fields::<Event>(&resource, self.namespace, &of);
+        let read = connection.list_by_fields::<Event>(&resource, self.namespace, &fields);
         match connection.run_with_limit(self.limit, &action, read).await {
             Ok(events) => Reading::Read(failed_writes(control_plane, events)),
             Err(error) => Reading::Failed(failure::of_kind(&EVENT, &error)),
@@ -71,7 +71,7 @@ fn failed_writes(control_plane: &KubeadmControlPlane, events: Vec<Event>) -> Vec
             continue;
         };
         let reason = event.reason.as_deref();
-        let Some((_, is_deletion)) = REASONS.iter().find(|(of, _)| reason == Some(*of)) else {
+        let Some((_, is_deletion)) = REASONS.iter().find(|(known, _)| reason == Some(*known)) else {
             continue;
         };
         let message = failure::one_line(&event.note.unwrap_or_default());

@@ -80,8 +80,8 @@ async fn read(secrets: &Secrets<'_>, node: &str) -> Result<Holdings, Failure> {
     let everything = ListParams::default();
     let own = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let (nodes, volumes, pods, config) = tokio::join!(
-        Box::pin(objects.list(None, &everything, |of: v1::Node| {
-            (of.metadata.name.as_deref() == Some(node)).then_some(of)
+        Box::pin(objects.list(None, &everything, |object: v1::Node| {
+            (object.metadata.name.as_deref() == Some(node)).then_some(object)
         })),
         Box::pin(objects.list(None, &everything, Some::<PersistentVolume>)),
         Box::pin(objects.list(None, &own, Some::<Pod>)),
@@ -151,15 +151,15 @@ fn requires_node(terms: &[NodeSelectorTerm], node: &str) -> bool {
             .match_expressions
             .iter()
             .flatten()
-            .filter(|of| of.key == HOSTNAME);
+            .filter(|requirement| requirement.key == HOSTNAME);
         let by_field = term
             .match_fields
             .iter()
             .flatten()
-            .filter(|of| of.key == "metadata.name");
-        by_label
-            .chain(by_field)
-            .any(|of| of.operator == "In" && of.values.as_deref() == Some(&[node.to_owned()]))
+            .filter(|requirement| requirement.key == "metadata.name");
+        by_label.chain(by_field).any(|requirement| {
+            requirement.operator == "In" && requirement.values.as_deref() == Some(&[node.to_owned()])
+        })
     };
     !terms.is_empty() && terms.iter().all(names)
 }
@@ -202,7 +202,8 @@ fn pinned_by(spec: &PodSpec, node: &str) -> Option<&'static str> {
         .affinity
         .as_ref()
         .and_then(|affinity| affinity.node_affinity.as_ref());
-    let required = affinity.and_then(|of| of.required_during_scheduling_ignored_during_execution.as_ref());
+    let required =
+        affinity.and_then(|rule| rule.required_during_scheduling_ignored_during_execution.as_ref());
     required
         .is_some_and(|required| requires_node(&required.node_selector_terms, node))
         .then_some("nodeAffinity")

@@ -370,7 +370,7 @@ mod tests {
         };
         let (cluster, name) = (control_plane.cluster().expect("a Cluster"), control_plane.name());
         assert_eq!(why(Some(cluster)), None);
-        let of =
+        let prefix =
             format!("the Machine's ownerReference names control plane {name} of Cluster {cluster}, but ");
         let machine = &observed.machines[0];
         let rest = format!(
@@ -382,13 +382,13 @@ mod tests {
         assert_eq!(
             why(Some("c2")),
             Some(format!(
-                "{of}the Machine's label cluster.x-k8s.io/cluster-name names Cluster c2{rest}"
+                "{prefix}the Machine's label cluster.x-k8s.io/cluster-name names Cluster c2{rest}"
             ))
         );
         assert_eq!(
             why(None),
             Some(format!(
-                "{of}the Machine has no label cluster.x-k8s.io/cluster-name{rest}"
+                "{prefix}the Machine has no label cluster.x-k8s.io/cluster-name{rest}"
             ))
         );
     }

@@ -35,18 +35,18 @@ pub async fn observe(
     let failed_writes = reads.read_failed_writes(&own);
     let (machines_known, machines) = oneshot::channel();
     // Sending fails only if etcd is not queried.
-    let tell = |machines: &[Machine]| drop(machines_known.send(by_node(machines)));
+    let publish = |machines: &[Machine]| drop(machines_known.send(by_node(machines)));
     // The sender is dropped if the Machines cannot be read.
     let machines = async { machines.await.unwrap_or_default() };
-    let beyond = async {
+    let workload_and_etcd = async {
         match &target {
             Some(target) => read_workload_and_etcd(reader.connection, target, machines, excluded, end).await,
             None => (Reading::NotYet, Reading::NotYet, Reading::NotYet),
         }
     };
     let (snapshot, (workload, endpoint_certificate, etcd), controller_lease, machine_leases, failed_writes) = tokio::join!(
-        Box::pin(read_related(&reads, object, control_plane, tell)),
-        Box::pin(beyond),
+        Box::pin(read_related(&reads, object, control_plane, publish)),
+        Box::pin(workload_and_etcd),
         Box::pin(lease),
         Box::pin(machine_leases),
         Box::pin(failed_writes)

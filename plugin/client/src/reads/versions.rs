@@ -212,11 +212,11 @@ mod tests {
         let found = |image: &str| (200, deployment(image));
         let list = |items: &[Value]| (200, json!({ "items": items }));
         let none = || list(&[]);
-        let said = |version: &str| Ok(Some(version.to_owned()));
+        let tag = |version: &str| Ok(Some(version.to_owned()));
         let cases = [
-            (found("r/c:v1.14.2"), none(), (said("v1.14.2"), 1)),
-            (found("r/c@sha256:0123"), none(), (said("v1.12.3"), 1)),
-            (absent(), list(&[deployment("r/c:v1.13.0")]), (said("v1.13.0"), 2)),
+            (found("r/c:v1.14.2"), none(), (tag("v1.14.2"), 1)),
+            (found("r/c@sha256:0123"), none(), (tag("v1.12.3"), 1)),
+            (absent(), list(&[deployment("r/c:v1.13.0")]), (tag("v1.13.0"), 2)),
             (absent(), none(), (Ok(None), 2)),
             (absent(), denied(), (Ok(None), 2)),
             (denied(), none(), (Err(()), 1)),

@@ -358,7 +358,7 @@ mod tests {
             "{why}"
         );
         assert_eq!(
-            state.registrations[0].registered.as_ref().map(|of| &of.trust),
+            state.registrations[0].registered.as_ref().map(|hook| &hook.trust),
             Some(&Trust::NoBundle)
         );
     }

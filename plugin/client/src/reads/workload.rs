@@ -105,12 +105,12 @@ impl WorkloadCluster {
     /// Reads the kubeconfig of the workload cluster. Sends no request to the workload cluster itself.
     pub async fn open(secrets: &Secrets<'_>) -> Result<Self, Failure> {
         let secret = secrets.read(KUBECONFIG_SECRET).await?;
-        let left = time_limits::remaining(secrets.end);
+        let time_left = time_limits::remaining(secrets.end);
         let kubeconfig = kubeconfig(secrets, &secret)?;
-        let server = api_server(&full_name(secrets), KUBECONFIG_KEY, kubeconfig, left)
+        let server = api_server(&full_name(secrets), KUBECONFIG_KEY, kubeconfig, time_left)
             .await
             .map_err(|error| unusable(secrets, &secret, &error))?;
-        let limit = time_limits::for_workload(left);
+        let limit = time_limits::for_workload(time_left);
         let (client, url) = (server.client.clone(), server.url.clone());
         let cluster = secrets.management.with_client(client, url, secrets.kubectl());
         Ok(Self {
@@ -452,12 +452,12 @@ mod tests {
             workload.leases.failure(),
             endpoint_certificate.failure(),
         ];
-        let said = failures.map(|failure| {
+        let messages = failures.map(|failure| {
             let failure = failure.expect("it failed");
             (failure.object.as_str(), failure.message.as_str())
         });
         assert_eq!(
-            said,
+            messages,
             [
                 (
                     "DaemonSet/kube-proxy",

@@ -294,7 +294,7 @@ mod tests {
             external_etcd: external.then(|| vec!["https://e:2379".to_owned()]),
         };
         let excluded = |workload, etcd| Excluded { workload, etcd };
-        for (initialized, external, without, expected) in [
+        for (initialized, external, skipped, expected) in [
             (false, false, excluded(false, false), ["not yet", "not yet"]),
             (false, false, excluded(true, true), ["--no-workload", "--no-etcd"]),
             (true, false, excluded(false, false), [KUBECONFIG, BEHIND]),
@@ -310,8 +310,8 @@ mod tests {
             (true, true, excluded(true, false), ["--no-workload", AUTHORITY]),
             (true, true, excluded(false, true), [KUBECONFIG, "--no-etcd"]),
         ] {
-            let found = unread(&target(initialized, external), without).await;
-            assert_eq!(found, expected, "{initialized} {external} {without:?}");
+            let found = unread(&target(initialized, external), skipped).await;
+            assert_eq!(found, expected, "{initialized} {external} {skipped:?}");
         }
         let without_endpoint = WorkloadTarget {
             external_etcd: Some(Vec::new()),

@@ -70,13 +70,13 @@ impl Objects {
         let requests = Request::new(K::url_path(&(), namespace));
         let consistent = async {
             let mut parameters = filter.clone().limit(page_size);
-            let mut kept = Vec::new();
+            let mut objects = Vec::new();
             for _ in 0..MAX_PAGES {
                 let page: List<K> = self.page(&action, &requests, &parameters).await?;
-                kept.extend(page.items.into_iter().filter_map(&keep));
+                objects.extend(page.items.into_iter().filter_map(&keep));
                 match page.metadata.continue_.filter(|next| !next.is_empty()) {
                     Some(next) => parameters.continue_token = Some(next),
-                    None => return Ok(kept),
+                    None => return Ok(objects),
                 }
             }
             Err(Error::Other {
@@ -193,8 +193,8 @@ mod tests {
     fn objects(answers: Vec<(u16, Value)>) -> Objects {
         let asked = AtomicUsize::new(0);
         let connection = Connection::canned(move |_, _| {
-            let at = asked.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
-            answers[at].clone()
+            let index = asked.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
+            answers[index].clone()
         });
         Objects::new(connection, Duration::from_secs(10))
     }

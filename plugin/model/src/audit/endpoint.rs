@@ -62,7 +62,7 @@ fn endpoint_external(facts: &Facts) -> Result<Evidence, Evidence> {
         .parse::<IpAddr>()
         .map_or(host == "localhost", |address| address.is_loopback());
     // A loopback address is another server on each Node, so each Node needs its own.
-    let without: Vec<&Node> = if is_loopback {
+    let bare_nodes: Vec<&Node> = if is_loopback {
         nodes
             .iter()
             .filter(|node| balancer_on(facts, node).is_none())
@@ -80,7 +80,7 @@ fn endpoint_external(facts: &Facts) -> Result<Evidence, Evidence> {
         .filter(|node| node.name == host || node.addresses.iter().any(|address| address == host))
         .collect();
     let names = |nodes: &[&Node]| some_of(nodes.iter().map(|node| node.name.as_str()), 3);
-    if without.is_empty() {
+    if bare_nodes.is_empty() {
         let balancers = control_plane.iter().filter_map(|node| balancer_on(facts, node));
         evidence.pass(format!(
             "{endpoint} is served by static Pods: {}",
@@ -93,7 +93,7 @@ fn endpoint_external(facts: &Facts) -> Result<Evidence, Evidence> {
     } else if is_loopback {
         evidence.fail(format!(
             "the endpoint {endpoint} is a loopback address, but no static Pod serves it on {}",
-            names(&without)
+            names(&bare_nodes)
         ));
     } else if let ([owner], [_]) = (owners.as_slice(), control_plane.as_slice()) {
         evidence.pass(format!(
@@ -109,7 +109,7 @@ fn endpoint_external(facts: &Facts) -> Result<Evidence, Evidence> {
         evidence.fail(format!(
             "no static Pod serves the endpoint {endpoint} on {}, so it depends on something outside of the cluster; Cluster \
              API requires a stable endpoint, and does not say what serves it",
-            names(&without)
+            names(&bare_nodes)
         ));
     }
     Ok(evidence)
@@ -131,7 +131,7 @@ fn is_proxy(pod: &str) -> bool {
 
 /// The static Pod on a Node that can serve the endpoint.
 fn balancer_on<'f>(facts: &'f Facts, node: &'f Node) -> Option<&'f str> {
-    let is_component = |name: &str| Component::ALL.iter().any(|of| name.starts_with(of.as_str()));
+    let is_component = |name: &str| Component::ALL.iter().any(|part| name.starts_with(part.as_str()));
     let mut pods = facts
         .static_pods_on(&node.name)
         .filter(|pod| !is_component(&pod.name) && !is_proxy(&pod.name));

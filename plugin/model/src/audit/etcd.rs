@@ -143,7 +143,7 @@ fn etcd_alarms(facts: &Facts) -> Result<Evidence, Evidence> {
     for (member, alarm) in survey.alarms_by_member() {
         let name = survey
             .agreed_members()
-            .and_then(|list| list.members.iter().find(|of| of.id == member))
+            .and_then(|list| list.members.iter().find(|candidate| candidate.id == member))
             .map_or_else(|| format!("{member:x}"), |member| member.name.clone());
         evidence.fail(format!("member {name} has raised the alarm {alarm}"));
     }
@@ -211,7 +211,7 @@ fn lists_all(nodes: &[&Node], hosts: &BTreeSet<&str>) -> bool {
     nodes.iter().all(|node| {
         hosts
             .iter()
-            .any(|host| node.name == *host || node.addresses.iter().any(|of| of == host))
+            .any(|host| node.name == *host || node.addresses.iter().any(|address| address == host))
     })
 }
 

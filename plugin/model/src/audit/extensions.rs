@@ -301,7 +301,7 @@ pub(super) mod test_cases {
                 facts
                     .services
                     .values_mut()
-                    .for_each(|of| *of = Reading::Read(Some(Service::default())));
+                    .for_each(|service| *service = Reading::Read(Some(Service::default())));
             },
         ),
         ("conversion-webhooks-fragile", "unread Service", |facts| {

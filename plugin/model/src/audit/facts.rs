@@ -336,12 +336,12 @@ impl PodContainer {
 }
 
 fn references_of(container: &Container) -> Vec<String> {
-    let from = container.env_from.iter().flatten().flat_map(|source| {
-        let secret = source.secret_ref.as_ref().map(|of| format!("Secret/{}", of.name));
-        let config = source
+    let from = container.env_from.iter().flatten().flat_map(|env| {
+        let secret = env.secret_ref.as_ref().map(|key| format!("Secret/{}", key.name));
+        let config = env
             .config_map_ref
             .as_ref()
-            .map(|of| format!("ConfigMap/{}", of.name));
+            .map(|key| format!("ConfigMap/{}", key.name));
         secret.into_iter().chain(config)
     });
     let values = container.env.iter().flatten().filter_map(|variable| {
@@ -349,9 +349,9 @@ fn references_of(container: &Container) -> Vec<String> {
         let secret = source
             .secret_key_ref
             .as_ref()
-            .map(|of| format!("Secret/{}", of.name));
+            .map(|key| format!("Secret/{}", key.name));
         let config = source.config_map_key_ref.as_ref();
-        secret.or_else(|| config.map(|of| format!("ConfigMap/{}", of.name)))
+        secret.or_else(|| config.map(|key| format!("ConfigMap/{}", key.name)))
     });
     from.chain(values).collect()
 }
@@ -362,24 +362,27 @@ fn sources_of(volume: &Volume) -> Vec<String> {
         volume
             .secret
             .as_ref()
-            .and_then(|of| name("Secret", of.secret_name.as_ref())),
+            .and_then(|secret| name("Secret", secret.secret_name.as_ref())),
         volume
             .config_map
             .as_ref()
-            .map(|of| format!("ConfigMap/{}", of.name)),
+            .map(|config_map| format!("ConfigMap/{}", config_map.name)),
         volume
             .persistent_volume_claim
             .as_ref()
-            .map(|of| format!("PersistentVolumeClaim/{}", of.claim_name)),
+            .map(|claim| format!("PersistentVolumeClaim/{}", claim.claim_name)),
     ];
-    let projected = volume.projected.iter().flat_map(|of| of.sources.iter().flatten());
+    let projected = volume
+        .projected
+        .iter()
+        .flat_map(|projected| projected.sources.iter().flatten());
     let projected = projected.flat_map(|source| {
         [
-            source.secret.as_ref().map(|of| format!("Secret/{}", of.name)),
+            source.secret.as_ref().map(|item| format!("Secret/{}", item.name)),
             source
                 .config_map
                 .as_ref()
-                .map(|of| format!("ConfigMap/{}", of.name)),
+                .map(|item| format!("ConfigMap/{}", item.name)),
             source
                 .service_account_token
                 .as_ref()

@@ -30,7 +30,7 @@ fn static_containers(facts: &Facts) -> Result<Vec<(&str, &PodContainer)>, Eviden
     let pods = require(&facts.system_pods, PODS)?;
     let pods = pods.iter().filter(|pod| pod.is_static);
     let containers: Vec<_> = pods
-        .flat_map(|pod| pod.containers.iter().map(|of| (pod.name.as_str(), of)))
+        .flat_map(|pod| pod.containers.iter().map(|entry| (pod.name.as_str(), entry)))
         .collect();
     if containers.is_empty() {
         return Err(Evidence::unknown_because("found no static Pod in kube-system"));

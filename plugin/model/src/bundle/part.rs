@@ -66,21 +66,21 @@ impl Part {
     /// A list of objects, as kubectl reads it. Objects beyond the limits of a file are left out: the last ones, and those that
     /// are too large.
     pub fn objects(file: &str, objects: &[Redacted], unread: Vec<Unread>) -> Self {
-        let mut kept = Vec::new();
+        let mut documents = Vec::new();
         let mut bytes = 0;
         for object in objects {
             let size = text(object.value()).len();
-            if kept.len() < MAX_OBJECTS && bytes + size <= MAX_FILE_BYTES {
+            if documents.len() < MAX_OBJECTS && bytes + size <= MAX_FILE_BYTES {
                 bytes += size;
-                kept.push(object.value());
+                documents.push(object.value());
             }
         }
         // An empty list says that there are no objects. Without a list, that is unknown.
-        let is_read = unread.is_empty() || !kept.is_empty();
+        let is_read = unread.is_empty() || !documents.is_empty();
         Self {
-            text: is_read.then(|| text(&json!({"apiVersion": "v1", "kind": "List", "items": kept}))),
-            objects: is_read.then_some(kept.len()),
-            left_out: objects.len() - kept.len(),
+            text: is_read.then(|| text(&json!({"apiVersion": "v1", "kind": "List", "items": documents}))),
+            objects: is_read.then_some(documents.len()),
+            left_out: objects.len() - documents.len(),
             ..Self::unread(file, unread)
         }
     }

@@ -163,12 +163,12 @@ impl WriteObstacles {
         if lasting.is_empty() && (force || temporary.is_empty()) {
             return Ok(temporary);
         }
-        let by = if lasting.is_empty() {
+        let refused_by = if lasting.is_empty() {
             RefusedBy::Preflight
         } else {
             RefusedBy::Command
         };
-        Err(Refusal::new(by, [lasting, temporary].concat()))
+        Err(Refusal::new(refused_by, [lasting, temporary].concat()))
     }
 }
 
@@ -292,7 +292,7 @@ impl ActionEvent {
 fn truncate(text: &str, longest: usize) -> &str {
     let end = text
         .char_indices()
-        .map(|(at, character)| at + character.len_utf8());
+        .map(|(start, character)| start + character.len_utf8());
     let end = end.take_while(|end| *end <= longest).last();
     text.get(..end.unwrap_or(0)).unwrap_or_default()
 }
@@ -310,7 +310,7 @@ mod tests {
             "if the webhook runs with a different configuration, pass its configuration file with --configuration",
         );
         let force = Some("use --force");
-        for (by, is_configured, expected) in [
+        for (refused_by, is_configured, expected) in [
             (
                 RefusedBy::Rules,
                 false,
@@ -322,7 +322,7 @@ mod tests {
             (RefusedBy::Command, false, ("kubectl kcp", None)),
             (RefusedBy::Command, true, ("kubectl kcp", None)),
         ] {
-            let refusal = Refusal::new(by, Vec::new());
+            let refusal = Refusal::new(refused_by, Vec::new());
             let hints = refusal.hints(is_configured, force);
             assert_eq!(
                 (refusal.refused_by_text(is_configured), hints.first().copied()),
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn force_overrides_temporary_objections_only() {
         let lines = |words: &str| words.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let refused = |by, why| Err(Refusal::new(by, lines(why)));
+        let refused = |refused_by, why| Err(Refusal::new(refused_by, lines(why)));
         for (lasting, temporary, force, expected) in [
             ("", "", false, Ok(Vec::new())),
             ("", "", true, Ok(Vec::new())),

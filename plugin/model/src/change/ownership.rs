@@ -93,27 +93,27 @@ impl<'m> ManagedFields<'m> {
 
     /// Whether the entry owns the field at `path`. An entry that ends above the field owns everything below.
     fn owns(self, path: &[&str]) -> bool {
-        let mut at = self.fields();
+        let mut fields = self.fields();
         for name in path {
-            match at.get(format!("f:{name}")) {
-                Some(below) => at = below,
+            match fields.get(format!("f:{name}")) {
+                Some(child) => fields = child,
                 None => return false,
             }
-            if at.as_object().is_some_and(serde_json::Map::is_empty) {
+            if fields.as_object().is_some_and(serde_json::Map::is_empty) {
                 return true;
             }
         }
         // "." means that the entry owns the object itself, not only fields in it.
-        at.get(".").is_some()
+        fields.get(".").is_some()
     }
 
     /// Whether the entry owns the field at `path`, or a field below it. Removing a field also removes the
     /// fields below it.
     fn owns_any_below(self, path: &[&str]) -> bool {
-        let below = path
+        let entry = path
             .iter()
-            .try_fold(self.fields(), |at, name| at.get(format!("f:{name}")));
-        below.is_some() || self.owns_in_any_version(path)
+            .try_fold(self.fields(), |fields, name| fields.get(format!("f:{name}")));
+        entry.is_some() || self.owns_in_any_version(path)
     }
 
     fn owns_in_any_version(self, path: &[&str]) -> bool {
@@ -446,7 +446,7 @@ mod tests {
 
     #[test]
     fn names_the_client_that_will_revert_a_field() {
-        let by = |manager: &str, product| {
+        let tool = |manager: &str, product| {
             Ownership::Applied(vec![AppliedField {
                 field: "spec.replicas".to_owned(),
                 manager: manager.to_owned(),
@@ -456,25 +456,25 @@ mod tests {
         assert_eq!(of(None, &json!({"spec": {"replicas": 5}})), Ownership::Free);
         for (manager, operation, expected) in [
             ("kubectl-kcp", "Apply", Ownership::Free),
-            ("kubectl", "Apply", by("kubectl", None)),
+            ("kubectl", "Apply", tool("kubectl", None)),
             ("kubectl", "Update", Ownership::Free),
             (
                 "argocd-controller",
                 "Apply",
-                by("argocd-controller", Some("Argo CD")),
+                tool("argocd-controller", Some("Argo CD")),
             ),
             (
                 "argocd-controller",
                 "Update",
-                by("argocd-controller", Some("Argo CD")),
+                tool("argocd-controller", Some("Argo CD")),
             ),
             (
                 "kustomize-controller",
                 "Apply",
-                by("kustomize-controller", Some("Flux")),
+                tool("kustomize-controller", Some("Flux")),
             ),
-            ("helm-controller", "Update", by("helm-controller", Some("Flux"))),
-            ("helm", "Update", by("helm", Some("Helm"))),
+            ("helm-controller", "Update", tool("helm-controller", Some("Flux"))),
+            ("helm", "Update", tool("helm", Some("Helm"))),
             ("helmsman", "Update", Ownership::Free),
         ] {
             let entry = applies(manager, operation, "v1beta2", &json!({"f:replicas": {}}));
@@ -505,18 +505,18 @@ mod tests {
     fn an_object_of_a_topology_is_paused_by_its_cluster() {
         let pause = |value: Value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
         let labels = json!({"topology.cluster.x-k8s.io/owned": ""});
-        let of = |labels: &Value, value| {
+        let owner = |labels: &Value, value| {
             ownership(&object(None, labels), &pause(value), "kubectl-kcp").expect("decodes")
         };
         assert_eq!(
-            of(&labels, json!("true")),
+            owner(&labels, json!("true")),
             Ownership::ManagedByTopology {
                 field: "metadata.annotations[cluster.x-k8s.io/paused]".to_owned(),
                 instead: Some("spec.paused"),
             }
         );
-        assert_eq!(of(&labels, Value::Null), Ownership::Free, "resumed here");
-        assert_eq!(of(&json!({}), json!("true")), Ownership::Free);
+        assert_eq!(owner(&labels, Value::Null), Ownership::Free, "resumed here");
+        assert_eq!(owner(&json!({}), json!("true")), Ownership::Free);
     }
 
     #[test]
@@ -570,7 +570,7 @@ mod tests {
     #[test]
     fn an_applied_annotation_of_a_machine_is_a_warning_only() {
         let patch = json!({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": ""}}});
-        let of = |manager: &str| {
+        let owners = |manager: &str| {
             let fields = json!({"f:metadata": {"f:annotations": {"f:cluster.x-k8s.io/delete-machine": {}}}});
             let entry = json!({"manager": manager, "operation": "Apply", "fieldsV1": fields});
             let object = json!({"metadata": {"name": "m1", "managedFields": [entry],
@@ -578,14 +578,14 @@ mod tests {
             apply_warnings(&object.to_string(), &patch, "kubectl-kcp")
         };
         assert_eq!(
-            of("capi-kubeadmcontrolplane"),
+            owners("capi-kubeadmcontrolplane"),
             [
                 "capi-kubeadmcontrolplane also applies metadata.annotations[cluster.x-k8s.io/delete-machine] and will \
                  revert this change: change the value in the applied manifest too"
             ]
         );
-        assert_eq!(of("capi-topology"), Vec::<String>::new());
-        assert_eq!(of("kubectl-kcp"), Vec::<String>::new());
+        assert_eq!(owners("capi-topology"), Vec::<String>::new());
+        assert_eq!(owners("kubectl-kcp"), Vec::<String>::new());
     }
 
     fn changed(replicas: Option<i64>, version: &str, by: Option<&str>) -> String {
@@ -606,7 +606,7 @@ mod tests {
     fn a_field_that_another_client_changed_is_contested() {
         let checked = changed(Some(3), "v1.34.1", None);
         let patch = json!({"spec": {"replicas": 7}});
-        let of = |now: &str| FieldConflict::between(&checked, now, &patch);
+        let conflict = |now: &str| FieldConflict::between(&checked, now, &patch);
         let contested = |line: &str| FieldConflict {
             contested: vec![line.to_owned()],
             others: vec![],
@@ -652,7 +652,7 @@ mod tests {
                 },
             ),
         ] {
-            assert_eq!(of(&now), expected, "{name}");
+            assert_eq!(conflict(&now), expected, "{name}");
         }
     }
 

@@ -122,12 +122,12 @@ pub fn preflight_reviewed(
         _ => {}
     }
     warnings.extend(paused_later(&snapshot.observed, &plan));
-    let by = refusals.first().map(|(by, _)| *by);
+    let refused_by = refusals.first().map(|(refused_by, _)| *refused_by);
     let why = refusals.into_iter().flat_map(|(_, why)| why).collect();
     Ok(Preflight {
-        refusal: by.map(|by| Refusal {
+        refusal: refused_by.map(|refused_by| Refusal {
             why,
-            refused_by: by,
+            refused_by,
             remedies: unique(
                 unprocessed
                     .iter()
@@ -538,8 +538,8 @@ mod tests {
             assert_eq!(preflight.refusal, refusal, "{name}");
             let forced = of(snapshot, 5, &Review::default(), true);
             assert_eq!(forced.refusal, None, "{name}");
-            let nothing = of(snapshot, 3, &Review::default(), false).plan;
-            assert_eq!(nothing.problems.is_empty(), secret.is_none(), "{name}");
+            let idle_plan = of(snapshot, 3, &Review::default(), false).plan;
+            assert_eq!(idle_plan.problems.is_empty(), secret.is_none(), "{name}");
         }
     }
 
@@ -607,13 +607,10 @@ mod tests {
             ),
             (owned_by("capi-topology"), 4, RefusedBy::Rules, "(replicas-even)"),
         ] {
-            let Err(Refusal {
-                why, refused_by: by, ..
-            }) = permitted(&snapshot, replicas)
-            else {
+            let Err(Refusal { why, refused_by, .. }) = permitted(&snapshot, replicas) else {
                 panic!("granted");
             };
-            assert_eq!(by, expected);
+            assert_eq!(refused_by, expected);
             assert!(matches!(&why[..], [only] if only.ends_with(end)), "{why:?}");
         }
     }

@@ -509,7 +509,7 @@ mod tests {
 
     #[test]
     fn a_replacement_counts_more_than_what_force_overrides() {
-        let refusal = |by| Refusal::new(by, vec![format!("{by:?}")]);
+        let refusal = |refused_by| Refusal::new(refused_by, vec![format!("{refused_by:?}")]);
         let replacement = || refusal_during_replacement(&announced(1), None, now());
         let refused = |refusal| Decision::Refused(refusal);
         let by_replacement = || refused(replacement().expect("in progress"));

@@ -100,20 +100,20 @@ pub fn check_node_labels_or_taints_missing(observed: &Snapshot, now: Timestamp) 
         }
     };
     let is_taint_required = requires_taint(observed);
-    let findings = nodes.iter().filter_map(|of| {
-        machine_of_node(observed, &of.name)?;
+    let findings = nodes.iter().filter_map(|node| {
+        machine_of_node(observed, &node.name)?;
         let label = "label node-role.kubernetes.io/control-plane";
         let taint = "taint node-role.kubernetes.io/control-plane:NoSchedule";
         let missing = match (
-            of.has_control_plane_label,
-            of.has_control_plane_taint || !is_taint_required,
+            node.has_control_plane_label,
+            node.has_control_plane_taint || !is_taint_required,
         ) {
             (true, true) => return None,
             (false, true) => label.to_owned(),
             (true, false) => taint.to_owned(),
             (false, false) => format!("{label} and {taint}"),
         };
-        node_finding(observed, &of.name, &format!("the node lacks {missing}"), now)
+        node_finding(observed, &node.name, &format!("the node lacks {missing}"), now)
     });
     Ok(findings.collect())
 }

@@ -63,7 +63,7 @@ fn runs_api_server(observed: &Snapshot, node: &Node) -> bool {
 
 /// Whether a control plane Node has no Machine.
 pub fn is_left_behind(observed: &Snapshot, node: &str) -> bool {
-    nodes_without_machine(observed).any(|left| left.node.name == node)
+    nodes_without_machine(observed).any(|entry| entry.node.name == node)
 }
 
 /// Whether any control plane Node has no Machine. The controller reports this in its conditions.
@@ -148,13 +148,13 @@ pub fn check_nodes_left_behind(observed: &Snapshot, now: Timestamp) -> CheckResu
     let workload = require(&observed.workload, WORKLOAD)?;
     require(&workload.nodes, "nodes")?;
     require_machines(observed)?;
-    let findings = nodes_without_machine(observed).map(|left| {
-        let name = &left.node.name;
-        let outcome = left.outcome(observed, now);
-        let finding = Finding::new(outcome, node_object(name), left.message())
-            .with_since(left.node.ready_since.filter(|_| left.node.ready != Some(true)))
-            .with_hint(left.hint(observed, outcome));
-        if left.has_member(observed) {
+    let findings = nodes_without_machine(observed).map(|entry| {
+        let name = &entry.node.name;
+        let outcome = entry.outcome(observed, now);
+        let finding = Finding::new(outcome, node_object(name), entry.message())
+            .with_since(entry.node.ready_since.filter(|_| entry.node.ready != Some(true)))
+            .with_hint(entry.hint(observed, outcome));
+        if entry.has_member(observed) {
             finding.with_object(format!("EtcdMember/{name}"))
         } else {
             finding

@@ -209,8 +209,8 @@ fn is_impossible(observed: &Snapshot, addon: &str) -> bool {
 }
 
 fn joining_nodes(observed: &Snapshot, now: Timestamp) -> i64 {
-    let joining =
-        machines_without_node(observed).filter(|of| Phase::from_machine(of, now) == Phase::Starting);
+    let joining = machines_without_node(observed)
+        .filter(|machine| Phase::from_machine(machine, now) == Phase::Starting);
     i64::try_from(joining.count()).unwrap_or(i64::MAX)
 }
 
@@ -282,7 +282,7 @@ pub fn check_kubelet_skew(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let mut servers: Vec<&str> = observed
         .machines
         .iter()
-        .filter_map(|of| of.spec.version.as_deref())
+        .filter_map(|machine| machine.spec.version.as_deref())
         .filter(|version| minor_version(version).is_some())
         .collect();
     servers.sort_by_key(|version| minor_version(version));
@@ -292,14 +292,14 @@ pub fn check_kubelet_skew(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let desired = observed.control_plane.spec.version();
     let workers = nodes
         .iter()
-        .filter(|of| machine_of_node(observed, &of.name).is_none() && !of.has_control_plane_label);
-    let findings = workers.filter_map(|of| {
-        let kubelet = of.kubelet_version.as_str();
+        .filter(|node| machine_of_node(observed, &node.name).is_none() && !node.has_control_plane_label);
+    let findings = workers.filter_map(|node| {
+        let kubelet = node.kubelet_version.as_str();
         let is_old = |server: &str| match skew(kubelet, server) {
             Some(Skew::TooOld { lag, allowed }) => Some((lag, allowed)),
             Some(Skew::TooNew) | None => None,
         };
-        let finding = |message: String| Finding::warn(node_object(&of.name), message);
+        let finding = |message: String| Finding::warn(node_object(&node.name), message);
         if skew(kubelet, oldest) == Some(Skew::TooNew) {
             return Some(finding(format!("kubelet {kubelet} is newer than the oldest API server, {oldest}")));
         }
@@ -322,17 +322,20 @@ pub fn check_kubelet_skew(observed: &Snapshot, _: Timestamp) -> CheckResult {
 pub fn check_machine_kubelet_differs(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let workload = require(&observed.workload, WORKLOAD)?;
     let nodes = require(&workload.nodes, "nodes")?;
-    let settled = observed.machines.iter().filter(|of| !of.is_updating_in_place());
-    let findings = settled.filter_map(|of| {
-        let node = nodes.iter().find(|node| of.node() == Some(&node.name))?;
-        let required = of.spec.version.as_deref()?;
+    let settled = observed
+        .machines
+        .iter()
+        .filter(|machine| !machine.is_updating_in_place());
+    let findings = settled.filter_map(|machine| {
+        let node = nodes.iter().find(|node| machine.node() == Some(&node.name))?;
+        let required = machine.spec.version.as_deref()?;
         let release = |version| {
             let version = parse_version(version).ok()?;
             Some((version.major, version.minor, version.patch))
         };
         (release(required)? != release(&node.kubelet_version)?).then(|| {
             let message = format!("requires {required}, but its kubelet is {}", node.kubelet_version);
-            Finding::warn(machine_object(of.name()), message)
+            Finding::warn(machine_object(machine.name()), message)
                 .with_object(node_object(&node.name))
                 .with_hint("check which image the infrastructure template names, and upgrade to a template with an image of this version")
         })

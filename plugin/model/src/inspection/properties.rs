@@ -351,8 +351,8 @@ fn anything() -> impl Strategy<Value = Snapshot> {
         server: String::new(),
         expires_at: expires,
     });
-    let beyond = (reading(workloads()), reading(certificate), reading(surveys()));
-    (management, beyond).prop_map(
+    let workload_reads = (reading(workloads()), reading(certificate), reading(surveys()));
+    (management, workload_reads).prop_map(
         |((object, machines, health_checks, unread), (workload, endpoint_certificate, etcd))| {
             let (conditions, flags, replicas, days, created) = object;
             let mut observed = observed();
@@ -417,7 +417,7 @@ proptest! {
         let preflight = &inspection.preflight;
         let permissions = [&preflight.scale_up, &preflight.scale_down, &preflight.rollout];
         let machines = preflight.remediation.iter().chain(&preflight.replacement);
-        let remediation = machines.map(|of| &of.permission);
+        let remediation = machines.map(|remediation| &remediation.permission);
         for permission in permissions.into_iter().chain(remediation) {
             // Each operation that is not allowed has a reason.
             prop_assert_eq!(permission.allowed == Some(true), permission.blocked_by.is_empty());

@@ -162,18 +162,18 @@ fn votes_are_those_of_the_members() {
         change(&mut observed);
         inspect(&observed, now()).votes
     };
-    let of = |voters, unhealthy, starting| {
+    let some_votes = |voters, unhealthy, starting| {
         Some(Votes {
             voters,
             unhealthy,
             starting,
         })
     };
-    assert_eq!(votes(|_| {}), of(3, 0, 0));
-    assert_eq!(votes(|o| o.kill(2)), of(3, 1, 0));
+    assert_eq!(votes(|_| {}), some_votes(3, 0, 0));
+    assert_eq!(votes(|o| o.kill(2)), some_votes(3, 1, 0));
     assert_eq!(
         votes(|o| o.each_list(|list| list.members[2].is_learner = true)),
-        of(2, 0, 1)
+        some_votes(2, 0, 1)
     );
     assert_eq!(votes(leave_out), None);
     assert_eq!(votes(|o| o.survey().stacked = false), None);
@@ -456,9 +456,9 @@ fn quorum_is_lost_only_if_a_member_or_a_condition_says_so() {
         assert_eq!(quorum == Some(CheckOutcome::Fail), is_lost);
         let remediation = &inspection.preflight.remediation;
         assert!(
-            remediation.iter().all(|of| {
-                let blocked_by = &of.permission.blocked_by;
-                blocked_by.iter().any(|by| by.check == "workload-disconnected")
+            remediation.iter().all(|entry| {
+                let blocks = &entry.permission.blocked_by;
+                blocks.iter().any(|cause| cause.check == "workload-disconnected")
             }),
             "{remediation:?}"
         );
@@ -497,9 +497,12 @@ fn an_unreachable_leader_blocks_the_deletion_of_its_own_machine() {
     let preflight = inspect(&observed, now()).preflight;
     assert_eq!(preflight.scale_up.allowed, Some(true), "{:?}", preflight.scale_up);
     for permissions in [&preflight.remediation, &preflight.replacement] {
-        let blocked = permissions.iter().map(|of| {
-            let mut blocked_by = of.permission.blocked_by.iter();
-            (of.permission.allowed, blocked_by.any(|by| by.message == expected))
+        let blocked = permissions.iter().map(|entry| {
+            let mut blocked_by = entry.permission.blocked_by.iter();
+            (
+                entry.permission.allowed,
+                blocked_by.any(|cause| cause.message == expected),
+            )
         });
         assert_eq!(
             blocked.collect::<Vec<_>>(),
@@ -540,9 +543,9 @@ fn before_v1_14_an_unreachable_leader_blocks_every_deletion() {
     let expected = "etcd's leader node-m1 does not respond, so Cluster API can neither move the leadership nor remove a member";
     let preflight = inspect(&observed, now()).preflight;
     assert_eq!(preflight.scale_up.allowed, Some(true));
-    let remediations = preflight.remediation.iter().map(|of| &of.permission);
+    let remediations = preflight.remediation.iter().map(|entry| &entry.permission);
     for permission in remediations.chain([&preflight.scale_down]) {
-        let mut messages = permission.blocked_by.iter().map(|by| by.message.as_str());
+        let mut messages = permission.blocked_by.iter().map(|cause| cause.message.as_str());
         assert!(messages.any(|message| message == expected), "{permission:?}");
     }
     for machine in ["m1", "m2", "m3"] {
@@ -559,5 +562,5 @@ fn before_v1_14_an_unreachable_leader_blocks_every_deletion() {
     }
     let next = plan(&observed, &Desired::current(&observed), now()).remediation;
     let blocked_by = next.expect("a remediation").blocked_by;
-    assert_eq!(blocked_by.map(|by| by.message()), Some(expected.to_owned()));
+    assert_eq!(blocked_by.map(|cause| cause.message()), Some(expected.to_owned()));
 }

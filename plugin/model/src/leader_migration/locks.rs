@@ -45,7 +45,7 @@ pub struct Attribution {
 /// Pod, and the migration locks. If no controller manager uses leader migration, the migration lock is the
 /// lock of the default configuration, which an earlier migration may have left behind.
 pub fn locks(managers: &[ObservedManager]) -> Vec<(LockRole, Lock)> {
-    let of = |component| {
+    let component_managers = |component| {
         let of_component = managers
             .iter()
             .filter(move |manager| manager.component == component);
@@ -58,7 +58,7 @@ pub fn locks(managers: &[ObservedManager]) -> Vec<(LockRole, Lock)> {
         }
     };
     for component in COMPONENTS {
-        let mut main: Vec<Lock> = of(component).map(Manager::main_lock).collect();
+        let mut main: Vec<Lock> = component_managers(component).map(Manager::main_lock).collect();
         if main.is_empty() {
             main.push(lock_named(component.name()));
         }
@@ -68,7 +68,7 @@ pub fn locks(managers: &[ObservedManager]) -> Vec<(LockRole, Lock)> {
     }
     let mut migration: Vec<Lock> = COMPONENTS
         .into_iter()
-        .flat_map(of)
+        .flat_map(component_managers)
         .filter_map(Manager::migration_lock)
         .collect();
     if migration.is_empty() {
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_a_controller_manager_wrote_is_a_lock() {
-        let of = |name: &str, writer: &str| {
+        let named_lease = |name: &str, writer: &str| {
             let lease = lock(LockRole::Unused, "a_1", writer, 60).lease.unwrap().unwrap();
             (lock_named(name), lease)
         };
@@ -282,11 +282,11 @@ mod tests {
             lock(LockRole::Migration, "a_1", "migrating", 1),
         ];
         let leases = [
-            of("any", "kcm"),
-            of("by-kcm", "kcm"),
-            of("by-name", "cloud-controller-manager"),
-            of("by-another", "migrating"),
-            of("by-nothing", ""),
+            named_lease("any", "kcm"),
+            named_lease("by-kcm", "kcm"),
+            named_lease("by-name", "cloud-controller-manager"),
+            named_lease("by-another", "migrating"),
+            named_lease("by-nothing", ""),
         ];
         let found = unused_locks(&locks, leases).into_iter();
         let found: Vec<_> = found.map(|lock| (lock.role, lock.lock.name)).collect();
@@ -319,13 +319,13 @@ mod tests {
             })
         };
         let off = || known("--controllers=*");
-        let on = || known("--enable-leader-migration --leader-migration-config=f");
+        let migrating = || known("--enable-leader-migration --leader-migration-config=f");
         for (role, managers, seconds, expected) in [
             (LockRole::Unused, vec![off()], 16, true),
             (LockRole::Migration, vec![off()], 16, true),
             (LockRole::Unused, vec![off()], 15, false),
             (LockRole::Main(Cloud), vec![off()], 16, false),
-            (LockRole::Unused, vec![off(), on()], 16, false),
+            (LockRole::Unused, vec![off(), migrating()], 16, false),
             (
                 LockRole::Unused,
                 vec![off(), cloud(Settings::unknown("no response"))],

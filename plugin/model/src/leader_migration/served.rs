@@ -51,23 +51,23 @@ pub fn manager_in_configz(
         .ok_or_else(unexpected)?;
     let election = field(generic, "leaderElection");
     let shared = field(configuration, "kubeCloudShared");
-    let of = |parent: Option<&Value>, name: &str| parent.and_then(|parent| scalar(field(parent, name)?));
+    let setting = |parent: Option<&Value>, name: &str| parent.and_then(|parent| scalar(field(parent, name)?));
     let provider = shared.and_then(|shared| field(shared, "cloudProvider"));
     let mut flags: Vec<(&str, String)> = [
-        ("leader-elect", of(election, "leaderElect")),
-        ("leader-elect-resource-name", of(election, "resourceName")),
+        ("leader-elect", setting(election, "leaderElect")),
+        ("leader-elect-resource-name", setting(election, "resourceName")),
         (
             "leader-elect-resource-namespace",
-            of(election, "resourceNamespace"),
+            setting(election, "resourceNamespace"),
         ),
-        ("leader-elect-lease-duration", of(election, "leaseDuration")),
-        ("leader-elect-retry-period", of(election, "retryPeriod")),
-        ("allocate-node-cidrs", of(shared, "allocateNodeCIDRs")),
-        ("configure-cloud-routes", of(shared, "configureCloudRoutes")),
-        ("cloud-provider", of(provider, "name")),
+        ("leader-elect-lease-duration", setting(election, "leaseDuration")),
+        ("leader-elect-retry-period", setting(election, "retryPeriod")),
+        ("allocate-node-cidrs", setting(shared, "allocateNodeCIDRs")),
+        ("configure-cloud-routes", setting(shared, "configureCloudRoutes")),
+        ("cloud-provider", setting(provider, "name")),
         (
             "enable-leader-migration",
-            of(Some(generic), "leaderMigrationEnabled"),
+            setting(Some(generic), "leaderMigrationEnabled"),
         ),
         ("controllers", field(generic, "controllers").and_then(list)),
     ]

@@ -31,8 +31,8 @@ impl MigrationStep {
     /// The step that restores the control plane as it is now.
     #[must_use]
     pub fn inverse(&self, control_plane: &Value) -> Self {
-        let at = |path: &[&str]| path.iter().try_fold(control_plane, |value, name| value.get(name));
-        let manager = at(&CONTROLLER_MANAGER);
+        let find = |path: &[&str]| path.iter().try_fold(control_plane, |value, name| value.get(name));
+        let manager = find(&CONTROLLER_MANAGER);
         let entries = |list: Option<&Value>, key: &str, names: &BTreeMap<String, Value>| {
             let entry = |name: &str| {
                 let mut entries = list.and_then(Value::as_array)?.iter();
@@ -48,7 +48,7 @@ impl MigrationStep {
             version: self
                 .version
                 .as_ref()
-                .and_then(|_| Some(at(&["spec", "version"])?.as_str()?.to_owned())),
+                .and_then(|_| Some(find(&["spec", "version"])?.as_str()?.to_owned())),
             flags: self
                 .flags
                 .keys()
@@ -59,7 +59,7 @@ impl MigrationStep {
                 "name",
                 &self.volumes,
             ),
-            files: entries(at(&["spec", "kubeadmConfigSpec", "files"]), "path", &self.files),
+            files: entries(find(&["spec", "kubeadmConfigSpec", "files"]), "path", &self.files),
         }
     }
 
@@ -166,9 +166,9 @@ fn edit(parent: &mut Map<String, Value>, name: &str, change: impl FnOnce(&mut Ve
 /// none, appends `entries`.
 fn replace(list: &mut Vec<Value>, key: &str, name: &str, entries: Vec<Value>) {
     let first = list.iter().position(|entry| is_named(entry, key, name));
-    let at = first.unwrap_or(list.len());
+    let index = first.unwrap_or(list.len());
     list.retain(|entry| !is_named(entry, key, name));
-    list.splice(at..at, entries);
+    list.splice(index..index, entries);
 }
 
 /// Returns the object at a path, and creates it if it is missing.
@@ -356,14 +356,14 @@ mod tests {
             &json!([{"path": "/f"}, {"path": "/g"}]),
         );
         let manager = "/spec/kubeadmConfigSpec/clusterConfiguration/controllerManager";
-        let at = |path: &str| format!("{manager}/{path}");
+        let field = |path: &str| format!("{manager}/{path}");
         assert_eq!(
             operations(&object, &step().taken(&object)),
             [
-                remove(&at("extraArgs/1")),
-                remove(&at("extraArgs/0")),
-                add(&at("extraArgs/0"), &json!({"name": "a", "value": "new"})),
-                add(&at("extraVolumes"), &json!([{"name": "v", "hostPath": "/v"}])),
+                remove(&field("extraArgs/1")),
+                remove(&field("extraArgs/0")),
+                add(&field("extraArgs/0"), &json!({"name": "a", "value": "new"})),
+                add(&field("extraVolumes"), &json!([{"name": "v", "hostPath": "/v"}])),
                 remove("/spec/kubeadmConfigSpec/files/0"),
                 add(
                     "/spec/kubeadmConfigSpec/files/0",
@@ -382,8 +382,8 @@ mod tests {
             patch.get(..2),
             Some(
                 [
-                    remove(&at("extraArgs/gone")),
-                    add(&at("extraArgs/a"), &json!("new"))
+                    remove(&field("extraArgs/gone")),
+                    add(&field("extraArgs/a"), &json!("new"))
                 ]
                 .as_slice()
             )

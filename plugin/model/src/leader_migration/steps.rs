@@ -68,8 +68,8 @@ pub(super) fn handover(
     }
     if minor > LAST_IN_TREE && kube.flags.feature_gates().any(|name| name == LOCKED_GATE) {
         let gates = kube.flags.list(GATES_FLAG);
-        let kept: Vec<&str> = gates.filter(|gate| !is_locked(gate)).collect();
-        let value = (!kept.is_empty()).then(|| kept.join(","));
+        let gates: Vec<&str> = gates.filter(|gate| !is_locked(gate)).collect();
+        let value = (!gates.is_empty()).then(|| gates.join(","));
         flags.insert(GATES_FLAG.to_owned(), value.into_iter().collect());
     }
     let pairs = flags
@@ -116,14 +116,14 @@ fn disable_controllers(flags: &Flags, controllers: &[&Controller], minor: u64) -
             .iter()
             .any(|controller| [controller.canonical, controller.short].contains(&name))
     };
-    let kept = flags
+    let flags = flags
         .list(CONTROLLERS_FLAG)
         .filter(|item| !is_named(item))
         .map(str::to_owned);
     let disabled = controllers
         .iter()
         .map(|controller| format!("-{}", controller.name_at(minor)));
-    kept.chain(disabled).collect::<Vec<_>>().join(",")
+    flags.chain(disabled).collect::<Vec<_>>().join(",")
 }
 
 fn is_locked(gate: &str) -> bool {

@@ -456,7 +456,7 @@ mod tests {
             },
             &[(
                 "paused",
-                |o| o.machines.iter_mut().for_each(|of| pause(&mut of.metadata)),
+                |o| o.machines.iter_mut().for_each(|entry| pause(&mut entry.metadata)),
                 [false, true, false],
             )],
         );

@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn the_most_urgent_certificate_counts() {
-        let of = |certificates: Vec<Certificate>| {
+        let urgency = |certificates: Vec<Certificate>| {
             Certificates {
                 namespace: "d".to_owned(),
                 name: "c1-cp".to_owned(),
@@ -369,21 +369,21 @@ mod tests {
             }
             .urgency(now())
         };
-        let without = |validity| Certificate::of_secret(Purpose::EtcdCa, "c1-etcd", validity, None);
+        let etcd_ca = |validity| Certificate::of_secret(Purpose::EtcdCa, "c1-etcd", validity, None);
         let unread = || {
-            without(Validity::Unread {
+            etcd_ca(Validity::Unread {
                 why: "forbidden".to_owned(),
             })
         };
-        let missing = without(Validity::Missing {
+        let missing = etcd_ca(Validity::Missing {
             why: "not found".to_owned(),
         });
         let valid = || certificate(Purpose::ClusterCa, None, 300);
-        assert_eq!(of(vec![]), Urgency::Valid);
-        assert_eq!(of(vec![valid(), unread()]), Urgency::Unread);
-        assert_eq!(of(vec![unread(), missing, valid()]), Urgency::Missing);
+        assert_eq!(urgency(vec![]), Urgency::Valid);
+        assert_eq!(urgency(vec![valid(), unread()]), Urgency::Unread);
+        assert_eq!(urgency(vec![unread(), missing, valid()]), Urgency::Missing);
         assert_eq!(
-            of(vec![certificate(Purpose::ClusterCa, None, -1), unread()]),
+            urgency(vec![certificate(Purpose::ClusterCa, None, -1), unread()]),
             Urgency::Expired
         );
     }
@@ -431,16 +431,16 @@ mod tests {
             );
         }
         let mut observed = observed();
-        let of = |observed: &crate::snapshot::Snapshot| {
+        let renewal = |observed: &crate::snapshot::Snapshot| {
             Certificate::of_machine(&observed.control_plane, &observed.machines[0]).renewal
         };
         assert_eq!(
-            of(&observed),
+            renewal(&observed),
             "kubeadm, in a rollout: kubectl kcp rollout start c1-cp -n d"
         );
         observed.control_plane.spec.certificates_expiry_days = Some(21);
         assert_eq!(
-            of(&observed),
+            renewal(&observed),
             "kubeadm, when Cluster API replaces the Machine 21 days before the expiry"
         );
     }
@@ -475,9 +475,9 @@ mod tests {
     fn the_annotation_of_a_machine_has_its_expiry() {
         let observed = observed();
         let mut machine = observed.machines[0].clone();
-        let of =
+        let validity =
             |machine: &kcp_api::Machine| Certificate::of_machine(&observed.control_plane, machine).validity;
-        assert!(matches!(of(&machine), Validity::Unread { .. }));
+        assert!(matches!(validity(&machine), Validity::Unread { .. }));
         annotate(
             &mut machine.metadata,
             "machine.cluster.x-k8s.io/certificates-expiry",
@@ -487,7 +487,7 @@ mod tests {
             issued: None,
             expires: "2027-01-02T03:04:05Z".parse().expect("a time"),
         };
-        assert_eq!(of(&machine), expected);
+        assert_eq!(validity(&machine), expected);
     }
 
     #[test]

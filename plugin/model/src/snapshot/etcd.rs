@@ -248,7 +248,7 @@ impl EtcdSurvey {
         let alarms = self.alarms_by_member();
         let alarm = |id| {
             let mut alarms = alarms.iter();
-            alarms.find(|(of, _)| *of == id).map(|(_, name)| name.clone())
+            alarms.find(|(peer, _)| *peer == id).map(|(_, name)| name.clone())
         };
         let mut members: Vec<EtcdMember> = list
             .members

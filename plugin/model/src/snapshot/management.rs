@@ -419,8 +419,8 @@ mod tests {
     /// The minute at which the health check marks a Machine, which was created at 12:10, if its limit is ten minutes.
     #[test]
     fn the_time_until_a_node_appears_begins_with_the_last_of_four_events() {
-        let at = |minute: u32| format!("2026-11-28T12:{minute:02}:00Z");
-        let condition = |kind: &str, status: &str, minute: u32| json!({"type": kind, "status": status, "lastTransitionTime": at(minute)});
+        let time = |minute: u32| format!("2026-11-28T12:{minute:02}:00Z");
+        let condition = |kind: &str, status: &str, minute: u32| json!({"type": kind, "status": status, "lastTransitionTime": time(minute)});
         let ready = |status: &str, minute| condition("InfrastructureReady", status, minute);
         let initialized = |minute| condition("ControlPlaneInitialized", "True", minute);
         let none = || json!([]);
@@ -460,7 +460,7 @@ mod tests {
             let row = format!("{cluster} {conditions} {metadata} {status}");
             let mut object = json!({"metadata": metadata, "status": status});
             object["metadata"]["name"] = json!("m1");
-            object["metadata"]["creationTimestamp"] = json!(at(10));
+            object["metadata"]["creationTimestamp"] = json!(time(10));
             object["status"]["conditions"] = conditions;
             let machine = machine(&object);
             let cluster = json!({"metadata": {"name": "c1"}, "status": {"conditions": cluster}});
@@ -470,7 +470,7 @@ mod tests {
                 node_startup_timeout: Some(Duration::from_secs(600)),
                 ..HealthCheck::default()
             };
-            let expected = expected.map(|minute| at(minute).parse().expect("a time"));
+            let expected = expected.map(|minute| time(minute).parse().expect("a time"));
             assert_eq!(check.node_startup_deadline(&machine, &cluster), expected, "{row}");
         }
     }

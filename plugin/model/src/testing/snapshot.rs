@@ -52,7 +52,7 @@ pub fn observed() -> Snapshot {
 
 /// The CAs and the kubeconfig, with nearly their whole validity left.
 fn certificates() -> Vec<Certificate> {
-    let of = |purpose: Purpose, days| {
+    let certificate = |purpose: Purpose, days| {
         let secret = format!("c1-{}", purpose.secret_suffix().expect("a Secret"));
         let validity = Validity::Certificate {
             issued: Some(minutes_ago(60)),
@@ -61,10 +61,10 @@ fn certificates() -> Vec<Certificate> {
         Certificate::of_secret(purpose, &secret, validity, Some(SecretOwnership::ControlPlane))
     };
     vec![
-        of(Purpose::ClusterCa, 3600),
-        of(Purpose::EtcdCa, 3600),
-        of(Purpose::FrontProxyCa, 3600),
-        of(Purpose::AdminKubeconfig, 364),
+        certificate(Purpose::ClusterCa, 3600),
+        certificate(Purpose::EtcdCa, 3600),
+        certificate(Purpose::FrontProxyCa, 3600),
+        certificate(Purpose::AdminKubeconfig, 364),
     ]
 }
 
@@ -255,7 +255,7 @@ impl Snapshot {
     pub fn certificate(&mut self, purpose: Purpose) -> &mut Certificate {
         let mut certificates = part(&mut self.certificates).iter_mut();
         certificates
-            .find(|of| of.purpose == purpose)
+            .find(|certificate| certificate.purpose == purpose)
             .expect("a certificate")
     }
 

@@ -96,18 +96,18 @@ mod tests {
             timeout: Duration::from_secs(120),
         };
         let pod = pods.pod("n1", 3);
-        let at = |pointer: &str| pod.pointer(pointer).cloned().unwrap_or_default();
-        assert_eq!(at("/metadata/name"), json!("kcp-validation-a1b2-3"));
-        assert_eq!(at("/metadata/labels/kubectl-kcp.dev~1validation"), json!("a1b2"));
+        let get = |pointer: &str| pod.pointer(pointer).cloned().unwrap_or_default();
+        assert_eq!(get("/metadata/name"), json!("kcp-validation-a1b2-3"));
+        assert_eq!(get("/metadata/labels/kubectl-kcp.dev~1validation"), json!("a1b2"));
         let terms =
             "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
         assert_eq!(
-            at(terms),
+            get(terms),
             json!([{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}])
         );
-        assert_eq!(at("/spec/activeDeadlineSeconds"), json!(180));
+        assert_eq!(get("/spec/activeDeadlineSeconds"), json!(180));
         assert_eq!(
-            at("/spec/containers/0/args"),
+            get("/spec/containers/0/args"),
             json!([
                 "probe",
                 "--nonce=a1b2-3",

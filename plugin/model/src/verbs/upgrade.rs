@@ -483,13 +483,8 @@ mod tests {
             let decision = upgrade(snapshot, version, force, workers).decision;
             match (decision, expected) {
                 (Decision::Write(_), None) => {}
-                (
-                    Decision::Refused(Refusal {
-                        why, refused_by: by, ..
-                    }),
-                    Some((expected_by, lines)),
-                ) => {
-                    assert_eq!(by, expected_by, "{name}");
+                (Decision::Refused(Refusal { why, refused_by, .. }), Some((expected_by, lines))) => {
+                    assert_eq!(refused_by, expected_by, "{name}");
                     let are_said = why.len() == lines.len()
                         && why.iter().zip(&lines).all(|(line, end)| line.ends_with(end));
                     assert!(are_said, "{name}: {why:?}");

@@ -20,9 +20,9 @@ pub fn disable(configuration: &Value, reason: &str, now: Timestamp, until: Times
     if is_off && lasts && disabled_note(configuration).is_some() {
         return None;
     }
-    let at = now.strftime("%Y-%m-%dT%H:%M:%SZ");
+    let time = now.strftime("%Y-%m-%dT%H:%M:%SZ");
     // The first reason stays, because it says since when the webhook has been off.
-    let note = disabled_note(configuration).map_or_else(|| format!("{at}: {reason}"), str::to_owned);
+    let note = disabled_note(configuration).map_or_else(|| format!("{time}: {reason}"), str::to_owned);
     Some(json!({
         "metadata": {"annotations": {
             DISABLED_ANNOTATION: note,
@@ -85,8 +85,8 @@ mod tests {
         assert!(is_disabled(&off));
         assert_eq!(switch(&off), Switch::Off);
         assert_eq!(disabled_note(&off), Some("2026-12-01T12:00:00Z: capi upgrade"));
-        let on = patched(off.clone(), &enable(&off).expect("a patch"));
-        assert_eq!(on, before);
+        let enabled = patched(off.clone(), &enable(&off).expect("a patch"));
+        assert_eq!(enabled, before);
     }
 
     #[test]

@@ -37,7 +37,7 @@ fn described(observed: &Snapshot) -> String {
         .map_or_else(String::new, |next| format!("; next: {next}"));
     let planned = explanation
         .planned_rollout_time
-        .map_or_else(String::new, |at| format!("; rollout at {at}"));
+        .map_or_else(String::new, |time| format!("; rollout at {time}"));
     let also: Vec<&str> = explanation.other_causes.iter().map(|other| other.check).collect();
     let also = if also.is_empty() {
         String::new()

@@ -534,12 +534,12 @@ mod tests {
             pool: pool.map(str::to_owned),
             until,
         };
-        let by = ClusterName::new("x", "x");
-        let at = HeldUntil::Time("2026-11-22T05:00:00Z".parse().unwrap());
+        let user = ClusterName::new("x", "x");
+        let deadline = HeldUntil::Time("2026-11-22T05:00:00Z".parse().unwrap());
         for (availability, expected) in [
             (held(Some("x"), Some("pool"), None), "a, which is held by x"),
             (
-                held(Some("x"), Some("other"), Some(at)),
+                held(Some("x"), Some("other"), Some(deadline)),
                 "a, which is held by x of pool other until 2026-11-22T05:00:00Z",
             ),
             (
@@ -547,7 +547,7 @@ mod tests {
                 "a, which is held by x although the lease has ended; to free the entry, run: kubectl kcp pool repair --yes",
             ),
             (held(None, None, None), "a, which is held"),
-            (Availability::Referenced { by }, "a, which is used by x"),
+            (Availability::Referenced { by: user }, "a, which is used by x"),
             (
                 Availability::Unusable(UnusableReason::Deleting),
                 "a, which is being deleted",

@@ -150,8 +150,8 @@ mod tests {
         object["metadata"]["annotations"] = json!({"kubectl-kcp.dev/creating": intents});
         let (pool, now) = (read(&object), NOW.parse().unwrap());
         let deployments = ClusterDeployments::new("d", clusters.iter().map(read).collect());
-        let with = Intents::new(&pool, &deployments, now).with(&pool, &deployments, "us", now);
-        match with {
+        let intent = Intents::new(&pool, &deployments, now).with(&pool, &deployments, "us", now);
+        match intent {
             Ok(patch) => {
                 assert_eq!(patch["metadata"]["resourceVersion"], "1");
                 patch["metadata"]["annotations"]["kubectl-kcp.dev/creating"]

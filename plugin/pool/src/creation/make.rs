@@ -313,15 +313,15 @@ pub enum ExistingObject {
 
 /// Decides whether an existing object can be kept, by comparing the named field of both objects.
 pub fn compare_with_existing(found: &Value, wanted: &Value, field: &str) -> ExistingObject {
-    let of = |object: &Value| object.get(field).cloned().unwrap_or_else(|| json!({}));
-    let (has, wants) = (of(found), of(wanted));
+    let value = |object: &Value| object.get(field).cloned().unwrap_or_else(|| json!({}));
+    let (has, wants) = (value(found), value(wanted));
     if has == wants {
         return ExistingObject::UpToDate;
     }
     let label = |object: &Value, name: &str| object.pointer("/metadata/labels")?.get(name).cloned();
     // A holder of another pool may have the same name.
     let pool = |object| label(object, CLUSTER_POOL_NAMESPACE);
-    let is_another_pools = pool(found).is_some_and(|of| Some(of) != pool(wanted));
+    let is_another_pools = pool(found).is_some_and(|owner| Some(owner) != pool(wanted));
     if label(found, LABEL).is_none() || is_another_pools {
         return ExistingObject::Foreign;
     }

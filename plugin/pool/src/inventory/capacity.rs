@@ -310,13 +310,13 @@ mod tests {
 
     #[test]
     fn a_deleted_claimed_cluster_does_not_change_the_count_of_ready_clusters() {
-        let of = |names: [usize; 2]| {
+        let ready = |names: [usize; 2]| {
             let clusters = clusters();
             let read = names.map(|index| serde_json::from_value(clusters[index].clone()).unwrap());
             Capacity::count(&pool(&json!({})), read.iter()).ready
         };
-        assert_eq!(of([2, 3]), 1);
-        assert_eq!(of([0, 1]), 0);
+        assert_eq!(ready([2, 3]), 1);
+        assert_eq!(ready([0, 1]), 0);
     }
 
     #[test]

@@ -153,20 +153,20 @@ impl<'l> Inventory<'l> {
                 _ => bound(slot, availability),
             };
         }
-        let with = |wanted: Availability| {
+        let matching = |wanted: Availability| {
             availabilities
                 .iter()
                 .filter(move |(_, availability)| *availability == wanted)
                 .filter_map(|(slot, _)| slot.entry)
         };
-        if let Some(held) = with(Availability::Ours).next() {
+        if let Some(held) = matching(Availability::Ours).next() {
             return LeaseChoice::Held(held);
         }
         let is_ours = |slot: &InventorySlot<'_>| slot.entry.is_some_and(|entry| entry.refers_to(holder));
         if let Some((slot, availability)) = availabilities.iter().find(|(slot, _)| is_ours(slot)) {
             return bound(slot, availability);
         }
-        let mut free: Vec<_> = with(Availability::Free).collect();
+        let mut free: Vec<_> = matching(Availability::Free).collect();
         if !free.is_empty() {
             free.sort_by(|a, b| self.order(a, b, holder));
             return LeaseChoice::Free(free);
@@ -195,8 +195,8 @@ impl<'l> Inventory<'l> {
             _ if entry.refers_to(holder) => {
                 let other = self.other_user(entry, holder);
                 return match other.filter(|_| self.own_user(entry, holder).is_none()) {
-                    Some(by) => Availability::Referenced {
-                        by: ClusterName::new(by.namespace(), by.name()),
+                    Some(user) => Availability::Referenced {
+                        by: ClusterName::new(user.namespace(), user.name()),
                     },
                     None => Availability::Ours,
                 };
@@ -220,9 +220,9 @@ impl<'l> Inventory<'l> {
         if !slot.is_in_inventory {
             return Availability::Unusable(UnusableReason::NotInInventory);
         }
-        if let Some(by) = self.other_user(entry, holder) {
+        if let Some(user) = self.other_user(entry, holder) {
             return Availability::Referenced {
-                by: ClusterName::new(by.namespace(), by.name()),
+                by: ClusterName::new(user.namespace(), user.name()),
             };
         }
         if let Some(reason) = entry.cordoned() {

@@ -45,7 +45,7 @@ fn name(prefix: &str, random: u64) -> String {
         let count = NAME_CHARACTERS.len() as u64;
         let letter = usize::try_from(rest % count)
             .ok()
-            .and_then(|at| NAME_CHARACTERS.get(at));
+            .and_then(|index| NAME_CHARACTERS.get(index));
         name.extend(letter.map(|letter| char::from(*letter)));
         rest /= count;
     }

@@ -246,7 +246,7 @@ mod tests {
         let lease = LeaseName { holder: PARIS, id };
         let record = block_on(renew(fake, "a", lease, ttl)).unwrap()?;
         assert_eq!(record, fake.record("a"));
-        Some(record.deadline.map_or("never".to_owned(), |at| at.to_string()))
+        Some(record.deadline.map_or("never".to_owned(), |end| end.to_string()))
     }
 
     #[test]

@@ -139,9 +139,9 @@ fn unmarked_clusters_become_stale_if_the_fields_of_their_version_change() {
 
 #[test]
 fn a_removed_inventory_changes_the_version() {
-    let mut without = spec(&[]);
-    without.as_object_mut().unwrap().remove("inventory");
-    let plan = planned(&objects(), &without);
+    let mut bare_spec = spec(&[]);
+    bare_spec.as_object_mut().unwrap().remove("inventory");
+    let plan = planned(&objects(), &bare_spec);
     assert_eq!(plan.version.after.as_deref(), Some("04a8f79a4a2e9733"));
     assert_eq!(plan.stale_clusters.len(), 2);
     assert!(plan.is_destructive());

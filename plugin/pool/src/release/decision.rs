@@ -132,11 +132,12 @@ impl ReleaseRequest<'_> {
             };
         };
         let is_holders = |cluster: &UsingCluster| cluster.name == self.cluster_deployment;
-        let mut by: Vec<UsingCluster> = clusters_using(deployments, entry)
+        let mut users: Vec<UsingCluster> = clusters_using(deployments, entry)
             .map(UsingCluster::from)
             .collect();
-        by.sort_by_key(|cluster| !is_holders(cluster));
-        by.into_iter()
+        users.sort_by_key(|cluster| !is_holders(cluster));
+        users
+            .into_iter()
             .next()
             .map_or(EntryRelease::Free, EntryRelease::InUse)
     }
@@ -202,12 +203,12 @@ impl fmt::Display for ReleaseRefusal {
                     index,
                     EntryInUse {
                         customization,
-                        cluster: by,
+                        cluster,
                     },
                 ) in all.iter().enumerate()
                 {
                     let separator = if index == 0 { "" } else { "; " };
-                    write!(f, "{separator}{}", by.refusal(customization))?;
+                    write!(f, "{separator}{}", cluster.refusal(customization))?;
                 }
                 Ok(())
             }
@@ -268,7 +269,7 @@ mod tests {
         let entry = read(entry);
         assert!(request.includes(&entry));
         match request.decide(&entry, clusters) {
-            EntryRelease::InUse(by) => format!("in use by {}", by.name),
+            EntryRelease::InUse(cluster) => format!("in use by {}", cluster.name),
             other => format!("{other:?}"),
         }
     }
@@ -281,7 +282,7 @@ mod tests {
         };
         let ours = cluster("us", "pool", Some("a"));
         let theirs = cluster("them", "other", Some("a"));
-        let over = deleted(ours.clone(), &["kubectl-kcp.dev/pool-lease"]);
+        let ended = deleted(ours.clone(), &["kubectl-kcp.dev/pool-lease"]);
         let held = leased(&lease("us", Some(NOW)));
         let seen = leased(&in_use("us", NOW, "u"));
         let without_cluster = LeaseRecord {
@@ -334,7 +335,7 @@ mod tests {
                 "in use by them",
             ),
             ("by force", &held, known(&[ours]), None, true, "Free"),
-            ("its cluster is over", &held, known(&[over]), None, false, "Free"),
+            ("its cluster is over", &held, known(&[ended]), None, false, "Free"),
             (
                 "unknown",
                 &held,

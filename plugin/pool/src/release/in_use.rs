@@ -84,28 +84,28 @@ mod tests {
 
     #[test]
     fn no_advice_makes_kubectl_wait_for_our_own_finalizer() {
-        let of = |object| UsingCluster::from(&read(&object)).refusal("a");
+        let refusal = |object| UsingCluster::from(&read(&object)).refusal("a");
         let foreign = cluster("us", "pool", Some("a"));
         let mut ours = foreign.clone();
         ours["metadata"]["finalizers"] = serde_json::json!(["kubectl-kcp.dev/pool-lease"]);
         assert_eq!(
-            of(ours),
+            refusal(ours),
             "ClusterDeployment us still uses a, so a was not released; delete the ClusterDeployment, and \
              then run the command again: kubectl delete clusterdeployments.hive.openshift.io us -n us \
              --wait=false"
         );
         assert_eq!(
-            of(foreign.clone()),
+            refusal(foreign.clone()),
             "ClusterDeployment us still uses a, so a was not released; delete the ClusterDeployment, and \
              then run the command again: kubectl delete clusterdeployments.hive.openshift.io us -n us"
         );
         assert_eq!(
-            of(deleted(foreign.clone(), &["f", "kubectl-kcp.dev/pool-lease"])),
+            refusal(deleted(foreign.clone(), &["f", "kubectl-kcp.dev/pool-lease"])),
             "ClusterDeployment us uses a and is being deleted, with finalizers f; run the command again \
              once other controllers have removed the finalizers"
         );
         assert_eq!(
-            of(deleted(foreign, &["f"])),
+            refusal(deleted(foreign, &["f"])),
             "ClusterDeployment us uses a and is being deleted, with finalizers f; wait until the ClusterDeployment \
             is deleted: kubectl wait --for=delete --timeout=1h clusterdeployments.hive.openshift.io/us -n us"
         );

@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_claim_of_kubectl_kcp_must_have_an_end_that_hive_observes() {
-        let with = |mut claim: Value, pointer: &str, value: Value| {
+        let changed = |mut claim: Value, pointer: &str, value: Value| {
             *claim.pointer_mut(pointer).unwrap() = value;
             claim
         };
@@ -117,25 +117,25 @@ mod tests {
             ),
             (
                 "pending",
-                with(ended.clone(), "/status/conditions/0/status", "True".into()),
+                changed(ended.clone(), "/status/conditions/0/status", "True".into()),
                 json!({}),
                 None,
             ),
             (
                 "of another program",
-                with(ended.clone(), "/metadata/annotations", json!({})),
+                changed(ended.clone(), "/metadata/annotations", json!({})),
                 json!({}),
                 None,
             ),
             (
                 "of another pool",
-                with(ended.clone(), "/spec/clusterPoolName", "other".into()),
+                changed(ended.clone(), "/spec/clusterPoolName", "other".into()),
                 json!({}),
                 None,
             ),
             (
                 "being deleted",
-                with(ended, "/metadata", deleting),
+                changed(ended, "/metadata", deleting),
                 json!({}),
                 None,
             ),

@@ -273,9 +273,9 @@ fn record_finding(entry: &Entry, cause: Cause, pool: String, record: LeaseRecord
 
 fn contested_finding(entry: &Entry, users: &[&ClusterDeployment]) -> LeaseProblem {
     let users = users.iter().map(|cluster| cluster.name());
-    let by: BTreeSet<&str> = entry.status.holder().into_iter().chain(users).collect();
-    let by = by.into_iter().map(str::to_owned).collect();
-    entry_finding(entry, Cause::Contested { by }, Remedy::None)
+    let names: BTreeSet<&str> = entry.status.holder().into_iter().chain(users).collect();
+    let names = names.into_iter().map(str::to_owned).collect();
+    entry_finding(entry, Cause::Contested { by: names }, Remedy::None)
 }
 
 /// The finding that an entry's holder is unknown. With `--force`, the entry is freed, unless a cluster uses it.

@@ -164,11 +164,11 @@ impl LeaseProblem {
                 format!("ClusterDeployment {holder} uses the entry without a lease")
             }
             Cause::Contested { by } => {
-                let by: Vec<&str> = by.iter().map(String::as_str).collect();
+                let names: Vec<&str> = by.iter().map(String::as_str).collect();
                 format!(
                     "several ClusterDeployments use or hold the entry: {}; decide which one may use it, \
                      and delete the others",
-                    join_names(&by)
+                    join_names(&names)
                 )
             }
             Cause::Unknown { why } => why.clone(),

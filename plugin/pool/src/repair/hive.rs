@@ -22,15 +22,15 @@ pub(super) fn check_hive_entry(
     users: &[&ClusterDeployment],
     options: &RepairOptions<'_>,
 ) -> Option<LeaseProblem> {
-    let finding = |cause, remedy, by: Option<&ClusterDeployment>| LeaseProblem {
+    let finding = |cause, remedy, cluster: Option<&ClusterDeployment>| LeaseProblem {
         subject: ProblemSubject::Entry {
             name: entry.name().to_owned(),
         },
-        pool: by
+        pool: cluster
             .and_then(ClusterDeployment::pool)
             .or_else(|| entry.status.pool())
             .map(str::to_owned),
-        cluster_deployment: by
+        cluster_deployment: cluster
             .map(ClusterDeployment::name)
             .or_else(|| entry.status.holder())
             .map(str::to_owned),

@@ -116,7 +116,7 @@ fn problems(objects: &Objects) -> Vec<String> {
 fn a_cluster_that_resumes_longer_than_the_resume_timeout_is_a_problem() {
     const OVERDUE: &str = "failed cd/bern: the cluster has been resuming since 2026-11-21T04:00:00Z, longer than the \
                            pool's resumeTimeout; ";
-    let with = |path: &str, value: Value| {
+    let set = |path: &str, value: Value| {
         let mut objects = resuming();
         let (of_cluster, path) = (!path.starts_with("/pool"), path.trim_start_matches("/pool"));
         let object = if of_cluster {
@@ -142,31 +142,27 @@ fn a_cluster_that_resumes_longer_than_the_resume_timeout_is_a_problem() {
         ),
         (
             "within the timeout",
-            with("/pool/spec/hibernationConfig/resumeTimeout", "1h0m1s".into()),
+            set("/pool/spec/hibernationConfig/resumeTimeout", "1h0m1s".into()),
             None,
         ),
-        (
-            "no timeout",
-            with("/pool/spec/hibernationConfig", json!({})),
-            None,
-        ),
-        ("without Hive", with("/pool/metadata/finalizers", json!([])), None),
+        ("no timeout", set("/pool/spec/hibernationConfig", json!({})), None),
+        ("without Hive", set("/pool/metadata/finalizers", json!([])), None),
         (
             "resumes since a minute",
-            with("/status/conditions/0/lastTransitionTime", JUST_NOW.into()),
+            set("/status/conditions/0/lastTransitionTime", JUST_NOW.into()),
             None,
         ),
-        ("runs", with("/status/powerState", "Running".into()), None),
-        ("hibernates", with("/spec/powerState", "Hibernating".into()), None),
+        ("runs", set("/status/powerState", "Running".into()), None),
+        ("hibernates", set("/spec/powerState", "Hibernating".into()), None),
         (
             "has not begun to resume",
-            with("/status/powerState", "Hibernating".into()),
+            set("/status/powerState", "Hibernating".into()),
             None,
         ),
-        ("is being installed", with("/spec/installed", false.into()), None),
+        ("is being installed", set("/spec/installed", false.into()), None),
         (
             "stops",
-            with("/status/conditions/0/reason", "Stopping".into()),
+            set("/status/conditions/0/reason", "Stopping".into()),
             None,
         ),
     ] {

@@ -194,7 +194,7 @@ impl Fake {
     /// During an outage.
     fn answered(&self) -> Result<(), Error> {
         let now = self.elapsed();
-        let (due, later) = self.later.take().into_iter().partition(|(at, ..)| *at <= now);
+        let (due, later) = self.later.take().into_iter().partition(|(time, ..)| *time <= now);
         *self.later.borrow_mut() = later;
         let due: Vec<(Duration, String, Value)> = due;
         for (_, name, status) in due {

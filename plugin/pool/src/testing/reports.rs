@@ -194,8 +194,8 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
     refused.refusal = Some(RepairRefusal::NoSuchEntry {
         name: "nope".to_owned(),
     });
-    let mut nothing = report(&Objects::default(), false);
-    nothing.pool = Some("pool".to_owned());
+    let mut empty = report(&Objects::default(), false);
+    empty.pool = Some("pool".to_owned());
     let of_missing = |is_applied| report_of(&missing_clusters(), is_applied, &options(true));
     let mut recreated = of_missing(true);
     let foreign = CreationObstacle::ForeignNamespace {
@@ -213,7 +213,7 @@ pub fn reports() -> Vec<(&'static str, RepairReport)> {
         ("what came of it", applied),
         ("beside Hive", report(&beside_hive(), false)),
         ("all namespaces", everywhere),
-        ("nothing", nothing),
+        ("nothing", empty),
         ("one namespace failed", failed),
         ("no such entry", refused),
         ("named and kept", named_and_kept()),

@@ -44,12 +44,12 @@ fn report() -> AuditReport {
 
 #[test]
 fn the_checks_and_their_remedies_are_shown() {
-    let at = |width| Layout {
+    let layout = |width| Layout {
         width,
         ..Layout::default()
     };
-    insta::assert_snapshot!("audit", plain(&report().table(at(None))));
-    insta::assert_snapshot!("audit_80", plain(&report().table(at(Some(80)))));
+    insta::assert_snapshot!("audit", plain(&report().table(layout(None))));
+    insta::assert_snapshot!("audit_80", plain(&report().table(layout(Some(80)))));
     let wide = Layout {
         is_wide: true,
         no_headers: true,

@@ -109,8 +109,8 @@ fn documents(observed: &Snapshot, connection: &Connection) -> Vec<Part> {
 
 /// The sources of `status` that could not be read. Its document has them too.
 fn sources(observed: &Snapshot) -> Vec<Unread> {
-    let beyond = [source(&observed.workload), source(&observed.etcd)];
-    let failures = beyond.into_iter().flatten().chain(observed.cluster.failure());
+    let readings = [source(&observed.workload), source(&observed.etcd)];
+    let failures = readings.into_iter().flatten().chain(observed.cluster.failure());
     let failures = failures.chain(&observed.failed_reads).map(Unread::from);
     let mut unread: Vec<Unread> = Vec::new();
     for failure in failures {

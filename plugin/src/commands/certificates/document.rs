@@ -62,18 +62,21 @@ struct CertificateDocument<'r> {
 
 impl<'r> CertificatesDocument<'r> {
     pub(super) fn new(report: &'r CertificatesReport) -> Self {
-        let items = report.control_planes.iter().map(|of| ControlPlaneCertificates {
-            metadata: ObjectName {
-                name: of.name.clone(),
-                namespace: of.namespace.clone(),
-            },
-            state: of.urgency(report.now),
-            certificates: of
-                .certificates
-                .iter()
-                .map(|certificate| CertificateDocument::new(certificate, &of.obstacle, report.now))
-                .collect(),
-        });
+        let items = report
+            .control_planes
+            .iter()
+            .map(|entry| ControlPlaneCertificates {
+                metadata: ObjectName {
+                    name: entry.name.clone(),
+                    namespace: entry.namespace.clone(),
+                },
+                state: entry.urgency(report.now),
+                certificates: entry
+                    .certificates
+                    .iter()
+                    .map(|certificate| CertificateDocument::new(certificate, &entry.obstacle, report.now))
+                    .collect(),
+            });
         Self {
             api_version: API_VERSION,
             kind: "ControlPlaneCertificatesList",

@@ -31,9 +31,9 @@ pub(super) fn render(report: &CertificatesReport, layout: Layout) -> String {
         Column::new("AGE").expendable(1),
         Column::new("RENEWED BY"),
     ]);
-    for of in &report.control_planes {
-        for certificate in &of.certificates {
-            table.add_row(row(report, of, certificate));
+    for control_plane in &report.control_planes {
+        for certificate in &control_plane.certificates {
+            table.add_row(row(report, control_plane, certificate));
         }
     }
     table.render(layout)

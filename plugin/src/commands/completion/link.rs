@@ -66,9 +66,9 @@ pub(super) fn install(program: &Path, folders: &[PathBuf]) -> Result<Installed, 
         };
     }
     let own_folder = program.parent().unwrap_or(Path::new("/"));
-    let beside = folders.iter().filter(|folder| *folder == own_folder).take(1);
+    let program_folder = folders.iter().filter(|folder| *folder == own_folder).take(1);
     let others = folders.iter().filter(|folder| folder.is_absolute());
-    for folder in beside.chain(others) {
+    for folder in program_folder.chain(others) {
         let link = folder.join(&name);
         let target = if folder == own_folder {
             program.file_name().unwrap_or_else(|| OsStr::new("")).as_ref()

@@ -81,12 +81,12 @@ async fn compact(
         Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };
     let opened = maintenance.open(observed, &member, LIMIT).await?;
-    let kept = arguments.kept();
-    let round = match kept {
+    let history = arguments.kept();
+    let round = match history {
         KeptHistory::SinceLastRound => opened.read_key_revision(ROUND_KEY).await?,
         KeptHistory::Revisions(_) | KeptHistory::From(_) => None,
     };
-    let compaction = match decide(observed, kept, round) {
+    let compaction = match decide(observed, history, round) {
         Ok(compaction) => compaction,
         Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };

@@ -100,11 +100,11 @@ impl MaintenanceResult {
                 left_machine,
             } => {
                 let verb = if is_dry_run { "would be" } else { "has been" };
-                let left = left_machine
+                let suffix = left_machine
                     .as_ref()
                     .map(|machine| format!("; Machine {machine} has no member now"));
-                let left = left.filter(|_| !is_dry_run).unwrap_or_default();
-                vec![format!("etcd member {member} (id {id}) {verb} removed{left}")]
+                let suffix = suffix.filter(|_| !is_dry_run).unwrap_or_default();
+                vec![format!("etcd member {member} (id {id}) {verb} removed{suffix}")]
             }
         }
     }

@@ -216,18 +216,18 @@ fn patch(
     generated: &Generated,
     control_plane: &Value,
 ) -> anyhow::Result<String> {
-    let at = |pointer| input::text(control_plane, pointer);
-    let namespace = match at("/metadata/namespace") {
+    let field = |pointer| input::text(control_plane, pointer);
+    let namespace = match field("/metadata/namespace") {
         "" => String::new(),
         namespace => format!(" -n {namespace}"),
     };
-    let (group, version) = at("/apiVersion").split_once('/').unwrap_or_default();
+    let (group, version) = field("/apiVersion").split_once('/').unwrap_or_default();
     let mut text = format!(
         "# In the management cluster, change the control plane. If it has changed in the meantime, the API server rejects \
          the patch:\n\
          #   {}kubectl patch kubeadmcontrolplanes.{version}.{group} {}{namespace} --type=json --patch-file={}\n",
         pipe(arguments, "patch"),
-        at("/metadata/name"),
+        field("/metadata/name"),
         file_name(arguments)
     );
     if arguments.step == StepName::Finish

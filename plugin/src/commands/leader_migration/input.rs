@@ -188,11 +188,11 @@ mod tests {
                 "volumeMounts": [{"name": "m", "mountPath": "/m"}]}],
             "volumes": [{"name": "m", "hostPath": {"path": "/etc/m"}}]}});
         let text = "{apiVersion: controllermanager.config.k8s.io/v1, kind: LeaderMigrationConfiguration, leaderName: m}";
-        let with = |file| json!({"spec": {"kubeadmConfigSpec": {"files": [file]}}});
-        let plain = with(json!({"path": "/etc/m/leader.yaml", "content": text}));
+        let object = |file| json!({"spec": {"kubeadmConfigSpec": {"files": [file]}}});
+        let plain = object(json!({"path": "/etc/m/leader.yaml", "content": text}));
         let found = find_cloud_controller_manager(std::slice::from_ref(&workload), &plain, Some(36)).unwrap();
         assert_eq!(found.configuration.unwrap().leader_name, "m");
-        let encoded = with(json!({"path": "/etc/m/leader.yaml", "content": "YQ==", "encoding": "base64"}));
+        let encoded = object(json!({"path": "/etc/m/leader.yaml", "content": "YQ==", "encoding": "base64"}));
         assert_eq!(
             find_cloud_controller_manager(&[workload], &encoded, Some(36))
                 .unwrap_err()

@@ -49,13 +49,13 @@ impl ControlPlanes {
             let Some(mut machines) = DeclaredMachines::new(object) else {
                 continue;
             };
-            let of = object.namespace_or(namespace);
-            let mut clusters = clusters.iter().filter(|(namespace, _)| *namespace == of);
+            let namespace = object.namespace_or(namespace);
+            let mut clusters = clusters.iter().filter(|(other, _)| *other == namespace);
             let named = clusters.find(|(_, cluster)| cluster.control_plane() == object.name.name.as_deref());
             if let (None, Some((_, cluster))) = (&machines.cluster, named) {
                 machines.cluster = Some(cluster.name().to_owned());
             }
-            found.0.entry(of.to_owned()).or_default().push(machines);
+            found.0.entry(namespace.to_owned()).or_default().push(machines);
         }
         found
     }
@@ -63,7 +63,9 @@ impl ControlPlanes {
     /// The control plane of a Cluster. If no file says whose it is, the only control plane of the namespace counts.
     fn of_cluster(&self, namespace: &str, cluster: &str) -> Option<&DeclaredMachines> {
         let declared = self.0.get(namespace)?;
-        let own = declared.iter().find(|of| of.cluster.as_deref() == Some(cluster));
+        let own = declared
+            .iter()
+            .find(|machines| machines.cluster.as_deref() == Some(cluster));
         own.or(match declared.as_slice() {
             [only] if only.cluster.is_none() => Some(only),
             _ => None,

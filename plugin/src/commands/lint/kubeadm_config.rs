@@ -83,9 +83,9 @@ impl WorkerVersions {
             return;
         };
         let namespace = text(["/classRef/namespace", "/classNamespace"]).unwrap_or(namespace);
-        let named = |(kind, of, object): &&(&str, &str, Value)| {
+        let named = |(kind, other, object): &&(&str, &str, Value)| {
             *kind == "ClusterClass"
-                && *of == namespace
+                && *other == namespace
                 && object.pointer("/metadata/name") == Some(&json!(class))
         };
         for worker in objects
@@ -174,8 +174,8 @@ pub(super) fn of_machine(subject: Subject, found: impl Iterator<Item = Fault>) -
         finding.is_none_or(|finding| is_about_machine(finding.rule))
     };
     for mut fault in found.filter(is_of_machine) {
-        if let Some(below) = fault.field.strip_prefix(SEEN_AT) {
-            fault.field = format!("{}{below}", root(subject)).into();
+        if let Some(rest) = fault.field.strip_prefix(SEEN_AT) {
+            fault.field = format!("{}{rest}", root(subject)).into();
         }
         let is_same = |known: &Fault| known.field == fault.field && known.message == fault.message;
         if !faults.iter().any(is_same) {

@@ -878,9 +878,9 @@ fn patches_and_templates_are_not_checked() {
         };
         assert_eq!(report.verdict(), verdict, "{case}");
         // Beside an object that lint checks, a template is only a warning.
-        let beside = lint_yaml(&format!("{whole}\n---\n{text}"));
+        let report = lint_yaml(&format!("{whole}\n---\n{text}"));
         assert_eq!(
-            (beside.verdict(), beside.unread_files().len()),
+            (report.verdict(), report.unread_files().len()),
             (Verdict::Met, 0),
             "{case}"
         );

@@ -215,9 +215,9 @@ fn changes(plan: &Plan, layout: Layout) -> String {
         "Changes:",
         changes.map(|change| {
             let template = change.template.as_ref();
-            let of = template.map_or_else(String::new, |template| format!("{template} "));
+            let prefix = template.map_or_else(String::new, |template| format!("{template} "));
             (
-                format!("{of}{}: {}", change.field, messages::effect(change.effect)),
+                format!("{prefix}{}: {}", change.field, messages::effect(change.effect)),
                 None,
             )
         }),

@@ -257,8 +257,8 @@ impl Report for PoolRelease {
 fn warnings(release: &Release) -> Vec<String> {
     let still_used = |EntryInUse {
                           customization,
-                          cluster: by,
-                      }: &EntryInUse| by.still_used_warning(customization);
+                          cluster,
+                      }: &EntryInUse| cluster.still_used_warning(customization);
     let still_used = release.still_used.iter().map(still_used);
     let unread = release.cluster_list_error.as_ref();
     let unread = unread.filter(|_| !release.customizations.is_empty()).map(|why| {

@@ -208,12 +208,12 @@ fn a_customization_that_a_cluster_uses_is_not_released() {
 
 #[test]
 fn a_customization_that_no_cluster_uses_is_released() {
-    let over = json!({
+    let ended_cluster = json!({
         "name": "us", "namespace": "us", "finalizers": ["kubectl-kcp.dev/pool-lease"],
         "deletionTimestamp": "2026-11-21T05:00:00Z",
     });
     let none = (200, json!({"items": []}));
-    for deployments in [none, made_with_a(&over)] {
+    for deployments in [none, made_with_a(&ended_cluster)] {
         let release = release(&deployments);
         assert_eq!(
             release["customizations"],

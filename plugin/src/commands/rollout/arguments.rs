@@ -198,7 +198,7 @@ pub struct HistoryArguments {
 impl StartArguments {
     pub fn start_time(&self) -> StartTime {
         match (self.at, self.after) {
-            (Some(at), _) => StartTime::At(at),
+            (Some(time), _) => StartTime::At(time),
             (None, Some(after)) => StartTime::In(after),
             (None, None) => StartTime::Now,
         }
@@ -222,12 +222,12 @@ mod tests {
 
     #[test]
     fn parses_when_a_rollout_starts() {
-        let at = StartTime::At("2026-12-24T02:00:00Z".parse().expect("a time"));
+        let planned = StartTime::At("2026-12-24T02:00:00Z".parse().expect("a time"));
         for (words, expected) in [
             ("edge", StartTime::Now),
             ("edge --in 8h", StartTime::In(Duration::from_secs(8 * 3600))),
-            ("edge --at 2026-12-24T02:00:00Z", at),
-            ("edge --at 2026-12-24T03:00:00+01:00", at),
+            ("edge --at 2026-12-24T02:00:00Z", planned),
+            ("edge --at 2026-12-24T03:00:00+01:00", planned),
         ] {
             assert_eq!(start(words).expect("parses"), expected, "{words}");
         }

@@ -184,8 +184,8 @@ impl Explanation {
         for remedy in self.remedies() {
             fact("what to do", &remedy);
         }
-        let on = operations(rule).join(", ").to_lowercase();
-        fact("checks", &format!("{} on {on}", rule.check.kinds().join(", ")));
+        let verbs = operations(rule).join(", ").to_lowercase();
+        fact("checks", &format!("{} on {verbs}", rule.check.kinds().join(", ")));
         fact("considers", scope_text(rule.scope));
         fact("effect", effect_of(rule.action));
         if let Some(on_unread) = rule.on_unread() {
@@ -343,13 +343,13 @@ fn collect(patch: &str, fields: &mut BTreeSet<String>) {
 
 /// Describes a test case: its name, and what it writes, as merge patches on a valid object.
 fn example_text(case: &Case) -> String {
-    let about = case.name.split_once('_').map_or(case.name, |(_, about)| about);
-    let about = about.strip_prefix("of_").unwrap_or(about).replace('_', " ");
+    let name = case.name.split_once('_').map_or(case.name, |(_, name)| name);
+    let description = name.strip_prefix("of_").unwrap_or(name).replace('_', " ");
     match case.write {
-        Write::Create(patch) => format!("{about}: create {}", short(patch)),
-        Write::Update(old, new) => format!("{about}: update {} to {}", short(old), short(new)),
-        Write::Scale(old, replicas) => format!("{about}: scale {} to {replicas}", short(old)),
-        Write::Delete(object) => format!("{about}: delete {}", short(object)),
+        Write::Create(patch) => format!("{description}: create {}", short(patch)),
+        Write::Update(old, new) => format!("{description}: update {} to {}", short(old), short(new)),
+        Write::Scale(old, replicas) => format!("{description}: scale {} to {replicas}", short(old)),
+        Write::Delete(object) => format!("{description}: delete {}", short(object)),
     }
 }
 

@@ -169,8 +169,8 @@ mod tests {
         assert_eq!(items[0]["id"], "replicas-not-positive");
         assert_eq!(items[0]["action"], "deny");
         assert_eq!(items[0]["cel"], true);
-        let without: Vec<_> = items.iter().filter(|item| item["cel"] == false).collect();
-        assert!(!without.is_empty());
-        assert!(without.iter().all(|item| item["withoutCel"].is_string()));
+        let no_cel: Vec<_> = items.iter().filter(|item| item["cel"] == false).collect();
+        assert!(!no_cel.is_empty());
+        assert!(no_cel.iter().all(|item| item["withoutCel"].is_string()));
     }
 }

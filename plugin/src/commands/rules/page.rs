@@ -43,8 +43,8 @@ fn section(rule: &'static Rule) -> String {
     item("rule", &markdown(rule.summary));
     item("why", &markdown(rule.why));
     let kinds = rule.check.kinds().join(", ");
-    let on = operations(rule).join(", ").to_lowercase();
-    item("checks", &format!("{kinds} on {on}"));
+    let verbs = operations(rule).join(", ").to_lowercase();
+    item("checks", &format!("{kinds} on {verbs}"));
     item("default action", &format!("{:?}", rule.action).to_lowercase());
     let is_overridable = if rule.overridable { "yes" } else { "no" };
     item("override", is_overridable);

@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_short_list_asks_etcd_and_a_long_one_only_with_deep() {
-        let with = |change: fn(&mut StatusArguments)| {
+        let changed = |change: fn(&mut StatusArguments)| {
             let mut arguments = arguments();
             change(&mut arguments);
             arguments
@@ -345,24 +345,24 @@ mod tests {
             ),
             (arguments(), MAX_CONTROL_PLANES_QUERIED + 1, ReadDepth::Conditions),
             (
-                with(|a| a.all_namespaces = true),
+                changed(|a| a.all_namespaces = true),
                 MAX_CONTROL_PLANES_QUERIED,
                 ReadDepth::PermittedSources,
             ),
             (
-                with(|a| a.all_namespaces = true),
+                changed(|a| a.all_namespaces = true),
                 MAX_CONTROL_PLANES_QUERIED + 1,
                 ReadDepth::Conditions,
             ),
-            (with(|a| a.no_etcd = true), 1, ReadDepth::Conditions),
-            (with(|a| a.no_workload = true), 1, ReadDepth::Conditions),
+            (changed(|a| a.no_etcd = true), 1, ReadDepth::Conditions),
+            (changed(|a| a.no_workload = true), 1, ReadDepth::Conditions),
             (
-                with(|a| a.deep = true),
+                changed(|a| a.deep = true),
                 MAX_CONTROL_PLANES_QUERIED + 1,
                 ReadDepth::AllSources,
             ),
             (
-                with(|a| {
+                changed(|a| {
                     a.all_namespaces = true;
                     a.deep = true;
                 }),

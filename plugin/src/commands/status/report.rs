@@ -63,8 +63,9 @@ impl Subject {
             }
             Self::Several { namespace, .. } => {
                 let inspected = self.inspected().iter();
-                let rows = inspected
-                    .map(|of| ListRow::new(&of.observed, &of.inspection).in_context(of.context.clone()));
+                let rows = inspected.map(|entry| {
+                    ListRow::new(&entry.observed, &entry.inspection).in_context(entry.context.clone())
+                });
                 let rows = rows.chain(self.unread_contexts().iter().map(ListRow::unread_context));
                 list(rows, namespace.as_deref(), now, layout)
             }
@@ -107,7 +108,8 @@ impl Report for StatusReport<'_> {
                 inspected, unread, ..
             } => {
                 let inspected = inspected.iter();
-                let inspected = inspected.map(|of| (of.context.as_deref(), &of.observed, &of.inspection));
+                let inspected =
+                    inspected.map(|entry| (entry.context.as_deref(), &entry.observed, &entry.inspection));
                 StatusDocument::List(ControlPlaneStatusList::new(inspected, unread))
             }
         }

@@ -74,9 +74,9 @@ impl Report for WebhookReport {
             .state
             .registrations
             .iter()
-            .filter(|of| of.registered.is_some());
+            .filter(|registration| registration.registered.is_some());
         registered
-            .map(|of| resource_name(resource_kind(of.kind), CONFIGURATION))
+            .map(|registration| resource_name(resource_kind(registration.kind), CONFIGURATION))
             .collect()
     }
 }

@@ -112,7 +112,7 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
                 "{} acts next: it has not counted every Machine again, although no check finds a problem: {summary}",
                 Actor::ControlPlaneController.name()
             ),
-            Some(at) => format!("Nothing is wrong, and a rollout is planned for {at}: {summary}"),
+            Some(time) => format!("Nothing is wrong, and a rollout is planned for {time}: {summary}"),
             None => format!("Nothing is wrong and nothing is planned: {summary}"),
         };
     };
@@ -124,8 +124,8 @@ pub fn sentence(report: &WhyReport<'_>) -> String {
     match (explanation.state, explanation.actor) {
         (WhyState::NothingToDo, _) | (_, None) if explanation.state != WhyState::Unknown => {
             match explanation.planned_rollout_time {
-                Some(at) => {
-                    format!("No action is needed until the rollout that is planned for {at}: {cause}")
+                Some(time) => {
+                    format!("No action is needed until the rollout that is planned for {time}: {cause}")
                 }
                 None => format!("Nothing is planned and no action is needed: {cause}"),
             }

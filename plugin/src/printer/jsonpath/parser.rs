@@ -140,7 +140,7 @@ impl<'t> Parser<'t> {
         let sign = usize::from(self.rest.starts_with(['+', '-']));
         let mut characters = self.rest.char_indices().skip(sign);
         let end = characters.find(|(_, c)| *c != '.' && !c.is_numeric());
-        let text = self.take(end.map(|(at, _)| at));
+        let text = self.take(end.map(|(end, _)| end));
         let integer = text.parse::<i64>().ok().map(Value::from);
         let number = integer.or_else(|| text.parse::<f64>().ok().map(Value::from));
         let literal = number.map(PathStep::Literal);
@@ -190,7 +190,7 @@ impl<'t> Parser<'t> {
             return Err("unclosed array expect ]".to_owned());
         }
         let is_operator = |c: char| matches!(c, '!' | '<' | '>' | '=');
-        let compared = text.find(is_operator).and_then(|at| text.split_at_checked(at));
+        let compared = text.find(is_operator).and_then(|mid| text.split_at_checked(mid));
         let Some((left, right)) = compared.filter(|(left, right)| !left.is_empty() && right.len() > 1) else {
             return path_without_braces(text).map(PathStep::Exists);
         };

@@ -89,7 +89,7 @@ impl<'s> Samples<'s> {
     async fn sample(&self) -> Result<()> {
         let step = self.counts.borrow().step;
         let before = self.owners().await;
-        let said = self.status().await?;
+        let status = self.status().await?;
         let after = self.owners().await;
         for owners in [&before, &after] {
             ensure!(
@@ -101,7 +101,7 @@ impl<'s> Samples<'s> {
             verdict,
             reason,
             output,
-        } = said;
+        } = status;
         ensure!(verdict != "runs-twice", "{step}: {before:?}, {after:?}: {output}");
         if before == after && verdict == "unknown" {
             self.is_about_a_machine_that_is_going(&reason)
@@ -110,7 +110,7 @@ impl<'s> Samples<'s> {
             let mut counts = self.counts.borrow_mut();
             *counts.unknown.entry(format!("{step}: {reason}")).or_default() += 1;
         }
-        let of = if before == after {
+        let outcome = if before == after {
             let agrees = match before.len() {
                 0 => matches!(verdict.as_str(), "orphaned" | "stale" | "unknown"),
                 _ => matches!(verdict.as_str(), "protected" | "nothing-to-migrate" | "unknown"),
@@ -123,7 +123,7 @@ impl<'s> Samples<'s> {
         } else {
             "changing".to_owned()
         };
-        let key = format!("{step}: {of}: {verdict}");
+        let key = format!("{step}: {outcome}: {verdict}");
         let mut counts = self.counts.borrow_mut();
         *counts.samples.entry(key).or_default() += 1;
         Ok(())

@@ -281,7 +281,7 @@ impl<'m> Scene<'m> {
             "{owners}: {output}",
             owners = before.len()
         );
-        let of = if before == after {
+        let outcome = if before == after {
             let agrees = match before.len() {
                 0 => matches!(verdict.as_str(), "orphaned" | "stale" | "unknown"),
                 _ => matches!(verdict.as_str(), "protected" | "nothing-to-migrate"),
@@ -294,7 +294,7 @@ impl<'m> Scene<'m> {
         } else {
             "changing".to_owned()
         };
-        *self.verdicts.entry(format!("{of}: {verdict}")).or_default() += 1;
+        *self.verdicts.entry(format!("{outcome}: {verdict}")).or_default() += 1;
         Ok(after.len())
     }
 

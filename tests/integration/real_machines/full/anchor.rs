@@ -231,9 +231,9 @@ impl Anchored {
         let clock = Instant::now();
         let kubectl = self.cluster.kubectl();
         for machine in &self.machines {
-            let beside = self.cluster.through(machine).await?;
+            let client = self.cluster.through(machine).await?;
             wait::until("the API server has loaded both files", || async {
-                let metrics = beside.kubectl().succeed(["get", "--raw=/metrics"]).await?.stdout;
+                let metrics = client.kubectl().succeed(["get", "--raw=/metrics"]).await?.stdout;
                 let loaded = metrics.lines().filter(|line| {
                     line.contains("_last_config_info{")
                         && line.contains("plugin=")

@@ -98,10 +98,10 @@ fn a_claim_has_a_cluster_or_a_reason() {
 
 #[test]
 fn a_cluster_deployment_is_of_a_pool() {
-    let of = |reference: Value| -> ClusterDeployment {
+    let deployment = |reference: Value| -> ClusterDeployment {
         read(&json!({"metadata": {"name": "c"}, "spec": {"installed": true, "clusterPoolRef": reference}}))
     };
-    let made = of(json!({"namespace": "d", "poolName": "p", "claimName": "x",
+    let made = deployment(json!({"namespace": "d", "poolName": "p", "claimName": "x",
         "clusterDeploymentCustomization": {"name": "one"}}));
     assert!(
         made.belongs_to_pool("d", "p")
@@ -110,10 +110,10 @@ fn a_cluster_deployment_is_of_a_pool() {
             && made.spec.installed
     );
     assert_eq!((made.claim(), made.customization()), (Some("x"), Some("one")));
-    let unclaimed = of(json!({"namespace": "d", "poolName": "p", "claimName": "",
+    let unclaimed = deployment(json!({"namespace": "d", "poolName": "p", "claimName": "",
         "clusterDeploymentCustomization": {"name": ""}}));
     assert_eq!((unclaimed.claim(), unclaimed.customization()), (None, None));
-    assert!(!of(Value::Null).belongs_to_pool("d", "p"));
+    assert!(!deployment(Value::Null).belongs_to_pool("d", "p"));
     let bare: ClusterDeployment = read(&json!({"metadata": {"name": "c"}}));
     assert_eq!((bare.spec.installed, bare.claim()), (false, None));
 }

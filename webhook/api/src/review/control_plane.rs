@@ -390,9 +390,9 @@ mod tests {
             for object in [one, other, "{}", "null", "3", r#"{"files":[{"path":1}]}"#].map(text) {
                 // Compare the Debug text, because `==` ignores differences such as default values.
                 let undecoded: KubeadmControlPlane<'_, &RawValue> = decode(&object).unwrap();
-                let beside = format!("{:?}", undecoded.decode_config(&known));
+                let config_text = format!("{:?}", undecoded.decode_config(&known));
                 assert_eq!(
-                    beside,
+                    config_text,
                     format!("{:?}", decode::<KubeadmControlPlane>(&object)),
                     "{object}"
                 );

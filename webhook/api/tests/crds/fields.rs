@@ -82,7 +82,7 @@ impl Fields {
     pub(crate) fn preserves(&self, path: &str) -> bool {
         self.open.iter().any(|open| {
             path.strip_prefix(open.as_str())
-                .is_some_and(|below| below.starts_with(['.', '[', '{']))
+                .is_some_and(|rest| rest.starts_with(['.', '[', '{']))
         })
     }
 

@@ -9,8 +9,8 @@ fn version(text: &str) -> Version {
 const ALWAYS: Absence = Absence::Always;
 
 /// `known`, `deprecated`, or why the flag is unknown.
-fn flag_answer(component: Component, name: &str, at: &str) -> String {
-    match flag(component, name, &version(at)) {
+fn flag_answer(component: Component, name: &str, release: &str) -> String {
+    match flag(component, name, &version(release)) {
         Answer::Known(Flag { deprecated: None, .. }) => "known".to_owned(),
         Answer::Known(Flag {
             deprecated: Some(_), ..
@@ -23,7 +23,7 @@ fn flag_answer(component: Component, name: &str, at: &str) -> String {
 #[test]
 fn flags_depend_on_the_version() {
     use Component::{ApiServer, ControllerManager, Etcd, Kubelet, Scheduler};
-    for (component, name, at, expected) in [
+    for (component, name, release, expected) in [
         (ApiServer, "cloud-provider", "v1.32.4", "deprecated"),
         (ApiServer, "cloud-provider", "v1.33.0", "RemovedIn(33)"),
         (ApiServer, "cloud_provider", "v1.34.1", "RemovedIn(33)"),
@@ -74,9 +74,9 @@ fn flags_depend_on_the_version() {
         (Etcd, "listen-client-urls", "v1.36.0", "not covered"),
     ] {
         assert_eq!(
-            flag_answer(component, name, at),
+            flag_answer(component, name, release),
             expected,
-            "{} --{name} {at}",
+            "{} --{name} {release}",
             component.name()
         );
     }
@@ -103,12 +103,12 @@ fn a_deprecated_flag_has_the_words_of_the_component() {
         (Component::Etcd, "initial-cluster-state", "one=existing|new"),
         (Component::Etcd, "cluster-active-size", "ignoredflag"),
     ] {
-        let at = if component == Component::Etcd {
+        let release = if component == Component::Etcd {
             "v3.6.5"
         } else {
             "v1.35.0"
         };
-        let answer = flag(component, name, &version(at)).map(|flag| flag.kind);
+        let answer = flag(component, name, &version(release)).map(|flag| flag.kind);
         assert_eq!(answer, Answer::Known(kind), "{name}");
     }
 }
@@ -123,7 +123,7 @@ fn feature_gates_appear_are_locked_and_vanish() {
         })
     };
     let removed = |minor| Answer::Unknown(Absence::RemovedIn(minor));
-    for (component, name, at, expected) in [
+    for (component, name, release, expected) in [
         (
             ApiServer,
             "InTreePluginvSphereUnregister",
@@ -185,9 +185,9 @@ fn feature_gates_appear_are_locked_and_vanish() {
         (ApiServer, "AllAlpha", "v1.28.0", Answer::NotCovered),
     ] {
         assert_eq!(
-            gate(component, name, &version(at)),
+            gate(component, name, &version(release)),
             expected,
-            "{} {name} {at}",
+            "{} {name} {release}",
             component.name()
         );
     }
@@ -269,7 +269,7 @@ fn a_group_has_api_versions() {
 
 #[test]
 fn kubeadm_has_feature_gates_of_its_own() {
-    for (name, at, expected) in [
+    for (name, release, expected) in [
         ("EtcdLearnerMode", "v1.32.0", Answer::Known(true)),
         (
             "EtcdLearnerMode",
@@ -295,14 +295,14 @@ fn kubeadm_has_feature_gates_of_its_own() {
         ("RootlessControlPlane", "v1.37.0", Answer::Known(false)),
         ("IPv6DualStack", "v1.29.0", Answer::Unknown(ALWAYS)),
     ] {
-        let answer = kubeadm_gate(name, &version(at)).map(|gate| gate.locked_since.is_some());
-        assert_eq!(answer, expected, "{name} {at}");
+        let answer = kubeadm_gate(name, &version(release)).map(|gate| gate.locked_since.is_some());
+        assert_eq!(answer, expected, "{name} {release}");
     }
 }
 
 #[test]
 fn admission_plugins_depend_on_the_version() {
-    for (name, at, expected) in [
+    for (name, release, expected) in [
         ("PodSecurityPolicy", "v1.29.0", Answer::Unknown(ALWAYS)),
         ("SecurityContextDeny", "v1.29.0", Answer::Known(false)),
         (
@@ -323,14 +323,18 @@ fn admission_plugins_depend_on_the_version() {
         ("NodeRestriction", "v1.36.0", Answer::Known(false)),
         ("PodSecurity", "v1.36.0", Answer::Known(true)),
     ] {
-        assert_eq!(admission_plugin(name, &version(at)), expected, "{name} {at}");
+        assert_eq!(
+            admission_plugin(name, &version(release)),
+            expected,
+            "{name} {release}"
+        );
     }
 }
 
 #[test]
 fn runtime_config_accepts_registered_api_versions() {
     let removed = |minor| Answer::Unknown(Absence::RemovedIn(minor));
-    for (key, at, expected) in [
+    for (key, release, expected) in [
         ("resource.k8s.io/v1alpha2", "v1.30.0", Answer::Known(())),
         ("resource.k8s.io/v1alpha2", "v1.31.0", removed(31)),
         ("networking.k8s.io/v1alpha1", "v1.34.0", removed(34)),
@@ -357,14 +361,18 @@ fn runtime_config_accepts_registered_api_versions() {
         ("api/all", "v1.28.0", Answer::NotCovered),
         ("v1", "v1.28.0", Answer::NotCovered),
     ] {
-        assert_eq!(runtime_config(key, &version(at)), expected, "{key} {at}");
+        assert_eq!(
+            runtime_config(key, &version(release)),
+            expected,
+            "{key} {release}"
+        );
     }
 }
 
 #[test]
 fn controllers_have_aliases() {
     let removed = Answer::Unknown(Absence::RemovedIn(37));
-    for (name, at, expected) in [
+    for (name, release, expected) in [
         ("node-ipam-controller", "v1.36.0", Answer::Known(())),
         ("nodeipam", "v1.37.0", Answer::Known(())),
         ("route", "v1.36.0", Answer::Known(())),
@@ -379,7 +387,7 @@ fn controllers_have_aliases() {
         ("bootstrapsigner", "v1.35.0", Answer::Known(())),
         ("", "v1.35.0", Answer::Unknown(ALWAYS)),
     ] {
-        assert_eq!(controller(name, &version(at)), expected, "{name} {at}");
+        assert_eq!(controller(name, &version(release)), expected, "{name} {release}");
     }
 }
 

@@ -125,7 +125,7 @@ fn count(candidates: &[Candidate], holders: &[Option<usize>]) -> usize {
         .filter(runs)
         .map(|(_, candidate)| candidate)
         .collect();
-    let of = |component| {
+    let count = |component| {
         let of_component: Vec<_> = running
             .iter()
             .filter(|candidate| candidate.component == component)
@@ -137,7 +137,7 @@ fn count(candidates: &[Candidate], holders: &[Option<usize>]) -> usize {
             1
         }
     };
-    of(Component::Kube) + of(Component::Cloud)
+    count(Component::Kube) + count(Component::Cloud)
 }
 
 #[cfg(test)]

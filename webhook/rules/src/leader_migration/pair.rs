@@ -251,10 +251,10 @@ impl ControllerManagerChange {
         if !managers.any(|manager| manager.assignment(controller) == Assignment::Unknown) {
             return self.certain_verdict(controller);
         }
-        let [with, without] =
+        let [present, absent] =
             [true, false].map(|is_there| self.assuming(controller, is_there).certain_verdict(controller));
-        if with == without {
-            with
+        if present == absent {
+            present
         } else {
             UpgradeEffect::Unknown
         }

@@ -66,8 +66,8 @@ fn verdicts_on_upgrades_are_what_real_controller_managers_did() {
         CannotStart, NothingToMigrate, Orphaned, Protected, RunsTwice, SwitchedOff, Unprotected,
     };
     const ALL: &[&str] = &[IPAM, CLOUD, FILE];
-    let nothing = [NothingToMigrate; 3];
-    let ipam_only = |verdict| [nothing.as_slice(), &[verdict]].concat();
+    let idle = [NothingToMigrate; 3];
+    let ipam_only = |verdict| [idle.as_slice(), &[verdict]].concat();
     for (case, now, then, expected) in [
         (
             "fact 1: 1.36 exits with leader migration on",

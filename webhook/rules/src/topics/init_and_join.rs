@@ -93,13 +93,13 @@ fn section_missing(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Fa
     let Some(config) = change.new.kubeadm_config().filter(|_| change.old.is_none()) else {
         return;
     };
-    for (section, is_set, is_other_set, without, remedy) in SECTIONS {
+    for (section, is_set, is_other_set, consequence, remedy) in SECTIONS {
         if is_other_set(config) && !is_set(config) {
             faults.push(Fault {
                 field: format!("spec.kubeadmConfigSpec.{section}").into(),
                 reason: CauseReason::Required,
                 value: None,
-                detail: format!("without this section, {without}").into(),
+                detail: format!("without this section, {consequence}").into(),
                 remedy: (*remedy).into(),
             });
         }

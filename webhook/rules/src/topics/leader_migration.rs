@@ -249,9 +249,9 @@ pub(super) fn length_above(path: &str, mount: &str) -> Option<usize> {
 /// The path on the host of a file in the Pod of kube-apiserver or kube-controller-manager; `None` if no volume contains it. The
 /// innermost mount counts.
 fn host_path(path: &str, volumes: &[HostPathMount<'_>], certificates: Option<&str>) -> Option<String> {
-    let below = |mount: &str| length_above(path, mount);
+    let depth = |mount: &str| length_above(path, mount);
     let extra = volumes.iter().filter_map(|volume| {
-        let length = below(volume.mount_path.as_deref()?)?;
+        let length = depth(volume.mount_path.as_deref()?)?;
         let host = volume.host_path.as_deref()?.trim_end_matches('/');
         Some((length, format!("{host}{}", path.get(length..)?)))
     });
@@ -259,7 +259,7 @@ fn host_path(path: &str, volumes: &[HostPathMount<'_>], certificates: Option<&st
     let own = [certificates.unwrap_or(default_certificates)]
         .into_iter()
         .chain(others)
-        .filter_map(|mount| Some((below(mount)?, path.to_owned())));
+        .filter_map(|mount| Some((depth(mount)?, path.to_owned())));
     let mounts = own.chain(extra);
     mounts.max_by_key(|(length, _)| *length).map(|(_, host)| host)
 }

@@ -117,7 +117,7 @@ fn leaves_directory(path: &str) -> bool {
         match step {
             "" | "." => {}
             ".." => match depth.checked_sub(1) {
-                Some(above) => depth = above,
+                Some(parent_depth) => depth = parent_depth,
                 None => return true,
             },
             _ => depth += 1,

@@ -124,8 +124,8 @@ fn entry_removed(change: &Change<'_, ClusterPool<'_>>, faults: &mut Faults) {
     ) else {
         return;
     };
-    let kept: HashSet<_> = new.names().collect();
-    let removed: HashSet<_> = old.names().filter(|name| !kept.contains(name)).collect();
+    let names: HashSet<_> = new.names().collect();
+    let removed: HashSet<_> = old.names().filter(|name| !names.contains(name)).collect();
     if removed.is_empty() {
         return;
     }

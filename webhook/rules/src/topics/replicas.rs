@@ -94,16 +94,16 @@ fn replicas_even(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faul
         return;
     };
     if replicas > 0 && replicas % 2 == 0 && !change.new.has_external_etcd() {
-        let below = replicas - 1;
+        let fewer = replicas - 1;
         faults.push(Fault {
             field: FIELD.into(),
             reason: CauseReason::Invalid,
             value: Some(replicas.to_string()),
             detail: format!(
-                "with stacked etcd, {replicas} Machines tolerate no more failures than {below} would"
+                "with stacked etcd, {replicas} Machines tolerate no more failures than {fewer} would"
             )
             .into(),
-            remedy: format!("set {below} or {}", replicas.saturating_add(1)).into(),
+            remedy: format!("set {fewer} or {}", replicas.saturating_add(1)).into(),
         });
     }
 }

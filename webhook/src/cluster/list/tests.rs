@@ -12,14 +12,14 @@ use crate::{cluster::ClusterReader, metrics::Metrics, testing::api_server_by_uri
 fn pages(count: usize) -> ClusterReader {
     let client = api_server_by_uri(move |uri| {
         let query = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes());
-        let at = query
+        let start = query
             .filter(|(name, _)| name == "continue")
             .find_map(|(_, from)| from.parse().ok())
             .unwrap_or(0_usize);
-        let members = if at + 1 == count { 1 } else { LIST_PAGE_SIZE };
-        let next = (at + 1 < count).then(|| (at + 1).to_string());
+        let members = if start + 1 == count { 1 } else { LIST_PAGE_SIZE };
+        let next = (start + 1 < count).then(|| (start + 1).to_string());
         let items: Vec<_> = (0..members)
-            .map(|n| json!({"metadata": {"name": format!("{at}-{n}")}}))
+            .map(|n| json!({"metadata": {"name": format!("{start}-{n}")}}))
             .collect();
         std::future::ready((
             200,

@@ -414,7 +414,7 @@ mod tests {
         );
         issue(&[], &["127.0.0.1".parse().unwrap()]);
         let (wanted, _) = files.wanted(None, Timestamp::now()).unwrap();
-        let content = |at: usize| match &wanted[at].1 {
+        let content = |index: usize| match &wanted[index].1 {
             Wanted::Content(text) | Wanted::Initially(text) => String::from_utf8_lossy(text).into_owned(),
             Wanted::Absent => "absent".to_owned(),
         };

@@ -91,11 +91,11 @@ impl Anchors {
     /// that signs. If the API servers call static Pods, also for each API server, because its anchor may be missing.
     pub(crate) fn certificates(&self, expected: Option<&str>, are_called: bool) -> Vec<ServedCertificate> {
         let serves = |pod: &AnchorPod| expected.is_some() && pod.serves.as_deref() == expected;
-        let beside = |address: &IpAddr| self.pods.iter().any(|pod| pod.is_beside(address) && serves(pod));
+        let is_served = |address: &IpAddr| self.pods.iter().any(|pod| pod.is_beside(address) && serves(pod));
         let of_pods = self.pods.iter().map(|pod| (pod.hosts.first(), serves(pod)));
         let called = self.api_servers.iter().filter(|_| are_called);
         of_pods
-            .chain(called.map(|address| (Some(address), beside(address))))
+            .chain(called.map(|address| (Some(address), is_served(address))))
             .map(|(host, is_signing)| ServedCertificate {
                 pod: host.map_or_else(
                     || "a static Pod".to_owned(),

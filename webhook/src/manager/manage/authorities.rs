@@ -294,12 +294,12 @@ mod tests {
         assert_eq!((observed.next, observed.next_trusted_since), (None, None));
         assert_eq!((observed.retired.len(), observed.signing_since), (1, Some(now())));
 
-        let without = Authorities {
+        let current = Authorities {
             retired: Vec::new(),
             ..promoted
         };
         assert_eq!(
-            read_back(&without, &mut secret).bundle().matches("BEGIN").count(),
+            read_back(&current, &mut secret).bundle().matches("BEGIN").count(),
             1
         );
         let data = secret.data.unwrap();

@@ -393,16 +393,16 @@ mod tests {
     #[test]
     fn a_service_is_reached_as_the_api_server_reaches_it() {
         let ports = json!([{"name": "other", "port": 80}, {"name": "webhook", "port": 443}]);
-        let at = |host: &str| Some((host.to_owned(), 443));
+        let target = |host: &str| Some((host.to_owned(), 443));
         for (spec, expected) in [
             (
                 json!({"type": "ClusterIP", "clusterIP": "10.0.0.7", "ports": ports}),
-                at("10.0.0.7"),
+                target("10.0.0.7"),
             ),
-            (json!({"clusterIP": "fd00::7", "ports": ports}), at("fd00::7")),
+            (json!({"clusterIP": "fd00::7", "ports": ports}), target("fd00::7")),
             (
                 json!({"type": "ExternalName", "externalName": "host.example", "ports": ports}),
-                at("host.example"),
+                target("host.example"),
             ),
             (json!({"clusterIP": "None", "ports": ports}), None),
             (json!({"clusterIP": "10.0.0.7", "ports": [{"port": 443}]}), None),

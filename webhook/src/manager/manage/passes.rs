@@ -231,7 +231,7 @@ impl Manager {
                 .map_err(PassError::Template)
         };
         let desired = [desired(Hook::Mutate)?, desired(Hook::Validate)?];
-        let compared = |at: usize| match (live.get(at), desired.get(at)) {
+        let compared = |index: usize| match (live.get(index), desired.get(index)) {
             (Some(live), Some(desired)) => compare(live.as_ref(), desired, now),
             _ => Registration::Absent,
         };
@@ -276,8 +276,8 @@ impl Manager {
             Ok(anchors) => {
                 let backend = anchors.backend(expected.as_deref(), current);
                 let certificates = anchors.certificates(expected.as_deref(), is_called(None));
-                let without = anchors.without_static_pod(expected.as_deref());
-                let problem = without.filter(|_| backend == Backend::Service).map(|address| {
+                let unserved = anchors.without_static_pod(expected.as_deref());
+                let problem = unserved.filter(|_| backend == Backend::Service).map(|address| {
                     format!(
                         "the API servers call the Service, because no anchor on a node with the address {address} says that \
                          its static Pod serves the current certificate at port {port}"

@@ -253,8 +253,9 @@ fn overlaid(live: &[Value], desired: &[Value]) -> Vec<Value> {
     desired
         .iter()
         .enumerate()
-        .map(|(at, wanted)| {
-            let before = named(wanted).or_else(|| live.get(at).filter(|entry| entry.get("name").is_none()));
+        .map(|(index, wanted)| {
+            let before =
+                named(wanted).or_else(|| live.get(index).filter(|entry| entry.get("name").is_none()));
             match (before, wanted) {
                 (Some(Value::Object(before)), Value::Object(wanted)) => {
                     let mut entry = before.clone();

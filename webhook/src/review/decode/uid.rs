@@ -50,8 +50,8 @@ impl<'de> Visitor<'de> for StringAtPath<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key::<Text<'de>>()? {
             match self.path.split_first() {
-                Some((wanted, below)) if *key == **wanted => map.next_value_seed(StringAtPath {
-                    path: below,
+                Some((wanted, rest)) if *key == **wanted => map.next_value_seed(StringAtPath {
+                    path: rest,
                     found: self.found,
                 })?,
                 _ => {

@@ -33,8 +33,8 @@ fn count_outside_strings(text: &str) -> usize {
 
 /// The text after a string. `rest` begins after the opening quote.
 fn after_string(mut rest: &[u8]) -> &[u8] {
-    while let Some(at) = memchr2(b'"', b'\\', rest) {
-        match rest.get(at..) {
+    while let Some(index) = memchr2(b'"', b'\\', rest) {
+        match rest.get(index..) {
             Some([b'"', after @ ..]) => return after,
             Some([_, _, after @ ..]) => rest = after,
             _ => break,

@@ -215,11 +215,11 @@ mod tests {
         );
         assert_eq!(kubeadm_settings(None), Reading::Read(None));
         let external = kubeadm_settings(Some(config("etcd: {external: {endpoints: [https://e:2379]}}")));
-        assert!(
-            external
-                .value()
-                .is_some_and(|settings| settings.as_ref().is_some_and(|of| of.has_external_etcd))
-        );
+        assert!(external.value().is_some_and(|settings| {
+            settings
+                .as_ref()
+                .is_some_and(|settings| settings.has_external_etcd)
+        }));
         let broken = kubeadm_settings(Some(config("featureGates: secret")));
         let failure = broken.failure().expect("a failure");
         assert_eq!(

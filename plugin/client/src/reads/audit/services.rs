@@ -32,7 +32,7 @@ pub fn named(
 ) -> BTreeSet<ServiceName> {
     let webhooks = webhooks.value().into_iter().flatten();
     let webhooks = webhooks.filter_map(|webhook| webhook.backend.service());
-    let api_services = api_services.value().into_iter().flatten().map(|of| &of.service);
+    let api_services = api_services.value().into_iter().flatten().map(|api| &api.service);
     let conversions = conversions.value().into_iter().flatten();
     let conversions = conversions
         .filter(|conversion| conversion.is_needed)

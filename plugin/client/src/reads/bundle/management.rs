@@ -328,8 +328,8 @@ mod tests {
             text.unwrap_or("none").to_owned()
         };
         let objects = list.objects.iter().map(|object| {
-            let about = object.pointer("/regarding/name").and_then(Value::as_str);
-            let name = about.map_or_else(|| text(object, "/metadata/name"), str::to_owned);
+            let subject = object.pointer("/regarding/name").and_then(Value::as_str);
+            let name = subject.map_or_else(|| text(object, "/metadata/name"), str::to_owned);
             format!("{}/{name}", text(object, "/kind"))
         });
         let failures = list.failures.iter().map(|failure| failure.message.clone());

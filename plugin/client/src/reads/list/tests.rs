@@ -169,9 +169,9 @@ fn read_with(
     index: usize,
     change: impl Fn(&mut Value) + Send + Sync + 'static,
 ) -> Vec<Snapshot> {
-    let listed = read_pages(move |of, _| {
-        let mut objects = listed_at(of);
-        if of == kind {
+    let listed = read_pages(move |plural, _| {
+        let mut objects = listed_at(plural);
+        if plural == kind {
             change(&mut objects[index]);
         }
         (200, json!({"metadata": {}, "items": objects}))
@@ -270,9 +270,9 @@ fn a_control_plane_that_cannot_be_decoded_is_listed_as_unread() {
         [("kcp1", vec![&failure]), ("kcp2", vec![]), ("kcp", vec![])]
     );
     assert_eq!(names(&listed)[0], ("kcp1", vec!["owned", "unowned"]));
-    let without_namespace = read_pages(|of, _| {
-        let mut objects = listed_at(of);
-        if of == "kubeadmcontrolplanes" {
+    let without_namespace = read_pages(|plural, _| {
+        let mut objects = listed_at(plural);
+        if plural == "kubeadmcontrolplanes" {
             objects[0] = json!({"metadata": {"name": "kcp"}, "spec": 1});
         }
         (200, json!({"items": objects}))
@@ -303,8 +303,8 @@ fn pages_that_are_not_sorted_by_namespace_are_an_error() {
 fn read(namespace: Option<&str>, forbidden: &'static str) -> Result<Vec<Snapshot>, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let within = namespace.map(|namespace| format!("/namespaces/{namespace}/"));
-        let within = Arc::new(within);
+        let namespace_path = namespace.map(|namespace| format!("/namespaces/{namespace}/"));
+        let namespace_path = Arc::new(namespace_path);
         let connection = Connection::canned(move |_, path| {
             if path == "/apis" {
                 return (200, groups());
@@ -313,7 +313,7 @@ fn read(namespace: Option<&str>, forbidden: &'static str) -> Result<Vec<Snapshot
                 return failure(404, "NotFound", "no");
             }
             assert!(
-                within.iter().all(|within| path.contains(within.as_str())),
+                namespace_path.iter().all(|part| path.contains(part.as_str())),
                 "{path}"
             );
             match path.rsplit_once('/').map_or("", |(_, kind)| kind) {

@@ -113,16 +113,16 @@ fn refused(object: &str, verb: &str, resource: &str, cannot: &str) -> Failure {
 #[test]
 fn each_part_fails_alone() {
     let whole = of("/nothing", "c1-cp").expect("it is read");
-    let with = |path: &'static str, change: &dyn Fn(&mut Snapshot)| {
+    let assert_read = |path: &'static str, change: &dyn Fn(&mut Snapshot)| {
         let mut expected = whole.clone();
         change(&mut expected);
         assert_eq!(of(path, "c1-cp").expect("the rest is read"), expected, "{path}");
     };
-    with("/clusters/", &|expected| {
+    assert_read("/clusters/", &|expected| {
         let resource = "clusters.cluster.x-k8s.io";
         expected.cluster = Reading::Failed(refused("Cluster/c1", "get", resource, "clusters \"c1\""));
     });
-    with("/machinehealthchecks", &|expected| {
+    assert_read("/machinehealthchecks", &|expected| {
         let resource = "machinehealthchecks.cluster.x-k8s.io";
         let failure = refused("MachineHealthCheck", "list", resource, "machinehealthchecks");
         expected.health_checks = Reading::Failed(failure);
@@ -135,10 +135,10 @@ fn each_part_fails_alone() {
             &format!("secrets \"{name}\""),
         )
     };
-    with("/secrets/c1-sa", &|expected| {
+    assert_read("/secrets/c1-sa", &|expected| {
         expected.failed_reads = vec![secret("c1-sa")];
     });
-    with("/secrets/c1-kubeconfig", &|expected| {
+    assert_read("/secrets/c1-kubeconfig", &|expected| {
         expected.failed_reads = vec![secret("c1-kubeconfig")];
         expected.secrets = Reading::Read(names(["c1-etcd"]).into_iter().collect());
         if let Reading::Read(certificates) = &mut expected.certificates {
@@ -146,22 +146,22 @@ fn each_part_fails_alone() {
         }
         expected.has_kubeconfig = None;
     });
-    with("/secrets/", &|expected| {
+    assert_read("/secrets/", &|expected| {
         expected.secrets = Reading::Failed(secret("c1-kubeconfig"));
         expected.certificates = Reading::Failed(secret("c1-kubeconfig"));
         expected.unowned_secrets.clear();
         expected.has_kubeconfig = None;
         expected.has_etcd_ca = None;
     });
-    with("/kubeadmconfigs", &|expected| {
+    assert_read("/kubeadmconfigs", &|expected| {
         let resource = "kubeadmconfigs.bootstrap.cluster.x-k8s.io";
         expected.failed_reads = vec![refused("KubeadmConfig", "list", resource, "kubeadmconfigs")];
     });
-    with("/dockermachines", &|expected| {
+    assert_read("/dockermachines", &|expected| {
         let resource = "dockermachines.infrastructure.cluster.x-k8s.io";
         expected.failed_reads = vec![refused("DockerMachine", "list", resource, "dockermachines")];
     });
-    with("/machines", &|expected| {
+    assert_read("/machines", &|expected| {
         expected.failed_reads = vec![refused(
             "Machine",
             "list",

@@ -403,19 +403,22 @@ mod tests {
 
     #[test]
     fn a_kubeadm_config_is_usable_or_the_reason_is_known() {
-        let of = |data: Value| kubeadm_config(Some(&object(json!({"data": data}))));
+        let map = |data: Value| kubeadm_config(Some(&object(json!({"data": data}))));
         let usable = |version: Option<&str>| KubeadmConfigMap::Usable {
             version: version.map(str::to_owned),
         };
         let text = "apiVersion: kubeadm.k8s.io/v1beta4\nkubernetesVersion: v1.34.2\nnetworking: {}\n";
-        assert_eq!(of(json!({"ClusterConfiguration": text})), usable(Some("v1.34.2")));
         assert_eq!(
-            of(json!({"ClusterConfiguration": "networking: {}"})),
+            map(json!({"ClusterConfiguration": text})),
+            usable(Some("v1.34.2"))
+        );
+        assert_eq!(
+            map(json!({"ClusterConfiguration": "networking: {}"})),
             usable(None)
         );
-        assert_eq!(of(json!({})), KubeadmConfigMap::WithoutKey);
+        assert_eq!(map(json!({})), KubeadmConfigMap::WithoutKey);
         assert_eq!(
-            of(json!({"ClusterConfiguration": "[secret"})),
+            map(json!({"ClusterConfiguration": "[secret"})),
             KubeadmConfigMap::Undecodable
         );
         assert_eq!(kubeadm_config(None), KubeadmConfigMap::Absent);

@@ -67,7 +67,7 @@ pub fn judge(webhook: &Webhook, facts: &Facts) -> DeadlockRisk {
     let Some(first) = called.first() else {
         return DeadlockRisk::Safe("it is called for no request that a restart needs");
     };
-    let names: BTreeSet<&str> = called.iter().map(|of| of.resource).collect();
+    let names: BTreeSet<&str> = called.iter().map(|target| target.resource).collect();
     let requests = format!("it is called for {}", some_of(names.iter().copied(), MAX_NAMED));
     if webhook.match_conditions > 0 {
         return DeadlockRisk::Unknown(format!(
@@ -81,15 +81,15 @@ pub fn judge(webhook: &Webhook, facts: &Facts) -> DeadlockRisk {
             first.needed_for
         )),
         Place::Loopback { port } => {
-            let (with, without) = static_servers(facts, port);
-            match (with, without.as_slice()) {
+            let (server_count, bare_nodes) = static_servers(facts, port);
+            match (server_count, bare_nodes.as_slice()) {
                 (1.., []) => DeadlockRisk::Safe("a static Pod on each control plane Node serves it"),
                 (0, _) => DeadlockRisk::Unknown(format!(
                     "{requests}, at port {port} of each control plane Node, where no static Pod listens"
                 )),
-                (_, without) => DeadlockRisk::Deadlock(format!(
+                (_, bare_nodes) => DeadlockRisk::Deadlock(format!(
                     "{requests}, at port {port} of each control plane Node, but no static Pod listens there on {}",
-                    some_of(without.iter().map(|node| node.name.as_str()), MAX_NAMED)
+                    some_of(bare_nodes.iter().map(|node| node.name.as_str()), MAX_NAMED)
                 )),
             }
         }
@@ -131,9 +131,9 @@ pub fn fragilities(webhook: &Webhook, facts: &Facts) -> Result<Vec<String>, Stri
         },
         Backend::Url(url) => {
             if let Place::Loopback { port } = place(&webhook.backend, facts) {
-                let (with, without) = static_servers(facts, port);
-                if with > 0 && !without.is_empty() {
-                    let nodes = some_of(without.iter().map(|node| node.name.as_str()), MAX_NAMED);
+                let (server_count, bare_nodes) = static_servers(facts, port);
+                if server_count > 0 && !bare_nodes.is_empty() {
+                    let nodes = some_of(bare_nodes.iter().map(|node| node.name.as_str()), MAX_NAMED);
                     reasons.push(format!("no static Pod serves {url} on {nodes}"));
                 }
             }
@@ -216,8 +216,8 @@ fn static_servers(facts: &Facts, port: i32) -> (usize, Vec<&Node>) {
                     .any(|container| container.ports.contains(&port))
         })
     };
-    let (with, without): (Vec<&Node>, Vec<&Node>) = nodes.into_iter().partition(listens);
-    (with.len(), without)
+    let (servers, bare_nodes): (Vec<&Node>, Vec<&Node>) = nodes.into_iter().partition(listens);
+    (servers.len(), bare_nodes)
 }
 
 /// The critical resources for which the API server calls the webhook, if no `matchCondition` excludes the request.

@@ -55,7 +55,7 @@ fn all(preflight: &Preflight) -> Vec<Vec<String>> {
     } = preflight;
     [scale_up, scale_down, rollout]
         .into_iter()
-        .chain(remediation.iter().map(|of| &of.permission))
+        .chain(remediation.iter().map(|entry| &entry.permission))
         .map(reported)
         .collect()
 }
@@ -381,9 +381,9 @@ fn what_keeps_what() {
         let preflight = preflight(change);
         assert_eq!(reported(&preflight.scale_up), *up, "{name}: scale up");
         assert_eq!(reported(&preflight.scale_down), *down, "{name}: scale down");
-        let of_m2 = preflight.remediation.iter().find(|of| of.machine == "m2");
+        let of_m2 = preflight.remediation.iter().find(|entry| entry.machine == "m2");
         assert_eq!(
-            of_m2.map_or(vec![], |of| reported(&of.permission)),
+            of_m2.map_or(vec![], |entry| reported(&entry.permission)),
             *remediation,
             "{name}: remediation"
         );
@@ -521,12 +521,12 @@ fn a_scale_down_is_allowed_exactly_if_the_verb_allows_it() {
 #[test]
 fn a_replacement_is_reported_as_the_verb_decides() {
     let starts = preflight(crate::checks::tests::starts);
-    let of = |permissions: &[crate::inspection::Remediation]| -> Vec<Vec<String>> {
-        permissions.iter().map(|of| reported(&of.permission)).collect()
+    let blockers = |entries: &[crate::inspection::Remediation]| -> Vec<Vec<String>> {
+        entries.iter().map(|entry| reported(&entry.permission)).collect()
     };
     let coming = "machines-without-node: Machine/m3".to_owned();
     assert_eq!(
-        of(&starts.replacement)[..2],
+        blockers(&starts.replacement)[..2],
         vec![vec!["no".to_owned(), coming]; 2]
     );
     let rollout = preflight(|o| {

@@ -291,10 +291,10 @@ fn start_needs_a_controller_that_can_migrate() {
 
 #[test]
 fn start_is_refused_while_the_migration_before_it_has_not_settled() {
-    let with = |last: ObservedManager| [handed_over(), vec![last]].concat();
+    let append = |last: ObservedManager| [handed_over(), vec![last]].concat();
     for (managers, holder, expected) in [
         (handed_over(), None, "changes"),
-        (with(cloud("c1", "--v=2")), None, "changes"),
+        (append(cloud("c1", "--v=2")), None, "changes"),
         (
             vec![
                 handed_over().remove(0),
@@ -305,7 +305,7 @@ fn start_is_refused_while_the_migration_before_it_has_not_settled() {
             "refused: k2 still uses Lease other as its migration lock; k3 still uses Lease m as its migration lock",
         ),
         (
-            with(cloud("c1", MIGRATING)),
+            append(cloud("c1", MIGRATING)),
             Some("c_1"),
             "refused: c1 still uses Lease m as its migration lock",
         ),
@@ -345,8 +345,8 @@ fn upgrade_needs_a_higher_version() {
 
 #[test]
 fn upgrade_waits_for_every_controller_manager() {
-    let with = |last: ObservedManager| vec![migrating("k1"), waiting("k2"), last];
-    let beside = |cloud: ObservedManager| [three(), vec![cloud]].concat();
+    let append = |last: ObservedManager| vec![migrating("k1"), waiting("k2"), last];
+    let add_cloud = |cloud: ObservedManager| [three(), vec![cloud]].concat();
     let idle = |cloud: ObservedManager| ObservedManager {
         health: Health::Serves(std::collections::BTreeSet::new()),
         ..cloud
@@ -361,25 +361,25 @@ fn upgrade_waits_for_every_controller_manager() {
         (TestedStep::UpgradeWith, three(), Some("k_1"), "changes"),
         (
             TestedStep::UpgradeWith,
-            with(kube("k3", "--v=2", LEADER)),
+            append(kube("k3", "--v=2", LEADER)),
             Some("k_1"),
             "refused: k3 runs without leader migration",
         ),
         (
             TestedStep::UpgradeWith,
-            with(kube("k3", MIGRATING, "other")),
+            append(kube("k3", MIGRATING, "other")),
             Some("k_1"),
             "refused: k3 uses Lease other as its migration lock instead of m",
         ),
         (
             TestedStep::UpgradeWith,
-            with(down),
+            append(down),
             Some("k_1"),
             "refused: k3 does not report which controllers it runs: connection refused",
         ),
         (
             TestedStep::UpgradeWith,
-            with(unverified),
+            append(unverified),
             Some("k_1"),
             "refused: k3 does not report its settings: forbidden",
         ),
@@ -410,13 +410,13 @@ fn upgrade_waits_for_every_controller_manager() {
         ),
         (
             TestedStep::Upgrade,
-            beside(idle(cloud("c1", MIGRATING))),
+            add_cloud(idle(cloud("c1", MIGRATING))),
             Some("k_1"),
             "changes",
         ),
         (
             TestedStep::Upgrade,
-            beside(idle(cloud("c1", "--v=2"))),
+            add_cloud(idle(cloud("c1", "--v=2"))),
             Some("k_1"),
             "refused: node-ipam-controller: k1 runs the controller under the migration lock, but c1 would run the \
              controller without that lock",

@@ -97,10 +97,10 @@ fn lease(holder: &str, seconds: i64) -> Option<ObservedLease> {
 fn observed(managers: Vec<ObservedManager>, migration: Option<ObservedLease>) -> ObservedManagers {
     let locks = locks(&managers).into_iter().map(|(role, lock)| {
         let serves = |component| {
-            let mut of = managers
+            let mut candidates = managers
                 .iter()
                 .filter(|manager: &&ObservedManager| manager.component == component);
-            of.any(|manager| matches!(manager.health, Health::Serves(_)))
+            candidates.any(|manager| matches!(manager.health, Health::Serves(_)))
         };
         let found = match role {
             LockRole::Main(component) if serves(component) => {
@@ -308,7 +308,7 @@ fn a_source_that_was_not_read_never_leads_to_success() {
             lease("cloud_2", 2),
         )
     };
-    let with = |change: fn(&mut ObservedManagers)| {
+    let changed = |change: fn(&mut ObservedManagers)| {
         let mut observed = protected();
         change(&mut observed);
         observed
@@ -342,17 +342,17 @@ fn a_source_that_was_not_read_never_leads_to_success() {
         (no_pods, "could not read Pod: cannot list pods"),
         (no_lease, "could not read Lease m: cannot list pods"),
         (
-            with(|observed| drop(observed.managers.as_mut().unwrap().pop())),
+            changed(|observed| drop(observed.managers.as_mut().unwrap().pop())),
             "cloud_2 renews Lease cloud-controller-manager, but no Pod of cloud-controller-manager was found",
         ),
         (
-            with(|observed| observed.locks.last_mut().unwrap().lease = Ok(lease("stranger_3", 1))),
+            changed(|observed| observed.locks.last_mut().unwrap().lease = Ok(lease("stranger_3", 1))),
             "ccm runs the controller, but Lease m seems to be held by another process: its holder \
              stranger_3 is not the holder of ccm's main lock",
         ),
         (
             // The field manager that wrote the holder contradicts the holder's identity.
-            with(|observed| {
+            changed(|observed| {
                 for (index, writer) in ["kcm", "ccm", "kcm"].into_iter().enumerate() {
                     let lease = observed.locks[index].lease.as_mut().unwrap();
                     lease.as_mut().unwrap().writer = Some(writer.to_owned());

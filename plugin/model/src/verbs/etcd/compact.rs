@@ -155,7 +155,7 @@ mod tests {
                 "revision {revision} is in the future: the newest revision is 100000"
             ))
         };
-        for (kept, round, expected) in [
+        for (history, round, expected) in [
             (SinceLastRound, Some(ROUND), Ok((98_000, 2_000))),
             (SinceLastRound, None, Ok((99_000, 1_000))),
             (Revisions(0), None, Ok((100_000, 0))),
@@ -165,7 +165,7 @@ mod tests {
             (From(100_001), Some(ROUND), future(100_001)),
         ] {
             let expected = expected.map(|(revision, count)| (revision, count, "node-m2".to_owned()));
-            assert_eq!(decided(&well, kept, round), expected, "{kept:?} {round:?}");
+            assert_eq!(decided(&well, history, round), expected, "{history:?} {round:?}");
         }
         // A round that began after the members were queried.
         let late = KeyRevision { modified: 100_007 };
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_goal_names_what_is_deleted_and_what_is_kept() {
-        for (kept, goal) in [
+        for (history, goal) in [
             (
                 99,
                 "delete etcd's revisions up to 99900 in control plane c1 (keeps revisions 99901 to 100000)",
@@ -191,7 +191,8 @@ mod tests {
                 "delete no revision of etcd in control plane c1, because all 100000 revisions are to be kept",
             ),
         ] {
-            let compaction = decide(&observed(), KeptHistory::Revisions(kept), None).expect("a compaction");
+            let compaction =
+                decide(&observed(), KeptHistory::Revisions(history), None).expect("a compaction");
             assert_eq!(compaction.goal("c1"), goal);
         }
     }
@@ -200,9 +201,9 @@ mod tests {
     fn the_newest_revision_is_that_of_any_healthy_member() {
         let mut observed = observed();
         observed.status(2).revision = 99_000;
-        let kept = KeptHistory::Revisions(0);
+        let history = KeptHistory::Revisions(0);
         assert_eq!(
-            decided(&observed, kept, None),
+            decided(&observed, history, None),
             Ok((100_000, 0, "node-m2".to_owned()))
         );
     }
@@ -229,14 +230,14 @@ mod tests {
     fn without_quorum_nothing_is_compacted() {
         let mut observed = observed();
         observed.kill(2);
-        let kept = KeptHistory::Revisions(9);
+        let history = KeptHistory::Revisions(9);
         assert_eq!(
-            decided(&observed, kept, None),
+            decided(&observed, history, None),
             Ok((99_991, 9, "node-m3".to_owned()))
         );
         observed.kill(3);
         assert_eq!(
-            decided(&observed, kept, None),
+            decided(&observed, history, None),
             Err(
                 "etcd has no quorum: 1 of 3 voting members healthy, 2 needed for quorum; etcd member node-m2 does not respond: cannot \
                  connect: connection refused; etcd member node-m3 does not respond: cannot connect: connection refused"

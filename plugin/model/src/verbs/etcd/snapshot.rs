@@ -379,7 +379,7 @@ mod tests {
         );
         let annotations = [("kubectl-kcp.dev/etcd-snapshot".to_owned(), text)];
         control_plane.metadata.annotations = Some(annotations.into());
-        let recorded = |at| SnapshotRecord::from_control_plane(&control_plane, at);
+        let recorded = |time| SnapshotRecord::from_control_plane(&control_plane, time);
         assert_eq!(recorded(now()), Some(newer.clone()));
         let minutes = jiff::SignedDuration::from_mins;
         assert_eq!(recorded(now() - minutes(5)), Some(newer.clone()));

@@ -52,10 +52,10 @@ pub struct PinnedPod {
 
 /// The first Machine: the oldest that is not being deleted. Of Machines of the same age, the first by name.
 pub fn first_machine(machines: &[Machine]) -> Option<&Machine> {
-    let kept = machines
+    let candidates = machines
         .iter()
         .filter(|machine| machine.deletion_timestamp().is_none());
-    kept.min_by_key(|machine| (machine.creation_timestamp(), machine.name()))
+    candidates.min_by_key(|machine| (machine.creation_timestamp(), machine.name()))
 }
 
 /// What exists only on the first Machine, one line for each.
@@ -196,14 +196,14 @@ mod tests {
 
     #[test]
     fn the_oldest_machine_that_stays_is_the_first() {
-        let at = |name: &str, minutes| {
+        let aged = |name: &str, minutes| {
             let mut machine = machine(name);
             machine.metadata.creation_timestamp = Some(Time(minutes_ago(minutes)));
             machine
         };
-        let mut leaving = at("m0", 90);
+        let mut leaving = aged("m0", 90);
         leaving.metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
-        let machines = [at("m3", 10), leaving, at("m2", 60), at("m1", 60)];
+        let machines = [aged("m3", 10), leaving, aged("m2", 60), aged("m1", 60)];
         assert_eq!(first_machine(&machines).map(kcp_api::Object::name), Some("m1"));
         assert_eq!(first_machine(&machines[1..2]), None);
     }
@@ -223,14 +223,14 @@ mod tests {
             ("nothing", first(|_, _| {}), false, vec![]),
             (
                 "the endpoint",
-                first(|of, _| of.endpoint = Some("10.0.0.1".to_owned())),
+                first(|machine, _| machine.endpoint = Some("10.0.0.1".to_owned())),
                 true,
                 vec!["the control plane endpoint is 10.0.0.1"],
             ),
             (
                 "a loopback endpoint",
-                first(|of, holdings| {
-                    of.endpoint = Some("127.0.0.1".to_owned());
+                first(|machine, holdings| {
+                    machine.endpoint = Some("127.0.0.1".to_owned());
                     holdings.addresses.push("127.0.0.1".to_owned());
                 }),
                 false,
@@ -262,19 +262,23 @@ mod tests {
             ),
             (
                 "unread",
-                first(|of, _| of.holdings = Reading::Failed(failure("PersistentVolume", "forbidden"))),
+                first(|machine, _| {
+                    machine.holdings = Reading::Failed(failure("PersistentVolume", "forbidden"));
+                }),
                 false,
                 vec!["it is unknown what exists only on the first Machine: forbidden"],
             ),
             (
                 "unread, and accepted",
-                first(|of, _| of.holdings = Reading::Failed(failure("PersistentVolume", "forbidden"))),
+                first(|machine, _| {
+                    machine.holdings = Reading::Failed(failure("PersistentVolume", "forbidden"));
+                }),
                 true,
                 vec![],
             ),
             (
                 "no Node",
-                first(|of, _| of.node = None),
+                first(|machine, _| machine.node = None),
                 false,
                 vec!["the first Machine has no Node"],
             ),
@@ -293,7 +297,7 @@ mod tests {
 
     #[test]
     fn only_a_replacement_that_nothing_else_refuses_is_guarded() {
-        let risky = first(|of, _| of.endpoint = Some("10.0.0.1".to_owned()));
+        let risky = first(|machine, _| machine.endpoint = Some("10.0.0.1".to_owned()));
         let other = || Decision::Refused(Refusal::new(RefusedBy::Command, vec!["other".to_owned()]));
         assert_eq!(guard(other(), Some(&risky), false), other());
         let machine = crate::testing::machine::snapshot("m1");
@@ -305,8 +309,8 @@ mod tests {
 
     #[test]
     fn the_list_contains_everything_that_exists_only_there() {
-        let first = first(|of, holdings| {
-            of.endpoint = Some("10.0.0.1".to_owned());
+        let first = first(|machine, holdings| {
+            machine.endpoint = Some("10.0.0.1".to_owned());
             holdings.volumes = vec![LocalVolume {
                 name: "pv".to_owned(),
                 claim: Some("shop/data".to_owned()),

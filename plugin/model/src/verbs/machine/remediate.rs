@@ -450,16 +450,20 @@ mod tests {
                 &["the controller waits until 2026-08-21T12:05:00Z before it remediates again"],
             ),
         ];
-        for (name, change, by, why) in cases {
+        for (name, change, refused_by, why) in cases {
             let mut machine = healthy("m2");
             change(&mut machine);
-            assert_eq!(decision(&machine, false), refused(&machine, *by, why), "{name}");
-            match (by, decision(&machine, true)) {
+            assert_eq!(
+                decision(&machine, false),
+                refused(&machine, *refused_by, why),
+                "{name}"
+            );
+            match (refused_by, decision(&machine, true)) {
                 (RefusedBy::Preflight, Decision::Write(proposal)) => {
                     assert_eq!(proposal.warnings, *why, "{name}, forced");
                 }
                 (RefusedBy::Command, forced) => {
-                    assert_eq!(forced, refused(&machine, *by, why), "{name}, forced");
+                    assert_eq!(forced, refused(&machine, *refused_by, why), "{name}, forced");
                 }
                 (_, forced) => panic!("{name}, forced: {forced:?}"),
             }

@@ -310,8 +310,8 @@ mod tests {
             left: left.iter().map(|name| (*name).to_owned()).collect(),
             replacements: replacements.iter().map(|name| (*name).to_owned()).collect(),
         };
-        let of = |snapshot: &ChangeSnapshot| RequestedRollout::new(snapshot, now());
-        assert_eq!(of(&snapshot()), RequestedRollout::None);
+        let requested = |snapshot: &ChangeSnapshot| RequestedRollout::new(snapshot, now());
+        assert_eq!(requested(&snapshot()), RequestedRollout::None);
         for (minutes, expected) in [
             (
                 -60,
@@ -328,19 +328,19 @@ mod tests {
                 },
             ),
         ] {
-            assert_eq!(of(&rollout_at(minutes)), expected, "{minutes}");
+            assert_eq!(requested(&rollout_at(minutes)), expected, "{minutes}");
         }
         // The rollout's time passed between the read and the decision.
         let mut unread = rollout_at(0);
         unread.are_machines_read = false;
         unread.observed.machines.clear();
-        assert_eq!(of(&unread), RequestedRollout::Planned { after: now() });
+        assert_eq!(requested(&unread), RequestedRollout::Planned { after: now() });
         // A rollout is complete once its last old Machine is being deleted.
         let mut ending = rollout_at(270);
-        assert_eq!(of(&ending), running(&["m1"], &["m2", "m3"], 270));
+        assert_eq!(requested(&ending), running(&["m1"], &["m2", "m3"], 270));
         ending.observed.machines[0].metadata.deletion_timestamp = Some(Time(minutes_ago(1)));
         assert_eq!(
-            of(&ending),
+            requested(&ending),
             RequestedRollout::Complete {
                 after: minutes_ago(270)
             }
@@ -393,8 +393,8 @@ mod tests {
     #[test]
     fn a_planned_rollout_is_cancelled() {
         for running in [false, true] {
-            for nothing in [snapshot(), rollout_at(600)] {
-                let unchanged = decided(&nothing, running);
+            for idle in [snapshot(), rollout_at(600)] {
+                let unchanged = decided(&idle, running);
                 assert!(matches!(unchanged, Decision::Unchanged(_)), "{unchanged:?}");
             }
             let mut planned = rollout_at(-60);
@@ -487,11 +487,11 @@ mod tests {
 
     #[test]
     fn an_empty_rollout_is_removed() {
-        let of = |rollout: Value| removal_patch(&json!({"spec": {"rollout": rollout}}), "g/v1beta2");
+        let patch = |rollout: Value| removal_patch(&json!({"spec": {"rollout": rollout}}), "g/v1beta2");
         let after = "2026-08-21T13:00:00Z";
         let only_the_time = json!({"spec": {"rollout": {"after": null}}});
-        assert_eq!(of(json!({"after": after, "strategy": {}})), only_the_time);
-        assert_eq!(of(json!({"after": after})), json!({"spec": {"rollout": null}}));
+        assert_eq!(patch(json!({"after": after, "strategy": {}})), only_the_time);
+        assert_eq!(patch(json!({"after": after})), json!({"spec": {"rollout": null}}));
         let v1beta1 = removal_patch(&json!({"spec": {"rolloutAfter": after}}), "g/v1beta1");
         assert_eq!(v1beta1, json!({"spec": {"rolloutAfter": null}}));
     }

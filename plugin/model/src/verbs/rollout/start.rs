@@ -62,8 +62,8 @@ impl StartTime {
             Self::Now | Self::In(Duration::ZERO) => {
                 Timestamp::from_second(now.as_second()).map_err(|_| InvalidStartTime::TooFar)
             }
-            Self::At(at) if at <= now => Err(InvalidStartTime::Past { at }),
-            Self::At(at) => whole_second_from(at),
+            Self::At(time) if time <= now => Err(InvalidStartTime::Past { at: time }),
+            Self::At(time) => whole_second_from(time),
             Self::In(duration) => SignedDuration::try_from(duration)
                 .ok()
                 .and_then(|duration| now.checked_add(duration).ok())
@@ -143,7 +143,7 @@ pub fn decide(
 pub fn question(snapshot: &ChangeSnapshot, start: StartTime) -> Question {
     let when = match start {
         StartTime::Now | StartTime::In(Duration::ZERO) => String::new(),
-        StartTime::At(at) => format!(" at {at}"),
+        StartTime::At(time) => format!(" at {time}"),
         StartTime::In(after) => format!(" in {}", format_duration(after)),
     };
     Question {
@@ -227,12 +227,12 @@ mod tests {
 
     #[test]
     fn the_user_confirms_when_every_machine_is_replaced() {
-        let at = StartTime::At("2026-12-24T02:00:00Z".parse().expect("a time"));
+        let planned = StartTime::At("2026-12-24T02:00:00Z".parse().expect("a time"));
         for (start, when) in [
             (StartTime::Now, ""),
             (StartTime::In(Duration::ZERO), ""),
             (StartTime::In(Duration::from_secs(8 * 3600)), " in 8h"),
-            (at, " at 2026-12-24T02:00:00Z"),
+            (planned, " at 2026-12-24T02:00:00Z"),
         ] {
             let goal = format!("replace all Machines of control plane c1-cp{when}");
             assert_eq!(question(&snapshot(), start).goal, goal);
@@ -337,10 +337,10 @@ mod tests {
                  minutes after that time"
             )]
         );
-        let over = startning(StartTime::At(minutes_ago(1)));
+        let past_start = startning(StartTime::At(minutes_ago(1)));
         let why = "2026-08-21T11:59:00Z is in the past: to start the rollout now, omit --at";
         assert_eq!(
-            refusal(decided(&snapshot(), over, "v1beta2", false)),
+            refusal(decided(&snapshot(), past_start, "v1beta2", false)),
             Refusal::new(RefusedBy::Command, vec![why.to_owned()])
         );
     }
@@ -454,10 +454,9 @@ mod tests {
                 let mut snapshot = snapshot();
                 change(&mut snapshot.observed.control_plane);
                 let options = StartOptions { start, force: true };
-                let Refusal {
-                    why, refused_by: by, ..
-                } = refusal(decided(&snapshot, options, "v1beta2", *cluster_is_paused));
-                assert_eq!(by, RefusedBy::Command, "{name}");
+                let Refusal { why, refused_by, .. } =
+                    refusal(decided(&snapshot, options, "v1beta2", *cluster_is_paused));
+                assert_eq!(refused_by, RefusedBy::Command, "{name}");
                 assert!(
                     matches!(&why[..], [only] if only.contains(reason)),
                     "{name}: {why:?}"
@@ -492,7 +491,7 @@ mod tests {
     #[test]
     fn rounds_the_time_to_whole_seconds() {
         let now = "2026-08-21T12:00:00.7Z".parse().expect("a time");
-        let at = |text: &str| StartTime::At(text.parse().expect("a time"));
+        let due = |text: &str| StartTime::At(text.parse().expect("a time"));
         let past = |text: &str| {
             Err(InvalidStartTime::Past {
                 at: text.parse().expect("a time"),
@@ -507,10 +506,14 @@ mod tests {
                 true,
             ),
             (StartTime::In(Duration::MAX), Err(InvalidStartTime::TooFar), true),
-            (at("2026-08-22T02:00:00+02:00"), Ok("2026-08-22T00:00:00Z"), true),
-            (at("2026-08-21T12:00:00.8Z"), Ok("2026-08-21T12:00:01Z"), true),
-            (at("2026-08-21T12:00:00.7Z"), past("2026-08-21T12:00:00.7Z"), true),
-            (at("2020-01-01T00:00:00Z"), past("2020-01-01T00:00:00Z"), true),
+            (due("2026-08-22T02:00:00+02:00"), Ok("2026-08-22T00:00:00Z"), true),
+            (due("2026-08-21T12:00:00.8Z"), Ok("2026-08-21T12:00:01Z"), true),
+            (
+                due("2026-08-21T12:00:00.7Z"),
+                past("2026-08-21T12:00:00.7Z"),
+                true,
+            ),
+            (due("2020-01-01T00:00:00Z"), past("2020-01-01T00:00:00Z"), true),
         ] {
             let after = start.time(now).map(|after| after.to_string());
             assert_eq!(after, expected.map(str::to_owned), "{start:?}");

@@ -112,14 +112,14 @@ fn effects(before: &[MachineDifference], after: &[MachineDifference]) -> Vec<Str
     let both = [("up to date again", names(false)), ("replaced", names(true))];
     let both = both.into_iter().filter(|(_, names)| !names.is_empty());
     let both = both.map(|(what, names)| format!("{what}: {}", join_names(&names, "and")));
-    let left = after
+    let rest = after
         .iter()
         .filter(|verdict| verdict.is_outdated() && was_outdated(&verdict.machine));
-    let left = left.map(|verdict| {
+    let rest = rest.map(|verdict| {
         let reasons: Vec<String> = verdict.reasons.iter().map(Reason::message).collect();
         format!("still outdated: {} ({})", verdict.machine, reasons.join("; "))
     });
-    both.chain(left).collect()
+    both.chain(rest).collect()
 }
 
 impl<'s> EarlierSpec<'s> {
@@ -172,14 +172,14 @@ impl<'s> EarlierSpec<'s> {
     /// Refuses if the patched spec is not the one of the Machine.
     fn refuse_unless_restored(&self, preflight: &Preflight) -> Option<Refusal> {
         let mut verdicts = preflight.plan.verdicts.iter();
-        let left =
+        let rest =
             verdicts.find(|verdict| verdict.machine == self.machine.name() && verdict.differs_from_spec())?;
-        let reasons: Vec<String> = left.reasons.iter().map(Reason::message).collect();
+        let reasons: Vec<String> = rest.reasons.iter().map(Reason::message).collect();
         Some(Refusal::new(
             RefusedBy::Command,
             vec![format!(
                 "the spec of Machine {} cannot be restored: {}",
-                left.machine,
+                rest.machine,
                 reasons.join("; ")
             )],
         ))
@@ -607,8 +607,8 @@ mod tests {
                 patch["joinConfiguration"] = expected;
             }
             assert_eq!(write, ObjectWrite::patch(kubeadm(&patch)));
-            let kept = consequences.iter().find(|line| line.contains("stays as it is"));
-            assert_eq!(kept.map(String::as_str), unknown);
+            let line = consequences.iter().find(|line| line.contains("stays as it is"));
+            assert_eq!(line.map(String::as_str), unknown);
         }
     }
 

@@ -335,14 +335,14 @@ fn a_managed_topology_upgrades_itself() {
 #[test]
 fn the_state_of_a_cluster() {
     let healthy = snapshot::observed();
-    let of = |observed: &Snapshot| {
+    let problems = |observed: &Snapshot| {
         let state = PathState::new(observed, Workers::default(), now());
         (state.rollout_problems, state.add_on_problems)
     };
-    assert_eq!(of(&healthy), (vec![], vec![]));
+    assert_eq!(problems(&healthy), (vec![], vec![]));
     let mut changed = healthy.clone();
     changed.control_plane.spec = with_version(changed.control_plane.spec, "v1.35.0");
-    let (unfinished, _) = of(&changed);
+    let (unfinished, _) = problems(&changed);
     assert!(!unfinished.is_empty(), "the Machines have another version");
     let mut broken = healthy;
     let Reading::Read(workload) = &mut broken.workload else {
@@ -352,7 +352,7 @@ fn the_state_of_a_cluster() {
         panic!("not read");
     };
     core_dns.ready_pods = 0;
-    assert_eq!(of(&broken).1, ["Deployment/coredns 0 of 2 pods are ready"]);
+    assert_eq!(problems(&broken).1, ["Deployment/coredns 0 of 2 pods are ready"]);
 }
 
 proptest! {

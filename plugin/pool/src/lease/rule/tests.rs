@@ -69,7 +69,7 @@ fn described(transition: Transition, before: &LeaseRecord) -> String {
             assert_eq!(&changed, before, "nothing else changes");
             let deadline = after
                 .deadline
-                .map_or("never".to_owned(), |at| at.strftime("%H:%M:%S").to_string());
+                .map_or("never".to_owned(), |end| end.strftime("%H:%M:%S").to_string());
             match after.state {
                 LeaseState::InUse { uid } => format!("in-use {uid} {deadline}"),
                 state => format!("{} {deadline}", state.as_str()),

@@ -40,7 +40,7 @@ fn described(finding: &LeaseProblem) -> String {
         Remedy::Record { record, .. } => {
             let until = record
                 .deadline
-                .map_or("never".to_owned(), |at| at.strftime("%dT%H:%M:%S").to_string());
+                .map_or("never".to_owned(), |end| end.strftime("%dT%H:%M:%S").to_string());
             format!(" {} {} {until}", record.state.as_str(), record.holder)
         }
         _ => String::new(),
@@ -537,7 +537,7 @@ fn leftovers_are_removed_after_their_entry() {
         copies: vec![copy(created)],
         ..Objects::entry(object)
     };
-    let over = deleted(cluster("us", "pool", Some("a")), &["kubectl-kcp.dev/pool-lease"]);
+    let ended_cluster = deleted(cluster("us", "pool", Some("a")), &["kubectl-kcp.dev/pool-lease"]);
     for (case, objects, expected) in [
         (
             "a copy",
@@ -562,7 +562,7 @@ fn leftovers_are_removed_after_their_entry() {
         ),
         (
             "a finalizer",
-            Objects::entry(entry("True", None)).cluster(over),
+            Objects::entry(entry("True", None)).cluster(ended_cluster),
             vec!["left remove"],
         ),
         (

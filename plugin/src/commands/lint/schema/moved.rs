@@ -316,7 +316,7 @@ impl Versions {
     ) -> String {
         let Self { own, other, .. } = self;
         let is_current = *own == "v1beta2";
-        let with = match difference {
+        let form = match difference {
             Difference::Removed(reason) => {
                 return format!(
                     "{own} has no such field, and the API server drops it, because only {other} has it: {reason}; \
@@ -352,13 +352,13 @@ impl Versions {
             Some(value) => format!("write {value} there"),
             None => "move the value there".to_owned(),
         };
-        let separator = if with.is_empty() || with.starts_with(',') {
+        let separator = if form.is_empty() || form.starts_with(',') {
             ""
         } else {
             ", "
         };
         format!(
-            "{origin}, and the API server drops it: in {own}, it is {}{separator}{with}; {remedy}",
+            "{origin}, and the API server drops it: in {own}, it is {}{separator}{form}; {remedy}",
             target.unwrap_or_default()
         )
     }

@@ -289,22 +289,22 @@ mod tests {
             "\u{202e}",
             "a\\b",
         ] {
-            let with = |before: &str, after: &str| format!("{before}{hostile}{after}");
+            let embed = |before: &str, after: &str| format!("{before}{hostile}{after}");
             for (flag, value) in [
-                ("--ttl", with("", "")),
-                ("--hostname", with("", "")),
-                ("--hostname", with("worker", "1")),
-                ("--labels", with("a", "=b")),
-                ("--labels", with("a=", "")),
-                ("--taints", with("a", "=b:NoSchedule")),
-                ("--taints", with("a=", ":NoSchedule")),
-                ("--taints", with("a=b:NoSchedule", "")),
-                ("--cri-socket", with("unix:///run/a", ".sock")),
+                ("--ttl", embed("", "")),
+                ("--hostname", embed("", "")),
+                ("--hostname", embed("worker", "1")),
+                ("--labels", embed("a", "=b")),
+                ("--labels", embed("a=", "")),
+                ("--taints", embed("a", "=b:NoSchedule")),
+                ("--taints", embed("a=", ":NoSchedule")),
+                ("--taints", embed("a=b:NoSchedule", "")),
+                ("--cri-socket", embed("unix:///run/a", ".sock")),
                 ("--install", format!("kubelet=https://a/{hostile},sha256={HASH}")),
                 ("--install", format!("kube{hostile}let=https://a/,sha256={HASH}")),
                 ("--install", format!("kubelet=https://a/,sha256={hostile}{HASH}")),
-                ("--ignore-preflight-errors", with("Swap", "")),
-                ("--ready-timeout", with("5m", "")),
+                ("--ignore-preflight-errors", embed("Swap", "")),
+                ("--ready-timeout", embed("5m", "")),
             ] {
                 assert!(!accepts(flag, &value), "{flag} {value:?}");
             }

@@ -188,14 +188,14 @@ impl PoolLease {
             ..
         } = self;
         if let Some(claim) = &self.claim {
-            let with = self
+            let suffix = self
                 .customization()
                 .map(|name| format!(" with customization {name}"));
             return Some(format!(
                 "clusterclaim.hive.openshift.io/{} has ClusterDeployment {}{}",
                 claim.name,
                 cluster_deployment.name,
-                with.unwrap_or_default()
+                suffix.unwrap_or_default()
             ));
         }
         let with_cluster = if self.has_cluster == Some(true) {

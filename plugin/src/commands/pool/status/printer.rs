@@ -190,7 +190,7 @@ fn entries<'p>(
 
 fn summary(pool: &PoolState, now: Timestamp) -> String {
     let capacity = &pool.capacity;
-    let by = if pool.hive.evidence == HiveEvidence::Unreadable {
+    let manager = if pool.hive.evidence == HiveEvidence::Unreadable {
         format!("unknown ({})", pool.hive.evidence)
     } else if pool.hive.is_managed {
         format!("Hive ({})", pool.hive.evidence)
@@ -202,7 +202,7 @@ fn summary(pool: &PoolState, now: Timestamp) -> String {
         |name: &str, limit: Option<usize>| limit.map_or(String::new(), |limit| format!(", {name} {limit}"));
     let lines = [
         ("Pool", format!("{}/{}{deleting}", pool.namespace, pool.name)),
-        ("Managed by", by),
+        ("Managed by", manager),
         (
             "Clusters",
             format!(

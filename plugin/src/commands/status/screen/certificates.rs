@@ -97,18 +97,18 @@ fn line(first: Option<Timestamp>, count: usize, unknown: usize, now: Timestamp) 
 }
 
 fn row(kind: &str, expires: Option<Timestamp>, of: String, now: Timestamp) -> Vec<Cell> {
-    let (on, time_left, style) = match expires {
+    let (date, time_left, style) = match expires {
         None => ("unknown".to_owned(), "-".to_owned(), Style::new()),
         Some(expires) => {
             let time_left = expires.duration_since(now).try_into().map(format_duration);
             let style = if time_left.is_err() { BAD } else { Style::new() };
-            let on = expires.strftime("%Y-%m-%d").to_string();
-            (on, time_left.unwrap_or_else(|_| "expired".to_owned()), style)
+            let date = expires.strftime("%Y-%m-%d").to_string();
+            (date, time_left.unwrap_or_else(|_| "expired".to_owned()), style)
         }
     };
     vec![
         Cell::from(kind),
-        Cell::styled(on, style),
+        Cell::styled(date, style),
         Cell::styled(time_left, style),
         Cell::from(of).extend_to_line_end(),
     ]

@@ -112,8 +112,8 @@ fn etcd(before: &EtcdSurvey, after: &EtcdSurvey) -> Vec<String> {
     let old = alarms(before);
     let new = raised.iter().filter(|alarm| !old.contains(alarm));
     lines.extend(new.map(|alarm| format!("etcd {alarm} raised")));
-    let over = old.iter().filter(|alarm| !raised.contains(alarm));
-    lines.extend(over.map(|alarm| format!("etcd {alarm} disarmed")));
+    let past_alarms = old.iter().filter(|alarm| !raised.contains(alarm));
+    lines.extend(past_alarms.map(|alarm| format!("etcd {alarm} disarmed")));
     lines
 }
 

@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn finds_the_subject_of_a_finding() {
-        for (objects, about, shown) in [
+        for (objects, expected, shown) in [
             ("EtcdMember/n1 Machine/m1", Some("Machine/m1"), "Machine/m1"),
             ("Machine/m1 Node/n1", Some("Machine/m1"), "Machine/m1"),
             ("Node/n1", Some("Node/n1"), "Node/n1"),
@@ -59,7 +59,7 @@ mod tests {
             ("", None, ""),
         ] {
             let objects: Vec<String> = objects.split_whitespace().map(str::to_owned).collect();
-            assert_eq!(subject(&objects), about, "{objects:?}");
+            assert_eq!(subject(&objects), expected, "{objects:?}");
             assert_eq!(subjects(&objects).join(" "), shown, "{objects:?}");
         }
     }

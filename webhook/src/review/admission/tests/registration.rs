@@ -44,11 +44,11 @@ fn configuration(hook: Hook) -> Value {
 }
 
 fn entries() -> Vec<Entry> {
-    let of = |hook| {
+    let hook_entries = |hook| {
         let webhooks = configuration(hook)["webhooks"].as_array().unwrap().clone();
         webhooks.into_iter().map(move |content| Entry { hook, content })
     };
-    Hook::ALL.into_iter().flat_map(of).collect()
+    Hook::ALL.into_iter().flat_map(hook_entries).collect()
 }
 
 impl Entry {

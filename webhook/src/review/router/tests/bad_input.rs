@@ -160,7 +160,7 @@ async fn answers_extra_bytes_around_a_review() {
 
 /// JSON pointers to a value and all values in it.
 fn pointers(value: &Value) -> Vec<String> {
-    let below: Vec<(String, &Value)> = match value {
+    let children: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields
             .iter()
             .map(|(key, value)| (key.replace('/', "~1"), value))
@@ -172,12 +172,12 @@ fn pointers(value: &Value) -> Vec<String> {
             .collect(),
         _ => Vec::new(),
     };
-    let below = below.into_iter().flat_map(|(key, value)| {
+    let nested = children.into_iter().flat_map(|(key, value)| {
         pointers(value)
             .into_iter()
             .map(move |rest| format!("/{key}{rest}"))
     });
-    iter::once(String::new()).chain(below).collect()
+    iter::once(String::new()).chain(nested).collect()
 }
 
 /// Go's JSON accepts null for any field: it means absent, or has the wrong type. It never causes an internal error.
@@ -232,8 +232,8 @@ async fn answers_null_for_any_field() {
 /// Sets the field at a path of `tests/fixtures/fields`, such as `spec.files[].path`, to null. Returns the path of that field,
 /// the object with null, and the object without the field.
 fn with_null(base: &Value, path: &str) -> (String, Value, Value) {
-    let (mut field, mut with, mut without) = (String::new(), base.clone(), base.clone());
-    let (mut in_with, mut in_without) = (&mut with, &mut without);
+    let (mut field, mut nulled, mut omitted) = (String::new(), base.clone(), base.clone());
+    let (mut in_with, mut in_without) = (&mut nulled, &mut omitted);
     let steps = path.replace("[]", ".[]").replace("{}", ".{}");
     let mut steps = steps.split('.').peekable();
     while let Some(step) = steps.next() {
@@ -269,7 +269,7 @@ fn with_null(base: &Value, path: &str) -> (String, Value, Value) {
         }
         (in_with, in_without) = (&mut in_with[key], &mut in_without[key]);
     }
-    (field, with, without)
+    (field, nulled, omitted)
 }
 
 /// As in Go, null means that the field is absent. The answer is the same as without the field, or reports exactly that
@@ -334,11 +334,11 @@ async fn treats_null_as_absent_or_reports_exactly_that_field() {
             {
                 continue;
             }
-            let (field, with, without) = with_null(&base.object(), path);
+            let (field, nulled, omitted) = with_null(&base.object(), path);
             fields += 1;
             for hook in ["/validate", "/mutate"] {
                 let mut answers = Vec::new();
-                for object in [with.clone(), without.clone()] {
+                for object in [nulled.clone(), omitted.clone()] {
                     let mut review = whole.clone();
                     review["request"]["object"] = object;
                     answers.push(send(&router, hook, &review).await);

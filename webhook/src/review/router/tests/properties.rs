@@ -58,11 +58,11 @@ proptest! {
             r#"{head}{rest},"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}}"#
         );
         let mut body = body.into_bytes();
-        let at = head.len() + at.index(body.len() - head.len());
+        let position = head.len() + at.index(body.len() - head.len());
         if cut {
-            body.truncate(at);
+            body.truncate(position);
         } else {
-            body[at] = byte;
+            body[position] = byte;
         }
         let (code, text) = answered("/validate", body);
         prop_assert_eq!(code, 200);

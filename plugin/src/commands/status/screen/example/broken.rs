@@ -71,11 +71,11 @@ pub(crate) fn node_dead() -> Example {
         );
         let control_plane = observed.control_plane();
         control_plane.status.ready_replicas = 2;
-        for (kind, about) in [
+        for (kind, subject) in [
             ("ControlPlaneComponentsHealthy", "Control plane components"),
             ("EtcdClusterHealthy", "EtcdPodHealthy"),
         ] {
-            let message = format!("* Machine m2:\n  * {about}: {unreachable}");
+            let message = format!("* Machine m2:\n  * {subject}: {unreachable}");
             set(
                 &mut control_plane.status.conditions,
                 condition(kind, Unknown, &message),

@@ -6,8 +6,7 @@
 //! - [`duration`], [`merge_patch`]: durations as text, and JSON merge patches
 //! - [`snapshot`]: the state of the management cluster, the workload cluster and etcd at one time
 //! - [`quorum`]: how many members etcd can lose after a change of its membership
-//! - [`blocker`]: reasons why the controller or a command cannot proceed; [`staleness`]: when a blocked change counts as
-//!   stuck
+//! - [`problem`]: the catalogue of problems, which words each of them; [`staleness`]: when a blocked change counts as stuck
 //! - [`addon_update`]: whether the controller can update kube-proxy and `CoreDNS`
 //! - [`etcd_upgrade`]: whether a change brings etcd 3.6 too early
 //! - [`join_times`]: how long Machines took to join

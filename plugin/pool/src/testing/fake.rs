@@ -154,10 +154,6 @@ impl Fake {
         *self.next_cluster.borrow_mut() = Some(cluster);
     }
 
-    pub fn remove_clusters(&self) {
-        self.clusters.borrow_mut().clear();
-    }
-
     pub fn forbid_clusters(&self) {
         self.are_clusters_forbidden.set(true);
     }

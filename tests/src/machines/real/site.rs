@@ -175,13 +175,6 @@ impl Site {
         }
     }
 
-    /// Starts the load balancer again.
-    pub async fn start_load_balancer(&self) -> Result<()> {
-        let process = load_balancer::start(&self.run, &self.name, &self.folder)?;
-        *self.load_balancer.lock().await = Some(process);
-        Ok(())
-    }
-
     /// The script that boots a machine.
     pub(super) fn script(name: &str) -> PathBuf {
         products::workspace().join("tests/src/machines/real").join(name)

@@ -80,7 +80,7 @@ async fn machine_of_another_owner_is_reported(management: &ManagementCluster, na
         management.kubectl().succeed(patch).await
     };
     owned_by("another").await?;
-    let message = "controlled by KubeadmControlPlane another";
+    let message = "belongs to KubeadmControlPlane another";
     let ended = management
         .kubectl()
         .run(["kcp", "status", "edge", "-n", namespace])

@@ -24,7 +24,7 @@ const NAME: &str = "edge";
 const VERSION: &str = "v1.34.2";
 
 const HEALTHY: &str = "Nothing is wrong and nothing is planned: 3 of 3 Machines are ready and 3 up to date, with version v1.34.2";
-const PAUSED: &str = "Nothing is planned and no action is needed: Cluster/edge: the Cluster is paused: no controller \
+const PAUSED: &str = "Nothing is planned and no action is needed: KubeadmControlPlane/edge: the Cluster is paused: no controller \
     reconciles the control plane (paused)";
 
 /// Whether a person must act, as the exit code says it.

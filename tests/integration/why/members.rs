@@ -34,8 +34,8 @@ pub(super) async fn are_explained(asked: &Questions<'_>, machines: &[String]) ->
             Fault::NoSpace,
             Fault::Disarm,
             format!(
-                "A person must act: Machine/{second}: has alarm NOSPACE: etcd rejects writes until the alarm is disarmed, because a \
-                 database had reached its quota (etcd-alarms)"
+                "A person must act: Machine/{second}: etcd member {second} has raised the alarm NOSPACE: a database has reached \
+                 its quota, so etcd rejects writes until the alarm is disarmed (etcd-alarms)"
             ),
         ),
         (

@@ -194,7 +194,11 @@ pub(super) const API_SERVER: &[Row] = &[
         &["watch-cache-sizes=pods"],
         Some((VALUE, "invalid value of watch cache size")),
     ),
-    (&["watch-cache-sizes=pods#10"], None),
+    (&["watch-cache-sizes=pods#10,nodes#08"], None),
+    (
+        &["watch-cache-sizes=pods#0x10"],
+        Some((VALUE, "invalid size of watch cache size")),
+    ),
     (
         &["strict-transport-security-directives=includesubdomains"],
         Some((VALUE, "invalid, allowed values")),
@@ -244,6 +248,11 @@ pub(super) const API_SERVER: &[Row] = &[
         Some((VALUE, "at least 8 IP addresses")),
     ),
     (&["service-cluster-ip-range=10.0.0.0/29,fd00::/64"], None),
+    (&["service-cluster-ip-range=010.96.0.0/16"], None),
+    (
+        &["service-cluster-ip-range=10.0.0.0/16,10.1.0.0/16"],
+        Some((VALUE, "must be of different IP family")),
+    ),
     (
         &["tls-sni-cert-key=a"],
         Some((VALUE, "expected comma separated certificate and key")),
@@ -372,11 +381,19 @@ pub(super) const KUBELET: &[Row] = &[
     (&["register-with-taints=a:NoSchedule,b=c:NoExecute"], None),
     (&["register-with-taints=a:NoSchedule-"], None),
     (
+        &["register-with-taints=a:NoSchedule, b:NoExecute"],
+        Some((VALUE, "invalid taint spec")),
+    ),
+    (
+        &["register-with-taints=a:NoSchedule,a=b:NoSchedule"],
+        Some((VALUE, "duplicated taints")),
+    ),
+    (
         &["eviction-hard=memory.available=100Mi"],
         Some((VALUE, "malformed pair")),
     ),
     (
-        &["eviction-hard=memory.available<100Mi,nodefs.available<10%"],
+        &["eviction-hard=memory.available < 100Mi,nodefs.available<10%"],
         None,
     ),
     (&["system-reserved=cpu"], Some((VALUE, "malformed pair"))),
@@ -512,6 +529,12 @@ pub(super) const ETCD: &[Row] = &[
         &["auto-compaction-mode=revision", "auto-compaction-retention=8h"],
         None,
     ),
+    (&["auto-compaction-retention=08"], None),
+    (
+        &["auto-compaction-retention=0x10"],
+        Some((VALUE, "auto-compaction-retention")),
+    ),
+    (&["log-format="], None),
     (&["log-level=trace"], Some((VALUE, "unrecognized level"))),
     (&["log-level=Debug"], None),
     (

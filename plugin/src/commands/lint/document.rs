@@ -119,6 +119,22 @@ fn parts(text: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
+impl LocatedValue {
+    /// Drops the fields that are null, as an API server does.
+    pub(super) fn drop_nulls(&mut self) {
+        match &mut self.node {
+            YamlNode::Scalar(_) => {}
+            YamlNode::List(items) => items.iter_mut().for_each(Self::drop_nulls),
+            YamlNode::Object(fields) => {
+                fields.retain(|(_, value)| !matches!(value.node, YamlNode::Scalar(Value::Null)));
+                for (_, value) in fields {
+                    value.drop_nulls();
+                }
+            }
+        }
+    }
+}
+
 impl Source<'_> {
     fn locate(&self, spanned: Spanned<Node>) -> LocatedValue {
         let text = self.rest_of_line(&spanned.defined);

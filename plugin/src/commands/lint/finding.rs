@@ -15,7 +15,7 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Finding {
+pub(super) struct LintFinding {
     /// The file as the user named it, or `-` for stdin. Absent for an object in a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) file: Option<String>,
@@ -40,7 +40,7 @@ pub(super) struct Finding {
     pub(super) blocks_update_check: bool,
 }
 
-impl Finding {
+impl LintFinding {
     /// The message, and why the problem is only a warning.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match self.downgrade_reason {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::commands::lint::{
     document::{LocatedValue, SyntaxError, YamlNode},
-    finding::{Fault, Finding, ObjectName},
+    finding::{Fault, LintFinding, ObjectName},
     subject::{LintRole, Subject},
     unrendered,
 };
@@ -65,6 +65,9 @@ impl Object {
             Some(foreign) => LintRole::Foreign(foreign),
             None => LintRole::new(&mut located, &mut faults),
         };
+        if role.subject().is_some() {
+            located.drop_nulls();
+        }
         let metadata = located.get("metadata");
         let of_metadata = |field| {
             metadata
@@ -157,7 +160,7 @@ impl Object {
     }
 
     /// Adds the file, the line and the object to these problems, which makes them findings.
-    pub(super) fn into_findings(self, faults: impl IntoIterator<Item = Fault>) -> Vec<Finding> {
+    pub(super) fn into_findings(self, faults: impl IntoIterator<Item = Fault>) -> Vec<LintFinding> {
         let Self { origin, name, .. } = self;
         let (file, located) = match &origin {
             Origin::File { file, located } => (Some(file), Some(located)),
@@ -168,7 +171,7 @@ impl Object {
             if let Some(YamlNode::Scalar(value)) = value.map(|value| &value.node) {
                 fault.show(value);
             }
-            Finding {
+            LintFinding {
                 file: file.cloned(),
                 line: located.map(|located| fault.line.unwrap_or_else(|| located.line_of(&fault.field))),
                 object: name.clone(),

@@ -7,7 +7,7 @@ use owo_colors::OwoColorize as _;
 use serde::Serialize;
 
 use crate::commands::lint::{
-    finding::{Finding, UnreadFile},
+    finding::{LintFinding, UnreadFile},
     sarif::Log,
     schema,
     subject::Subject,
@@ -24,13 +24,13 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ObjectResult {
     /// Admission rules apply to the object's kind, and found these problems.
-    Judged(Vec<Finding>),
+    Judged(Vec<LintFinding>),
     /// The object could not be checked, because its kind is unknown. Contains the problems that say why.
-    Unknown(Vec<Finding>),
+    Unknown(Vec<LintFinding>),
     /// The object is a patch or a template. Contains the problem that says so.
-    Unrendered(Vec<Finding>),
+    Unrendered(Vec<LintFinding>),
     /// No admission rules apply to the object's kind. Contains the kind, and problems that any object can have.
-    Skipped(String, Vec<Finding>),
+    Skipped(String, Vec<LintFinding>),
 }
 
 /// Everything that `lint` found, in files or in a cluster.
@@ -43,7 +43,7 @@ pub(super) struct LintReport {
     #[cfg_attr(test, schemars(extend("const" = "LintReport")))]
     kind: &'static str,
     /// The problems, in the order of the files.
-    findings: Vec<Finding>,
+    findings: Vec<LintFinding>,
     /// Files that could not be read, or not completely.
     errors: Vec<UnreadFile>,
     #[serde(skip)]
@@ -190,7 +190,7 @@ impl LintReport {
     pub(super) fn text(&self, layout: Layout) -> String {
         let mut text = String::new();
         for finding in &self.findings {
-            let Finding {
+            let LintFinding {
                 file,
                 line,
                 object,
@@ -341,7 +341,7 @@ impl Report for LintReport {
     /// The objects that have problems, as `kubectl get -o name` prints them.
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for Finding { object, .. } in &self.findings {
+        for LintFinding { object, .. } in &self.findings {
             let name = Subject::resource_name(object);
             names.extend(name.filter(|name| !names.contains(name)));
         }

@@ -7,7 +7,7 @@ use kcp_rules::{Action, topics::rules};
 use serde::Serialize;
 
 use crate::{
-    commands::lint::finding::{Finding, LintRule, UnreadFile},
+    commands::lint::finding::{LintFinding, LintRule, UnreadFile},
     file::STDIN,
     terminal::escape,
     verdict::Verdict,
@@ -159,7 +159,7 @@ enum Level {
 impl Log {
     /// Describes the findings, the files that could not be read, and the verdict. `failure` says what else went wrong.
     pub(super) fn new(
-        findings: &[Finding],
+        findings: &[LintFinding],
         unread: &[UnreadFile],
         failure: Option<&str>,
         verdict: Verdict,
@@ -251,8 +251,8 @@ impl Notification {
 }
 
 impl RuleResult {
-    fn new(finding: &Finding, rule_index: Option<usize>) -> Self {
-        let Finding { object, field, .. } = finding;
+    fn new(finding: &LintFinding, rule_index: Option<usize>) -> Self {
+        let LintFinding { object, field, .. } = finding;
         let name = match &object.namespace {
             Some(namespace) => format!("{namespace}/{object}/{field}"),
             None => format!("{object}/{field}"),

@@ -20,7 +20,7 @@ use crate::commands::lint::{
 use moved::{Moved, Versions};
 pub(super) use structural::served_versions;
 use structural::{Schema, Type};
-use validate::{Problem, Violation, check_duration, violations};
+use validate::{Violation, ViolationKind, check_duration, violations};
 
 /// The `apiVersion` that Cluster API no longer serves from release 1.16 on, planned for April 2027: `reference/versions.md` in the
 /// book of Cluster API 1.14.
@@ -68,7 +68,7 @@ pub(super) fn check(
                 found.push(Violation {
                     path: "metadata.name".to_owned(),
                     value: located,
-                    problem: Problem::Missing,
+                    problem: ViolationKind::Missing,
                 });
             }
             explain_undecodable(&found, faults);
@@ -229,7 +229,7 @@ fn add(kind: &str, versions: &Versions, found: &[Violation<'_>], faults: &mut Ve
 
 /// Whether an API server tolerates a violation, because it is in a part of the object that the update does not change.
 fn is_tolerated(violation: &Violation<'_>, old: &Violation<'_>) -> bool {
-    !matches!(violation.problem, Problem::Unknown { .. })
+    !matches!(violation.problem, ViolationKind::Unknown { .. })
         && (&violation.path, &violation.problem) == (&old.path, &old.problem)
         && violation.value.to_json() == old.value.to_json()
 }
@@ -237,8 +237,8 @@ fn is_tolerated(violation: &Violation<'_>, old: &Violation<'_>) -> bool {
 /// The fields of another version that are in the place of this violation.
 fn moved_of(versions: &Versions, violation: &Violation<'_>) -> Vec<Moved> {
     match violation.problem {
-        Problem::Unknown { .. } => versions.moved(&violation.path, violation.value),
-        Problem::Type { .. } => versions
+        ViolationKind::Unknown { .. } => versions.moved(&violation.path, violation.value),
+        ViolationKind::Type { .. } => versions
             .retyped(&violation.path, violation.value)
             .into_iter()
             .collect(),
@@ -249,7 +249,7 @@ fn moved_of(versions: &Versions, violation: &Violation<'_>) -> Vec<Moved> {
 /// Whether a denial names the same field, or a field inside one that is missing or occurs twice.
 fn is_known(violation: &Violation<'_>, faults: &[Fault]) -> bool {
     let is_same = |fault: &Fault| match violation.problem {
-        Problem::Missing | Problem::Duplicate(_) => is_within(&fault.field, &violation.path),
+        ViolationKind::Missing | ViolationKind::Duplicate(_) => is_within(&fault.field, &violation.path),
         _ => is_same_field(&fault.field, &violation.path),
     };
     faults
@@ -264,7 +264,7 @@ fn is_within(path: &str, outer: &str) -> bool {
 }
 
 fn unknown(kind: &str, versions: &Versions, violation: &Violation<'_>) -> Option<Fault> {
-    let Problem::Unknown { nearest } = &violation.problem else {
+    let ViolationKind::Unknown { nearest } = &violation.problem else {
         return None;
     };
     let remedy = match nearest {
@@ -297,19 +297,19 @@ fn rejection(violation: &Violation<'_>) -> Option<String> {
     let Violation { path, value, problem } = violation;
     let given = shown(path, &value.to_json());
     Some(match problem {
-        Problem::Unknown { .. } => return None,
-        Problem::Missing => "Required value: the field is missing; add it".to_owned(),
-        Problem::Type { expected } => {
+        ViolationKind::Unknown { .. } => return None,
+        ViolationKind::Missing => "Required value: the field is missing; add it".to_owned(),
+        ViolationKind::Type { expected } => {
             let remedy = type_remedy(path, value, expected).unwrap_or_default();
             format!("Invalid value: {given}: must be {expected}{remedy}")
         }
-        Problem::Unsupported(allowed) => {
+        ViolationKind::Unsupported(allowed) => {
             format!("Unsupported value: {given}: must be {}", one_of(allowed, &given))
         }
-        Problem::Duplicate([]) => {
+        ViolationKind::Duplicate([]) => {
             format!("Duplicate value: {given}: an earlier item of the list is equal; remove one of them")
         }
-        Problem::Duplicate(keys) => {
+        ViolationKind::Duplicate(keys) => {
             let values = keys.iter().filter_map(|key| {
                 let value = value.get(key)?.to_json();
                 Some(format!("{key} {}", shown(&format!("{path}.{key}"), &value)))
@@ -320,7 +320,7 @@ fn rejection(violation: &Violation<'_>) -> Option<String> {
                 keys.join(" and ")
             )
         }
-        Problem::Value(why) => format!("Invalid value: {given}: {why}"),
+        ViolationKind::Value(why) => format!("Invalid value: {given}: {why}"),
     })
 }
 

@@ -12,7 +12,7 @@ mod values;
 use std::borrow::Cow;
 
 use checks::{TAINT_EFFECTS, required_by_check};
-use conflicts::{api_server_conflicts, etcd_conflicts, serving_conflicts};
+use conflicts::{api_server_conflicts, etcd_conflicts, manager_conflicts};
 use semver::Version;
 use values::{parse_emulated, required_value};
 
@@ -165,6 +165,13 @@ pub(super) fn kubernetes_version(spec: &ControlPlaneSpec<'_>) -> Option<Version>
     }
 }
 
+/// Whether a name that a user wrote can be shown: it has at most two digits, so that it is no token.
+fn is_plain_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte);
+    let digits = name.bytes().filter(u8::is_ascii_digit).count();
+    name.len() <= 64 && digits <= 2 && name.bytes().all(is_plain)
+}
+
 /// A name that a program does not know.
 pub(super) struct Unknown<'n> {
     program: &'static str,
@@ -206,12 +213,9 @@ impl<'n> Unknown<'n> {
         }
     }
 
-    /// Whether the message may show the name: if some version knows it, or if it has at most two digits, so that it is no token.
+    /// Whether the message may show the name: if some version knows it, or if it cannot be a secret.
     fn is_shown(&self) -> bool {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte);
-        let digits = self.name.bytes().filter(u8::is_ascii_digit).count();
-        self.absence != Absence::Always
-            || self.name.len() <= 64 && digits <= 2 && self.name.bytes().all(is_plain)
+        self.absence != Absence::Always || is_plain_name(self.name)
     }
 
     /// Reports the name. `unnamed` is the path of the field without the name, if the path has the name.
@@ -469,7 +473,7 @@ fn flags_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
         let conflicts = match component {
             Component::ApiServer => api_server_conflicts(&flags, version.minor),
             Component::Etcd => etcd_conflicts(&flags, &version, kubernetes_version(spec).as_ref()),
-            Component::ControllerManager | Component::Scheduler => serving_conflicts(&flags),
+            Component::ControllerManager | Component::Scheduler => manager_conflicts(&flags),
             Component::Kubelet => Vec::new(),
         };
         for (flag, cause, needed) in conflicts {
@@ -494,11 +498,16 @@ fn kubelet_label_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
         let keys = items(flag.value).map(|label| label.split('=').next().unwrap_or(label).trim());
         for key in keys.filter(|key| !has_placeholder(key)) {
             if !may_kubelet_set(key) {
+                let label = if is_plain_name(key) {
+                    format!("the label {key}")
+                } else {
+                    "one of the labels".to_owned()
+                };
                 let fault = Fault {
                     field: flag.path(spec),
                     reason: CauseReason::Forbidden,
                     value: Some(HIDDEN.to_owned()),
-                    detail: format!("a kubelet may not set the label {key}, and exits at startup").into(),
+                    detail: format!("a kubelet may not set {label}, and exits at startup").into(),
                     remedy: "set labels such as node-role.kubernetes.io/NAME in machineTemplate.metadata.labels, or for workers in \
                              template.metadata.labels of the MachineDeployment, from which Cluster API copies them to the Node; kubectl \
                              label sets any other".into(),
@@ -808,6 +817,29 @@ const CASES: &[Case] = &[
             (DEPRECATED, "spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.extraArgs[2].value"),
             (CONFLICT, ETCD),
         ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "rejects_suites_without_those_of_http2_and_times_of_leader_election",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{
+            "apiServer":{"extraArgs":[{"name":"tls-cipher-suites","value":"TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}]},
+            "controllerManager":{"extraArgs":[{"name":"leader-elect-renew-deadline","value":"20s"}]}}}}}"#,
+        &[
+            (CONFLICT, API_SERVER),
+            (CONFLICT, "spec.kubeadmConfigSpec.clusterConfiguration.controllerManager.extraArgs[0].value"),
+        ],
+    )
+    .only_in_version(V1BETA2),
+    Case::create(
+        "accepts_suites_of_http2_and_times_of_leader_election",
+        r#"{"spec":{"version":"v1.34.2","kubeadmConfigSpec":{"clusterConfiguration":{
+            "apiServer":{"extraArgs":[{"name":"tls-cipher-suites","value":
+                "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"}]},
+            "controllerManager":{"extraArgs":[{"name":"tls-cipher-suites","value":"TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"},
+                {"name":"tls-min-version","value":"VersionTLS13"},{"name":"leader-elect-lease-duration","value":"60s"},
+                {"name":"leader-elect-renew-deadline","value":"40s"},{"name":"leader-elect-retry-period","value":"5s"}]},
+            "scheduler":{"extraArgs":[{"name":"leader-elect","value":"false"},{"name":"leader-elect-lease-duration","value":"1s"}]}}}}}"#,
+        &[],
     )
     .only_in_version(V1BETA2),
     Case::create(

@@ -4,10 +4,7 @@ use std::{borrow::Cow, collections::HashSet};
 
 use crate::{
     action::Action,
-    api::{
-        ControlPlaneSpec,
-        kubeadm_config::{ExtraArgs, Flag},
-    },
+    api::{ControlPlaneSpec, kubeadm_config::ExtraArgs},
     case::{Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
@@ -61,25 +58,20 @@ impl<'c> FlagList<'c> {
     /// The flag with this name; `None` if it is not set. As in the components, underscores count as dashes,
     /// and the last of repeated flags takes effect.
     pub fn get(&self, name: &str) -> Option<FlagValue<'c>> {
-        let args = self.args?;
-        let is_named = |flag: &Flag<'_>| {
-            flag.name
-                .as_deref()
-                .is_some_and(|known| is_same_flag(known, name))
-        };
-        let index = args.flags.iter().rposition(is_named)?;
-        self.iter().nth(index)
+        self.iter().filter(|flag| flag.is(name)).last()
     }
 
-    /// All flags, in order.
+    /// All flags with a value, in order. A flag without one is not valid, or null, which the API server drops.
     pub fn iter(&self) -> impl Iterator<Item = FlagValue<'c>> + use<'c> {
         let (list, args) = (self.path, self.args);
         args.into_iter().flat_map(move |args| {
-            args.flags.iter().enumerate().map(move |(index, flag)| FlagValue {
-                value: flag.value.as_deref().unwrap_or_default(),
-                name: flag.name.as_deref().unwrap_or_default(),
-                list,
-                index: (!args.is_map).then_some(index),
+            args.flags.iter().enumerate().filter_map(move |(index, flag)| {
+                Some(FlagValue {
+                    value: flag.value.as_deref()?,
+                    name: flag.name.as_deref().unwrap_or_default(),
+                    list,
+                    index: (!args.is_map).then_some(index),
+                })
             })
         })
     }

@@ -15,7 +15,7 @@ use crate::commands::lint::{
 
 /// What is wrong with a value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Problem {
+pub(super) enum ViolationKind {
     /// The API server drops the field. Contains the name of the field that was probably meant.
     Unknown {
         nearest: Option<&'static str>,
@@ -39,7 +39,7 @@ pub(super) struct Violation<'o> {
     pub(super) path: String,
     /// The value; if the field is missing, the object without it.
     pub(super) value: &'o LocatedValue,
-    pub(super) problem: Problem,
+    pub(super) problem: ViolationKind,
 }
 
 /// All violations, in the order of the fields.
@@ -59,7 +59,7 @@ struct Validator<'o> {
 }
 
 impl<'o> Validator<'o> {
-    fn add(&mut self, path: &str, value: &'o LocatedValue, problem: Problem) {
+    fn add(&mut self, path: &str, value: &'o LocatedValue, problem: ViolationKind) {
         self.found.push(Violation {
             path: path.to_owned(),
             value,
@@ -73,9 +73,9 @@ impl<'o> Validator<'o> {
             YamlNode::Scalar(Value::String(text)) if is_placeholder(text) => {}
             YamlNode::Scalar(scalar) if schema.accepts(Type::of(scalar)) => {
                 if let Err(why) = check_scalar(schema, scalar) {
-                    self.add(path, value, Problem::Value(why));
+                    self.add(path, value, ViolationKind::Value(why));
                 } else if !schema.allowed.is_empty() && !schema.allowed.contains(scalar) {
-                    self.add(path, value, Problem::Unsupported(&schema.allowed));
+                    self.add(path, value, ViolationKind::Unsupported(&schema.allowed));
                 }
             }
             YamlNode::List(items) if schema.accepts(Type::Array) => self.list(schema, items, value, path),
@@ -84,7 +84,7 @@ impl<'o> Validator<'o> {
             }
             _ => {
                 let expected = schema.type_name();
-                self.add(path, value, Problem::Type { expected });
+                self.add(path, value, ViolationKind::Type { expected });
             }
         }
     }
@@ -112,7 +112,7 @@ impl<'o> Validator<'o> {
                 (None, None) if schema.keeps_unknown_fields => kept += 1,
                 (None, None) => {
                     let nearest = nearest(schema, name, fields);
-                    self.add(&join(path, name), field, Problem::Unknown { nearest });
+                    self.add(&join(path, name), field, ViolationKind::Unknown { nearest });
                 }
             }
         }
@@ -122,11 +122,11 @@ impl<'o> Validator<'o> {
                 .any(|(field, value)| field == name && !value.is_null())
         };
         for name in schema.required.iter().filter(|name| !is_set(name)) {
-            self.add(&join(path, name), value, Problem::Missing);
+            self.add(&join(path, name), value, ViolationKind::Missing);
         }
         if schema.min_properties.is_some_and(|min| kept < min) {
             let why = "must have at least one field that the API server knows; set one, or remove the object";
-            self.add(path, value, Problem::Value(why.to_owned()));
+            self.add(path, value, ViolationKind::Value(why.to_owned()));
         }
     }
 
@@ -138,7 +138,7 @@ impl<'o> Validator<'o> {
         path: &str,
     ) {
         if let Err(why) = check_count(items.len(), schema.min_items, schema.max_items, "item") {
-            self.add(path, value, Problem::Value(why));
+            self.add(path, value, ViolationKind::Value(why));
         }
         let mut keys = HashSet::new();
         for (index, item) in items.iter().enumerate() {
@@ -147,7 +147,7 @@ impl<'o> Validator<'o> {
                 self.value(each, item, &path);
             }
             if key(schema, item).is_some_and(|key| !keys.insert(key)) {
-                self.add(&path, item, Problem::Duplicate(&schema.list_keys));
+                self.add(&path, item, ViolationKind::Duplicate(&schema.list_keys));
             }
         }
     }
@@ -193,8 +193,11 @@ fn check_scalar(schema: &Schema, value: &Value) -> Result<(), String> {
         )?;
         check_format(schema, text)?;
     }
+    // The derived schemas leave out int32, the format of every integer outside of the status.
+    let [least, most] = [i32::MIN, i32::MAX].map(f64::from);
+    let [least, most] = [least, most].map(|limit| (schema.kind == Some(Type::Integer)).then_some(limit));
     match value.as_f64() {
-        Some(number) => check_range(number, schema.minimum, schema.maximum),
+        Some(number) => check_range(number, schema.minimum.or(least), schema.maximum.or(most)),
         None => Ok(()),
     }
 }
@@ -294,7 +297,7 @@ mod tests {
     use proptest::prelude::{any, proptest};
     use serde_json::{Value, json};
 
-    use super::{PATTERNS, Problem, check_duration, violations, words};
+    use super::{PATTERNS, ViolationKind, check_duration, violations, words};
     use crate::commands::lint::{document, schema::structural::Schema};
 
     const KIND: (&str, &str) = ("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane");
@@ -316,7 +319,7 @@ mod tests {
         object
     }
 
-    fn found(object: &Value) -> Vec<(String, Problem)> {
+    fn found(object: &Value) -> Vec<(String, ViolationKind)> {
         let object = document::parse(object.to_string().as_bytes()).remove(0).unwrap();
         let schema = Schema::of_kind(KIND.0, KIND.1).unwrap();
         let found = violations(schema, &object, "").into_iter();
@@ -354,8 +357,8 @@ mod tests {
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn rejects_what_an_api_server_rejects_or_drops() {
-        let value = |text: &str| Problem::Value(text.to_owned());
-        let unknown = |nearest| Problem::Unknown { nearest };
+        let value = |text: &str| ViolationKind::Value(text.to_owned());
+        let unknown = |nearest| ViolationKind::Unknown { nearest };
         let arguments = |arguments: Value| json!({"scheduler": {"extraArgs": arguments}});
         let empty = "must not be empty; set a value, or remove the field";
         let rolling_update: &[Value] = Vec::leak(vec![json!("RollingUpdate")]);
@@ -370,13 +373,18 @@ mod tests {
             ),
             ("/spec/foo", json!(null), "spec.foo", unknown(None)),
             ("/Spec", json!({}), "Spec", unknown(None)),
-            ("/spec/version", json!(null), "spec.version", Problem::Missing),
+            (
+                "/spec/version",
+                json!(null),
+                "spec.version",
+                ViolationKind::Missing,
+            ),
             ("/spec/version", json!(""), "spec.version", value(empty)),
             (
                 "/spec/replicas",
                 json!("3"),
                 "spec.replicas",
-                Problem::Type {
+                ViolationKind::Type {
                     expected: "an integer",
                 },
             ),
@@ -384,7 +392,7 @@ mod tests {
                 "/spec/replicas",
                 json!(3.5),
                 "spec.replicas",
-                Problem::Type {
+                ViolationKind::Type {
                     expected: "an integer",
                 },
             ),
@@ -392,7 +400,7 @@ mod tests {
                 "/spec/kubeadmConfigSpec",
                 json!([]),
                 "spec.kubeadmConfigSpec",
-                Problem::Type {
+                ViolationKind::Type {
                     expected: "an object",
                 },
             ),
@@ -400,7 +408,7 @@ mod tests {
                 "/spec/rollout",
                 json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": true}}}),
                 "spec.rollout.strategy.rollingUpdate.maxSurge",
-                Problem::Type {
+                ViolationKind::Type {
                     expected: "an integer or a string",
                 },
             ),
@@ -408,7 +416,7 @@ mod tests {
                 "/spec/rollout",
                 json!({"strategy": {"type": "InPlace"}}),
                 "spec.rollout.strategy.type",
-                Problem::Unsupported(rolling_update),
+                ViolationKind::Unsupported(rolling_update),
             ),
             (
                 "/spec/rollout",
@@ -426,13 +434,13 @@ mod tests {
                 "/spec/kubeadmConfigSpec/clusterConfiguration",
                 arguments(json!([{"name": "v", "value": "1"}, {"value": "1", "name": "v"}])),
                 "spec.kubeadmConfigSpec.clusterConfiguration.scheduler.extraArgs[1]",
-                Problem::Duplicate(name_and_value),
+                ViolationKind::Duplicate(name_and_value),
             ),
             (
                 "/spec/kubeadmConfigSpec/clusterConfiguration",
                 arguments(json!([{"name": "v"}])),
                 "spec.kubeadmConfigSpec.clusterConfiguration.scheduler.extraArgs[0].value",
-                Problem::Missing,
+                ViolationKind::Missing,
             ),
             (
                 "/spec/kubeadmConfigSpec/clusterConfiguration",
@@ -458,7 +466,7 @@ mod tests {
                 "/metadata/labels",
                 json!({"a": 1}),
                 "metadata.labels[a]",
-                Problem::Type { expected: "a string" },
+                ViolationKind::Type { expected: "a string" },
             ),
             (
                 "/metadata/name",

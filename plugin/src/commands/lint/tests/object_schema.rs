@@ -69,6 +69,21 @@ fn each_problem_is_reported_once() {
     for (case, manifest, expected) in [
         ("valid", v1beta1.clone(), vec![]),
         (
+            "flags without a value",
+            changed(
+                "imageRepository: x",
+                "apiServer: {extraArgs: {profiling: , foo-bar: }}",
+            ),
+            vec![],
+        ),
+        (
+            "a flag with a number",
+            changed("imageRepository: x", "apiServer: {extraArgs: {v: 2}}"),
+            vec![
+                "deny field-invalid spec.kubeadmConfigSpec.clusterConfiguration.apiServer.extraArgs[v]",
+            ],
+        ),
+        (
             "a field with a wrong name",
             changed("  version:", "  versoin:"),
             vec!["warn field-unknown spec.versoin", "deny field-invalid spec.version"],
@@ -258,6 +273,8 @@ fn messages_show_the_value_and_how_to_write_it() {
         ("replicas: 3", "replicas: 3.0"),
         ("replicas: 3", "replicas: 0o3"),
         ("replicas: 3", "replicas: [3]"),
+        ("replicas: 3", "replicas: 2147483648"),
+        ("replicas: 3", "replicas:"),
         ("replicas: 3", "replica: 3"),
         ("version: v1.34.2", "version: 1.30"),
         ("version: v1.34.2", "versoin: v1.34.2"),
@@ -277,6 +294,7 @@ fn messages_show_the_value_and_how_to_write_it() {
         ("{strategy: {type: RollingUpdate}}", "{}"),
         ("name: edge", "name: Edge_1"),
         ("{name: edge}", "{name: edge, labels: {a: yes}}"),
+        ("{name: edge}", "{name: edge, labels: {a: }}"),
         (
             "extraArgs: [",
             "extraArgs: [{name: profiling, value: \"false\"}, ",

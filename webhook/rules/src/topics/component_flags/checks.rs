@@ -1,36 +1,36 @@
 //! What a component demands of a value after it parsed the value.
 
-use std::{borrow::Cow, net::IpAddr};
+use std::{borrow::Cow, collections::HashSet, net::IpAddr};
 
 use semver::Version;
 
-use super::values::{is_integer, parse_duration, parse_emulated};
+use super::values::{parse_duration, parse_emulated};
 use crate::{
     components::Component::{self, ApiServer, ControllerManager, Etcd, Kubelet, Scheduler},
     syntax::{key_fault, label_value_fault, may_kubelet_set},
     topics::extra_args::{FlagList, FlagValue, comma_separated, items},
 };
 
-/// What a value must be.
-enum Must {
+/// What a component demands of a value.
+enum Demand {
     /// One of these words. An empty one stands for no value.
-    Be(&'static str),
+    OneOf(&'static str),
     /// A number in this range.
-    Lie(f64, f64),
+    Between(f64, f64),
     /// A number or a duration that is not negative.
-    Count,
+    NotNegative,
     /// What the text says. The function looks at the value, and at the minor version if it is known.
-    Fit(&'static str, fn(&str, Option<u64>) -> bool),
+    Text(&'static str, fn(&str, Option<u64>) -> bool),
     /// A list whose items, but for the empty ones, are what the text says.
-    Hold(&'static str, fn(&str) -> bool),
+    Items(&'static str, fn(&str) -> bool),
 }
 
-use Must::{Be, Count, Fit, Hold, Lie};
+use Demand::{Between, Items, NotNegative, OneOf, Text};
 
 const MANY: f64 = f64::INFINITY;
 
 /// Flags, and what their values must be.
-type Check = (&'static str, Must);
+type Check = (&'static str, Demand);
 
 /// The checks of components. From component-base (`cli/flag`, `logs/api/v1`, `compatibility`), apiserver
 /// (`pkg/server/options`), kubernetes (`cmd/kube-apiserver/app/options`, `pkg/kubeapiserver/options`, `cmd/kubelet/app/server.go`,
@@ -41,95 +41,111 @@ const CHECKS: &[(&[Component], &[Check])] = &[
         &[
             (
                 "tls-min-version",
-                Be(" VersionTLS10 VersionTLS11 VersionTLS12 VersionTLS13"),
+                OneOf(" VersionTLS10 VersionTLS11 VersionTLS12 VersionTLS13"),
             ),
-            ("tls-cipher-suites", Fit(SUITES, are_cipher_suites)),
-            ("logging-format", Be("text json")),
+            ("tls-cipher-suites", Text(SUITES, are_cipher_suites)),
+            ("logging-format", OneOf("text json")),
         ],
     ),
     (
         &[ApiServer, ControllerManager, Scheduler],
-        &[("emulated-version", Fit(EMULATED, is_emulated))],
+        &[("emulated-version", Text(EMULATED, is_emulated))],
     ),
     (
         &[ApiServer],
         &[
-            ("secure-port", Lie(1.0, 65535.0)),
-            ("goaway-chance", Lie(0.0, 0.02)),
-            ("max-requests-inflight max-mutating-requests-inflight", Count),
-            ("request-timeout min-request-timeout", Count),
-            ("shutdown-delay-duration livez-grace-period", Count),
-            ("storage-media-type", Be(MEDIA_TYPES)),
-            ("watch-cache-sizes", Hold("RESOURCE#SIZE", is_cache_size)),
-            ("strict-transport-security-directives", Hold(HSTS, is_hsts)),
-            ("cors-allowed-origins", Hold(ORIGINS, is_pinned)),
+            ("secure-port", Between(1.0, 65535.0)),
+            ("goaway-chance", Between(0.0, 0.02)),
+            (
+                "max-requests-inflight max-mutating-requests-inflight",
+                NotNegative,
+            ),
+            ("request-timeout min-request-timeout", NotNegative),
+            ("shutdown-delay-duration livez-grace-period", NotNegative),
+            ("storage-media-type", OneOf(MEDIA_TYPES)),
+            ("watch-cache-sizes", Items("RESOURCE#SIZE", is_cache_size)),
+            ("strict-transport-security-directives", Items(HSTS, is_hsts)),
+            ("cors-allowed-origins", Items(ORIGINS, is_pinned)),
             (
                 "audit-log-mode audit-webhook-mode",
-                Be("batch blocking blocking-strict"),
+                OneOf("batch blocking blocking-strict"),
             ),
-            ("audit-log-format", Be("legacy json")),
-            ("audit-log-version audit-webhook-version", Be("audit.k8s.io/v1")),
-            ("audit-log-maxage audit-log-maxbackup audit-log-maxsize", Count),
-            ("apiserver-count", Lie(1.0, MANY)),
-            ("kubernetes-service-node-port", Lie(0.0, 65535.0)),
-            ("oidc-issuer-url", Fit("a URL with https", is_https)),
+            ("audit-log-format", OneOf("legacy json")),
+            (
+                "audit-log-version audit-webhook-version",
+                OneOf("audit.k8s.io/v1"),
+            ),
+            (
+                "audit-log-maxage audit-log-maxbackup audit-log-maxsize",
+                NotNegative,
+            ),
+            ("apiserver-count", Between(1.0, MANY)),
+            ("kubernetes-service-node-port", Between(0.0, 65535.0)),
+            ("oidc-issuer-url", Text("a URL with https", is_https)),
             (
                 "service-account-issuer",
-                Fit("a URL, or a text without a colon", is_issuer),
+                Text("a URL, or a text without a colon", is_issuer),
             ),
             (
                 "service-account-max-token-expiration",
-                Fit(EXPIRATION, is_expiration),
+                Text(EXPIRATION, is_expiration),
             ),
-            ("service-cluster-ip-range", Fit(RANGES, is_service_range)),
+            ("service-cluster-ip-range", Text(RANGES, is_service_range)),
         ],
     ),
     (
         &[ControllerManager, Scheduler],
-        &[("secure-port", Lie(0.0, 65535.0))],
+        &[
+            ("secure-port", Between(0.0, 65535.0)),
+            ("kube-api-burst", Between(1.0, MANY)),
+        ],
     ),
-    (&[Scheduler], &[("leader-elect-resource-lock", Be("leases"))]),
+    (&[Scheduler], &[("leader-elect-resource-lock", OneOf("leases"))]),
     (
         &[Kubelet],
         &[
             (
                 "topology-manager-policy",
-                Be("none best-effort restricted single-numa-node"),
+                OneOf("none best-effort restricted single-numa-node"),
             ),
-            ("topology-manager-scope", Be("container pod")),
-            ("hairpin-mode", Be("none hairpin-veth promiscuous-bridge")),
-            ("cpu-manager-policy", Be("none static")),
-            ("memory-manager-policy", Be("None Static")),
-            ("max-pods pods-per-core registry-qps registry-burst", Count),
-            ("event-qps event-burst kube-api-qps kube-api-burst", Count),
-            ("read-only-port healthz-port", Lie(0.0, 65535.0)),
-            ("oom-score-adj", Lie(-1000.0, 1000.0)),
-            ("image-gc-high-threshold image-gc-low-threshold", Lie(0.0, 100.0)),
-            ("container-log-max-files", Lie(2.0, MANY)),
-            ("eviction-hard eviction-soft", Hold(THRESHOLDS, is_threshold)),
-            ("system-reserved kube-reserved", Hold(RESERVED, is_reserved)),
-            ("node-labels", Hold("labels, as KEY=VALUE", is_label)),
-            ("register-with-taints", Hold(TAINTS, is_taint)),
+            ("topology-manager-scope", OneOf("container pod")),
+            ("hairpin-mode", OneOf("none hairpin-veth promiscuous-bridge")),
+            ("cpu-manager-policy", OneOf("none static")),
+            ("memory-manager-policy", OneOf("None Static")),
+            ("max-pods pods-per-core registry-qps registry-burst", NotNegative),
+            ("event-qps event-burst kube-api-qps kube-api-burst", NotNegative),
+            ("read-only-port healthz-port", Between(0.0, 65535.0)),
+            ("oom-score-adj", Between(-1000.0, 1000.0)),
+            (
+                "image-gc-high-threshold image-gc-low-threshold",
+                Between(0.0, 100.0),
+            ),
+            ("container-log-max-files", Between(2.0, MANY)),
+            ("eviction-hard eviction-soft", Items(THRESHOLDS, is_threshold)),
+            ("system-reserved kube-reserved", Items(RESERVED, is_reserved)),
+            ("node-labels", Items("labels, as KEY=VALUE", is_label)),
+            ("register-with-taints", Text(TAINTS, are_taints)),
         ],
     ),
     (
         &[Etcd],
         &[
-            ("heartbeat-interval", Lie(1.0, MANY)),
-            ("election-timeout", Lie(1.0, 50000.0)),
-            ("auto-compaction-mode", Be("periodic revision")),
+            ("heartbeat-interval", Between(1.0, MANY)),
+            ("election-timeout", Between(1.0, 50000.0)),
+            // etcd 3.5 accepts an empty mode.
+            ("auto-compaction-mode", OneOf(" periodic revision")),
             (
                 "auto-compaction-retention",
-                Fit("an integer, or a duration with a unit", is_retention),
+                Text("a number, or a duration with a unit", is_retention),
             ),
             (
                 "log-level",
-                Fit("one of debug, info, warn, error, panic, fatal", is_log_level),
+                Text("one of debug, info, warn, error, panic, fatal", is_log_level),
             ),
-            ("logger", Be("zap")),
-            ("log-format", Be("json console")),
-            ("tls-min-version tls-max-version", Be(" TLS1.2 TLS1.3")),
-            ("cipher-suites", Fit(SUITES, are_cipher_suites)),
+            ("logger", OneOf("zap")),
+            ("log-format", OneOf(" json console")),
+            ("tls-min-version tls-max-version", OneOf(" TLS1.2 TLS1.3")),
+            ("cipher-suites", Text(SUITES, are_cipher_suites)),
         ],
     ),
 ];
@@ -143,8 +159,7 @@ const RANGES: &str = "one or two ranges of at least 8 addresses each";
 const SUITES: &str = "a list of Go's names of TLS cipher suites, such as TLS_AES_128_GCM_SHA256";
 const THRESHOLDS: &str = "thresholds, such as memory.available<100Mi or nodefs.available<10%";
 const RESERVED: &str = "cpu, memory, ephemeral-storage or pid, with =QUANTITY";
-const TAINTS: &str =
-    "taints, as KEY=VALUE:EFFECT or KEY:EFFECT with the effect NoSchedule, PreferNoSchedule or NoExecute";
+const TAINTS: &str = "a list of taints without spaces, as KEY=VALUE:EFFECT or KEY:EFFECT with the effect NoSchedule, PreferNoSchedule or NoExecute, each key once for an effect";
 
 pub(super) const TAINT_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -159,20 +174,22 @@ pub(super) fn required_by_check(
         .iter()
         .filter(|(components, _)| components.contains(&component));
     let mut checks = own.flat_map(|(_, checks)| checks.iter());
-    let (_, must) = checks.find(|(names, _)| names.split(' ').any(|name| flag.is(name)))?;
+    let (_, demand) = checks.find(|(names, _)| names.split(' ').any(|name| flag.is(name)))?;
     // kube-apiserver looks at these only if it writes an audit log.
     let target = match flag.name.replace('_', "-").get(..9) {
         Some("audit-log") => Some("audit-log-path"),
         Some("audit-web") => Some("audit-webhook-config-file"),
         _ => None,
     };
-    let is_read = target.is_none_or(|target| !flags.value(target).is_empty());
-    required(must, flag.value, minor).filter(|_| is_read)
+    let elects = flags.get("leader-elect").and_then(|flag| flag.as_bool()) != Some(false);
+    let is_read = target.is_none_or(|target| !flags.value(target).is_empty())
+        && (elects || !flag.is("leader-elect-resource-lock"));
+    required(demand, flag.value, minor).filter(|_| is_read)
 }
 
-fn required(must: &Must, value: &str, minor: Option<u64>) -> Option<Cow<'static, str>> {
-    let (is_accepted, required) = match must {
-        Be(words) => {
+fn required(demand: &Demand, value: &str, minor: Option<u64>) -> Option<Cow<'static, str>> {
+    let (is_accepted, required) = match demand {
+        OneOf(words) => {
             let list = words.trim_start().replace(' ', ", ");
             let list = if list.contains(',') {
                 format!("one of {list}")
@@ -181,7 +198,7 @@ fn required(must: &Must, value: &str, minor: Option<u64>) -> Option<Cow<'static,
             };
             (words.split(' ').any(|word| word == value), list)
         }
-        Lie(low, high) => {
+        Between(low, high) => {
             let number: f64 = value.replace('_', "").parse().ok()?;
             let range = match *high {
                 MANY => format!("at least {low}"),
@@ -189,12 +206,12 @@ fn required(must: &Must, value: &str, minor: Option<u64>) -> Option<Cow<'static,
             };
             ((*low..=*high).contains(&number), range)
         }
-        Count => {
+        NotNegative => {
             let is_zero = !value.contains(|c: char| ('1'..='9').contains(&c));
             (is_zero || !value.starts_with('-'), "not negative".to_owned())
         }
-        Fit(words, is_accepted) => (is_accepted(value, minor), (*words).to_owned()),
-        Hold(words, is_accepted) => (items(value).all(is_accepted), format!("a list of {words}")),
+        Text(words, is_accepted) => (is_accepted(value, minor), (*words).to_owned()),
+        Items(words, is_accepted) => (items(value).all(is_accepted), format!("a list of {words}")),
     };
     (!is_accepted).then(|| required.into())
 }
@@ -207,7 +224,7 @@ fn is_emulated(value: &str, minor: Option<u64>) -> bool {
 }
 
 /// The cipher suites of Go (`crypto/tls`), with the two names that Go gave first.
-fn are_cipher_suites(value: &str, _: Option<u64>) -> bool {
+pub(super) fn are_cipher_suites(value: &str, _: Option<u64>) -> bool {
     const SUITES: &str = "TLS_AES_128_GCM_SHA256 TLS_AES_256_GCM_SHA384 TLS_CHACHA20_POLY1305_SHA256 \
         TLS_RSA_WITH_RC4_128_SHA TLS_RSA_WITH_3DES_EDE_CBC_SHA TLS_RSA_WITH_AES_128_CBC_SHA TLS_RSA_WITH_AES_256_CBC_SHA \
         TLS_RSA_WITH_AES_128_CBC_SHA256 TLS_RSA_WITH_AES_128_GCM_SHA256 TLS_RSA_WITH_AES_256_GCM_SHA384 \
@@ -224,7 +241,8 @@ fn are_cipher_suites(value: &str, _: Option<u64>) -> bool {
 
 fn is_cache_size(item: &str) -> bool {
     item.split_once('#')
-        .is_some_and(|(_, size)| is_integer(size, 64, false))
+        .and_then(|(_, size)| size.parse::<i64>().ok())
+        .is_some_and(|size| size >= 0)
 }
 
 fn is_hsts(item: &str) -> bool {
@@ -259,23 +277,36 @@ fn is_expiration(value: &str, _: Option<u64>) -> bool {
     parse_duration(value).is_none_or(|duration| is_accepted(duration.as_secs()))
 }
 
+/// An address, whose IPv4 numbers may have leading zeros (`k8s.io/utils/net`, `ParseCIDRSloppy`).
+fn parse_address(text: &str) -> Option<IpAddr> {
+    if text.contains(':') {
+        return text.parse().ok();
+    }
+    let numbers = text.split('.').map(|number| number.parse::<u8>().ok());
+    let numbers: [u8; 4] = numbers.collect::<Option<Vec<_>>>()?.try_into().ok()?;
+    Some(IpAddr::from(numbers))
+}
+
 fn is_service_range(value: &str, _: Option<u64>) -> bool {
     let is_range = |range: &str| {
         let (address, length) = range.split_once('/').unwrap_or((range, ""));
-        let longest = match address.parse() {
-            Ok(IpAddr::V4(_)) => 29,
-            Ok(IpAddr::V6(_)) => 125,
-            Err(_) => return false,
+        let longest = match parse_address(address) {
+            Some(IpAddr::V4(_)) => 29,
+            Some(IpAddr::V6(_)) => 125,
+            None => return false,
         };
         length.parse::<u8>().is_ok_and(|length| length <= longest)
     };
-    value.is_empty() || value.split(',').count() <= 2 && value.split(',').all(is_range)
+    let (first, second) = value.split_once(',').unwrap_or((value, ""));
+    let are_of_both_families = first.contains(':') != second.contains(':');
+    value.is_empty() || is_range(first) && (second.is_empty() || is_range(second) && are_of_both_families)
 }
 
 fn is_threshold(item: &str) -> bool {
     const SIGNALS: &str = "memory.available nodefs.available nodefs.inodesFree imagefs.available imagefs.inodesFree \
         containerfs.available containerfs.inodesFree allocatableMemory.available pid.available";
     item.split_once('<').is_some_and(|(signal, value)| {
+        let (signal, value) = (signal.trim(), value.trim());
         let percentage = value
             .strip_suffix('%')
             .map(|number| number.parse::<f32>().is_ok());
@@ -313,6 +344,18 @@ fn is_label(item: &str) -> bool {
     !may_kubelet_set(key) || key_fault(key).is_none() && label_value_fault(value).is_none()
 }
 
+fn are_taints(value: &str, _: Option<u64>) -> bool {
+    let mut seen = HashSet::new();
+    let mut taints = value.split(',');
+    value.is_empty() || taints.all(|taint| is_taint(taint) && seen.insert(taint_identity(taint)))
+}
+
+/// The key and the effect of a taint, which no other taint has.
+fn taint_identity(taint: &str) -> (&str, &str) {
+    let (label, effect) = taint.split_once(':').unwrap_or((taint, ""));
+    (label.split('=').next().unwrap_or(label), effect)
+}
+
 /// A taint, with a dash at its end if it is one to remove.
 fn is_taint(item: &str) -> bool {
     let Some((label, effect)) = item.trim_end_matches('-').split_once(':') else {
@@ -323,7 +366,9 @@ fn is_taint(item: &str) -> bool {
 }
 
 fn is_retention(value: &str, _: Option<u64>) -> bool {
-    value.is_empty() || is_integer(value, 64, true) || parse_duration(value).is_some()
+    value.is_empty()
+        || value.parse::<u64>().is_ok()
+        || !value.starts_with('-') && parse_duration(value).is_some()
 }
 
 fn is_log_level(value: &str, _: Option<u64>) -> bool {

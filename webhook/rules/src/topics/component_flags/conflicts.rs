@@ -4,7 +4,11 @@ use std::borrow::Cow;
 
 use semver::Version;
 
-use crate::topics::extra_args::{FlagList, FlagValue, comma_separated, has_placeholder, items};
+use super::checks::are_cipher_suites;
+use crate::{
+    syntax::parse_go_duration,
+    topics::extra_args::{FlagList, FlagValue, comma_separated, has_placeholder, items},
+};
 
 /// A flag, why the component refuses it beside the others, and what else would have to be set.
 type Conflict<'c> = (FlagValue<'c>, Cow<'static, str>, Option<&'static str>);
@@ -74,7 +78,10 @@ pub(super) fn api_server_conflicts<'c>(flags: &FlagList<'c>, minor: u64) -> Vec<
     }
     let conflicts = conflicts.into_iter();
     let excluded = conflicts.filter_map(|(name, cause)| Some((flags.get(name)?, cause.into(), None)));
-    excluded.chain(lone(flags, &api_server_pairs(flags))).collect()
+    excluded
+        .chain(lone(flags, &api_server_pairs(flags)))
+        .chain(missing_suite(flags))
+        .collect()
 }
 
 /// A flag that needs something, what it needs, and whether that is set.
@@ -131,15 +138,65 @@ fn api_server_pairs(flags: &FlagList<'_>) -> Vec<Pair> {
     pairs
 }
 
-/// The certificate and the key with which kube-controller-manager and kube-scheduler serve.
-pub(super) fn serving_conflicts<'c>(flags: &FlagList<'c>) -> Vec<Conflict<'c>> {
+/// With a list of cipher suites, Go serves HTTP/2 only if the list has one of two suites (`golang.org/x/net/http2`,
+/// `ConfigureServer`). TLS 1.3 has suites of its own.
+fn missing_suite<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
+    let flag = flags.get("tls-cipher-suites")?;
+    let suites = comma_separated(flag.value);
+    let is_required = |suite: &&str| {
+        [
+            "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+        ]
+        .contains(suite)
+    };
+    let serves_http2 = flags.value("tls-min-version") != "VersionTLS13"
+        && flags.get("disable-http2-serving").and_then(|flag| flag.as_bool()) != Some(true);
+    let cause = "the list lacks TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 and TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, of which HTTP/2 \
+                 needs one";
+    let is_valid = !suites.is_empty() && are_cipher_suites(flag.value, None);
+    (serves_http2 && is_valid && !suites.iter().any(is_required))
+        .then(|| (flag, cause.into(), Some("one of them in the list")))
+}
+
+/// The times of leader election, by default 15s, 10s and 2s (`k8s.io/client-go`, `tools/leaderelection`, `NewLeaderElector`).
+fn election_times<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
+    if flags.get("leader-elect").and_then(|flag| flag.as_bool()) == Some(false) {
+        return None;
+    }
+    let names = [
+        "leader-elect-lease-duration",
+        "leader-elect-renew-deadline",
+        "leader-elect-retry-period",
+    ];
+    let flag = names.iter().find_map(|name| flags.get(name))?;
+    let seconds = |name, default: f64| match flags.get(name) {
+        Some(flag) => parse_go_duration(flag.value).map(|time| time.as_secs_f64()),
+        None => Some(default),
+    };
+    let [lease, renewal, retry] = names;
+    let (lease, renewal, retry) = (
+        seconds(lease, 15.0)?,
+        seconds(renewal, 10.0)?,
+        seconds(retry, 2.0)?,
+    );
+    let cause = "--leader-elect-lease-duration must be above --leader-elect-renew-deadline, which must be above 1.2 times \
+                 --leader-elect-retry-period; by default, they are 15s, 10s and 2s";
+    (lease <= renewal || renewal <= 1.2 * retry || retry <= 0.0).then(|| (flag, cause.into(), None))
+}
+
+/// The certificate and the key with which kube-controller-manager and kube-scheduler serve, and how they elect a leader.
+pub(super) fn manager_conflicts<'c>(flags: &FlagList<'c>) -> Vec<Conflict<'c>> {
     let is_set = |name: &'static str| !flags.value(name).is_empty();
     let [certificate, key] = ["tls-cert-file", "tls-private-key-file"];
     let pairs = [
         (certificate, "--tls-private-key-file", is_set(key)),
         (key, "--tls-cert-file", is_set(certificate)),
     ];
-    lone(flags, &pairs).collect()
+    lone(flags, &pairs)
+        .chain(missing_suite(flags))
+        .chain(election_times(flags))
+        .collect()
 }
 
 /// The flags without what they need.

@@ -309,7 +309,7 @@ const LOOSE_WORDS: [&str; 16] = [
     "under", "with", "within", "without",
 ];
 
-/// What binds a variable in a line of code: `let` and the parameters of a closure.
+/// Whether a line binds a variable with this name: with `let`, or as a parameter of a closure.
 fn binds(line: &str, name: &str) -> bool {
     let starts = [" let ", " let mut ", " let (", "|", "|&", "|(", "|&("];
     starts.iter().any(|start| {
@@ -320,7 +320,7 @@ fn binds(line: &str, name: &str) -> bool {
 }
 
 #[test]
-fn variables_are_named_by_nouns() {
+fn no_variable_has_a_loose_name() {
     let folders = ["plugin", "webhook", "tests"].map(|folder| workspace().join(folder));
     let mut found = BTreeSet::new();
     for file in folders.iter().flat_map(|folder| rust_files(folder)) {

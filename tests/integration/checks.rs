@@ -67,7 +67,7 @@ async fn are_reported(management: &ManagementCluster) -> Result<()> {
 }
 
 /// The only finding of a paused Cluster without faults.
-const PAUSED: &str = "warn paused KubeadmControlPlane/edge, Cluster/edge";
+const PAUSED: &str = "warn paused Cluster/edge, KubeadmControlPlane/edge";
 
 async fn is_healthy(management: &ManagementCluster) -> Result<()> {
     let result = comes_to(management, "health", 0, "Healthy", &[]).await?;

@@ -47,6 +47,9 @@ fn before_resuming(paused_by: Option<&str>) -> &'static str {
 /// controller's pods.
 pub const CONTROLLER_HINT: &str = "check that the controller is running: kubectl get pods -A -l cluster.x-k8s.io/provider=control-plane-kubeadm";
 
+/// What the controller does while it does not own each Machine.
+const FOREIGN: &str = "the controller does nothing until all control plane Machines of the Cluster belong to this control plane";
+
 /// How to bring the members to a version from which an upgrade to etcd 3.6 is safe.
 pub const SAFE_ETCD_HINT: &str = "set spec.kubeadmConfigSpec.clusterConfiguration.etcd.local.imageTag to 3.5.26-0 or a later tag of 3.5, wait until the \
      rollout is complete, upgrade, and then remove the tag";
@@ -258,7 +261,7 @@ pub enum Problem {
         generation: i64,
         observed_generation: i64,
     },
-    /// The controller neither creates nor deletes a Machine, and no other blocker explains why.
+    /// The controller neither creates nor deletes a Machine, and no other problem explains why.
     NoProgress {
         /// The condition of the control plane that reports a change in progress.
         condition: &'static str,
@@ -269,12 +272,25 @@ pub enum Problem {
 
 /// The pauses of the control plane and its Cluster, because of which no controller acts on a change.
 pub fn pauses(observed: &Snapshot) -> Vec<Problem> {
-    let control_plane = &observed.control_plane;
-    let of_cluster = observed.is_cluster_paused();
-    let own = control_plane.is_paused() || (control_plane.is_condition_true("Paused") && !of_cluster);
-    let own = own.then_some(Problem::Paused);
-    let of_cluster = of_cluster.then(|| Problem::cluster_paused(control_plane, observed.cluster_paused_by()));
-    own.into_iter().chain(of_cluster).collect()
+    let (control_plane, paused_by) = (&observed.control_plane, observed.cluster_paused_by());
+    let reported = reported_pause(control_plane, paused_by);
+    let of_cluster = || Problem::cluster_paused(control_plane, paused_by);
+    let other = observed.is_cluster_paused().then(of_cluster);
+    let other = other.filter(|other| reported.as_ref() != Some(other));
+    reported.into_iter().chain(other).collect()
+}
+
+/// The pause of the control plane or its Cluster, according to the control plane alone. `paused_by` is who paused the Cluster, if that
+/// is known.
+pub fn reported_pause(control_plane: &KubeadmControlPlane, paused_by: Option<&str>) -> Option<Problem> {
+    if control_plane.is_paused() {
+        return Some(Problem::Paused);
+    }
+    let condition = control_plane.condition("Paused")?;
+    // Cluster API's `paused.EnsurePausedCondition` names the annotation. Without the annotation, such a condition is
+    // outdated.
+    let is_outdated = condition.message.contains("annotation") && !condition.message.contains("Cluster spec");
+    (condition.is_true() && !is_outdated).then(|| Problem::cluster_paused(control_plane, paused_by))
 }
 
 /// The pauses that stop the controllers from replacing a Machine.
@@ -353,7 +369,7 @@ impl Problem {
         }
     }
 
-    /// Returns the blocker for a Machine's condition that is not True.
+    /// The problem of a Machine's condition that is not True.
     pub fn from_condition(machine: &Machine, kind: &'static str, message: Option<String>) -> Self {
         Self::Condition {
             machine: machine.name().to_owned(),
@@ -408,7 +424,7 @@ impl Problem {
         )
     }
 
-    #[expect(clippy::too_many_lines, reason = "one arm for each blocker")]
+    #[expect(clippy::too_many_lines, reason = "one arm for each problem")]
     pub fn message(&self) -> String {
         let text = |what: String, message: &Option<String>| match message.as_deref().unwrap_or_default() {
             "" => what,
@@ -420,14 +436,12 @@ impl Problem {
                 "the Cluster is paused: no controller reconciles the control plane{}",
                 who_paused(paused_by.as_deref())
             ),
-            Self::MixedOwnership { machine, owner } => format!(
-                "Machine {machine} of the Cluster belongs to {owner}: the controller does nothing until all \
-                 control plane Machines of the Cluster belong to this control plane"
-            ),
-            Self::CannotAdopt { machine, why } => format!(
-                "the controller cannot adopt Machine {machine}: {why}; the controller does nothing until all control \
-                 plane Machines of the Cluster belong to this control plane"
-            ),
+            Self::MixedOwnership { machine, owner } => {
+                format!("Machine {machine} of the Cluster belongs to {owner}: {FOREIGN}")
+            }
+            Self::CannotAdopt { machine, why } => {
+                format!("the controller cannot adopt Machine {machine}: {why}; {FOREIGN}")
+            }
             Self::UnusableSecret { secret, why, .. } => format!("{secret}: {why}"),
             Self::WorkloadUnreachable { message } => format!(
                 "the controller cannot connect to the workload cluster, and therefore does not create, delete or \
@@ -573,7 +587,7 @@ impl Problem {
         }
     }
 
-    /// Says how to remove the blocker. `None` if only waiting helps.
+    /// How to end the problem. `None` if only waiting helps.
     pub fn hint(&self, namespace: &str, name: &str) -> Option<String> {
         match self {
             Self::Paused => Some(format!(
@@ -744,7 +758,7 @@ impl Problem {
         }
     }
 
-    /// The name of the Machine that causes the blocker. `None` if no single Machine causes it.
+    /// The Machine that has the problem. `None` if it is not that of a single Machine.
     pub fn machine(&self) -> Option<&str> {
         match self {
             Self::BeingDeleted { machine, .. }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
 
 use crate::{
-    problem::{CONTROL_PLANE_CONTROLLER, Problem},
+    problem::{CONTROL_PLANE_CONTROLLER, Problem, reported_pause},
     snapshot::Snapshot,
     staleness::format_age,
 };
@@ -166,20 +166,7 @@ fn stopping_blocker(snapshot: &Snapshot) -> Option<Problem> {
         let is_missing = snapshot.lacks_template(spec);
         is_missing.then(|| Problem::no_template(&spec.infrastructure_ref))
     };
-    pause_blocker(&snapshot.control_plane, snapshot.cluster_paused_by()).or_else(lacks_template)
-}
-
-/// The blocker if the control plane or its Cluster is paused, according to the control plane alone. `paused_by` is who paused the
-/// Cluster, if that is known.
-pub fn pause_blocker(control_plane: &KubeadmControlPlane, paused_by: Option<&str>) -> Option<Problem> {
-    if control_plane.is_paused() {
-        return Some(Problem::Paused);
-    }
-    let condition = control_plane.condition("Paused")?;
-    // Cluster API's `paused.EnsurePausedCondition` names the annotation. Without the annotation, such a condition is
-    // outdated.
-    let is_outdated = condition.message.contains("annotation") && !condition.message.contains("Cluster spec");
-    (condition.is_true() && !is_outdated).then(|| Problem::cluster_paused(control_plane, paused_by))
+    reported_pause(&snapshot.control_plane, snapshot.cluster_paused_by()).or_else(lacks_template)
 }
 
 /// Machines that are not up to date although the control plane's status counts enough up-to-date Machines:

@@ -159,6 +159,8 @@ pub(super) const API_SERVER: &[Row] = &[
     (&["emulated-version="], None),
     (&["logging-format=JSON"], Some((VALUE, "Unsupported log format"))),
     (&["v=debug"], Some((VALUE, "strconv.ParseUint"))),
+    (&["v=0x4"], Some((VALUE, "strconv.ParseUint"))),
+    (&["v=08"], None),
     (
         &["vmodule=a"],
         Some((VALUE, "does not have the pattern=N format")),

@@ -207,7 +207,7 @@ fn gate_in(minor: u64) -> impl Fn(&Row, &'static str) -> Gate {
     }
 }
 
-/// The feature gates that would be on while gates that they need are off, each with these gates (`unsafeSetFromMap` of
+/// The feature gates that are on although gates that they need are off, each with those that are off (`unsafeSetFromMap` of
 /// `component-base/featuregate`). The program has version `program`, and the defaults of version `at`; `given` are the gates of a flag.
 pub fn unmet_gates(
     component: Component,
@@ -236,7 +236,7 @@ pub fn unmet_gates(
             .map(|(_, on)| *on)
     };
     let is_on = |name: &str| {
-        // A version without the gate emulates it as off.
+        // An emulated version has a gate off that it does not know.
         let state = rows.get(name).and_then(|row| row.state(at)).unwrap_or_default();
         let of_stage = ["alpha", "beta"].into_iter().zip(["AllAlpha", "AllBeta"]);
         let all = of_stage
@@ -288,7 +288,7 @@ pub fn runtime_config(key: &str, version: &Version) -> Answer<()> {
     TABLES.apis.answer(&api_version, minor, |_, _| ())
 }
 
-/// The API versions of a group, without those that may change if there are others.
+/// The API versions of a group: the stable ones, or all if none is stable.
 pub fn api_versions(group: &str, version: &Version) -> Vec<&'static str> {
     let minor = Component::ApiServer.minor(version);
     let registered = TABLES.apis.rows().filter(|(_, row)| row.state(minor).is_some());

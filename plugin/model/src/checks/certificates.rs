@@ -295,6 +295,15 @@ pub fn check_secrets_missing(observed: &Snapshot, now: Timestamp) -> CheckResult
                 observed.reconcile_command()
             ));
         }
+        if secret.ends_with("-apiserver-etcd-client") {
+            let hint = format!(
+                "create Secret {secret} with a client certificate that the CA of the external etcd signed; then let the controller \
+                 try again: {}",
+                observed.reconcile_command()
+            );
+            let object = object();
+            return Finding::fail(object, Problem::NoKey { secret }.message()).with_hint(hint);
+        }
         Finding::about(&Problem::NoKey { secret }, CheckOutcome::Fail, control_plane)
     });
     Ok(findings.collect())

@@ -11,7 +11,7 @@ use crate::{
         rollout::has_pending_change,
     },
     plan::owners::cannot_adopt,
-    problem::Problem,
+    problem::{Problem, pauses},
     snapshot::{Reading, Snapshot},
     staleness::{DELETION_LIMIT, JOIN_LIMIT, format_age},
 };
@@ -115,10 +115,6 @@ pub fn check_failure_reported(observed: &Snapshot, _: Timestamp) -> CheckResult 
 
 pub fn check_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let control_plane = &observed.control_plane;
-    let own = control_plane.is_paused();
-    if !observed.is_paused() {
-        return Ok(Vec::new());
-    }
     let is_unfinished = |machine: &Machine| machine.is_deleting() || !machine.has_node();
     let is_pending = control_plane.is_deleting()
         || has_pending_change(observed, now)
@@ -135,22 +131,17 @@ pub fn check_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
         .condition("Paused")
         .filter(|paused| paused.is_true());
     let since = paused.and_then(|paused| paused.last_transition_time);
-    let problem = if own {
-        Problem::Paused
-    } else {
-        Problem::cluster_paused(control_plane, observed.cluster_paused_by())
-    };
-    let written = observed
-        .cluster
-        .value()
-        .and_then(Cluster::paused_by)
-        .filter(|_| !own);
-    let since = since.or(written.and_then(|(_, written)| written));
-    let finding = Finding::about(&problem, outcome, control_plane)
-        .with_object(observed.object_name())
-        .with_since(since);
-    let message = finding.message + pending;
-    Ok(vec![Finding { message, ..finding }])
+    let written = observed.cluster.value().and_then(Cluster::paused_by);
+    let findings = pauses(observed).into_iter().map(|problem| {
+        let is_of_cluster = matches!(problem, Problem::ClusterPaused { .. });
+        let written = written.filter(|_| is_of_cluster).and_then(|(_, written)| written);
+        let finding = Finding::about(&problem, outcome, control_plane)
+            .with_object(observed.object_name())
+            .with_since(since.or(written));
+        let message = finding.message + pending;
+        Finding { message, ..finding }
+    });
+    Ok(findings.collect())
 }
 
 pub fn check_cluster_reference_wrong(observed: &Snapshot, _: Timestamp) -> CheckResult {

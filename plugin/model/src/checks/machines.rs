@@ -168,11 +168,11 @@ pub fn check_machines_paused(observed: &Snapshot, now: Timestamp) -> CheckResult
     let paused = observed.machines.iter().filter(|machine| machine.is_paused());
     let findings = paused.map(|machine| {
         let needed_for = if machine.is_deleting() {
-            Some("its deletion waits for that")
+            Some("its deletion waits until the Machine is resumed")
         } else if !machine.has_node() {
-            Some("its creation waits for that")
+            Some("its creation waits until the Machine is resumed")
         } else if is_outdated(machine) {
-            Some("the rollout waits for that")
+            Some("the rollout waits until the Machine is resumed")
         } else {
             None
         };

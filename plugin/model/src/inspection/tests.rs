@@ -198,9 +198,9 @@ fn a_machine_out_of_date_is_told_with_the_reason() {
 /// No state that occurs in a normal rollout, or while a control plane starts, makes the verdict negative.
 #[test]
 fn nothing_is_wrong_while_a_machine_comes_up() {
-    type PlanStep = (&'static str, fn(&mut Snapshot));
+    type JoinStep = (&'static str, fn(&mut Snapshot));
     /// Steps of a Machine that joins, one after another.
-    const STEPS: &[PlanStep] = &[
+    const STEPS: &[JoinStep] = &[
         ("made", crate::checks::tests::starts),
         ("its_member_is_added", |o| {
             crate::checks::tests::starts(o);

@@ -14,7 +14,7 @@ use crate::{
     },
     wait::ending::push_obstacles,
 };
-use kcp_control_plane::{plan::messages::up_to_date_count, wait::pause_blocker};
+use kcp_control_plane::{plan::messages::up_to_date_count, problem::reported_pause};
 
 pub fn render(report: &RolloutReport, layout: Layout) -> String {
     let control_plane = &report.snapshot.control_plane;
@@ -24,7 +24,7 @@ pub fn render(report: &RolloutReport, layout: Layout) -> String {
         RolloutProgress::Complete => ("complete", GOOD),
         RolloutProgress::InProgress | RolloutProgress::TimedOut => ("in progress", WARN),
         RolloutProgress::Stuck => ("stuck", BAD),
-        RolloutProgress::Stopped if pause_blocker(control_plane, None).is_some() => ("paused", WARN),
+        RolloutProgress::Stopped if reported_pause(control_plane, None).is_some() => ("paused", WARN),
         RolloutProgress::Stopped => ("stopped", BAD),
     };
     let rest = match report.progress {

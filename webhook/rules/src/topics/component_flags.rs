@@ -3,7 +3,7 @@
 //!
 //! - [`values`]: what the value of a flag must be, by its type
 //! - [`checks`]: what a component demands of a value beyond its type
-//! - [`conflicts`]: flags that exclude each other
+//! - [`conflicts`]: flags that a component refuses together
 
 mod checks;
 mod conflicts;
@@ -445,7 +445,7 @@ fn taint_refused(spec: &ControlPlaneSpec<'_>, faults: &mut Faults) {
             .map(|taint| taint.effect.as_deref().unwrap_or_default());
         for (index, effect) in effects
             .enumerate()
-            .filter(|(_, effect)| !TAINT_EFFECTS.contains(effect))
+            .filter(|(_, effect)| !TAINT_EFFECTS.contains(effect) && !has_placeholder(effect))
         {
             let fault = Fault {
                 field: spec.kubeadm_path(format_args!(
@@ -461,7 +461,7 @@ fn taint_refused(spec: &ControlPlaneSpec<'_>, faults: &mut Faults) {
     }
 }
 
-/// Reports flags that exclude each other, or flags that kubeadm sets.
+/// Reports flags that the component refuses together.
 fn flags_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
     for Given {

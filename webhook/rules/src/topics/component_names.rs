@@ -155,11 +155,18 @@ fn for_each_gate<'c>(
 
 fn gate_unknown(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
-    for_each_gate(spec, |component, flag, (name, _), answer| {
-        if let Answer::Unknown(absence) = answer {
-            Unknown::new(component, "feature gate", name, absence).push(flag.path(spec), None, spec, faults);
+    for (given, flag) in gate_flags(spec) {
+        for (name, _) in gates(given.component, given.version.minor, &flag) {
+            let Answer::Unknown(absence) = answer(&given, name) else {
+                continue;
+            };
+            let real = components::gate(given.component, name, &given.version);
+            let instead = matches!(real, Answer::Known(_))
+                .then(|| format!("a later version in --emulated-version, or remove {name}"));
+            let unknown = Unknown::new(given.component, "feature gate", name, absence).or_write(instead);
+            unknown.push(flag.path(spec), None, spec, faults);
         }
-    });
+    }
     for (
         Given {
             component, version, ..

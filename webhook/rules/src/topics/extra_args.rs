@@ -61,7 +61,7 @@ impl<'c> FlagList<'c> {
         self.iter().filter(|flag| flag.is(name)).last()
     }
 
-    /// All flags with a value, in order. A flag without one is not valid, or null, which the API server drops.
+    /// All flags that have a value, in order. The schema rejects a flag without one, and the API server drops a null.
     pub fn iter(&self) -> impl Iterator<Item = FlagValue<'c>> + use<'c> {
         let (list, args) = (self.path, self.args);
         args.into_iter().flat_map(move |args| {

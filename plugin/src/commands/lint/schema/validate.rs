@@ -27,7 +27,7 @@ pub(super) enum ViolationKind {
     Missing,
     /// The value is none of those that the field may have.
     Unsupported(&'static [Value]),
-    /// An earlier item of the list has the same keys; none if it is equal.
+    /// An earlier item of the list has the same values of these keys. Without keys, it is equal.
     Duplicate(&'static [String]),
     /// The value has the right type, but is not allowed. Contains what is wrong and what to do.
     Value(String),

@@ -1,4 +1,4 @@
-//! What a component demands of a value after it parsed the value.
+//! What a component demands of a value after it has parsed it.
 
 use std::{borrow::Cow, collections::HashSet, net::IpAddr};
 
@@ -140,7 +140,10 @@ const CHECKS: &[(&[Component], &[Check])] = &[
             ),
             (
                 "log-level",
-                Text("one of debug, info, warn, error, panic, fatal", is_log_level),
+                Text(
+                    "one of debug, info, warn, error, dpanic, panic, fatal",
+                    is_log_level,
+                ),
             ),
             ("logger", OneOf("zap")),
             ("log-format", OneOf(" json console")),
@@ -155,7 +158,7 @@ const MEDIA_TYPES: &str = " application/json application/yaml application/vnd.ku
 const HSTS: &str = "max-age=SECONDS, includeSubDomains or preload";
 const ORIGINS: &str = r"regular expressions that pin both ends of a host, such as ^https://a\.example$";
 const EXPIRATION: &str = "0, or between 1h and 2^32 seconds";
-const RANGES: &str = "one or two ranges of at least 8 addresses each";
+const RANGES: &str = "a range of at least 8 addresses, or two, one of IPv4 and one of IPv6";
 const SUITES: &str = "a list of Go's names of TLS cipher suites, such as TLS_AES_128_GCM_SHA256";
 const THRESHOLDS: &str = "thresholds, such as memory.available<100Mi or nodefs.available<10%";
 const RESERVED: &str = "cpu, memory, ephemeral-storage or pid, with =QUANTITY";
@@ -182,8 +185,15 @@ pub(super) fn required_by_check(
         _ => None,
     };
     let elects = flags.get("leader-elect").and_then(|flag| flag.as_bool()) != Some(false);
+    // client-go looks at the burst only if it limits the rate; the kubelet always does.
+    let is_unlimited = component != Kubelet
+        && flags
+            .value("kube-api-qps")
+            .parse::<f64>()
+            .is_ok_and(|qps| qps <= 0.0);
     let is_read = target.is_none_or(|target| !flags.value(target).is_empty())
-        && (elects || !flag.is("leader-elect-resource-lock"));
+        && (elects || !flag.is("leader-elect-resource-lock"))
+        && !(is_unlimited && flag.is("kube-api-burst"));
     required(demand, flag.value, minor).filter(|_| is_read)
 }
 
@@ -208,7 +218,7 @@ fn required(demand: &Demand, value: &str, minor: Option<u64>) -> Option<Cow<'sta
         }
         NotNegative => {
             let is_zero = !value.contains(|c: char| ('1'..='9').contains(&c));
-            (is_zero || !value.starts_with('-'), "not negative".to_owned())
+            (is_zero || !value.starts_with('-'), "0 or more".to_owned())
         }
         Text(words, is_accepted) => (is_accepted(value, minor), (*words).to_owned()),
         Items(words, is_accepted) => (items(value).all(is_accepted), format!("a list of {words}")),

@@ -1,4 +1,4 @@
-//! Flags that exclude each other, or flags that kubeadm sets.
+//! Flags that a component refuses together: with each other, with those of kubeadm, or without another one that they need.
 
 use std::borrow::Cow;
 
@@ -74,7 +74,7 @@ pub(super) fn api_server_conflicts<'c>(flags: &FlagList<'c>, minor: u64) -> Vec<
     modes.sort_unstable();
     modes.dedup();
     if modes.len() < given {
-        conflicts.push(("authorization-mode", "the flag has a mode twice"));
+        conflicts.push(("authorization-mode", "the flag names a mode twice"));
     }
     let conflicts = conflicts.into_iter();
     let excluded = conflicts.filter_map(|(name, cause)| Some((flags.get(name)?, cause.into(), None)));
@@ -169,7 +169,6 @@ fn election_times<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
         "leader-elect-renew-deadline",
         "leader-elect-retry-period",
     ];
-    let flag = names.iter().find_map(|name| flags.get(name))?;
     let seconds = |name, default: f64| match flags.get(name) {
         Some(flag) => parse_go_duration(flag.value).map(|time| time.as_secs_f64()),
         None => Some(default),
@@ -180,9 +179,20 @@ fn election_times<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
         seconds(renewal, 10.0)?,
         seconds(retry, 2.0)?,
     );
-    let cause = "--leader-elect-lease-duration must be above --leader-elect-renew-deadline, which must be above 1.2 times \
-                 --leader-elect-retry-period; by default, they are 15s, 10s and 2s";
-    (lease <= renewal || renewal <= 1.2 * retry || retry <= 0.0).then(|| (flag, cause.into(), None))
+    let cause = "--leader-elect-lease-duration (by default 15s) is not above --leader-elect-renew-deadline (10s), or that is not above \
+                 1.2 times --leader-elect-retry-period (2s)";
+    let is_valid =
+        |[lease, renewal, retry]: [f64; 3]| lease > renewal && renewal > 1.2 * retry && retry > 0.0;
+    // The flag whose default would do, if there is one.
+    let with_default = [
+        [15.0, renewal, retry],
+        [lease, 10.0, retry],
+        [lease, renewal, 2.0],
+    ];
+    let mut removable = names.into_iter().zip(with_default);
+    let wrong = removable.find_map(|(name, times)| flags.get(name).filter(|_| is_valid(times)));
+    let flag = wrong.or_else(|| names.iter().find_map(|name| flags.get(name)))?;
+    (!is_valid([lease, renewal, retry])).then(|| (flag, cause.into(), None))
 }
 
 /// The certificate and the key with which kube-controller-manager and kube-scheduler serve, and how they elect a leader.
@@ -273,7 +283,8 @@ fn election_conflict<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
     let election = milliseconds("election-timeout", 1000).filter(|election| *election > 0)?;
     let flag = flags
         .get("election-timeout")
+        .filter(|_| heartbeat.saturating_mul(5) <= 1000)
         .or_else(|| flags.get("heartbeat-interval"))?;
-    let cause = "--election-timeout must be at least 5 times --heartbeat-interval";
+    let cause = "--election-timeout (by default 1000 ms) is less than 5 times --heartbeat-interval (by default 100 ms)";
     (heartbeat.saturating_mul(5) > election).then(|| (flag, cause.into(), None))
 }

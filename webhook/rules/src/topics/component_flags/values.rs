@@ -28,11 +28,9 @@ fn required_by_kind(component: Component, flag: &FlagValue<'_>, kind: &str) -> O
         "bool" => (parse_bool(value).is_some(), "true or false"),
         "int" | "int64" => (is_integer(value, 64, true), "an integer"),
         "int32" => (is_integer(value, 32, true), "an integer of 32 bits"),
-        "uint" | "uint64" => (is_integer(value, 64, false), "an integer that is not negative"),
-        "uint32" | "Level" => (
-            is_integer(value, 32, false),
-            "an integer of 32 bits that is not negative",
-        ),
+        "uint" | "uint64" => (is_integer(value, 64, false), "an integer, 0 or more"),
+        "uint32" => (is_integer(value, 32, false), "an integer of 32 bits, 0 or more"),
+        "Level" => (is_level(value), "an integer between 0 and 2147483647"),
         "float32" | "float64" => (value.parse::<f64>().is_ok(), "a number"),
         "duration" => (
             parse_duration(value).is_some(),
@@ -56,7 +54,7 @@ fn required_by_kind(component: Component, flag: &FlagValue<'_>, kind: &str) -> O
                 || value
                     .split(',')
                     .all(|url| is_member_url(url, flag.name.starts_with("listen-"))),
-            "a list of URLs such as http://127.0.0.1:2381: with a port, without a path, and to listen with an IP address",
+            "a list of URLs with a port and without a path, such as http://127.0.0.1:2381; to listen, with an IP address or localhost",
         ),
         "mapStringString" if component == Component::ApiServer && flag.is("runtime-config") => {
             return required_runtime_config(value);
@@ -91,7 +89,12 @@ pub(super) fn parse_emulated(value: &str) -> Option<Version> {
 
 fn is_verbosity(item: &str) -> bool {
     item.split_once('=')
-        .is_some_and(|(pattern, level)| !pattern.is_empty() && is_integer(level, 32, false))
+        .is_some_and(|(pattern, level)| !pattern.is_empty() && is_level(level))
+}
+
+/// Unlike other integers, a verbosity is decimal (`component-base/logs/api/v1`, `VerbosityLevelPflag`).
+fn is_level(value: &str) -> bool {
+    value.bytes().all(|byte| byte.is_ascii_digit()) && value.parse::<i32>().is_ok()
 }
 
 /// `30000-32767`, `30000+100` or `30000` (`k8s.io/apimachinery`, `pkg/util/net/port_range.go`).

@@ -29,7 +29,7 @@ pub(super) async fn are_explained(asked: &Questions<'_>) -> Result<()> {
         (
             AccessFault::ClientExpired,
             "Secret/edge-kubeconfig: the certificate (admin kubeconfig) expired N ago; it should have been renewed on 2020-07-02, \
-             but the Cluster is paused (secret-certificates-expiring)"
+             but the Cluster is paused: no controller reconciles the control plane (secret-certificates-expiring)"
                 .to_owned(),
         ),
         (
@@ -52,7 +52,7 @@ pub(super) async fn are_explained(asked: &Questions<'_>) -> Result<()> {
         ),
         (
             AccessFault::EtcdAuthorityMissing,
-            "Secret/edge-etcd: does not exist (secrets-missing)".to_owned(),
+            "Secret/edge-etcd: no Machine can join: Secret edge-etcd does not exist (secrets-missing)".to_owned(),
         ),
         (
             AccessFault::EtcdAuthorityWrong,

@@ -114,6 +114,10 @@ pub fn check_failure_reported(observed: &Snapshot, _: Timestamp) -> CheckResult 
 }
 
 pub fn check_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
+    let pauses = pauses(observed);
+    if pauses.is_empty() {
+        return Ok(Vec::new());
+    }
     let control_plane = &observed.control_plane;
     let is_unfinished = |machine: &Machine| machine.is_deleting() || !machine.has_node();
     let is_pending = control_plane.is_deleting()
@@ -127,12 +131,12 @@ pub fn check_paused(observed: &Snapshot, now: Timestamp) -> CheckResult {
     } else {
         (CheckOutcome::Warn, "")
     };
-    let paused = control_plane
+    let condition = control_plane
         .condition("Paused")
-        .filter(|paused| paused.is_true());
-    let since = paused.and_then(|paused| paused.last_transition_time);
+        .filter(|condition| condition.is_true());
+    let since = condition.and_then(|condition| condition.last_transition_time);
     let written = observed.cluster.value().and_then(Cluster::paused_by);
-    let findings = pauses(observed).into_iter().map(|problem| {
+    let findings = pauses.into_iter().map(|problem| {
         let is_of_cluster = matches!(problem, Problem::ClusterPaused { .. });
         let written = written.filter(|_| is_of_cluster).and_then(|(_, written)| written);
         let finding = Finding::about(&problem, outcome, control_plane)

@@ -183,11 +183,9 @@ pub fn check_machines_paused(observed: &Snapshot, now: Timestamp) -> CheckResult
         };
         let finding = Finding::about(&problem, outcome, &observed.control_plane)
             .with_since(condition.and_then(|paused| paused.last_transition_time));
-        let waiting = needed_for.map(|waits| format!("; {waits}"));
-        Finding {
-            message: finding.message + waiting.as_deref().unwrap_or_default(),
-            ..finding
-        }
+        let waiting = needed_for.map_or_else(String::new, |waiting| format!("; {waiting}"));
+        let message = finding.message + &waiting;
+        Finding { message, ..finding }
     });
     Ok(findings.collect())
 }

@@ -198,16 +198,13 @@ fn is_mounted(component: Component, minor: u64, path: &str, cluster: &ClusterCon
 
 /// The files in the value of a flag.
 fn paths<'c>(flag: &FlagValue<'c>) -> impl Iterator<Item = &'c str> {
-    let is_pair = flag.is(SNI);
-    let files = flag
-        .value
-        .split(':')
-        .next()
-        .filter(|_| is_pair)
-        .unwrap_or(flag.value);
-    let separator = if is_pair { ',' } else { '\0' };
+    let (files, separators): (_, &[char]) = if flag.is(SNI) {
+        (flag.value.split(':').next().unwrap_or_default(), &[','])
+    } else {
+        (flag.value, &[])
+    };
     files
-        .split(separator)
+        .split(separators)
         .map(str::trim)
         .filter(|path| !path.is_empty())
 }

@@ -81,6 +81,11 @@ impl<'c> FlagList<'c> {
         self.iter().map(|flag| (flag.name, flag.value))
     }
 
+    /// The value of the boolean flag with this name; `None` if it is not set, or not a boolean.
+    pub fn bool(&self, name: &str) -> Option<bool> {
+        self.get(name)?.as_bool()
+    }
+
     /// The value of the flag with this name; empty if the flag is not set.
     pub fn value(&self, name: &'static str) -> &'c str {
         self.get(name).map_or("", |flag| flag.value)

@@ -136,7 +136,7 @@ fn is_enabled(flag: &FlagValue<'_>) -> bool {
 pub(super) fn enabling_flag<'c>(spec: &ControlPlaneSpec<'c>) -> Option<FlagValue<'c>> {
     let flags = controller_manager(spec);
     let enable = flags.get(ENABLE).filter(is_enabled)?;
-    let elects = flags.get(LEADER_ELECT).and_then(|flag| flag.as_bool()) != Some(false);
+    let elects = flags.bool(LEADER_ELECT) != Some(false);
     elects.then_some(enable)
 }
 

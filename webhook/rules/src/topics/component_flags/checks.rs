@@ -184,7 +184,7 @@ pub(super) fn required_by_check(
         Some("audit-web") => Some("audit-webhook-config-file"),
         _ => None,
     };
-    let elects = flags.get("leader-elect").and_then(|flag| flag.as_bool()) != Some(false);
+    let elects = flags.bool("leader-elect") != Some(false);
     // client-go looks at the burst only if it limits the rate; the kubelet always does.
     let is_unlimited = component != Kubelet
         && flags

@@ -51,10 +51,7 @@ pub(super) fn api_server_conflicts<'c>(flags: &FlagList<'c>, minor: u64) -> Vec<
         let value = values.last().map(|(_, value)| value.trim())?;
         ["true", "false"].contains(&value).then_some(value)
     };
-    if flags
-        .get("enable-priority-and-fairness")
-        .and_then(|flag| flag.as_bool())
-        != Some(false)
+    if flags.bool("enable-priority-and-fairness") != Some(false)
         && needed.iter().find_map(value_of) == Some("false")
     {
         let cause =
@@ -103,7 +100,7 @@ fn api_server_pairs(flags: &FlagList<'_>) -> Vec<Pair> {
         pairs.extend(other.map(|name| (name, "--oidc-issuer-url", issuer)));
     }
     let automatic = "encryption-provider-config-automatic-reload";
-    if flags.get(automatic).and_then(|flag| flag.as_bool()) == Some(true) {
+    if flags.bool(automatic) == Some(true) {
         pairs.push((
             automatic,
             "--encryption-provider-config",
@@ -150,8 +147,8 @@ fn missing_suite<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
         ]
         .contains(suite)
     };
-    let serves_http2 = flags.value("tls-min-version") != "VersionTLS13"
-        && flags.get("disable-http2-serving").and_then(|flag| flag.as_bool()) != Some(true);
+    let serves_http2 =
+        flags.value("tls-min-version") != "VersionTLS13" && flags.bool("disable-http2-serving") != Some(true);
     let cause = "the list lacks TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 and TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, of which HTTP/2 \
                  needs one";
     let is_valid = !suites.is_empty() && are_cipher_suites(flag.value, None);
@@ -161,7 +158,7 @@ fn missing_suite<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
 
 /// The times of leader election, by default 15s, 10s and 2s (`k8s.io/client-go`, `tools/leaderelection`, `NewLeaderElector`).
 fn election_times<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
-    if flags.get("leader-elect").and_then(|flag| flag.as_bool()) == Some(false) {
+    if flags.bool("leader-elect") == Some(false) {
         return None;
     }
     let names = [

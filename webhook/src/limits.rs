@@ -33,9 +33,9 @@ pub(crate) const MAX_WAIT: Duration = Duration::from_secs(1);
 /// have 1.5 million values, and its review would need gigabytes of memory.
 pub(crate) const MAX_VALUES: usize = 50_000;
 
-/// The maximum size of a review beside its two objects, in bytes: names, and the user's groups and extra fields. What is decoded
-/// from extra fields takes up to 200 times their size.
-pub(crate) const MAX_ENVELOPE: usize = 64 * 1024;
+/// The maximum size of the user's groups and extra fields in a review, in bytes. What is decoded from extra fields takes up to 200
+/// times their size.
+pub(crate) const MAX_USER_INFO: usize = 64 * 1024;
 
 /// The maximum length of a review's uid, which the response repeats, in bytes. The API server sends 36.
 pub(crate) const MAX_UID: usize = 128;

@@ -32,6 +32,7 @@ use crate::{
     net::{connection::Client as Caller, connection_slots::ConnectionSlots},
     review::{
         admission::Admission,
+        decode::{Review, count_values, decode_review},
         router::{Admissions, Router},
     },
     shutdown::Phase,
@@ -130,6 +131,11 @@ pub(crate) fn review(operation: &str, object: &Value, old_object: &Value) -> Val
             "options": {"apiVersion": "meta.k8s.io/v1", "kind": "UpdateOptions"}
         }
     })
+}
+
+pub(crate) fn decoded(review: &str) -> Review<'_> {
+    let body = review.as_bytes();
+    decode_review(body, count_values(body)).unwrap()
 }
 
 /// A review of a write to the scale subresource. Like Go, it omits a zero.

@@ -37,7 +37,7 @@ pub(crate) fn create(hook: &str) -> Body {
             spec.remove(field);
         }
     }
-    body("create-2k", hook, 8_000, &review("CREATE", &object, None))
+    body("create-2k", hook, 8_000, review("CREATE", &object, None))
 }
 
 /// A review of 16 KB: an update of a control plane.
@@ -54,11 +54,10 @@ fn update(name: &str, hook: &str, reviews: usize, file_bytes: usize) -> Body {
     let old = control_plane(file_bytes);
     let mut new = old.clone();
     new["spec"]["version"] = json!("v1.34.3");
-    body(name, hook, reviews, &review("UPDATE", &new, Some(&old)))
+    body(name, hook, reviews, review("UPDATE", &new, Some(&old)))
 }
 
-fn body(name: &str, hook: &str, reviews: usize, review: &Value) -> Body {
-    let text = review.to_string();
+fn body(name: &str, hook: &str, reviews: usize, text: String) -> Body {
     let head = format!(
         "POST /{hook}?timeout=5s HTTP/1.1\r\nhost: localhost\r\nuser-agent: kube-apiserver-admission\r\n\
          accept: application/json, */*\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -73,23 +72,18 @@ fn body(name: &str, hook: &str, reviews: usize, review: &Value) -> Body {
     }
 }
 
-fn review(operation: &str, object: &Value, old_object: Option<&Value>) -> Value {
+/// The text of a review. Its fields have the order of Go's `AdmissionRequest` (k8s.io/api, `admission/v1/types.go`).
+fn review(operation: &str, object: &Value, old_object: Option<&Value>) -> String {
     let kind = json!({"group": "controlplane.cluster.x-k8s.io", "version": "v1beta2", "kind": "KubeadmControlPlane"});
     let resource = json!({
         "group": "controlplane.cluster.x-k8s.io", "version": "v1beta2", "resource": "kubeadmcontrolplanes",
     });
-    json!({
-        "kind": "AdmissionReview",
-        "apiVersion": "admission.k8s.io/v1",
-        "request": {
-            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-            "kind": kind, "resource": resource, "requestKind": kind, "requestResource": resource,
-            "name": "example", "namespace": "default", "operation": operation,
-            "userInfo": {"username": "admin", "groups": ["system:masters", "system:authenticated"]},
-            "object": object, "oldObject": old_object, "dryRun": false,
-            "options": {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "kubectl-client-side-apply"},
-        },
-    })
+    let user = json!({"username": "admin", "groups": ["system:masters", "system:authenticated"]});
+    let options = json!({"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "kubectl-client-side-apply"});
+    let old_object = old_object.unwrap_or(&Value::Null);
+    format!(
+        r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{{"uid":"705ab4f5-6393-11e8-b7cc-42010a800002","kind":{kind},"resource":{resource},"requestKind":{kind},"requestResource":{resource},"name":"example","namespace":"default","operation":"{operation}","userInfo":{user},"object":{object},"oldObject":{old_object},"dryRun":false,"options":{options}}}}}"#
+    )
 }
 
 /// A control plane with files of `file_bytes` in total.

@@ -10,7 +10,7 @@ mod kind;
 mod object;
 mod scale;
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use kcp_api::names::group;
 use kcp_rules::{
@@ -20,11 +20,10 @@ use kcp_rules::{
     },
     registration::{CANARY_ANNOTATION, CANARY_LEASE, canary_warning},
 };
-use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use self::evaluator::Evaluator;
-use super::decode::{Operation, Request, count_values};
+use super::decode::{CONTROL_PLANES, ObjectTexts, Objects, Operation, Request, Review, count_values};
 use crate::{
     cluster::ClusterReader,
     configuration::CurrentConfiguration,
@@ -55,13 +54,13 @@ impl ReviewedResource {
     fn from_request(request: &Request<'_>) -> Option<Self> {
         let resource = &request.resource;
         match (&*resource.group, &*resource.plural, &*request.sub_resource) {
-            (group::CONTROL_PLANE, "kubeadmcontrolplanes", "") => Some(Self::ControlPlane),
-            (group::CONTROL_PLANE, "kubeadmcontrolplanes", "scale") => Some(Self::ControlPlaneScale),
+            (group::CONTROL_PLANE, CONTROL_PLANES, "") => Some(Self::ControlPlane),
+            (group::CONTROL_PLANE, CONTROL_PLANES, "scale") => Some(Self::ControlPlaneScale),
             (group::CONTROL_PLANE, "kubeadmcontrolplanetemplates", "") => Some(Self::Template),
             (group::HIVE, "clusterpools", "") => Some(Self::ClusterPool),
             (group::HIVE, "clusterdeploymentcustomizations", "") => Some(Self::Customization),
             (group::HIVE, "clusterdeployments", "") => Some(Self::ClusterDeployment),
-            (group::CONTROL_PLANE, "kubeadmcontrolplanes", "status")
+            (group::CONTROL_PLANE, CONTROL_PLANES, "status")
             | (group::HIVE, "clusterpools" | "clusterdeploymentcustomizations", "status") => {
                 Some(Self::Status)
             }
@@ -88,57 +87,75 @@ impl Admission {
     /// Refuses a write to a resource that kcp-webhook does not review, so that a wrong webhook configuration is
     /// noticed. Allows every write of a status, because no rule checks a status, and a controller must always be able
     /// to write one.
-    pub(crate) async fn decide(&self, hook: Hook, request: &Request<'_>) -> Decision {
+    pub(crate) async fn decide(&self, hook: Hook, review: &mut Review<'_>) -> Decision {
+        let request = &review.request;
         let Some(target) = ReviewedResource::from_request(request) else {
             return not_reviewed(request);
         };
         if target == ReviewedResource::Status || request.operation == Operation::Connect {
             return Decision::allowed();
         }
-        if let Some(decision) = too_large(request) {
+        let objects = mem::take(&mut review.objects);
+        if review.values > MAX_VALUES
+            && let Objects::Texts(texts) = objects
+            && let Some(decision) = too_large(texts)
+        {
             return decision;
         }
         if hook == Hook::Mutate && request.operation == Operation::Delete {
             return Decision::allowed();
         }
-        let decision = self.decide_on(target, hook, request).await;
+        let decision = self.decide_on(target, hook, request, objects).await;
         // Only a denial is worth the time that decoding the two versions takes.
         let is_denied = !matches!(decision.verdict, ReviewResult::Allowed);
-        if hook == Hook::Mutate && is_denied && is_stale(request) {
+        if hook == Hook::Mutate && is_denied && is_stale(review) {
             return Decision::allowed();
         }
         decision
     }
 
-    async fn decide_on(&self, target: ReviewedResource, hook: Hook, request: &Request<'_>) -> Decision {
+    async fn decide_on<'a>(
+        &self,
+        target: ReviewedResource,
+        hook: Hook,
+        request: &Request<'a>,
+        objects: Objects<'a>,
+    ) -> Decision {
         let evaluator = &self.evaluator;
+        let texts = match (target, objects) {
+            (ReviewedResource::ControlPlane, Objects::ControlPlane { new, stored }) => {
+                return object::decide_on(hook, request, Ok(new), stored.map(Ok), evaluator).await;
+            }
+            (_, Objects::ControlPlane { .. }) => return not_reviewed(request),
+            (_, Objects::Texts(texts)) => texts,
+        };
         match target {
             ReviewedResource::ControlPlane => {
-                object::decide::<KubeadmControlPlane<'_>>(hook, request, evaluator).await
+                object::decide::<KubeadmControlPlane<'_>>(hook, request, texts, evaluator).await
             }
-            ReviewedResource::ControlPlaneScale => scale::decide(hook, request, evaluator).await,
+            ReviewedResource::ControlPlaneScale => scale::decide(hook, request, texts, evaluator).await,
             ReviewedResource::Template => {
-                object::decide::<KubeadmControlPlaneTemplate<'_>>(hook, request, evaluator).await
+                object::decide::<KubeadmControlPlaneTemplate<'_>>(hook, request, texts, evaluator).await
             }
             ReviewedResource::ClusterPool => {
-                object::decide::<ClusterPool<'_>>(hook, request, evaluator).await
+                object::decide::<ClusterPool<'_>>(hook, request, texts, evaluator).await
             }
             ReviewedResource::Customization => {
-                object::decide::<ClusterDeploymentCustomization<'_>>(hook, request, evaluator).await
+                object::decide::<ClusterDeploymentCustomization<'_>>(hook, request, texts, evaluator).await
             }
             ReviewedResource::ClusterDeployment => {
-                object::decide::<ClusterDeployment<'_>>(hook, request, evaluator).await
+                object::decide::<ClusterDeployment<'_>>(hook, request, texts, evaluator).await
             }
-            ReviewedResource::Canary => canary(request),
+            ReviewedResource::Canary => canary(texts),
             ReviewedResource::Status => Decision::allowed(),
         }
     }
 }
 
 /// Allows the write, and repeats its nonce in a warning, which the API server returns to the manager.
-fn canary(request: &Request<'_>) -> Decision {
-    let lease: Option<Value> = request
-        .object
+fn canary(texts: ObjectTexts<'_>) -> Decision {
+    let lease: Option<Value> = texts
+        .new
         .and_then(|object| serde_json::from_str(object.get()).ok());
     let nonce = lease.as_ref().and_then(|lease| {
         let annotations = lease.pointer("/metadata/annotations")?;
@@ -155,22 +172,11 @@ fn canary(request: &Request<'_>) -> Decision {
 /// Whether the client read the object before its last change. The API server refuses such an update with 409 Conflict, so that
 /// the client reads the object again. But it calls the mutating webhooks first, and their denial would blame the client for
 /// undoing a change that it has not seen.
-fn is_stale(request: &Request<'_>) -> bool {
-    #[derive(Deserialize)]
-    struct Versioned {
-        metadata: Version,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Version {
-        resource_version: String,
-    }
+fn is_stale(review: &Review<'_>) -> bool {
     // Compare numbers, as the API server does: it accepts 07 for version 7.
-    let version = |object: Option<&RawValue>| -> Option<u64> {
-        let object: Versioned = serde_json::from_str(object?.get()).ok()?;
-        object.metadata.resource_version.parse().ok()
-    };
-    let (sent, stored) = (version(request.object), version(request.old_object));
+    let [sent, stored] = review
+        .identities()
+        .map(|identity| identity?.resource_version?.parse::<u64>().ok());
     sent.zip(stored).is_some_and(|(sent, stored)| sent != stored)
 }
 
@@ -194,13 +200,11 @@ fn not_reviewed(request: &Request<'_>) -> Decision {
 
 /// Refuses a new object that has too many values to check. If only the stored object has too many, allows the write with a
 /// warning, so that users can make the object smaller or delete it.
-fn too_large(request: &Request<'_>) -> Option<Decision> {
-    if request.values <= MAX_VALUES {
-        return None;
-    }
-    let is_too_large =
-        |object: Option<&RawValue>| object.is_some_and(|object| count_values(object.get()) > MAX_VALUES);
-    if is_too_large(request.object) {
+fn too_large(texts: ObjectTexts<'_>) -> Option<Decision> {
+    let is_too_large = |object: Option<&RawValue>| {
+        object.is_some_and(|object| count_values(object.get().as_bytes()) > MAX_VALUES)
+    };
+    if is_too_large(texts.new) {
         return Some(Decision::refused(
             RefusalKind::TooLarge,
             format!(
@@ -208,7 +212,7 @@ fn too_large(request: &Request<'_>) -> Option<Decision> {
             ),
         ));
     }
-    is_too_large(request.old_object).then(|| {
+    is_too_large(texts.stored).then(|| {
         let mut allowed = Decision::allowed();
         allowed.other_warnings.push(format!(
             "the stored object has more than {MAX_VALUES} values, too many to check; kcp-webhook evaluated \

@@ -1,17 +1,21 @@
-//! Decodes an `AdmissionReview`, borrowing from the body. Its objects stay text, because only admission knows their types.
+//! Decodes an `AdmissionReview`, borrowing from the body.
+//!
+//! The objects stay text, because only admission knows their types. Control planes are decoded together with the review: to find
+//! the end of their text first takes half as long again.
 
 mod uid;
 mod values;
 
 use std::collections::BTreeMap;
 
-use kcp_rules::api::Text;
+use kcp_api::names::group;
+use kcp_rules::api::{KubeadmControlPlane, Text};
 use serde::Deserialize;
 use serde_json::{Value, json as object, value::RawValue};
 
 use crate::{
     cluster::ReadLimits,
-    limits::{MAX_ENVELOPE, MAX_QUOTED_CHARS, MAX_UID, shorten},
+    limits::{MAX_QUOTED_CHARS, MAX_UID, MAX_USER_INFO, MAX_VALUES, shorten},
 };
 
 pub(crate) use values::count_values;
@@ -20,19 +24,65 @@ pub(crate) use values::count_values;
 pub(crate) const API_VERSION: &str = "admission.k8s.io/v1";
 pub(crate) const KIND: &str = "AdmissionReview";
 
+pub(crate) const CONTROL_PLANES: &str = "kubeadmcontrolplanes";
+
+/// A review whose new object is decoded as `N`, and the stored one as `O`.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Document<'a> {
+#[serde(
+    rename_all = "camelCase",
+    bound(deserialize = "N: Deserialize<'de>, O: Deserialize<'de>")
+)]
+struct Document<'a, N, O> {
     #[serde(borrow)]
     api_version: Option<Text<'a>>,
     kind: Option<Text<'a>>,
-    request: Option<Request<'a>>,
+    request: Option<Request<'a, N, O>>,
 }
 
-/// The fields of an `AdmissionReview`'s `request` that this program reads (k8s.io/api, `admission/v1/types.go`).
+/// A decoded review.
+#[derive(Debug)]
+pub(crate) struct Review<'a> {
+    pub(crate) request: Request<'a>,
+    pub(crate) objects: Objects<'a>,
+    /// An upper bound of the number of values in the review, and so in each of its objects.
+    pub(crate) values: usize,
+    text: &'a str,
+}
+
+/// The objects of a review.
+#[derive(Debug)]
+pub(crate) enum Objects<'a> {
+    /// A control plane that is created or updated, and the stored one.
+    ControlPlane {
+        new: Box<KubeadmControlPlane<'a>>,
+        stored: Option<Box<KubeadmControlPlane<'a>>>,
+    },
+    Texts(ObjectTexts<'a>),
+}
+
+impl Default for Objects<'_> {
+    fn default() -> Self {
+        Self::Texts(ObjectTexts::default())
+    }
+}
+
+/// The JSON text of a review's objects.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ObjectTexts<'a> {
+    /// The new object; `None` for a deletion.
+    pub(crate) new: Option<&'a RawValue>,
+    /// The stored object; `None` for a creation.
+    pub(crate) stored: Option<&'a RawValue>,
+}
+
+/// The fields of an `AdmissionReview`'s `request` that this program reads (k8s.io/api, `admission/v1/types.go`). [`Review`] has
+/// the objects.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Request<'a> {
+#[serde(
+    rename_all = "camelCase",
+    bound(deserialize = "N: Deserialize<'de>, O: Deserialize<'de>")
+)]
+pub(crate) struct Request<'a, N = (), O = ()> {
     /// The uid of the review, which the response must repeat.
     #[serde(borrow)]
     pub(crate) uid: Text<'a>,
@@ -53,15 +103,31 @@ pub(crate) struct Request<'a> {
     dry_run: Option<&'a RawValue>,
     #[serde(default)]
     pub(crate) options: Option<WriteOptions<'a>>,
-    /// The new object; `None` for a deletion.
-    pub(crate) object: Option<&'a RawValue>,
-    /// The stored object; `None` for a creation.
-    pub(crate) old_object: Option<&'a RawValue>,
-    /// An upper bound of the number of values in the review, and so in each of its objects.
-    #[serde(skip)]
-    pub(crate) values: usize,
+    object: Option<N>,
+    old_object: Option<O>,
     #[serde(skip)]
     pub(crate) read_limits: ReadLimits,
+}
+
+impl<'a, N, O> Request<'a, N, O> {
+    /// Takes the objects out.
+    fn split(self) -> (Request<'a>, Option<N>, Option<O>) {
+        let request = Request {
+            uid: self.uid,
+            resource: self.resource,
+            sub_resource: self.sub_resource,
+            name: self.name,
+            namespace: self.namespace,
+            operation: self.operation,
+            user_info: self.user_info,
+            dry_run: self.dry_run,
+            options: self.options,
+            object: None,
+            old_object: None,
+            read_limits: self.read_limits,
+        };
+        (request, self.object, self.old_object)
+    }
 }
 
 impl Request<'_> {
@@ -144,64 +210,90 @@ pub(crate) struct InvalidReview {
     pub(crate) sentence: String,
 }
 
-/// Decodes a review.
+/// Decodes a review with at most this number of values.
 ///
 /// If decoding fails, the body is read again only for its uid: an API server accepts a response only with the uid
 /// that it sent.
-pub(crate) fn decode_review(body: &[u8]) -> Result<Request<'_>, InvalidReview> {
-    let decoded = decode(body).and_then(|request| bounded(body, request));
-    decoded
-        .map(named_by_its_object)
+pub(crate) fn decode_review(body: &[u8], values: usize) -> Result<Review<'_>, InvalidReview> {
+    decode(body, values)
+        .and_then(bounded)
         .map_err(|sentence| InvalidReview {
             uid: uid::find(body).filter(|uid| uid.len() <= MAX_UID),
             sentence,
         })
 }
 
-/// Refuses a review whose text beside its two objects is large: what is decoded from it takes many times its size.
-fn bounded<'a>(body: &[u8], request: Request<'a>) -> Result<Request<'a>, String> {
-    let objects = [request.object, request.old_object].into_iter().flatten();
-    let objects: usize = objects.map(|object| object.get().len()).sum();
-    let envelope = body.len().saturating_sub(objects);
-    if envelope > MAX_ENVELOPE {
-        return Err(format!(
-            "the review has {envelope} bytes beside its objects, and at most {MAX_ENVELOPE} are accepted"
-        ));
+/// Refuses a review with a long uid, or with a large text from which the user's groups and extra fields are decoded: they take
+/// many times its size.
+fn bounded(review: Review<'_>) -> Result<Review<'_>, String> {
+    let Request { uid, user_info, .. } = &review.request;
+    let fields = [user_info.groups, user_info.extra].into_iter().flatten();
+    let user: usize = fields.map(|field| field.get().len()).sum();
+    for (parts_have, bytes, limit) in [
+        ("the user's groups and extra fields have", user, MAX_USER_INFO),
+        ("the uid has", uid.len(), MAX_UID),
+    ] {
+        if bytes > limit {
+            return Err(format!(
+                "{parts_have} {bytes} bytes, and at most {limit} are accepted"
+            ));
+        }
     }
-    if request.uid.len() > MAX_UID {
-        return Err(format!(
-            "the uid has {} bytes, and at most {MAX_UID} are accepted",
-            request.uid.len()
-        ));
-    }
-    Ok(request)
+    Ok(review)
 }
 
-/// Takes the name from the object if an object of a collection is deleted: the API server then leaves the review's name empty
-/// (k8s.io/apiserver, `pkg/registry/rest/delete.go`).
-fn named_by_its_object(mut request: Request<'_>) -> Request<'_> {
-    #[derive(Deserialize)]
-    struct Named<'a> {
-        #[serde(borrow)]
-        metadata: Name<'a>,
-    }
-    #[derive(Deserialize)]
-    struct Name<'a> {
-        #[serde(borrow)]
-        name: Text<'a>,
-    }
-    if let (Operation::Delete, "", Some(object)) = (request.operation, &*request.name, request.old_object)
-        && let Ok(named) = serde_json::from_str::<Named<'_>>(object.get())
-    {
-        request.name = named.metadata.name;
-    }
-    request
-}
-
-fn decode(body: &[u8]) -> Result<Request<'_>, String> {
+fn decode(body: &[u8], values: usize) -> Result<Review<'_>, String> {
     // Check UTF-8 once for the whole body, instead of for each string.
     let text = std::str::from_utf8(body).map_err(|error| format!("the body is not UTF-8: {error}"))?;
-    let document: Document<'_> = serde_json::from_str(text).map_err(|error| {
+    // The API server writes the resource before the objects, so the name is found early.
+    if values <= MAX_VALUES
+        && text.contains(CONTROL_PLANES)
+        && let Some(review) = control_plane_review(text, values)
+    {
+        return Ok(review);
+    }
+    let (request, new, stored) = request::<&RawValue, &RawValue>(text)?.split();
+    let review = Review {
+        request,
+        objects: Objects::Texts(ObjectTexts { new, stored }),
+        values,
+        text,
+    };
+    Ok(review.named_by_its_object())
+}
+
+/// Decodes a review with its control planes. `None` if the objects must be decoded on their own: to find the field with the wrong
+/// type, or because they are no control planes.
+fn control_plane_review(text: &str, values: usize) -> Option<Review<'_>> {
+    type Stored<'a> = KubeadmControlPlane<'a, &'a RawValue>;
+    let (request, new, stored) = request::<Box<KubeadmControlPlane<'_>>, Stored<'_>>(text)
+        .ok()?
+        .split();
+    let Resource { group, plural, .. } = &request.resource;
+    let is_write = matches!(
+        (request.operation, &stored),
+        (Operation::Create, None) | (Operation::Update, Some(_))
+    );
+    if (&**group, &**plural, &*request.sub_resource) != (group::CONTROL_PLANE, CONTROL_PLANES, "")
+        || !is_write
+    {
+        return None;
+    }
+    let new = new?;
+    let stored = stored.map(|stored| stored.decode_config(&new)).transpose().ok()?;
+    Some(Review {
+        request,
+        objects: Objects::ControlPlane {
+            new,
+            stored: stored.map(Box::new),
+        },
+        values,
+        text,
+    })
+}
+
+fn request<'a, N: Deserialize<'a>, O: Deserialize<'a>>(text: &'a str) -> Result<Request<'a, N, O>, String> {
+    let document: Document<'_, N, O> = serde_json::from_str(text).map_err(|error| {
         let error = error.to_string();
         format!(
             "the body is not an {KIND}: {}",
@@ -217,15 +309,51 @@ fn decode(body: &[u8]) -> Result<Request<'_>, String> {
             shorten(kind, MAX_QUOTED_CHARS, ""),
         ));
     }
-    let values = count_values(text);
     document
         .request
-        .map(|request| Request { values, ..request })
         .ok_or_else(|| format!("the {KIND} has no request"))
+}
+
+/// The part of an object's metadata that identifies the object and its version.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Identity<'a> {
+    #[serde(borrow)]
+    pub(crate) name: Option<Text<'a>>,
+    pub(crate) uid: Option<Text<'a>>,
+    pub(crate) resource_version: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Identified<'a> {
+    #[serde(borrow, default)]
+    metadata: Identity<'a>,
+}
+
+impl<'a> Review<'a> {
+    /// The identities of the new and the stored object. Reads the review again, because only denials need them.
+    pub(crate) fn identities(&self) -> [Option<Identity<'a>>; 2] {
+        let Ok(request) = request::<Identified<'_>, Identified<'_>>(self.text) else {
+            return [None, None];
+        };
+        [request.object, request.old_object].map(|object| object.map(|object| object.metadata))
+    }
+
+    /// Takes the name from the object if an object of a collection is deleted: the API server then leaves the review's name
+    /// empty (k8s.io/apiserver, `pkg/registry/rest/delete.go`).
+    fn named_by_its_object(mut self) -> Self {
+        if let (Operation::Delete, "") = (self.request.operation, &*self.request.name)
+            && let [_, Some(Identity { name: Some(name), .. })] = self.identities()
+        {
+            self.request.name = name;
+        }
+        self
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use kcp_rules::case::{Base, V1BETA2};
     use serde_json::{Value, json};
 
     use super::*;
@@ -250,28 +378,90 @@ mod tests {
     }
 
     #[test]
-    fn what_surrounds_the_objects_is_bounded() {
+    fn uid_and_user_are_bounded() {
         let mut large = testing::control_plane();
-        large["metadata"]["annotations"] = json!({"a": "x".repeat(2 * MAX_ENVELOPE)});
+        large["metadata"]["annotations"] = json!({"a": "x".repeat(2 * MAX_USER_INFO)});
         let review = testing::review("CREATE", &large, &Value::Null);
-        assert!(decode_review(review.to_string().as_bytes()).is_ok());
+        assert!(decode_text(&review.to_string()).is_ok());
         for (field, value) in [
             ("uid", json!("x".repeat(MAX_UID + 1))),
             (
                 "userInfo",
-                json!({"extra": {"a": vec![json!([0]); MAX_ENVELOPE / 4]}}),
+                json!({"extra": {"a": vec![json!([0]); MAX_USER_INFO / 4]}}),
             ),
-            ("userInfo", json!({"groups": vec!["a"; MAX_ENVELOPE / 4]})),
-            ("requestKind", json!({"kind": "x".repeat(MAX_ENVELOPE)})),
+            ("userInfo", json!({"groups": vec!["a"; MAX_USER_INFO / 4]})),
         ] {
             let mut review = testing::review("CREATE", &testing::control_plane(), &Value::Null);
             review["request"][field] = value;
-            let invalid = decode_review(review.to_string().as_bytes()).unwrap_err();
+            let invalid = decode_text(&review.to_string()).unwrap_err();
             let is_limit = invalid.sentence.ends_with(" are accepted");
             assert!(
                 is_limit && invalid.uid.is_none_or(|uid| uid.len() <= MAX_UID),
                 "{field}"
             );
+        }
+    }
+
+    fn decode_text(text: &str) -> Result<Review<'_>, InvalidReview> {
+        decode_review(text.as_bytes(), count_values(text.as_bytes()))
+    }
+
+    #[test]
+    fn only_written_control_planes_are_decoded_with_the_review() {
+        let written = testing::control_plane();
+        let wrong = json!({"apiVersion": "a/v1", "metadata": {}, "spec": {"replicas": "three"}});
+        let mut large = written.clone();
+        large["spec"]["kubeadmConfigSpec"]["files"] = json!(vec![json!({}); MAX_VALUES]);
+        let mut template = Base::Template(V1BETA2).object();
+        template["metadata"]["annotations"] = json!({"a": CONTROL_PLANES});
+        let templates = json!({"group": group::CONTROL_PLANE, "version": "v1beta2", "resource": "kubeadmcontrolplanetemplates"});
+        let none = Value::Null;
+        for (operation, new, stored, field, value, is_decoded) in [
+            ("CREATE", &written, &none, "name", json!("a"), true),
+            ("UPDATE", &written, &written, "name", json!("a"), true),
+            ("UPDATE", &written, &wrong, "name", json!("a"), false),
+            ("UPDATE", &wrong, &written, "name", json!("a"), false),
+            ("UPDATE", &written, &none, "name", json!("a"), false),
+            ("UPDATE", &written, &large, "name", json!("a"), false),
+            (
+                "UPDATE",
+                &written,
+                &written,
+                "subResource",
+                json!("status"),
+                false,
+            ),
+            ("DELETE", &none, &written, "name", json!("a"), false),
+            ("CREATE", &template, &none, "resource", templates, false),
+            (
+                "UPDATE",
+                &written,
+                &written,
+                "resource",
+                json!({"group": "g", "version": "v1", "resource": CONTROL_PLANES}),
+                false,
+            ),
+        ] {
+            let mut review = testing::review(operation, new, stored);
+            review["request"][field] = value;
+            let text = review.to_string();
+            let Review { objects, .. } = testing::decoded(&text);
+            let found = match objects {
+                Objects::ControlPlane { stored: old, .. } => {
+                    assert_eq!(old.is_some(), stored != &none, "{operation} {field}");
+                    true
+                }
+                Objects::Texts(texts) => {
+                    let are_given = [texts.new, texts.stored].map(|text| text.is_some());
+                    assert_eq!(
+                        are_given,
+                        [new, stored].map(|object| object != &none),
+                        "{operation} {field}"
+                    );
+                    false
+                }
+            };
+            assert_eq!(found, is_decoded, "{operation} {field}");
         }
     }
 
@@ -292,7 +482,7 @@ mod tests {
             review["request"]["name"] = json!(given);
             let text = review.to_string();
             assert_eq!(
-                &*decode_review(text.as_bytes()).unwrap().name,
+                &*testing::decoded(&text).request.name,
                 expected,
                 "{operation} {given}"
             );

@@ -6,11 +6,10 @@
 use std::{collections::HashMap, env, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use serde::Deserialize;
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::Instant};
 
-use super::decode::{Operation, Request};
+use super::decode::{Operation, Review};
 use crate::{
     cluster::ClusterReader,
     configuration::CurrentConfiguration,
@@ -75,10 +74,10 @@ impl DenialEvents {
 
     /// Records a decision if the configuration says so, and if it is the denial of a write, and not of a dry run. Never
     /// waits.
-    pub(crate) fn record(&self, request: &Request<'_>, decision: &Decision) {
+    pub(crate) fn record(&self, review: &Review<'_>, decision: &Decision) {
         if self.configuration.get().denial_events
             && let ReviewResult::Invalid(invalid) = &decision.verdict
-            && let Some(denial) = denial(request, invalid)
+            && let Some(denial) = denial(review, invalid)
             && self.waiting.try_send(denial).is_err()
         {
             self.metrics.count_denial_event(EventResult::Dropped);
@@ -88,7 +87,8 @@ impl DenialEvents {
 
 /// The Event of a denial. `None` for a dry run, and for an object without a name, to which an Event cannot refer. The API server
 /// refuses a `generateName` that ends in a dot (apimachinery, `NameIsDNSSubdomain`).
-fn denial(request: &Request<'_>, invalid: &Invalid) -> Option<Denial> {
+fn denial(review: &Review<'_>, invalid: &Invalid) -> Option<Denial> {
+    let request = &review.request;
     if request.is_dry_run() || request.name.is_empty() {
         return None;
     }
@@ -103,6 +103,8 @@ fn denial(request: &Request<'_>, invalid: &Invalid) -> Option<Denial> {
         causes.join(", ")
     );
     let (namespace, name) = (&*request.namespace, &*request.name);
+    let [_, stored] = review.identities();
+    let uid = stored.and_then(|stored| stored.uid);
     let event = json!({
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -112,7 +114,7 @@ fn denial(request: &Request<'_>, invalid: &Invalid) -> Option<Denial> {
             "kind": invalid.kind,
             "namespace": namespace,
             "name": name,
-            "uid": uid(request.old_object),
+            "uid": uid.as_deref(),
         },
         "type": "Warning",
         "reason": "Denied",
@@ -141,20 +143,6 @@ const fn noun(operation: Operation) -> &'static str {
         Operation::Delete => "deletion",
         Operation::Connect => "connection",
     }
-}
-
-/// The uid of the stored object; `None` for a creation.
-fn uid(object: Option<&RawValue>) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Object {
-        metadata: Metadata,
-    }
-    #[derive(Deserialize)]
-    struct Metadata {
-        uid: Option<String>,
-    }
-    let object: Object = serde_json::from_str(object?.get()).ok()?;
-    object.metadata.uid
 }
 
 async fn record_all(cluster: ClusterReader, mut denials: mpsc::Receiver<Denial>, metrics: Arc<Metrics>) {
@@ -202,9 +190,8 @@ impl Recorded {
 
 #[cfg(test)]
 mod tests {
-    use super::super::decode::decode_review;
     use super::*;
-    use crate::decision::Cause;
+    use crate::{decision::Cause, testing::decoded};
 
     fn invalid() -> Invalid {
         Invalid {
@@ -232,7 +219,7 @@ mod tests {
     #[test]
     fn an_event_names_the_object_the_user_and_the_causes() {
         let text = review(r#","name":"edge","oldObject":{"metadata":{"uid":"u-1"}}"#);
-        let Denial { key, event } = denial(&decode_review(text.as_bytes()).unwrap(), &invalid()).unwrap();
+        let Denial { key, event } = denial(&decoded(&text), &invalid()).unwrap();
         assert_eq!(key.rules, ["replicas-even"]);
         assert_eq!(
             event["note"],
@@ -253,8 +240,7 @@ mod tests {
     fn a_dry_run_and_a_generated_name_have_no_event() {
         for more in [r#","name":"edge","dryRun":true"#, "", r#","name":"""#] {
             let text = review(more);
-            let request = decode_review(text.as_bytes()).unwrap();
-            assert_eq!(denial(&request, &invalid()), None, "{more}");
+            assert_eq!(denial(&decoded(&text), &invalid()), None, "{more}");
         }
     }
 

@@ -228,24 +228,25 @@ impl Router {
         body: &[u8],
         share: &mut Share,
     ) -> Result<Vec<u8>, HttpError> {
-        let written = match decode::decode_review(body) {
-            Ok(mut request) => {
-                request.read_limits = read_limits;
-                // While a review waits for live reads, it holds what is decoded.
-                let decoded = request.values.min(MAX_VALUES) * VALUE_BYTES;
-                share
-                    .grow_to(REVIEW_BYTES + body.len() + decoded)
-                    .map_err(no_memory)?;
-                let mut decision = admission.decide(hook, &request).await;
+        let values = decode::count_values(body);
+        // While a review waits for live reads, it holds what is decoded.
+        let decoded = values.min(MAX_VALUES) * VALUE_BYTES;
+        share
+            .grow_to(REVIEW_BYTES + body.len() + decoded)
+            .map_err(no_memory)?;
+        let written = match decode::decode_review(body, values) {
+            Ok(mut review) => {
+                review.request.read_limits = read_limits;
+                let mut decision = admission.decide(hook, &mut review).await;
                 self.metrics.count_decision(hook, &decision);
-                log(hook, &request, &decision);
+                log(hook, &review.request, &decision);
                 if is_unverified {
                     self.metrics.unverified_reviews.inc();
                     decision.other_warnings.insert(0, UNVERIFIED.to_owned());
                 } else if let Some(events) = &self.denial_events {
-                    events.record(&request, &decision);
+                    events.record(&review, &decision);
                 }
-                response::write(&request.uid, &decision)
+                response::write(&review.request.uid, &decision)
             }
             Err(InvalidReview {
                 uid: Some(uid),

@@ -12,31 +12,50 @@ use crate::{
     decision::Decision,
     hook::Hook,
     limits::{MAX_NAME_CHARS, shorten},
-    review::decode::{Operation, Request},
+    review::decode::{ObjectTexts, Operation, Request},
 };
 
-/// Decides on a write to an object.
+/// Decides on a write to an object that is not decoded yet.
 pub(super) async fn decide<'a, T: Kind<'a>>(
     hook: Hook,
     request: &Request<'a>,
+    texts: ObjectTexts<'a>,
     evaluator: &Evaluator,
 ) -> Decision {
     if request.operation == Operation::Delete {
-        return validate_deletion::<T>(request, evaluator).await;
+        return validate_deletion::<T>(request, texts, evaluator).await;
     }
-    let Some(object) = request.object else {
+    let Some(object) = texts.new else {
         return Decision::missing_field("object");
     };
-    let old_object = match (request.operation, request.old_object) {
+    let stored = match (request.operation, texts.stored) {
         (Operation::Create, _) => None,
         (_, None) => return Decision::missing_field("oldObject"),
-        (_, old_object) => old_object,
+        (_, stored) => stored,
     };
     let new = decode::<Box<T>>(object.get());
-    let old = old_object.map(|old| decode_old::<T>(old, new.as_deref().ok()));
-    if old_object
-        .zip(old.as_ref())
-        .is_some_and(|(text, old)| is_deleting(old, text))
+    let old = stored.map(|old| decode_old::<T>(old, new.as_deref().ok()));
+    if let (Some(text), Some(Err(_))) = (stored, &old)
+        && is_deleting(text)
+    {
+        return Decision::allowed();
+    }
+    decide_on(hook, request, new, old, evaluator).await
+}
+
+/// Decides on a creation, or on an update of `old`.
+///
+/// Allows a write to an object that is being deleted, so that its controller can always finish the deletion. The deletion timestamp
+/// of the new object is ignored, because any client can set it.
+pub(super) async fn decide_on<'a, T: Kind<'a>>(
+    hook: Hook,
+    request: &Request<'a>,
+    new: Result<Box<T>, DecodeError>,
+    old: Option<Result<Box<T>, DecodeError>>,
+    evaluator: &Evaluator,
+) -> Decision {
+    if let Some(Ok(old)) = &old
+        && old.metadata().is_deleting()
     {
         return Decision::allowed();
     }
@@ -106,8 +125,12 @@ async fn mutate<'a, T: Kind<'a>>(
 }
 
 /// Evaluates the rules on a deletion. Allows the deletion of an object that cannot be decoded.
-async fn validate_deletion<'a, T: Kind<'a>>(request: &Request<'a>, evaluator: &Evaluator) -> Decision {
-    match request.old_object.map(|old| decode::<Box<T>>(old.get())) {
+async fn validate_deletion<'a, T: Kind<'a>>(
+    request: &Request<'a>,
+    texts: ObjectTexts<'a>,
+    evaluator: &Evaluator,
+) -> Decision {
+    match texts.stored.map(|old| decode::<Box<T>>(old.get())) {
         Some(Ok(object)) => evaluate_change(request, Change::delete(&*object), evaluator).await,
         Some(Err(_)) | None => Decision::allowed(),
     }
@@ -143,20 +166,14 @@ const fn update_without_old<T>(new: &T) -> Change<'_, T> {
     }
 }
 
-/// Whether the stored object is being deleted. Writes to such an object are allowed, so that its controller can
-/// always finish the deletion. The deletion timestamp of the new object is ignored, because any client can set it.
-fn is_deleting<'a, T: Kind<'a>>(old: &Result<Box<T>, DecodeError>, text: &'a RawValue) -> bool {
+/// Whether an object that cannot be decoded is being deleted.
+fn is_deleting(text: &RawValue) -> bool {
     #[derive(Deserialize)]
     struct WithMetadata<'a> {
         #[serde(borrow)]
         metadata: Metadata<'a>,
     }
-    match old {
-        Ok(old) => old.metadata().is_deleting(),
-        Err(_) => {
-            serde_json::from_str::<WithMetadata<'_>>(text.get()).is_ok_and(|old| old.metadata.is_deleting())
-        }
-    }
+    serde_json::from_str::<WithMetadata<'_>>(text.get()).is_ok_and(|old| old.metadata.is_deleting())
 }
 
 /// The name of the object for a message, or the `generateName` if the API server generates the name.

@@ -15,7 +15,7 @@ use crate::{
     decision::{Decision, RefusalKind},
     hook::Hook,
     limits::{MAX_NAME_CHARS, shorten},
-    review::decode::Request,
+    review::decode::{ObjectTexts, Request},
 };
 
 /// A `Scale` of `autoscaling/v1`.
@@ -42,8 +42,13 @@ struct ScaleSpec {
 }
 
 /// Decides on a write of a Scale. The mutating webhook denies what the validating webhook would deny later.
-pub(super) async fn decide(hook: Hook, request: &Request<'_>, evaluator: &Evaluator) -> Decision {
-    let decision = validate(request, evaluator).await;
+pub(super) async fn decide(
+    hook: Hook,
+    request: &Request<'_>,
+    texts: ObjectTexts<'_>,
+    evaluator: &Evaluator,
+) -> Decision {
+    let decision = validate(request, texts, evaluator).await;
     match hook {
         // If the control plane cannot be read, the validating webhook refuses the write.
         Hook::Mutate => decision.denial().unwrap_or_else(Decision::allowed),
@@ -53,8 +58,8 @@ pub(super) async fn decide(hook: Hook, request: &Request<'_>, evaluator: &Evalua
 
 /// Evaluates the rules on the control plane with its new number of replicas. A Scale contains only this number, so
 /// the control plane is read from the cache or, if it is not cached, from the API server.
-async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> Decision {
-    let Some(object) = request.object else {
+async fn validate(request: &Request<'_>, texts: ObjectTexts<'_>, evaluator: &Evaluator) -> Decision {
+    let Some(object) = texts.new else {
         return Decision::missing_field("object");
     };
     let name = shorten(&request.name, MAX_NAME_CHARS, "").into_owned();
@@ -64,7 +69,7 @@ async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> Decision {
     };
     let reads = evaluator.cluster.start_reads(request.read_limits);
     let (cached, answer);
-    let text = if let Some(control_plane) = cached_control_plane(request, evaluator) {
+    let text = if let Some(control_plane) = cached_control_plane(request, texts, evaluator) {
         cached = control_plane;
         &*cached
     } else {
@@ -97,8 +102,12 @@ async fn validate(request: &Request<'_>, evaluator: &Evaluator) -> Decision {
 
 /// The cached control plane, if its resource version equals that of the Scale. If so, the cached object is exactly
 /// the object that is being scaled.
-fn cached_control_plane(request: &Request<'_>, evaluator: &Evaluator) -> Option<Arc<str>> {
-    let old: Scale = decode(request.old_object?.get()).ok()?;
+fn cached_control_plane(
+    request: &Request<'_>,
+    texts: ObjectTexts<'_>,
+    evaluator: &Evaluator,
+) -> Option<Arc<str>> {
+    let old: Scale = decode(texts.stored?.get()).ok()?;
     let resource_version = old
         .metadata
         .resource_version

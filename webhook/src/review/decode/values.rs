@@ -1,13 +1,16 @@
 //! Counts the values in JSON text. A decoded value needs many times the memory of its text, and a rule may report every value.
 
-use memchr::{memchr2, memchr3_iter};
+use memchr::{memchr_iter, memchr2};
 
 use crate::limits::MAX_VALUES;
 
 /// An upper bound of the number of values in well-formed JSON text. It is exact if it exceeds [`MAX_VALUES`].
-pub(crate) fn count_values(text: &str) -> usize {
-    // This counts the characters in strings too, but takes a tenth of the time.
-    let count = memchr3_iter(b',', b'[', b'{', text.as_bytes()).count();
+pub(crate) fn count_values(text: &[u8]) -> usize {
+    // This counts the characters in strings too, but takes a tenth of the time. memchr counts one byte faster than it finds three.
+    let count = [b',', b'[', b'{']
+        .map(|byte| memchr_iter(byte, text).count())
+        .iter()
+        .sum();
     if count <= MAX_VALUES {
         count
     } else {
@@ -16,9 +19,9 @@ pub(crate) fn count_values(text: &str) -> usize {
 }
 
 /// The number of openings of lists and objects, and of commas.
-fn count_outside_strings(text: &str) -> usize {
+fn count_outside_strings(text: &[u8]) -> usize {
     let mut count = 0;
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     // Read only text outside of strings byte by byte, because most of a large object is one string.
     while let Some((byte, after)) = rest.split_first() {
         rest = after;
@@ -55,14 +58,14 @@ mod tests {
             (r#"{"a":[],"b":{}}"#, 4),
             (r#"["[,{","\"[,","\\",[]]"#, 5),
         ] {
-            assert_eq!(count_outside_strings(text), expected, "{text}");
+            assert_eq!(count_outside_strings(text.as_bytes()), expected, "{text}");
         }
     }
 
     #[test]
     fn counts_exactly_above_the_limit() {
         let object = format!("[{:?}]", ",".repeat(MAX_VALUES));
-        assert_eq!(count_values(&object), 1);
-        assert_eq!(count_values(r#"[",",1]"#), 3);
+        assert_eq!(count_values(object.as_bytes()), 1);
+        assert_eq!(count_values(br#"[",",1]"#), 3);
     }
 }

@@ -9,11 +9,10 @@ use super::review_of;
 use crate::{
     decision::{Decision, ReviewResult},
     metrics::Metrics,
-    review::{
-        admission::{Admission, Hook},
-        decode,
+    review::admission::{Admission, Hook},
+    testing::{
+        admission, api_server, control_plane, decoded, review as review_of_control_plane, scale_review,
     },
-    testing::{admission, api_server, control_plane, review as review_of_control_plane, scale_review},
 };
 
 const HIVE: &str = "hive.openshift.io";
@@ -64,8 +63,7 @@ fn server(cached: &[Value], live: &[Value]) -> (Admission, Arc<Mutex<Vec<String>
 async fn decide(cached: &[Value], live: &[Value], review: &Value) -> (String, Vec<String>) {
     let (admission, requested) = server(cached, live);
     let text = review.to_string();
-    let request = decode::decode_review(text.as_bytes()).unwrap();
-    let decision = admission.decide(Hook::Validate, &request).await;
+    let decision = admission.decide(Hook::Validate, &mut decoded(&text)).await;
     let verdict = match &decision.verdict {
         ReviewResult::Allowed => "allowed",
         ReviewResult::Invalid(invalid) => invalid.causes.first().unwrap().rule,
@@ -247,8 +245,7 @@ async fn decision_without_reads(code: u16) -> Decision {
     let failing = api_server(move |_| std::future::ready((code, json!("no"))));
     let admission = admission(Some(failing), &Arc::new(Metrics::new()));
     let text = review_of(HIVE, "clusterpools", &pool("example"), &Value::Null).to_string();
-    let request = decode::decode_review(text.as_bytes()).unwrap();
-    admission.decide(Hook::Validate, &request).await
+    admission.decide(Hook::Validate, &mut decoded(&text)).await
 }
 
 #[tokio::test]
@@ -288,8 +285,7 @@ async fn concurrent_reviews_share_their_live_reads() {
         let admission = admission.clone();
         reviews.spawn(async move {
             let text = scale_at("7").to_string();
-            let request = decode::decode_review(text.as_bytes()).unwrap();
-            let decision = admission.decide(Hook::Validate, &request).await;
+            let decision = admission.decide(Hook::Validate, &mut decoded(&text)).await;
             matches!(decision.verdict, ReviewResult::Allowed)
         });
     }

@@ -15,11 +15,8 @@ use tokio::runtime::{Builder, Runtime};
 use crate::{
     decision::{Decision, ReviewResult, UNDECODABLE},
     metrics::Metrics,
-    review::{
-        admission::{Admission, Hook},
-        decode,
-    },
-    testing::{admission, api_server},
+    review::admission::{Admission, Hook},
+    testing::{admission, api_server, decoded},
 };
 
 const BASES: [Base; 7] = [
@@ -254,9 +251,7 @@ fn review_of(scenario: &Scenario, new: &Value) -> String {
 
 async fn decide(server: &Admission, hook: Hook, scenario: &Scenario, new: &Value) -> Decision {
     let review = review_of(scenario, new);
-    server
-        .decide(hook, &decode::decode_review(review.as_bytes()).unwrap())
-        .await
+    server.decide(hook, &mut decoded(&review)).await
 }
 
 /// What the API server does between the two webhooks: it restores the status and some metadata.

@@ -55,6 +55,9 @@ enum Cloud {
 fn handover_unsafe(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let Some(old) = change.old else { return };
     let (old, new) = (old.common_spec(), change.new.common_spec());
+    if (old.minor(), old.kubeadm_config()) == (new.minor(), new.kubeadm_config()) {
+        return;
+    }
     // The Cluster decides whether there is a Pod network. Almost every Cluster has one.
     let (Ok(now), Ok(then)) = (
         kube_controller_manager(&old, true),

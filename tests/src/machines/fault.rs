@@ -37,6 +37,8 @@ pub enum Fault {
     Renew,
     /// Removes the member from etcd. Its Machine stays.
     Remove,
+    /// Removes the member from etcd, and adds it again without its data: it stays a learner.
+    Relearn,
     /// Adds a member with this name that belongs to no Machine.
     Stray,
     /// From now on new members stay learners. The machine is ignored.
@@ -58,7 +60,7 @@ pub enum Fault {
 
 impl Fault {
     /// All faults with their names and effects.
-    pub const ALL: [(Self, &str, &str); 21] = [
+    pub const ALL: [(Self, &str, &str); 22] = [
         (
             Self::Kill,
             "kill",
@@ -107,6 +109,11 @@ impl Fault {
             Self::Remove,
             "remove",
             "the member is removed from etcd, and the Machine stays",
+        ),
+        (
+            Self::Relearn,
+            "relearn",
+            "the member loses its data and joins again, and stays a learner",
         ),
         (
             Self::Stray,

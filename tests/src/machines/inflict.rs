@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use super::fault::Fault;
 use super::kubelet;
 use super::member::{Founding, Member, initial_cluster};
+use super::peer_network::peer_url;
 use super::workload_cluster::WorkloadCluster;
 use crate::etcd::{Alarm, EtcdClient};
 use crate::wait;
@@ -103,6 +104,7 @@ impl WorkloadCluster {
                 })
                 .await
             }
+            Fault::Relearn => self.relearn(machine).await,
             Fault::Stray => self.join_member(machine).await.map(drop),
             Fault::HoldPromotions => {
                 self.promotes.send_replace(false);
@@ -165,6 +167,30 @@ impl WorkloadCluster {
         let mut gets_nodes = self.gets_nodes.subscribe();
         gets_nodes.wait_for(|gets_nodes| *gets_nodes).await?;
         Ok(())
+    }
+
+    /// What a person does who adds a member again that has lost its data, and then leaves it a learner.
+    async fn relearn(&self, machine: &str) -> Result<()> {
+        let id = self.member_id(machine).await?;
+        self.kill_member(machine).await?;
+        self.remove_data(machine)?;
+        wait::until("etcd removes the member", || async {
+            self.etcd().await?.remove(&id).await
+        })
+        .await?;
+        let number = self
+            .on_member(machine, async |member| {
+                member.votes = false;
+                member.number
+            })
+            .await?;
+        let added = wait::until("etcd accepts the member again", || async {
+            self.etcd().await?.add_learner(&peer_url(number)).await
+        })
+        .await?;
+        let founding = Founding::Joining(initial_cluster(&added.members, machine));
+        self.restart_member(machine, &founding).await?;
+        self.publish_again(machine, number, &founding).await
     }
 
     /// What a person does with the flag in the static pod of a member, and then without it.

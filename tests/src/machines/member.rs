@@ -92,7 +92,7 @@ impl WorkloadCluster {
 
     /// Restarts a new member that has received its data as a snapshot: its first request to publish its name is lost
     /// with the snapshot, and it repeats the request after seven seconds (`publishV3` in `server/etcdserver/server.go`).
-    async fn publish_again(&self, machine: &str, number: u8, founding: &Founding) -> Result<()> {
+    pub(super) async fn publish_again(&self, machine: &str, number: u8, founding: &Founding) -> Result<()> {
         let folder = self.database_folder(machine);
         let etcd = self.etcd_at(self.addresses.machine(number)).await?;
         let is_lost = wait::until("the new etcd member has data", || async {

@@ -334,7 +334,7 @@ mod tests {
     }
 
     /// The commands that change nothing in a cluster.
-    const READERS: [&str; 22] = [
+    const READERS: [&str; 23] = [
         "status",
         "why",
         "plan",
@@ -343,6 +343,7 @@ mod tests {
         "certificates",
         "audit",
         "bundle",
+        "etcd members",
         "leader-migration check",
         "leader-migration status",
         "leader-migration generate",

@@ -117,7 +117,7 @@ fn trial(command: &str) -> (String, i32) {
         ),
         ["get" | "describe" | "auth", ..] | ["etcd", "snapshot", ..] => (command.to_owned(), 0),
         // A control plane that is not well ends these with 1.
-        ["status" | "why" | "plan" | "certificates", ..] => (command.to_owned(), 1),
+        ["status" | "why" | "plan" | "certificates", ..] | ["etcd", "members", ..] => (command.to_owned(), 1),
         // The person changes the object in an editor.
         ["edit", ..] => (command.replacen(" edit ", " get ", 1), 0),
         ["etcd", ..] => (format!("{command} --dry-run=client"), 0),

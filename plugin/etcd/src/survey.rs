@@ -26,6 +26,8 @@ pub struct Report {
     pub status: Result<Status, Error>,
     /// The member's own list of members, or why the call failed.
     pub members: Result<Members, Error>,
+    /// How long the member took to respond to the call for its status, or to fail.
+    pub latency: Duration,
 }
 
 /// Queries every member for its status and its list of members, all at the same time. Takes as long as the slowest
@@ -76,11 +78,16 @@ impl Report {
 
 async fn report(endpoint: &Endpoint, tls: &Tls, timeouts: Timeouts) -> Result<Report, Error> {
     let connection = Connection::open(endpoint, tls, timeouts).await?;
-    let (status, members) = join(connection.status(), connection.members()).await;
+    let timed_status = async {
+        let begun = Instant::now();
+        (connection.status().await, begun.elapsed())
+    };
+    let ((status, latency), members) = join(timed_status, connection.members()).await;
     Ok(Report {
         connection,
         status,
         members,
+        latency,
     })
 }
 

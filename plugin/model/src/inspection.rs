@@ -186,6 +186,14 @@ impl Inspection {
         all
     }
 
+    /// The part of the inspection that is about etcd: its checks, and the health that follows from them.
+    pub fn of_etcd(&self) -> Self {
+        let mut part = self.clone();
+        part.checks.retain(|checked| checked.id.starts_with("etcd-"));
+        part.health = Health::from_checks(&part.checks);
+        part
+    }
+
     /// Whether the Machine matches the spec of the control plane. `None` if this is unknown.
     pub fn is_up_to_date(&self, machine: &Machine) -> Option<bool> {
         let mut verdicts = self.verdicts.iter();

@@ -1,6 +1,7 @@
 //! `kubectl kcp etcd`: works on the etcd members of a control plane.
 //!
 //! - [`snapshot`]: saves a snapshot of etcd's data with [`save`]; [`snapshot_first`] does so before a change
+//! - [`members`]: shows the members
 //! - [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`]: maintain the members. [`maintenance`] has the
 //!   parts that they share; [`report`] prints their results
 
@@ -8,6 +9,7 @@ pub mod compact;
 pub mod defrag;
 pub mod disarm;
 mod maintenance;
+pub mod members;
 pub mod move_leader;
 pub mod remove_member;
 mod report;
@@ -29,7 +31,7 @@ use crate::{session::Session, verdict::Verdict};
 
 /// Save a snapshot of a control plane's etcd, or maintain its members.
 #[derive(Debug, Args)]
-#[command(subcommand_value_name = "snapshot|defrag|compact|disarm|move-leader|remove-member")]
+#[command(subcommand_value_name = "snapshot|members|defrag|compact|disarm|move-leader|remove-member")]
 pub struct EtcdArguments {
     #[command(subcommand)]
     pub command: EtcdCommand,
@@ -39,6 +41,8 @@ pub struct EtcdArguments {
 pub enum EtcdCommand {
     /// Save a snapshot of etcd's data to a file or to stdout
     Snapshot(snapshot::SnapshotArguments),
+    /// Show the members of a control plane's etcd
+    Members(members::MembersArguments),
     /// Return the unused space of each member's database to the file system, one member after the other
     Defrag(defrag::DefragArguments),
     /// Delete the old revisions of all keys
@@ -55,6 +59,7 @@ pub enum EtcdCommand {
 pub async fn run(arguments: EtcdArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
         EtcdCommand::Snapshot(arguments) => Box::pin(snapshot::run(&arguments, session)).await,
+        EtcdCommand::Members(arguments) => Box::pin(members::run(arguments, session)).await,
         EtcdCommand::Defrag(arguments) => Box::pin(defrag::run(&arguments, session)).await,
         EtcdCommand::Compact(arguments) => Box::pin(compact::run(&arguments, session)).await,
         EtcdCommand::Disarm(arguments) => Box::pin(disarm::run(&arguments, session)).await,

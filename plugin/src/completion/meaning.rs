@@ -124,6 +124,7 @@ mod tests {
             ("pool repair", "force", "cdc"),
             ("pool lease", "cluster_deployment", "Unknown"),
             ("etcd move-leader", "member", "ma"),
+            ("etcd members", "name", "kcp cl"),
             ("", "namespace", "Namespace"),
             ("", "context", "Context"),
             ("status", "contexts", "Context"),

@@ -344,9 +344,24 @@ pub fn format_size(bytes: u64) -> String {
     format!("{size:.1} TiB")
 }
 
+/// How much of the whole a part is, such as `75%`.
+pub fn format_percentage(part: u64, whole: u64) -> String {
+    let percent = u128::from(part) * 100;
+    percent
+        .checked_div(u128::from(whole))
+        .map_or_else(|| "-".to_owned(), |percent| format!("{percent}%"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Column, Layout, Table, format_size};
+    use super::{Cell, Column, Layout, Table, format_percentage, format_size};
+
+    #[test]
+    fn a_percentage_of_zero_is_unknown() {
+        assert_eq!(format_percentage(1, 0), "-");
+        assert_eq!(format_percentage(3, 4), "75%");
+        assert_eq!(format_percentage(u64::MAX, u64::MAX), "100%");
+    }
     use crate::terminal::{plain, style};
 
     #[test]

@@ -41,6 +41,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("validate edge", &[]),
     ("bundle edge --output-file f", &[]),
     ("etcd snapshot edge --output-file f", &[]),
+    ("etcd members edge", &[]),
     ("etcd defrag edge", &[]),
     ("etcd compact edge", &[]),
     ("etcd disarm edge", &[]),

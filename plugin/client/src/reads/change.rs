@@ -215,9 +215,12 @@ fn no_member_responds(survey: &EtcdSurvey) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::{change_snapshot, read_everything};
-    use std::sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering::Relaxed},
+        },
+        time::Duration,
     };
 
     use http::Method;
@@ -347,6 +350,7 @@ mod tests {
             }),
             has_matching_name: true,
             certificate_expires_at: None,
+            latency: Duration::ZERO,
         };
         let survey = EtcdSurvey {
             stacked: true,

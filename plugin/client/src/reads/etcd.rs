@@ -105,6 +105,7 @@ fn member_response(report: Report, name: &str, failures: &FailureContext) -> Mem
         members: report.members.map_err(|error| failures.describe(name, error)),
         has_matching_name: server.matches_endpoint_name,
         certificate_expires_at: server.certificate_not_after.map(certificate_end),
+        latency: report.latency,
     }
 }
 

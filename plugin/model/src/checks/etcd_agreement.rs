@@ -129,9 +129,12 @@ pub fn check_etcd_member_lists_differ(observed: &Snapshot, now: Timestamp) -> Ch
             reported,
             "members report different member lists",
             outcome_by_change(are_machines_changing),
-            "before you remove a member or a Machine, find out which list is correct: it is the list of the \
-             leader that most voters follow; to see which leader a member follows, run on each member: \
-             etcdctl endpoint status",
+            &format!(
+                "before you remove a member or a Machine, find out which list is correct: it is the list of the leader that most \
+                 voters follow; to see which leader each member follows: kubectl kcp etcd members {} -n {} -o wide",
+                observed.control_plane.name(),
+                observed.control_plane.namespace()
+            ),
         );
         return Ok(vec![finding]);
     }

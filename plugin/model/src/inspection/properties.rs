@@ -1,5 +1,7 @@
 //! Properties that hold for every inspection.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use kcp_api::{
     Condition, ConditionStatus, Machine, Remediation,
@@ -222,6 +224,7 @@ fn surveys() -> impl Strategy<Value = EtcdSurvey> {
                 members,
                 has_matching_name,
                 certificate_expires_at: certificate_expires,
+                latency: Duration::ZERO,
             },
         );
     let queried =

@@ -8,6 +8,7 @@
 //! - If two reports rank equal, neither counts, because the rejected report could come from the member with the data.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
@@ -166,6 +167,8 @@ pub struct MemberResponse {
     /// Whether the member's certificate is for the requested host name. The certificate chain is always verified.
     pub has_matching_name: bool,
     pub certificate_expires_at: Option<Timestamp>,
+    /// How long the member took to respond to the request for its status, or to fail.
+    pub latency: Duration,
 }
 
 /// The alarms of all members, or why they could not be read.
@@ -449,6 +452,8 @@ fn highest_unless_tied<T, R: Ord>(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
     use super::{
@@ -491,6 +496,7 @@ mod tests {
                 }),
                 has_matching_name: true,
                 certificate_expires_at: None,
+                latency: Duration::ZERO,
             }),
         }
     }

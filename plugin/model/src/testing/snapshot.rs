@@ -1,6 +1,6 @@
 //! Snapshots for tests of checks.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use kcp_api::{Machine, Reference, SecretOwnership};
 use kcp_etcd::{Member, Members, Status};
@@ -186,6 +186,7 @@ fn queried(id: u64, machine: &str) -> QueriedMember {
             }),
             has_matching_name: true,
             certificate_expires_at: Some(in_days(300)),
+            latency: Duration::from_millis(7),
         }),
     }
 }

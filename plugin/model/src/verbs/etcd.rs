@@ -1,6 +1,7 @@
 //! The decisions of `kubectl kcp etcd`, which works on the etcd members of a control plane.
 //!
 //! - [`members`]: the members, their health and their alarms, as every decision sees them
+//! - [`listing`]: what is known about each member, for `etcd members`
 //! - [`changes`]: the changes of Machines during which no member may pause
 //! - [`snapshot`], [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`]: one decision each
 
@@ -8,6 +9,7 @@ pub mod changes;
 pub mod compact;
 pub mod defrag;
 pub mod disarm;
+pub mod listing;
 pub mod members;
 pub mod move_leader;
 pub mod remove_member;

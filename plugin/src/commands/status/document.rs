@@ -273,7 +273,7 @@ struct CheckStatus {
 /// A problem that a check found, with the check.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct CheckFinding {
+pub(in crate::commands) struct CheckFinding {
     /// The id of the check.
     id: &'static str,
     severity: CheckOutcome,
@@ -508,7 +508,7 @@ impl CheckStatus {
 }
 
 impl CheckFinding {
-    fn new(checked: &Checked, finding: &Finding) -> Self {
+    pub(in crate::commands) fn new(checked: &Checked, finding: &Finding) -> Self {
         Self {
             id: checked.id,
             severity: finding.outcome,

@@ -18,6 +18,7 @@ mod summary;
 
 use std::fmt::Write as _;
 
+pub(in crate::commands) use findings::findings;
 use jiff::Timestamp;
 pub use list::{ListRow, list};
 pub(in crate::commands) use subject::subjects;
@@ -77,7 +78,7 @@ pub fn control_plane_screen(
 ) -> Screen {
     let parts = [
         (Part::Summary, summary::summary(observed, inspection, now, layout)),
-        (Part::Findings, findings::findings(inspection, layout)),
+        (Part::Findings, findings(inspection, layout)),
         (
             Part::Preflight,
             preflight::preflight(observed, inspection, layout),

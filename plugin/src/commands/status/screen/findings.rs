@@ -117,7 +117,7 @@ pub(super) fn count_entries(inspection: &Inspection, outcome: CheckOutcome) -> u
             .count()
 }
 
-pub(super) fn findings(inspection: &Inspection, layout: Layout) -> String {
+pub(in crate::commands) fn findings(inspection: &Inspection, layout: Layout) -> String {
     let mut text = String::new();
     let is_problem = |outcome| matches!(outcome, CheckOutcome::Fail | CheckOutcome::Warn);
     let has_problem = inspection

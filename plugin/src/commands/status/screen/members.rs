@@ -9,7 +9,7 @@ use owo_colors::{OwoColorize as _, Style};
 use crate::commands::status::screen::Layout;
 use crate::terminal::{
     style::{BAD, FAINT, GOOD, WARN},
-    table::{Cell, Column, Table, format_size},
+    table::{Cell, Column, Table, format_percentage, format_size},
 };
 use kcp_control_plane::{
     plan::messages::join_names,
@@ -96,7 +96,7 @@ fn row(survey: &EtcdSurvey, asked: &QueriedMember) -> Vec<Cell> {
     vec![
         name,
         Cell::from(format_size(status.db_size)),
-        Cell::from(percentage(status.db_size_in_use, status.db_size)),
+        Cell::from(format_percentage(status.db_size_in_use, status.db_size)),
         Cell::from(status.db_size_quota.map_or_else(|| "?".to_owned(), format_size)),
         leader(survey, status),
         Cell::from(status.raft_index.to_string()),
@@ -212,23 +212,4 @@ fn notes(observed: &Snapshot, survey: &EtcdSurvey) -> Vec<String> {
         ));
     }
     notes
-}
-
-fn percentage(part: u64, whole: u64) -> String {
-    let percent = u128::from(part) * 100;
-    percent
-        .checked_div(u128::from(whole))
-        .map_or_else(|| "-".to_owned(), |percent| format!("{percent}%"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::percentage;
-
-    #[test]
-    fn a_percentage_of_zero_is_unknown() {
-        assert_eq!(percentage(1, 0), "-");
-        assert_eq!(percentage(3, 4), "75%");
-        assert_eq!(percentage(u64::MAX, u64::MAX), "100%");
-    }
 }

@@ -198,6 +198,11 @@ async fn one_member(run: &Arc<Run>) -> Result<()> {
         added.is_learner && added.name.is_empty() && added.client_urls.is_empty(),
         "{added:?}"
     );
+    let early = first.promote(added.id).await;
+    ensure!(
+        early.as_ref().is_err_and(Error::is_not_in_sync),
+        "a learner that has never started: {early:?}"
+    );
     members.add(2, &[1, 2], "existing", &[])?;
     let learner = wait::until("the learner answers", async || {
         let learner = members.open(2).await?;

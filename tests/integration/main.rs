@@ -25,6 +25,7 @@ mod documents;
 mod drain_forecast;
 mod etcd;
 mod etcd_maintenance;
+mod etcd_members;
 mod etcd_snapshot;
 mod etcd_upgrade;
 mod faults;

@@ -215,6 +215,14 @@ impl Error {
             if message.ends_with("required revision has been compacted"))
     }
 
+    /// Whether etcd has rejected the promotion of a learner because it has not caught up with the leader.
+    #[must_use]
+    pub fn is_not_in_sync(&self) -> bool {
+        // etcd's `ErrGRPCLearnerNotReady` (`api/v3rpc/rpctypes/error.go`).
+        matches!(self, Self::Rejected { call: Call::MemberPromote, code: Code::FailedPrecondition, message }
+            if message.ends_with("can only promote a learner member which is in sync with leader"))
+    }
+
     /// Converts the outcome of a failed call. `first_error` is the first error of the underlying stream, if any.
     pub(crate) fn from_status(call: Call, status: &Status, first_error: Option<&io::Error>) -> Self {
         if let Some(error) = first_error.and_then(tls_error).map(HandshakeError::from_tls) {

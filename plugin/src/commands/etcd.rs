@@ -2,7 +2,7 @@
 //!
 //! - [`snapshot`]: saves a snapshot of etcd's data with [`save`]; [`snapshot_first`] does so before a change
 //! - [`members`]: shows the members
-//! - [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`]: maintain the members. [`maintenance`] has the
+//! - [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`], [`promote`]: maintain the members. [`maintenance`] has the
 //!   parts that they share; [`report`] prints their results
 
 pub mod compact;
@@ -11,6 +11,7 @@ pub mod disarm;
 mod maintenance;
 pub mod members;
 pub mod move_leader;
+pub mod promote;
 pub mod remove_member;
 mod report;
 mod save;
@@ -31,7 +32,7 @@ use crate::{session::Session, verdict::Verdict};
 
 /// Save a snapshot of a control plane's etcd, or maintain its members.
 #[derive(Debug, Args)]
-#[command(subcommand_value_name = "snapshot|members|defrag|compact|disarm|move-leader|remove-member")]
+#[command(subcommand_value_name = "snapshot|members|defrag|compact|disarm|move-leader|remove-member|promote")]
 pub struct EtcdArguments {
     #[command(subcommand)]
     pub command: EtcdCommand,
@@ -53,6 +54,8 @@ pub enum EtcdCommand {
     MoveLeader(move_leader::MoveLeaderArguments),
     /// Remove a member that Cluster API does not remove
     RemoveMember(remove_member::RemoveMemberArguments),
+    /// Give a vote to a learner that has caught up
+    Promote(promote::PromoteArguments),
 }
 
 /// Runs `etcd`.
@@ -65,6 +68,7 @@ pub async fn run(arguments: EtcdArguments, session: &Session) -> anyhow::Result<
         EtcdCommand::Disarm(arguments) => Box::pin(disarm::run(&arguments, session)).await,
         EtcdCommand::MoveLeader(arguments) => Box::pin(move_leader::run(&arguments, session)).await,
         EtcdCommand::RemoveMember(arguments) => Box::pin(remove_member::run(&arguments, session)).await,
+        EtcdCommand::Promote(arguments) => Box::pin(promote::run(&arguments, session)).await,
     }
 }
 

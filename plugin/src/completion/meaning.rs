@@ -55,7 +55,8 @@ impl Meaning {
         match value_name.trim_end_matches(",...") {
             "VERSION" => Self::Version,
             "RULE" => Self::Rule,
-            "MACHINE" => Self::Objects(vec![&name::MACHINE]),
+            // An etcd member can be named by its Machine.
+            "MACHINE" | "MEMBER" => Self::Objects(vec![&name::MACHINE]),
             _ if argument.is_last_set() || argument.get_value_hint() != ValueHint::Unknown => Self::File,
             name if name.contains("FILE") => Self::File,
             _ => Self::Unknown,
@@ -124,6 +125,7 @@ mod tests {
             ("pool repair", "force", "cdc"),
             ("pool lease", "cluster_deployment", "Unknown"),
             ("etcd move-leader", "member", "ma"),
+            ("etcd promote", "member", "ma"),
             ("etcd members", "name", "kcp cl"),
             ("", "namespace", "Namespace"),
             ("", "context", "Context"),

@@ -47,6 +47,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("etcd disarm edge", &[]),
     ("etcd move-leader edge", &[]),
     ("etcd remove-member edge m", &[]),
+    ("etcd promote edge m", &[]),
     ("leader-migration check edge", &[]),
     ("leader-migration status edge", &[]),
     ("pool lease p --cluster-deployment a", &["env"]),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
-use kcp_etcd::Members;
+use kcp_etcd::{Members, Status};
 
 use crate::{
     checks::{
@@ -63,6 +63,13 @@ pub const CHECKS: &[Check] = &[
 /// `DefaultSnapshotCatchUpEntries`), and a member that applies too slowly rejects requests (etcd's
 /// `maxGapBetweenApplyAndCommitIndex`).
 pub const RAFT_LAG_LIMIT: u64 = 5_000;
+
+/// Whether etcd promotes a learner with this status: it has at least nine tenths of the leader's log (`readyPercentThreshold`).
+/// `newest` is the highest raft index of all members.
+pub const fn is_in_sync(learner: &Status, newest: u64) -> bool {
+    learner.raft_applied_index.saturating_mul(10) >= newest.saturating_mul(9)
+        && newest.saturating_sub(learner.raft_applied_index) <= RAFT_LAG_LIMIT
+}
 
 /// The outcome if members differ. A difference is normal while Machines are being created or deleted, because
 /// members receive membership changes one after another.

@@ -10,6 +10,7 @@ use crate::{
         actor::{Actor, Responsible},
         components::kubectl_describe_hint,
         controller::controller_suffix,
+        etcd_agreement::is_in_sync,
         etcd_quorum::has_lost_quorum,
         finding::{CheckResult, Finding, NoResult, WORKLOAD, machine_object, require},
         left_behind::{unlisted_hint, unlisted_machine, unlisted_message},
@@ -121,19 +122,20 @@ pub fn check_etcd_members_mismatch(observed: &Snapshot, now: Timestamp) -> Check
         member_without_machine(observed, member, "has no known Machine", || {
             format!(
                 "the controller removes the member when no Machine is joining; to remove it yourself: {}",
-                removal_command(observed, member)
+                removal_command(observed, member.id)
             )
         })
     });
     Ok(without_member.chain(without_machine).collect())
 }
 
-fn removal_command(observed: &Snapshot, member: &Member) -> String {
+/// The command that removes the member with this id.
+pub fn removal_command(observed: &Snapshot, id: u64) -> String {
     let control_plane = &observed.control_plane;
     format!(
         "kubectl kcp etcd remove-member {} {} -n {}",
         control_plane.name(),
-        hexadecimal(member.id),
+        hexadecimal(id),
         control_plane.namespace()
     )
 }
@@ -251,10 +253,11 @@ fn machine_of_learner<'o>(observed: &'o Snapshot, name: &str) -> Option<&'o Mach
 
 pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
-    let findings = Membership::new(survey)
+    let membership = Membership::new(survey);
+    let findings = membership
         .listed()
         .filter(|ListedMember { member, .. }| member.is_learner || member.name.is_empty())
-        .map(|ListedMember { member, .. }| {
+        .map(|listed @ ListedMember { member, .. }| {
             let object = member_object(member);
             let message = if member.is_learner {
                 "etcd member is a learner: it does not vote"
@@ -274,17 +277,45 @@ pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckRe
                 return with_machine(Finding::info(object, format!("{message} yet")));
             }
             match machine {
-                Some(machine) => with_machine(Finding::fail(object, message))
-                    .with_hint(replacement_hint(observed, machine)),
+                Some(machine) => {
+                    let replace = replacement_hint(observed, machine);
+                    with_machine(Finding::fail(object, message)).with_hint(
+                        match promotion_command(observed, &membership, listed, now) {
+                            Some(promote) => format!("give it a vote: {promote}; or {replace}"),
+                            None => replace,
+                        },
+                    )
+                }
                 None => member_without_machine(observed, member, message, || {
                     format!(
                         "remove this member so that other members can join: {}",
-                        removal_command(observed, member)
+                        removal_command(observed, member.id)
                     )
                 }),
             }
         });
     Ok(findings.collect())
+}
+
+/// The command that promotes a learner of a Machine. `None` if etcd would not promote it.
+fn promotion_command(
+    observed: &Snapshot,
+    membership: &Membership<'_>,
+    listed: ListedMember<'_>,
+    now: Timestamp,
+) -> Option<String> {
+    let status = listed.queried?.response.as_ref().ok()?.status.as_ref().ok()?;
+    let newest = membership.statuses().map(|(_, status)| status.raft_index).max()?;
+    let is_ready = status.is_learner && status.leader.is_some() && is_in_sync(status, newest);
+    let control_plane = &observed.control_plane;
+    (is_ready && !has_lost_quorum(observed, now)).then(|| {
+        format!(
+            "kubectl kcp etcd promote {} {} -n {}",
+            control_plane.name(),
+            hexadecimal(listed.member.id),
+            control_plane.namespace()
+        )
+    })
 }
 
 /// Checks whether the controller has noticed each etcd member that responds. A controller that has stopped no
@@ -471,6 +502,11 @@ pub(super) mod test_cases {
         ("etcd-learners-stuck", "left_behind", |o| {
             o.each_list(|list| list.members[2].is_learner = true);
             o.status(3).is_learner = true;
+        }),
+        ("etcd-learners-stuck", "left_behind_and_lags", |o| {
+            o.each_list(|list| list.members[2].is_learner = true);
+            o.status(3).is_learner = true;
+            o.status(3).raft_applied_index -= 200_000;
         }),
         ("etcd-learners-stuck", "joins", |o| {
             joins(o);

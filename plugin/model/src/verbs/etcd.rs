@@ -3,7 +3,8 @@
 //! - [`members`]: the members, their health and their alarms, as every decision sees them
 //! - [`listing`]: what is known about each member, for `etcd members`
 //! - [`changes`]: the changes of Machines during which no member may pause
-//! - [`snapshot`], [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`]: one decision each
+//! - [`snapshot`], [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`], [`promote`]: one decision each;
+//!   [`owner`] finds the Machine of a member
 
 pub mod changes;
 pub mod compact;
@@ -12,5 +13,7 @@ pub mod disarm;
 pub mod listing;
 pub mod members;
 pub mod move_leader;
+pub mod owner;
+pub mod promote;
 pub mod remove_member;
 pub mod snapshot;

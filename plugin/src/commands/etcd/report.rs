@@ -5,6 +5,7 @@ use kcp_control_plane::{snapshot::Snapshot, verbs::etcd::defrag::DefragmentedMem
 use serde::Serialize;
 
 use crate::{
+    commands::plan::document::EtcdVotes,
     document::{API_VERSION, ObjectName, resource_name},
     output::Report,
     terminal::{
@@ -48,6 +49,15 @@ pub(super) enum MaintenanceResult {
         /// The Machine that exists on without a member. Absent if there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         left_machine: Option<String>,
+    },
+    Promote {
+        member: String,
+        /// The id of the member, as etcdctl prints it.
+        id: String,
+        /// Whether the member was a voter already.
+        was_voter: bool,
+        votes_before: EtcdVotes,
+        votes_after: EtcdVotes,
     },
 }
 
@@ -105,6 +115,27 @@ impl MaintenanceResult {
                     .map(|machine| format!("; Machine {machine} has no member now"));
                 let suffix = suffix.filter(|_| !is_dry_run).unwrap_or_default();
                 vec![format!("etcd member {member} (id {id}) {verb} removed{suffix}")]
+            }
+            Self::Promote {
+                member,
+                id,
+                was_voter: true,
+                ..
+            } => vec![format!(
+                "etcd unchanged: member {member} (id {id}) is already a voter"
+            )],
+            Self::Promote {
+                member,
+                id,
+                votes_before,
+                votes_after,
+                ..
+            } => {
+                let verb = if is_dry_run { "would be" } else { "has been" };
+                vec![
+                    format!("etcd member {member} (id {id}) {verb} promoted"),
+                    format!("before: {}; after: {}", votes_before.votes, votes_after.votes),
+                ]
             }
         }
     }
@@ -183,10 +214,11 @@ impl Report for MaintenanceReport<'_> {
 #[cfg(test)]
 mod tests {
     use kcp_control_plane::{
-        change::decision::Refusal, testing::snapshot::observed, verbs::etcd::defrag::DefragmentedMember,
+        change::decision::Refusal, quorum::Votes, testing::snapshot::observed,
+        verbs::etcd::defrag::DefragmentedMember,
     };
 
-    use super::{MaintenanceDocument, MaintenanceReport, MaintenanceResult};
+    use super::{EtcdVotes, MaintenanceDocument, MaintenanceReport, MaintenanceResult};
     use crate::{
         change::report::RefusalReport,
         output::Report as _,
@@ -196,7 +228,21 @@ mod tests {
 
     #[test]
     fn each_result_has_lines_and_a_document() {
-        use MaintenanceResult::{Compact, Defrag, Disarm, MoveLeader, RemoveMember};
+        use MaintenanceResult::{Compact, Defrag, Disarm, MoveLeader, Promote, RemoveMember};
+        let votes = |voters, starting| {
+            EtcdVotes::new(Votes {
+                voters,
+                unhealthy: 0,
+                starting,
+            })
+        };
+        let promoted = |was_voter| Promote {
+            member: "node-m3".to_owned(),
+            id: "8e9e05c52164694d".to_owned(),
+            was_voter,
+            votes_before: votes(2, 1),
+            votes_after: votes(3, 0),
+        };
         let member = |name: &str| DefragmentedMember {
             name: name.to_owned(),
             db_size_before: 60 << 20,
@@ -234,6 +280,8 @@ mod tests {
                 id: "ab".to_owned(),
                 left_machine: None,
             },
+            promoted(false),
+            promoted(true),
         ];
         let observed = observed();
         let mut text = String::new();

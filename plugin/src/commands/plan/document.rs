@@ -168,12 +168,12 @@ struct StepEtcdVotes {
     after: EtcdVotes,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EtcdVotes {
     #[serde(flatten)]
-    votes: Votes,
+    pub(crate) votes: Votes,
     quorum: usize,
     may_fail: usize,
 }

@@ -129,6 +129,15 @@ impl MemberConnection {
             .await
     }
 
+    /// Promotes a learner. Returns false if etcd finds that the learner has not caught up with the leader.
+    pub async fn promote(&self, id: u64) -> Result<bool, MemberError> {
+        match self.connection.promote(id).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_not_in_sync() => Ok(false),
+            Err(error) => Err(self.describe(error)),
+        }
+    }
+
     /// Starts a snapshot of the member's database.
     pub async fn start_snapshot(&self) -> Result<SnapshotStream, MemberError> {
         self.described(self.connection.start_snapshot()).await

@@ -23,6 +23,8 @@ use crate::{
 pub struct EtcdCluster<'s> {
     pub survey: &'s EtcdSurvey,
     pub members: Vec<ClusterMember<'s>>,
+    /// The highest raft index that a member has reached.
+    pub newest: u64,
 }
 
 /// A member in the list of the etcd cluster.
@@ -106,6 +108,7 @@ impl<'s> EtcdCluster<'s> {
         Ok(Self {
             survey,
             members: members.collect(),
+            newest,
         })
     }
 

@@ -8,21 +8,18 @@
 //!   that runs while this one is dead. Cluster API deletes no other Machine until then, so the Machine of the dead member
 //!   cannot be replaced first.
 
-use std::net::IpAddr;
-
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
 
 use crate::{
     change::{decision::Refusal, replaceable::replacement_blockers},
-    checks::{
-        etcd_refusals::refused_deletion,
-        left_behind::{unlisted_hint, unlisted_machine, unlisted_message},
-        machine_grace::are_machines_read,
-    },
+    checks::etcd_refusals::refused_deletion,
     quorum::Votes,
-    snapshot::{Snapshot, etcd::QueriedMember, management::describe_owner},
-    verbs::etcd::members::{ClusterMember, EtcdCluster, refusal},
+    snapshot::{Snapshot, etcd::QueriedMember},
+    verbs::etcd::{
+        members::{ClusterMember, EtcdCluster, refusal},
+        owner::{Owner, owner},
+    },
 };
 
 /// A member that may be removed, and how.
@@ -61,7 +58,11 @@ pub fn decide(observed: &Snapshot, requested: &str, now: Timestamp) -> Result<Re
     let left_machine = match owner(observed, &cluster, member)? {
         Owner::Living(machine) if waiting.is_some() => Some(machine.name().to_owned()),
         Owner::Living(machine) => return Err(living_refusal(observed, member, machine, now)),
-        Owner::Gone => None,
+        // While the control plane is paused, no controller deletes the Machine.
+        Owner::Joining(machine) if !observed.is_paused() => {
+            return Err(joining_refusal(observed, member, machine));
+        }
+        Owner::Joining(_) | Owner::Deleting(_) | Owner::Unowned => None,
     };
     let MemberRemoval { id, through, leader } = removal(&cluster, member)?;
     Ok(RemovableMember {
@@ -79,86 +80,7 @@ pub fn is_removed(observed: &Snapshot, id: u64) -> bool {
     EtcdCluster::new(observed).is_ok_and(|cluster| cluster.members.iter().all(|member| member.id != id))
 }
 
-enum Owner<'o> {
-    /// No Machine owns the member, or the Machine is being deleted.
-    Gone,
-    Living(&'o Machine),
-}
-
-/// # Errors
-/// It is unknown whether a Machine owns the member, or a Machine of another owner does.
-fn owner<'o>(
-    observed: &'o Snapshot,
-    cluster: &EtcdCluster<'_>,
-    member: &ClusterMember<'_>,
-) -> Result<Owner<'o>, Refusal> {
-    if !are_machines_read(observed) {
-        return Err(refusal(
-            "it is unknown whether a Machine owns the member: could not read the Machines".to_owned(),
-        ));
-    }
-    let owns = |machine: &&Machine| observed.node_of(machine) == Some(member.name.as_str());
-    if let Some(machine) = observed.machines.iter().find(owns) {
-        return Ok(if machine.is_deleting() {
-            Owner::Gone
-        } else {
-            Owner::Living(machine)
-        });
-    }
-    if let Some(machine) = observed.machines_of_other_owners.iter().find(owns) {
-        return Err(refusal(format!(
-            "etcd member {} runs on Machine {}, which {} controls",
-            member.name,
-            machine.name(),
-            describe_owner(machine)
-        )));
-    }
-    let nodes = observed.workload.value().map(|workload| &workload.nodes);
-    if nodes.is_none_or(|nodes| nodes.value().is_none()) {
-        return Err(refusal(
-            "it is unknown whether a Machine owns the member: could not read the Nodes".to_owned(),
-        ));
-    }
-    if let Some(machine) = unlisted_machine(observed, &member.name) {
-        let mut refusal = refusal(format!(
-            "etcd member {} {}",
-            member.name,
-            unlisted_message(machine)
-        ));
-        refusal.remedies.push(unlisted_hint(observed, machine));
-        return Err(refusal);
-    }
-    refuse_joining_owner(observed, cluster, member)
-}
-
-/// A Machine without a node may own the member, unless its addresses show that it does not.
-fn refuse_joining_owner<'o>(
-    observed: &'o Snapshot,
-    cluster: &EtcdCluster<'_>,
-    member: &ClusterMember<'_>,
-) -> Result<Owner<'o>, Refusal> {
-    let list = cluster.survey.agreed_members();
-    let mut listed = list.into_iter().flat_map(|list| &list.members);
-    let listed = listed.find(|listed| listed.id == member.id);
-    let hosts: Vec<IpAddr> = listed
-        .into_iter()
-        .flat_map(|listed| &listed.peer_urls)
-        .filter_map(|url| host(url)?.parse().ok())
-        .collect();
-    let may_own = |machine: &&Machine| {
-        // Host names prove nothing: kubeadm writes IP addresses into peer URLs.
-        let addresses = machine.status.addresses.iter();
-        let own: Vec<IpAddr> = addresses.filter_map(|address| address.parse().ok()).collect();
-        let is_unknown = own.is_empty() || hosts.is_empty();
-        !machine.is_deleting()
-            && observed.node_of(machine).is_none()
-            && (is_unknown || own.iter().any(|address| hosts.contains(address)))
-    };
-    // While the control plane is paused, no controller deletes the Machine.
-    let owner = observed.machines.iter().find(may_own);
-    let Some(machine) = owner.filter(|_| !observed.is_paused()) else {
-        return Ok(Owner::Gone);
-    };
+fn joining_refusal(observed: &Snapshot, member: &ClusterMember<'_>, machine: &Machine) -> Refusal {
     let mut refusal = refusal(format!(
         "etcd member {} may belong to Machine {}, which has no node yet",
         member.name,
@@ -171,14 +93,7 @@ fn refuse_joining_owner<'o>(
         control_plane.name(),
         control_plane.namespace()
     ));
-    Err(refusal)
-}
-
-/// The host in a URL such as `https://10.0.0.1:2380` or `https://[fd00::1]:2380`.
-fn host(url: &str) -> Option<&str> {
-    let (_, rest) = url.split_once("://")?;
-    let (host, _port) = rest.rsplit_once(':')?;
-    Some(host.trim_start_matches('[').trim_end_matches(']'))
+    refusal
 }
 
 fn living_refusal(
@@ -263,7 +178,7 @@ pub fn removal<'s>(
 mod tests {
     use kcp_api::{metadata::Time, names::annotation};
 
-    use super::{decide, host};
+    use super::decide;
     use crate::{
         snapshot::Snapshot,
         testing::{
@@ -401,12 +316,5 @@ mod tests {
             change(&mut observed);
             assert_eq!(decided(&observed, requested), expected, "{name}");
         }
-    }
-
-    #[test]
-    fn the_host_of_a_peer_is_compared_with_addresses() {
-        assert_eq!(host("https://10.0.0.1:2380"), Some("10.0.0.1"));
-        assert_eq!(host("https://[fd00::1]:2380"), Some("fd00::1"));
-        assert_eq!(host("10.0.0.1"), None);
     }
 }

@@ -380,7 +380,7 @@ async fn machines_are_refused(cluster: &BareCluster) -> Result<()> {
     let accepted = cluster.node(&words).await?;
     let warning =
         format!("warning: run the script before {expires}: then Kubernetes deletes the certificates");
-    let unknown = "warning: it is unknown whether etcd lists a member without a Node";
+    let unknown = "warning: it is unknown whether etcd lists a dead member";
     ensure!(
         accepted.code == 0
             && accepted.stdout.contains(key)

@@ -59,7 +59,13 @@ async fn removed(management: &ManagementCluster) -> Result<()> {
 
     // Four members, of which one has no Node.
     workload.inflict(Fault::Stray, STRAY).await?;
-    plain.no_host_joins_beside_the_stray().await?;
+    plain.upload_certificates().await?;
+    plain
+        .no_host_joins(
+            STRAY,
+            &format!("etcd lists the member {STRAY}, but the cluster has no Node {STRAY}"),
+        )
+        .await?;
     let gone = plain.remove(STRAY).await?;
     let removed = format!("etcd member {STRAY} removed; the cluster has no Node of this name\n");
     ensure!(gone.code == 0 && gone.stdout == removed, "{gone}");
@@ -69,6 +75,9 @@ async fn removed(management: &ManagementCluster) -> Result<()> {
     ensure!(again.code == 1 && again.stdout.contains(&unknown), "{again}");
 
     workload.inflict(Fault::Kill, third).await?;
+    plain
+        .no_host_joins(third, &format!("etcd member {third} does not respond"))
+        .await?;
     let refused = plain.remove(second).await?;
     ensure!(
         refused.code == 1
@@ -138,9 +147,8 @@ impl Plain {
         })
     }
 
-    /// A script for another host of the control plane is refused, and the remedy is the removal.
-    async fn no_host_joins_beside_the_stray(&self) -> Result<()> {
-        // What kubeadm uploads; this cluster has no kubeadm.
+    /// What kubeadm uploads; this cluster has no kubeadm.
+    async fn upload_certificates(&self) -> Result<()> {
         let upload = [
             "create",
             "secret",
@@ -149,7 +157,11 @@ impl Plain {
             "-n",
             "kube-system",
         ];
-        self.kubectl.succeed(upload).await?;
+        self.kubectl.succeed(upload).await.map(drop)
+    }
+
+    /// A script for another host of the control plane is refused because of this member, and the remedy is the removal.
+    async fn no_host_joins(&self, member: &str, why: &str) -> Result<()> {
         let key = self
             .kubectl
             .scratch_file("node-member-certificate-key")
@@ -166,13 +178,12 @@ impl Plain {
         ];
         let words = words.map(str::to_owned);
         let refused = self.kubectl.run(words.iter().chain(&self.files)).await?;
-        let why = format!(
-            "no script was written: etcd lists the member {STRAY}, but the cluster has no Node {STRAY}: kubeadm adds no member \
-             while another one does not respond\n"
-        );
-        let remedy = format!("kubectl kcp node remove {STRAY} --etcd-ca FILE");
+        let why = format!("no script was written: {why}");
+        let then = ": kubeadm adds no member while another one does not respond\n";
+        let remedy = format!("kubectl kcp node remove {member} --etcd-ca FILE");
+        let parts = [why.as_str(), then, &remedy];
         ensure!(
-            refused.code == 1 && refused.stderr.contains(&why) && refused.stderr.contains(&remedy),
+            refused.code == 1 && parts.iter().all(|part| refused.stderr.contains(part)),
             "{refused}"
         );
         Ok(())

@@ -150,7 +150,7 @@ impl EtcdMembers {
     }
 
     /// The members, or none if etcd is external or was not read.
-    fn read(&self) -> &[EtcdMember] {
+    pub(crate) fn read(&self) -> &[EtcdMember] {
         match self {
             Self::External | Self::Unread => &[],
             Self::Read(members) => members,

@@ -77,12 +77,13 @@ pub fn refuse_machines(nodes: &[LabelledNode]) -> Option<Refusal> {
     })
 }
 
-/// Refuses a join while etcd lists a member without a Node, such as that of a host that is gone or whose join failed: kubeadm adds
-/// no member while one does not respond (`CheckLocalEtcdClusterStatus`), and etcd does not count the new one as healthy either.
+/// Refuses a join while etcd lists a member without a Node, such as that of a host that is gone or whose join failed, or a dead
+/// one: kubeadm adds no member while one does not respond (`CheckLocalEtcdClusterStatus`), and etcd does not count the new one
+/// as healthy either.
 ///
 /// # Errors
 /// The members are unknown.
-pub fn refuse_members_without_nodes(
+pub fn refuse_dead_members(
     survey: &EtcdSurvey,
     nodes: &BTreeSet<String>,
 ) -> Result<Option<Refusal>, Refusal> {
@@ -90,16 +91,36 @@ pub fn refuse_members_without_nodes(
     let members = cluster.members.iter();
     let without_nodes: Vec<&ClusterMember<'_>> =
         members.filter(|member| !nodes.contains(&member.name)).collect();
-    let why = without_nodes.iter().map(|member| describe(member)).collect();
-    let remedies = without_nodes.iter().map(|member| {
-        format!(
-            "if its host is gone, or its join has failed, remove the member: kubectl kcp node remove {} --etcd-ca FILE \
-             --etcd-certificate FILE --etcd-key FILE",
-            member.name
-        )
+    let listed = survey.members(&[]);
+    let dead = listed
+        .read()
+        .iter()
+        .filter(|member| nodes.contains(&member.name) && member.is_dead());
+    let removal = |name: &str| {
+        format!("kubectl kcp node remove {name} --etcd-ca FILE --etcd-certificate FILE --etcd-key FILE")
+    };
+    let absent = without_nodes.iter().map(|member| {
+        let remedy = format!(
+            "if its host is gone, or its join has failed, remove the member: {}",
+            removal(&member.name)
+        );
+        (describe(member), remedy)
     });
-    Ok((!without_nodes.is_empty()).then(|| Refusal {
-        remedies: remedies.collect(),
+    let dead = dead.map(|member| {
+        let fault = member.fault.as_deref().unwrap_or_default();
+        let why = format!(
+            "etcd member {} {fault}: kubeadm adds no member while another one does not respond",
+            member.name
+        );
+        let remedy = format!(
+            "start the member, or, if its host is gone, remove the Node and the member: {}",
+            removal(&member.name)
+        );
+        (why, remedy)
+    });
+    let (why, remedies): (Vec<String>, Vec<String>) = absent.chain(dead).unzip();
+    Ok((!why.is_empty()).then(|| Refusal {
+        remedies,
         ..Refusal::new(RefusedBy::Command, why)
     }))
 }
@@ -201,7 +222,7 @@ mod tests {
                 observed.each_list(|list| list.members.push(member(10, "")));
             }
             let nodes = nodes.iter().map(ToString::to_string).collect();
-            refuse_members_without_nodes(observed.survey(), &nodes)
+            refuse_dead_members(observed.survey(), &nodes)
                 .unwrap()
                 .map(|refusal| (refusal.why.concat(), refusal.remedies.concat()))
         };
@@ -232,11 +253,30 @@ mod tests {
     }
 
     #[test]
+    fn no_host_joins_beside_a_dead_member() {
+        let nodes = ["node-m1", "node-m2", "node-m3"].map(str::to_owned).into();
+        let mut observed = observed();
+        observed.kill(3);
+        let refused = refuse_dead_members(observed.survey(), &nodes).unwrap().unwrap();
+        assert_eq!(
+            (refused.why.concat(), refused.remedies.concat()),
+            (
+                "etcd member node-m3 does not respond: cannot connect: connection refused: kubeadm adds no member while another \
+                 one does not respond"
+                    .to_owned(),
+                "start the member, or, if its host is gone, remove the Node and the member: kubectl kcp node remove node-m3 \
+                 --etcd-ca FILE --etcd-certificate FILE --etcd-key FILE"
+                    .to_owned()
+            )
+        );
+    }
+
+    #[test]
     fn unknown_members_are_no_members() {
         let mut observed = observed();
         for id in 1..=3 {
             observed.kill(id);
         }
-        assert!(refuse_members_without_nodes(observed.survey(), &BTreeSet::new()).is_err());
+        assert!(refuse_dead_members(observed.survey(), &BTreeSet::new()).is_err());
     }
 }

@@ -145,12 +145,15 @@ async fn run(command: Command, session: &Session) -> Verdict {
             return Verdict::Interrupted;
         }
     };
-    outcome.unwrap_or_else(|error| {
-        let impersonation = session.global.connection().impersonation_flags();
-        let hint = hint(&error).map(|hint| with_impersonation(hint, &impersonation));
-        session.terminal.error(&error, hint.as_deref());
-        Verdict::Undecided
-    })
+    outcome.unwrap_or_else(|error| report_error(session, &error))
+}
+
+/// Prints an error with its hint.
+pub(crate) fn report_error(session: &Session, error: &anyhow::Error) -> Verdict {
+    let impersonation = session.global.connection().impersonation_flags();
+    let hint = hint(error).map(|hint| with_impersonation(hint, &impersonation));
+    session.terminal.error(error, hint.as_deref());
+    Verdict::Undecided
 }
 
 async fn dispatch(command: Command, session: &Session) -> anyhow::Result<Verdict> {

@@ -25,12 +25,42 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// Replaces each character of an argument in single quotes, which may contain spaces and operators of a shell.
+fn without_quoted(text: &str) -> String {
+    let mut is_quoted = false;
+    let mut before = ' ';
+    let replaced = text.chars().map(|c| {
+        let is_first = before.is_whitespace() || before == '=';
+        before = c;
+        if c == '\'' && (is_quoted || is_first) {
+            is_quoted = !is_quoted;
+            return c;
+        }
+        if is_quoted && c.is_ascii() { '1' } else { c }
+    });
+    replaced.collect()
+}
+
+/// The words of a command line. A word may be an argument in single quotes.
+fn words(command: &str) -> Vec<String> {
+    let searched = without_quoted(command);
+    let mut rest = command;
+    let words = searched.split_whitespace().map(|word| {
+        let start = rest.trim_start();
+        let (word, after) = start.split_at(word.len());
+        rest = after;
+        word.trim_matches(['"', '\'']).to_owned()
+    });
+    words.collect()
+}
+
 /// The text after each `kubectl kcp `, up to what cannot be part of a command line.
 fn commands(text: &str, ends: &[&str]) -> Vec<String> {
     text.split(COMMAND)
         .skip(1)
         .map(|rest| {
-            let end = ends.iter().filter_map(|end| rest.find(end)).min();
+            let searched = without_quoted(rest);
+            let end = ends.iter().filter_map(|end| searched.find(end)).min();
             rest[..end.unwrap_or(rest.len())].trim_end().to_owned()
         })
         .collect()
@@ -97,9 +127,7 @@ fn filled(word: &str) -> String {
 }
 
 fn understood(command: &str) -> Result<(), String> {
-    let words = command
-        .split_whitespace()
-        .map(|word| filled(word.trim_matches('"')));
+    let words = words(command).into_iter().map(|word| filled(&word));
     match Arguments::try_parse_from(["kubectl kcp".to_owned()].into_iter().chain(words)) {
         Ok(_) => Ok(()),
         Err(error) => Err(format!("{COMMAND}{command}\n{error}")),
@@ -160,6 +188,25 @@ fn of_the_readme_and_the_book() {
         &screens.join("\n"),
         &[" |", " &", " >", " #", ";", "\n"],
     ));
+}
+
+#[test]
+fn an_argument_in_quotes_is_one_word() {
+    let line = "a kubectl kcp etcd defrag -A --when 'inUse < 50 && size > 1Gi' --yes > file";
+    let found = commands(line, &[" >"]);
+    assert_eq!(found, ["etcd defrag -A --when 'inUse < 50 && size > 1Gi' --yes"]);
+    let command = found.first().expect("a command");
+    assert_eq!(
+        words(command),
+        [
+            "etcd",
+            "defrag",
+            "-A",
+            "--when",
+            "inUse < 50 && size > 1Gi",
+            "--yes"
+        ]
+    );
 }
 
 #[test]

@@ -408,5 +408,102 @@ async fn brought_back(management: &ManagementCluster) -> Result<()> {
         "an alarm is raised"
     );
     write_revisions(&workload, 1).await?;
+    by_one_command(management, &workload, NAMESPACE).await?;
     cluster.delete().await
+}
+
+/// Fills etcd again, and brings it back by one command, as people run it on a schedule.
+async fn by_one_command(
+    management: &ManagementCluster,
+    workload: &WorkloadCluster,
+    namespace: &str,
+) -> Result<()> {
+    const STEPS: [&str; 3] = ["--compact", "--keep-revisions=0", "--disarm"];
+    wait::until("a write is rejected again", || async {
+        match write_revisions(workload, 2).await {
+            Err(error) if format!("{error:#}").contains("database space exceeded") => Ok(()),
+            _ => bail!("etcd has space"),
+        }
+    })
+    .await?;
+    let raised = workload.etcd().await?.alarms().await?;
+    let unconfirmed = etcd(management, namespace, "defrag", &STEPS).await?;
+    let goals = [
+        "cannot delete etcd's revisions up to ",
+        ", then defragment etcd members ",
+        ", then disarm the alarm NOSPACE of etcd members ",
+    ];
+    ensure!(
+        unconfirmed.code == 2 && goals.iter().all(|goal| unconfirmed.stderr.contains(goal)),
+        "{unconfirmed}"
+    );
+    let planned = etcd(
+        management,
+        namespace,
+        "defrag",
+        &[&["--dry-run"], &STEPS[..]].concat(),
+    )
+    .await?;
+    let announced = [
+        " would be deleted; ",
+        " would be defragmented: ",
+        " would be disarmed",
+    ];
+    ensure!(
+        planned.code == 0 && announced.iter().all(|step| planned.stdout.contains(step)),
+        "{planned}"
+    );
+    ensure!(
+        workload.etcd().await?.alarms().await? == raised,
+        "a dry run has changed the alarms"
+    );
+    let done = succeed(management, namespace, "defrag", &STEPS).await?;
+    let items = done.get("items").and_then(Value::as_array).context("no items")?;
+    let mut verbs: Vec<&str> = items
+        .iter()
+        .filter_map(|item| item.get("verb").and_then(Value::as_str))
+        .collect();
+    // A member that was still compacting is defragmented twice.
+    verbs.dedup();
+    ensure!(verbs == ["compact", "defrag", "disarm"], "{done}");
+    ensure!(
+        items
+            .last()
+            .is_some_and(|item| item.pointer("/members/0").is_some()),
+        "no alarm was disarmed: {done}"
+    );
+    ensure!(
+        workload.etcd().await?.alarms().await?.is_empty(),
+        "an alarm is raised"
+    );
+    write_revisions(workload, 1).await?;
+    let again = succeed(
+        management,
+        namespace,
+        "defrag",
+        &["--disarm", "--when=size > 1Ti"],
+    )
+    .await?;
+    ensure!(
+        again.pointer("/items/0/members") == Some(&Value::Array(Vec::new()))
+            && again.pointer("/items/1/members") == Some(&Value::Array(Vec::new())),
+        "{again}"
+    );
+    let events = management
+        .kubectl()
+        .succeed(["get", "events.events.k8s.io", "-n", namespace, "-o", "json"])
+        .await?;
+    for reason in ["EtcdCompacted", "EtcdDefragmented", "EtcdAlarmDisarmed"] {
+        // The first ones are of the separate commands.
+        ensure!(
+            events
+                .stdout
+                .matches(&format!("\"reason\": \"{reason}\""))
+                .count()
+                >= 2,
+            "{reason}: {}",
+            events.stdout
+        );
+    }
+    Ok(())
 }

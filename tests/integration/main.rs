@@ -26,6 +26,7 @@ mod drain_forecast;
 mod etcd;
 mod etcd_maintenance;
 mod etcd_members;
+mod etcd_several;
 mod etcd_snapshot;
 mod etcd_upgrade;
 mod faults;

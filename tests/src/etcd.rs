@@ -188,6 +188,13 @@ impl EtcdClient {
         Ok(answer.alarms)
     }
 
+    /// Rewrites the database of this member.
+    pub async fn defragment(&self) -> Result<()> {
+        self.call::<Value>("maintenance/defragment", &json!({}))
+            .await
+            .map(drop)
+    }
+
     pub async fn put(&self, key: &str, value: &str) -> Result<()> {
         let pair = json!({"key": STANDARD.encode(key), "value": STANDARD.encode(value)});
         self.call::<Value>("kv/put", &pair).await.map(drop)

@@ -2,8 +2,8 @@
 //!
 //! - [`snapshot`]: saves a snapshot of etcd's data with [`save`]; [`snapshot_first`] does so before a change
 //! - [`members`]: shows the members
-//! - [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`], [`promote`]: maintain the members. [`maintenance`] has the
-//!   parts that they share; [`report`] prints their results
+//! - [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`], [`promote`]: maintain the members. [`maintenance`] has
+//!   the parts that they share; [`several`] runs them on several control planes; [`report`] prints their results
 
 pub mod compact;
 pub mod defrag;
@@ -15,6 +15,7 @@ pub mod promote;
 pub mod remove_member;
 mod report;
 mod save;
+mod several;
 pub mod snapshot;
 pub mod snapshot_first;
 

@@ -43,6 +43,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("etcd snapshot edge --output-file f", &[]),
     ("etcd members edge", &[]),
     ("etcd defrag edge", &[]),
+    ("etcd defrag -A --compact --disarm", &[]),
     ("etcd compact edge", &[]),
     ("etcd disarm edge", &[]),
     ("etcd move-leader edge", &[]),

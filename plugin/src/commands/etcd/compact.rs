@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use clap::Args;
 use kcp_control_plane::{
-    change::decision::ChangeEvent,
+    change::decision::{ChangeEvent, Refusal},
     snapshot::Snapshot,
-    verbs::etcd::compact::{KeptHistory, ROUND_KEY, decide, select_member},
+    verbs::etcd::compact::{Compaction, KeptHistory, ROUND_KEY, decide, select_member},
 };
 
 use crate::{
     commands::etcd::{
-        maintenance::{Maintenance, MaintenanceArguments, maintain},
+        maintenance::{CALL_LIMIT, Maintenance, MaintenanceArguments, maintain},
         report::MaintenanceResult,
     },
     session::Session,
@@ -22,7 +22,7 @@ use crate::{
 /// of writes.
 const LIMIT: Duration = Duration::from_secs(600);
 
-const NOT_DONE: &str = "not compacted";
+pub(super) const NOT_DONE: &str = "not compacted";
 
 /// Delete the old revisions of all keys.
 #[derive(Debug, Args)]
@@ -76,17 +76,7 @@ async fn compact(
     maintenance: &Maintenance<'_>,
     observed: &Snapshot,
 ) -> anyhow::Result<Verdict> {
-    let member = match select_member(observed) {
-        Ok(member) => member,
-        Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
-    };
-    let opened = maintenance.open(observed, &member, LIMIT).await?;
-    let history = arguments.kept();
-    let round = match history {
-        KeptHistory::SinceLastRound => opened.read_key_revision(ROUND_KEY).await?,
-        KeptHistory::Revisions(_) | KeptHistory::From(_) => None,
-    };
-    let compaction = match decide(observed, history, round) {
+    let compaction = match judge(maintenance, observed, arguments.kept()).await? {
         Ok(compaction) => compaction,
         Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };
@@ -94,8 +84,38 @@ async fn compact(
     if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
         return Ok(verdict);
     }
+    perform(maintenance, observed, &compaction).await
+}
+
+/// Decides up to which revision etcd deletes its history. The inner error is the refusal.
+pub(super) async fn judge(
+    maintenance: &Maintenance<'_>,
+    observed: &Snapshot,
+    history: KeptHistory,
+) -> anyhow::Result<Result<Compaction, Refusal>> {
+    let member = match select_member(observed) {
+        Ok(member) => member,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let round = match history {
+        KeptHistory::SinceLastRound => {
+            let opened = maintenance.open(observed, &member, CALL_LIMIT).await?;
+            opened.read_key_revision(ROUND_KEY).await?
+        }
+        KeptHistory::Revisions(_) | KeptHistory::From(_) => None,
+    };
+    Ok(decide(observed, history, round))
+}
+
+/// Compacts etcd, unless this is a dry run, and prints the result.
+pub(super) async fn perform(
+    maintenance: &Maintenance<'_>,
+    observed: &Snapshot,
+    compaction: &Compaction,
+) -> anyhow::Result<Verdict> {
     let mut was_compact = false;
     if !maintenance.is_dry_run() {
+        let opened = maintenance.open(observed, &compaction.member, LIMIT).await?;
         maintenance.terminal.spin("compacting etcd");
         was_compact = !opened.compact(compaction.oldest_revision).await?;
     }

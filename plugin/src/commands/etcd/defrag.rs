@@ -1,4 +1,5 @@
-//! `kubectl kcp etcd defrag`: rewrites the database of each member, one after the other.
+//! `kubectl kcp etcd defrag`: rewrites the database of each member, one after the other. With `--compact` and `--disarm`, also
+//! does what comes before and after it.
 
 use std::time::{Duration, Instant};
 
@@ -8,21 +9,31 @@ use kcp_control_plane::{
     change::decision::{ChangeEvent, Refusal},
     duration::format_duration,
     snapshot::{Snapshot, etcd::QueriedMember},
-    verbs::etcd::defrag::{DefragStep, Defragmentation, DefragmentedMember},
+    verbs::etcd::{
+        compact::KeptHistory,
+        defrag::{DefragStep, Defragmentation, DefragmentedMember, condition::DefragCondition},
+        disarm as disarm_decision,
+    },
 };
 use tokio::time::sleep;
 
 use crate::{
     arguments::parse_timeout,
     commands::etcd::{
-        maintenance::{Maintenance, MaintenanceArguments, POLL_INTERVAL, maintain},
+        compact, disarm,
+        maintenance::{Maintenance, MaintenanceOptions, POLL_INTERVAL},
         report::MaintenanceResult,
+        several::{SelectionArguments, maintain_each},
     },
     session::Session,
     verdict::Verdict,
 };
 
 const NOT_DONE: &str = "not defragmented";
+
+/// How often `--compact --disarm` defragments the members: again if a member was still compacting the first time, and so has
+/// kept its size.
+const ROUNDS: usize = 2;
 
 /// Return the unused space of each member's database to the file system.
 #[derive(Debug, Args)]
@@ -32,13 +43,42 @@ const NOT_DONE: &str = "not defragmented";
         until the previous member is healthy and has applied the latest writes. The command stops if etcd would have \
         no quorum without the next member, or if a Machine is being created or deleted.
 
+--when compares inUse, the percentage of the database that is in use, and size, the size of the database: \
+        EXPRESSION consists of comparisons with <, <=, > or >=, joined with && and ||; && binds tighter. If no member \
+        matches, nothing changes, and the exit code is 0.
+
+--compact and --disarm do the same as etcd compact before, and as etcd disarm after the defragmentation. With -A or -l, a \
+        control plane that is refused does not stop the next one; the exit code is the worst of all.
+
 Examples:
   kubectl kcp etcd defrag edge
-  kubectl kcp etcd defrag edge --dry-run"
+  kubectl kcp etcd defrag edge --dry-run
+  kubectl kcp etcd defrag -A --yes --when 'inUse < 50 && size > 1Gi'
+  kubectl kcp etcd defrag edge --compact --disarm"
 )]
 pub struct DefragArguments {
     #[command(flatten)]
-    pub maintenance: MaintenanceArguments,
+    pub selection: SelectionArguments,
+
+    #[command(flatten)]
+    pub options: MaintenanceOptions,
+
+    /// Defragment only members whose databases match, such as 'inUse < 50 && size > 1Gi'
+    #[arg(long, value_name = "EXPRESSION")]
+    pub when: Option<DefragCondition>,
+
+    /// Delete the old revisions of all keys first
+    #[arg(long)]
+    pub compact: bool,
+
+    /// With --compact, keep the newest revision and this number of revisions before it [default: those since the last
+    /// compaction round of kube-apiserver]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(0..), requires = "compact")]
+    pub keep_revisions: Option<i64>,
+
+    /// Afterwards, disarm the alarm NOSPACE if every database has space again
+    #[arg(long)]
+    pub disarm: bool,
 
     /// Defragment even if etcd has only one or two members; the API server pauses while a member is defragmented
     #[arg(long)]
@@ -49,36 +89,122 @@ pub struct DefragArguments {
     pub member_timeout: Duration,
 }
 
+impl DefragArguments {
+    fn defragmentation(&self) -> Defragmentation {
+        Defragmentation::new(self.allow_pause, self.when.clone())
+    }
+
+    const fn has_steps(&self) -> bool {
+        self.compact || self.disarm
+    }
+}
+
 /// Runs `etcd defrag`.
 pub async fn run(arguments: &DefragArguments, session: &Session) -> anyhow::Result<Verdict> {
-    maintain(&arguments.maintenance, session, async |maintenance, observed| {
-        defrag(arguments, maintenance, &observed).await
-    })
+    let is_list = arguments.has_steps();
+    maintain_each(
+        &arguments.selection,
+        &arguments.options,
+        session,
+        is_list,
+        async |maintenance, observed| Box::pin(run_steps(arguments, maintenance, observed)).await,
+    )
     .await
 }
 
+/// Judges each step, asks once, and takes the steps. A step that is refused ends the command, because the next one depends on
+/// it.
+async fn run_steps(
+    arguments: &DefragArguments,
+    maintenance: &Maintenance<'_>,
+    mut observed: Snapshot,
+) -> anyhow::Result<Verdict> {
+    let name = maintenance.members.control_plane;
+    let mut goals = Vec::new();
+    let mut compaction = None;
+    if arguments.compact {
+        let kept = arguments.keep_revisions;
+        let history = kept.map_or(KeptHistory::SinceLastRound, KeptHistory::Revisions);
+        match compact::judge(maintenance, &observed, history).await? {
+            Ok(judged) => {
+                goals.push(judged.goal(name));
+                compaction = Some(judged);
+            }
+            Err(refusal) => return maintenance.refuse(&observed, compact::NOT_DONE, &refusal),
+        }
+    }
+    let now = maintenance.connection().now();
+    let mut work = arguments.defragmentation();
+    let planned = match work.plan(&observed, now) {
+        Ok(planned) => planned,
+        Err(refusal) => return maintenance.refuse(&observed, NOT_DONE, &refusal),
+    };
+    match &arguments.when {
+        // Which members match is known only after the compaction.
+        Some(condition) if arguments.compact => goals.push(format!(
+            "defragment the etcd members of control plane {name} that then match {condition}"
+        )),
+        _ if planned.is_empty() => {}
+        _ => goals.push(format!(
+            "defragment etcd members {} of control plane {name}",
+            names(&planned)
+        )),
+    }
+    let mut alarms = None;
+    if arguments.disarm {
+        alarms = match disarm_decision::plan(&observed) {
+            Ok(alarms) => alarms,
+            Err(refusal) => return maintenance.refuse(&observed, disarm::NOT_DONE, &refusal),
+        };
+        goals.extend(alarms.as_ref().map(|alarms| disarm::goal(alarms, name)));
+    }
+    if !goals.is_empty() {
+        let goal = goals.join(", then ");
+        if let Some(verdict) = maintenance.confirm(&observed, &goal, NOT_DONE).await? {
+            return Ok(verdict);
+        }
+    }
+    if let Some(compaction) = &compaction {
+        compact::perform(maintenance, &observed, compaction).await?;
+    }
+    if maintenance.is_dry_run() {
+        let result = MaintenanceResult::Defrag { members: planned };
+        maintenance.finish(&observed, None, &result).await?;
+        if arguments.disarm {
+            disarm::perform(maintenance, &observed, alarms).await?;
+        }
+        return Ok(Verdict::Met);
+    }
+    if compaction.is_none()
+        && let Err(refusal) = work.confirm_members(&observed)
+    {
+        return maintenance.refuse(&observed, NOT_DONE, &refusal);
+    }
+    let mut round = 1;
+    loop {
+        let verdict = defrag(arguments, maintenance, &observed, work).await?;
+        if verdict != Verdict::Met || !arguments.disarm {
+            return Ok(verdict);
+        }
+        observed = maintenance.observe().await?;
+        match disarm_decision::decide(&observed) {
+            Ok(alarms) => return disarm::perform(maintenance, &observed, alarms).await,
+            Err(_) if arguments.compact && round < ROUNDS => {
+                work = arguments.defragmentation();
+                round += 1;
+            }
+            Err(refusal) => return maintenance.refuse(&observed, disarm::NOT_DONE, &refusal),
+        }
+    }
+}
+
+/// Defragments the members, records an Event, and prints the result.
 async fn defrag(
     arguments: &DefragArguments,
     maintenance: &Maintenance<'_>,
     observed: &Snapshot,
+    mut work: Defragmentation,
 ) -> anyhow::Result<Verdict> {
-    let mut work = Defragmentation::new(arguments.allow_pause);
-    let planned = match work.plan(observed, maintenance.connection().now()) {
-        Ok(planned) => planned,
-        Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
-    };
-    if maintenance.is_dry_run() {
-        let result = MaintenanceResult::Defrag { members: planned };
-        return maintenance.finish(observed, None, &result).await;
-    }
-    let goal = format!(
-        "defragment etcd members {} of control plane {}",
-        names(&planned),
-        arguments.maintenance.name
-    );
-    if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
-        return Ok(verdict);
-    }
     let ended = Box::pin(defragment(arguments, maintenance, &mut work)).await;
     maintenance.terminal.stop_spinning();
     if !work.completed_members.is_empty() {
@@ -154,7 +280,7 @@ async fn rewrite(
         .spin(&format!("defragmenting etcd member {name}"));
     maintenance.terminal.set_interrupt_note(format!(
         "the defragmentation of etcd member {name} continues; check the member with: kubectl kcp status {} -n {}",
-        arguments.maintenance.name,
+        maintenance.members.control_plane,
         maintenance.connection().namespace
     ));
     // etcd keeps the old database until the new one is complete, so a member that fails loses nothing.

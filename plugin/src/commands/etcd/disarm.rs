@@ -1,7 +1,11 @@
 //! `kubectl kcp etcd disarm`: disarms the alarm NOSPACE.
 
 use clap::Args;
-use kcp_control_plane::{change::decision::ChangeEvent, snapshot::Snapshot, verbs::etcd::disarm::decide};
+use kcp_control_plane::{
+    change::decision::ChangeEvent,
+    snapshot::Snapshot,
+    verbs::etcd::disarm::{DisarmPlan, decide},
+};
 
 use crate::{
     commands::etcd::{
@@ -12,7 +16,7 @@ use crate::{
     verdict::Verdict,
 };
 
-const NOT_DONE: &str = "not disarmed";
+pub(super) const NOT_DONE: &str = "not disarmed";
 
 /// Disarm the alarm NOSPACE once every database has space again.
 #[derive(Debug, Args)]
@@ -45,22 +49,37 @@ async fn disarm(
     observed: &Snapshot,
 ) -> anyhow::Result<Verdict> {
     let disarmament = match decide(observed) {
-        Ok(Some(disarmament)) => disarmament,
-        Ok(None) => {
-            let members = Vec::new();
-            let result = MaintenanceResult::Disarm { members };
-            return maintenance.finish(observed, None, &result).await;
-        }
+        Ok(disarmament) => disarmament,
         Err(refusal) => return maintenance.refuse(observed, NOT_DONE, &refusal),
     };
-    let goal = format!(
-        "disarm the alarm NOSPACE of etcd members {} of control plane {}",
-        disarmament.members.join(", "),
-        arguments.maintenance.name
-    );
-    if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
-        return Ok(verdict);
+    if let Some(disarmament) = &disarmament {
+        let goal = goal(disarmament, &arguments.maintenance.name);
+        if let Some(verdict) = maintenance.confirm(observed, &goal, NOT_DONE).await? {
+            return Ok(verdict);
+        }
     }
+    perform(maintenance, observed, disarmament).await
+}
+
+/// What the command is about to do, for its question.
+pub(super) fn goal(disarmament: &DisarmPlan, control_plane: &str) -> String {
+    format!(
+        "disarm the alarm NOSPACE of etcd members {} of control plane {control_plane}",
+        disarmament.members.join(", ")
+    )
+}
+
+/// Disarms the alarms, unless this is a dry run, and prints the result. `None` if no alarm is raised.
+pub(super) async fn perform(
+    maintenance: &Maintenance<'_>,
+    observed: &Snapshot,
+    disarmament: Option<DisarmPlan>,
+) -> anyhow::Result<Verdict> {
+    let Some(disarmament) = disarmament else {
+        let members = Vec::new();
+        let result = MaintenanceResult::Disarm { members };
+        return maintenance.finish(observed, None, &result).await;
+    };
     if !maintenance.is_dry_run() {
         let opened = maintenance
             .open(observed, &disarmament.member, CALL_LIMIT)

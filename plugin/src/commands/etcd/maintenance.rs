@@ -15,7 +15,7 @@ use crate::{
     change::{arguments::FIELD_MANAGER, confirmation::ConfirmArguments, report::RefusalReport},
     commands::etcd::{
         EtcdMembers,
-        report::{MaintenanceReport, MaintenanceResult},
+        report::{Collected, MaintenanceReport, MaintenanceResult},
     },
     output::{OutputArguments, Report, print},
     session::Session,
@@ -36,6 +36,13 @@ pub struct MaintenanceArguments {
     #[arg(value_parser = parse_control_plane)]
     pub name: String,
 
+    #[command(flatten)]
+    pub options: MaintenanceOptions,
+}
+
+/// The flags of every command that maintains etcd members.
+#[derive(Clone, Debug, Args)]
+pub struct MaintenanceOptions {
     /// Only check, and show what the command would do; etcd has no server-side dry run
     #[arg(long, value_name = "WHERE", value_parser = ["client"], num_args = 0..=1, require_equals = true,
           default_missing_value = "client")]
@@ -55,9 +62,10 @@ pub struct MaintenanceArguments {
 
 /// A command that maintains etcd members, while it runs.
 pub(super) struct Maintenance<'m> {
-    arguments: &'m MaintenanceArguments,
+    options: &'m MaintenanceOptions,
     pub(super) terminal: &'m Terminal,
-    members: EtcdMembers<'m>,
+    pub(super) members: EtcdMembers<'m>,
+    collected: Option<&'m Collected>,
 }
 
 /// Reads the control plane and its etcd members, and runs a command on them.
@@ -66,19 +74,47 @@ pub(super) async fn maintain(
     session: &Session,
     command: impl AsyncFnOnce(&Maintenance<'_>, Snapshot) -> anyhow::Result<Verdict>,
 ) -> anyhow::Result<Verdict> {
-    let connection = session.connect_within(arguments.timeout).await?;
-    let reader = Reader::discover(&connection).await?;
-    let maintenance = Maintenance {
-        arguments,
-        terminal: &session.terminal,
-        members: EtcdMembers {
-            reader: &reader,
-            control_plane: &arguments.name,
-            timeout: arguments.timeout,
-        },
+    let options = &arguments.options;
+    let connection = session.connect_within(options.timeout).await?;
+    let target = MaintenanceTarget {
+        connection: &connection,
+        control_plane: &arguments.name,
+        collected: None,
     };
-    let observed = maintenance.observe().await?;
-    Box::pin(command(&maintenance, observed)).await
+    target.maintain(options, &session.terminal, command).await
+}
+
+/// The control plane on which a command works.
+pub(super) struct MaintenanceTarget<'t> {
+    /// The connection, in the namespace of the control plane.
+    pub(super) connection: &'t Connection,
+    pub(super) control_plane: &'t str,
+    /// The documents of a command that prints them as one list. `None` for a command that prints one document.
+    pub(super) collected: Option<&'t Collected>,
+}
+
+impl MaintenanceTarget<'_> {
+    /// Reads the control plane and its etcd members, and runs a command on them.
+    pub(super) async fn maintain(
+        &self,
+        options: &MaintenanceOptions,
+        terminal: &Terminal,
+        command: impl AsyncFnOnce(&Maintenance<'_>, Snapshot) -> anyhow::Result<Verdict>,
+    ) -> anyhow::Result<Verdict> {
+        let reader = Reader::discover(self.connection).await?;
+        let maintenance = Maintenance {
+            options,
+            terminal,
+            members: EtcdMembers {
+                reader: &reader,
+                control_plane: self.control_plane,
+                timeout: options.timeout,
+            },
+            collected: self.collected,
+        };
+        let observed = maintenance.observe().await?;
+        Box::pin(command(&maintenance, observed)).await
+    }
 }
 
 impl Maintenance<'_> {
@@ -102,7 +138,7 @@ impl Maintenance<'_> {
     }
 
     pub(super) const fn is_dry_run(&self) -> bool {
-        self.arguments.dry_run.is_some()
+        self.options.dry_run.is_some()
     }
 
     /// Asks the user to confirm, unless a flag makes that unnecessary. Returns the verdict if the command must end.
@@ -114,7 +150,7 @@ impl Maintenance<'_> {
     ) -> anyhow::Result<Option<Verdict>> {
         let place = self.connection().describe_target();
         let answer = self
-            .arguments
+            .options
             .confirm
             .confirm(goal, &place, self.is_dry_run(), self.terminal);
         if answer.await? {
@@ -163,7 +199,7 @@ impl Maintenance<'_> {
     }
 
     fn print(&self, report: &impl Report) -> anyhow::Result<()> {
-        let output = &self.arguments.output;
+        let output = &self.options.output;
         self.terminal.stop_spinning();
         if !output.is_text() {
             let text = anstream::adapter::strip_str(&report.table(Layout::default())).to_string();
@@ -171,7 +207,10 @@ impl Maintenance<'_> {
                 self.terminal.note(line);
             }
         }
-        print(report, output, self.terminal)
+        match self.collected {
+            Some(collected) if !output.is_text() => collected.add(report),
+            _ => print(report, output, self.terminal),
+        }
     }
 
     /// Records an Event on the control plane. A failure causes only a warning, because etcd has already changed.

@@ -1,8 +1,12 @@
 //! The results of the commands that maintain etcd members: text, and `kubectl-kcp.dev/v1alpha1`.
 
+use std::cell::RefCell;
+
+use anyhow::Context as _;
 use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};
 use kcp_control_plane::{snapshot::Snapshot, verbs::etcd::defrag::DefragmentedMember};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::{
     commands::plan::document::EtcdVotes,
@@ -65,6 +69,9 @@ impl MaintenanceResult {
     /// One line for each part of the result.
     fn lines(&self, is_dry_run: bool) -> Vec<String> {
         match self {
+            Self::Defrag { members } if members.is_empty() => {
+                vec!["etcd unchanged: no member matches the condition".to_owned()]
+            }
             Self::Defrag { members } => members
                 .iter()
                 .map(|member| defragmented(member, is_dry_run))
@@ -211,6 +218,101 @@ impl Report for MaintenanceReport<'_> {
     }
 }
 
+/// The documents of a command that prints them as one list at its end.
+#[derive(Debug, Default)]
+pub(super) struct Collected(RefCell<CollectedReports>);
+
+#[derive(Debug, Default)]
+struct CollectedReports {
+    /// The document of each step, in the order of the steps.
+    documents: Vec<Value>,
+    names: Vec<String>,
+}
+
+impl Collected {
+    pub(super) fn add(&self, report: &impl Report) -> anyhow::Result<()> {
+        let document = serde_json::to_value(report.document()).context("cannot write JSON")?;
+        let mut reports = self.0.borrow_mut();
+        reports.documents.push(document);
+        for name in report.names() {
+            if !reports.names.contains(&name) {
+                reports.names.push(name);
+            }
+        }
+        drop(reports);
+        Ok(())
+    }
+}
+
+/// What a command has done to the etcd members of several control planes, or in several steps.
+pub(super) struct MaintenanceListReport {
+    pub(super) collected: Collected,
+    pub(super) failed: Vec<UnfinishedMaintenance>,
+    /// Whether no control plane was selected.
+    pub(super) is_empty: bool,
+}
+
+/// A control plane at which the command failed.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct UnfinishedMaintenance {
+    pub(super) metadata: ObjectName,
+    pub(super) error: String,
+}
+
+/// What a command has done to etcd members: one item for each step of each control plane.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "EtcdMaintenanceList"))]
+#[serde(rename_all = "camelCase")]
+struct MaintenanceListDocument<'r> {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "EtcdMaintenanceList")))]
+    kind: &'static str,
+    /// An `EtcdMaintenance` for a step that was done, or a `ChangeRefused` for one that was refused.
+    #[cfg_attr(test, schemars(with = "Vec<MaintenanceItem<'r>>"))]
+    items: Vec<Value>,
+    /// The control planes at which the command failed.
+    failed: &'r [UnfinishedMaintenance],
+}
+
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum MaintenanceItem<'r> {
+    Done(MaintenanceDocument<'r>),
+    Refused(crate::change::report::ChangeRefused<'r>),
+}
+
+impl MaintenanceListReport {
+    fn as_document(&self) -> MaintenanceListDocument<'_> {
+        MaintenanceListDocument {
+            api_version: API_VERSION,
+            kind: "EtcdMaintenanceList",
+            items: self.collected.0.borrow().documents.clone(),
+            failed: &self.failed,
+        }
+    }
+}
+
+impl Report for MaintenanceListReport {
+    fn table(&self, _: Layout) -> String {
+        if self.is_empty {
+            return "no control plane matches\n".to_owned();
+        }
+        String::new()
+    }
+
+    fn document(&self) -> impl Serialize {
+        self.as_document()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.collected.0.borrow().names.clone()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use kcp_control_plane::{
@@ -218,9 +320,13 @@ mod tests {
         verbs::etcd::defrag::DefragmentedMember,
     };
 
-    use super::{EtcdVotes, MaintenanceDocument, MaintenanceReport, MaintenanceResult};
+    use super::{
+        Collected, EtcdVotes, MaintenanceDocument, MaintenanceListDocument, MaintenanceListReport, MaintenanceReport,
+        MaintenanceResult, UnfinishedMaintenance,
+    };
     use crate::{
         change::report::RefusalReport,
+        document::ObjectName,
         output::Report as _,
         terminal::{plain, table::Layout},
         testing::{assert_every_format, schema},
@@ -264,6 +370,7 @@ mod tests {
             Defrag {
                 members: vec![member("node-m2"), member("node-m1")],
             },
+            Defrag { members: vec![] },
             compact(false),
             compact(true),
             disarmed(&["node-m3"]),
@@ -315,5 +422,40 @@ mod tests {
             "kubeadmcontrolplane/c1-cp not compacted: refused by kubectl kcp\n  you did not confirm the change\n"
         );
         assert_every_format(&report);
+    }
+
+    #[test]
+    fn a_list_has_what_was_done_what_was_refused_and_what_failed() {
+        let observed = observed();
+        let done = MaintenanceReport {
+            observed: &observed,
+            is_dry_run: false,
+            result: &MaintenanceResult::Disarm { members: vec![] },
+        };
+        let refusal = Refusal::unconfirmed();
+        let refused = RefusalReport {
+            control_plane: &observed.control_plane,
+            not_done: "not compacted",
+            refusal: &refusal,
+        };
+        let collected = Collected::default();
+        for _ in 0..2 {
+            collected.add(&done).expect("JSON");
+        }
+        collected.add(&refused).expect("JSON");
+        let report = MaintenanceListReport {
+            collected,
+            failed: vec![UnfinishedMaintenance {
+                metadata: ObjectName::from(&observed.control_plane),
+                error: "no route to host".to_owned(),
+            }],
+            is_empty: false,
+        };
+        schema::conforms(&report.as_document());
+        assert_every_format(&report);
+        assert_eq!(report.table(Layout::default()), "");
+        assert_eq!(report.names(), done.names());
+        assert_eq!(report.as_document().items.len(), 3);
+        schema::checked_in::<MaintenanceListDocument<'_>>("etcdmaintenancelist.json");
     }
 }

@@ -4,14 +4,23 @@
 //! must have quorum without it. etcd writes a new file beside the old one and renames it
 //! (`server/storage/backend/backend.go`, `defrag`), so a member that crashes still has one of the two files,
 //! and removes the other when it starts.
+//!
+//! - [`condition`]: which members are defragmented at all
+
+pub mod condition;
 
 use jiff::Timestamp;
+use kcp_etcd::Status;
 use serde::Serialize;
 
 use crate::{
     change::decision::Refusal,
     snapshot::{Snapshot, etcd::QueriedMember},
-    verbs::etcd::{changes::refuse_during_changes, members::EtcdCluster},
+    verbs::etcd::{
+        changes::refuse_during_changes,
+        defrag::condition::DefragCondition,
+        members::{ClusterMember, EtcdCluster, HealthyMember},
+    },
 };
 
 /// The defragmentation of all members of an etcd cluster.
@@ -19,6 +28,10 @@ use crate::{
 pub struct Defragmentation {
     /// Whether a member may be defragmented even if etcd has no quorum without it.
     allows_pause: bool,
+    /// Only members whose databases match are defragmented. `None` means all.
+    condition: Option<DefragCondition>,
+    /// The members that the user has confirmed. `None` means all.
+    confirmed: Option<Vec<u64>>,
     /// The members that are complete, in the order in which they were defragmented.
     pub completed_members: Vec<DefragmentedMember>,
     in_progress: Option<InProgress>,
@@ -68,11 +81,25 @@ pub enum DefragStep {
 
 impl Defragmentation {
     /// With `allows_pause`, an etcd cluster of one or two members may be defragmented too.
-    pub fn new(allows_pause: bool) -> Self {
+    pub fn new(allows_pause: bool, condition: Option<DefragCondition>) -> Self {
         Self {
             allows_pause,
+            condition,
             ..Self::default()
         }
+    }
+
+    /// Leaves out every member that does not match the condition now, even if it matches later.
+    ///
+    /// # Errors
+    /// The members are unknown.
+    pub fn confirm_members(&mut self, observed: &Snapshot) -> Result<(), Refusal> {
+        if self.condition.is_some() {
+            let cluster = EtcdCluster::new(observed)?;
+            let open = self.open_members(&cluster);
+            self.confirmed = Some(open.into_iter().map(|(member, _)| member.id).collect());
+        }
+        Ok(())
     }
 
     /// The members in the order in which they are defragmented, with the expected sizes.
@@ -82,9 +109,8 @@ impl Defragmentation {
     pub fn plan(&self, observed: &Snapshot, now: Timestamp) -> Result<Vec<DefragmentedMember>, Refusal> {
         self.clone().next(observed, now)?;
         let cluster = EtcdCluster::new(observed)?;
-        let mut voters: Vec<_> = cluster.healthy_voters().collect();
-        voters.sort_by_key(|(member, _)| (member.is_leader, member.name.clone()));
-        let planned = voters.into_iter().map(|(member, healthy)| DefragmentedMember {
+        let open = self.open_members(&cluster).into_iter();
+        let planned = open.map(|(member, healthy)| DefragmentedMember {
             name: member.name.clone(),
             db_size_before: healthy.status.db_size,
             db_size_after: healthy.status.db_size_in_use,
@@ -102,18 +128,10 @@ impl Defragmentation {
         if let Some(why) = self.why_to_wait(&cluster) {
             return Ok(DefragStep::Wait(why));
         }
-        let is_complete = |name: &str| self.completed_members.iter().any(|member| member.name == name);
-        // The leader is last, so that the defragmentation causes at most one election.
-        let mut open: Vec<_> = cluster
-            .healthy_voters()
-            .filter(|(member, _)| !is_complete(&member.name))
-            .collect();
-        open.sort_by_key(|(member, _)| (member.is_leader, member.name.clone()));
+        let open = self.open_members(&cluster);
         let Some((member, healthy)) = open.first() else {
-            return match cluster.faults().next() {
-                None => Ok(DefragStep::Complete),
-                Some(_) => Err(cluster.quorum_refusal("the other members are not healthy".to_owned())),
-            };
+            self.refuse_unknown_members(&cluster)?;
+            return Ok(DefragStep::Complete);
         };
         cluster.refuse_corruption()?;
         refuse_during_changes(observed, &cluster, now)?;
@@ -125,6 +143,56 @@ impl Defragmentation {
             raft_index: None,
         });
         Ok(DefragStep::Defragment(Box::new(healthy.queried.clone())))
+    }
+
+    /// The members that are still to be defragmented. The leader is last, so that the defragmentation causes at most one
+    /// election.
+    fn open_members<'c, 's>(
+        &self,
+        cluster: &'c EtcdCluster<'s>,
+    ) -> Vec<(&'c ClusterMember<'s>, HealthyMember<'s>)> {
+        let is_complete = |name: &str| self.completed_members.iter().any(|member| member.name == name);
+        let is_confirmed = |id: u64| self.confirmed.as_ref().is_none_or(|ids| ids.contains(&id));
+        let mut open: Vec<_> = cluster
+            .healthy_voters()
+            .filter(|(member, healthy)| {
+                !is_complete(&member.name)
+                    && is_confirmed(member.id)
+                    && self.matches(healthy.status) == Some(true)
+            })
+            .collect();
+        open.sort_by_key(|(member, _)| (member.is_leader, member.name.clone()));
+        open
+    }
+
+    fn matches(&self, status: &Status) -> Option<bool> {
+        let condition = self.condition.as_ref();
+        condition.map_or(Some(true), |condition| condition.holds(status))
+    }
+
+    /// # Errors
+    /// Some members are not healthy, or do not report the size that the condition needs.
+    fn refuse_unknown_members(&self, cluster: &EtcdCluster<'_>) -> Result<(), Refusal> {
+        let why = match self.condition {
+            None => "the other members are not healthy",
+            Some(_) => "the condition cannot be checked for these members",
+        };
+        let mut refusal = cluster.quorum_refusal(why.to_owned());
+        let unknown = cluster
+            .healthy_voters()
+            .filter(|(_, healthy)| self.matches(healthy.status).is_none())
+            .map(|(member, _)| {
+                format!(
+                    "etcd member {} does not report the size of its database",
+                    member.name
+                )
+            });
+        refusal.why.extend(unknown);
+        if refusal.why.len() == 1 {
+            Ok(())
+        } else {
+            Err(refusal)
+        }
     }
 
     /// The name of the member that is not complete yet.
@@ -344,9 +412,94 @@ mod tests {
                 Defragmentation::default(),
                 "a refusal begins nothing: {name}"
             );
-            let forced = shown(Defragmentation::new(true).next(&observed, now()));
+            let forced = shown(Defragmentation::new(true, None).next(&observed, now()));
             assert_eq!(forced.is_ok(), *name == "one member", "{name}");
         }
+    }
+
+    /// The members that are planned with `inUse < 50`, or why there is no plan.
+    fn planned(observed: &Snapshot) -> Result<Vec<String>, Vec<String>> {
+        let condition = "inUse < 50".parse().expect("parses");
+        let planned = Defragmentation::new(false, Some(condition)).plan(observed, now());
+        let names = planned.map(|planned| planned.into_iter().map(|member| member.name).collect());
+        names.map_err(|refusal| refusal.why)
+    }
+
+    #[test]
+    fn only_members_that_match_are_defragmented() {
+        type Case = (
+            &'static str,
+            fn(&mut Snapshot),
+            Result<&'static [&'static str], &'static [&'static str]>,
+        );
+        // Of the databases of the example, 50 of 60 MiB are in use.
+        let cases: &[Case] = &[
+            ("none", |_| {}, Ok(&[])),
+            (
+                "one",
+                |o| o.status(3).db_size_in_use = 20 * MEBIBYTE,
+                Ok(&["node-m3"]),
+            ),
+            (
+                "the leader last",
+                |o| (1..=3).for_each(|number| o.status(number).db_size_in_use = 20 * MEBIBYTE),
+                Ok(&["node-m2", "node-m3", "node-m1"]),
+            ),
+            (
+                "none, while Machines change",
+                |o| o.machine(3).metadata.deletion_timestamp = Some(Time(minutes_ago(1))),
+                Ok(&[]),
+            ),
+            (
+                "none that responds",
+                |o| o.kill(3),
+                Err(&[
+                    "the condition cannot be checked for these members",
+                    "etcd member node-m3 does not respond: cannot connect: connection refused",
+                ]),
+            ),
+            (
+                "an unknown size",
+                |o| o.status(3).db_size = 0,
+                Err(&[
+                    "the condition cannot be checked for these members",
+                    "etcd member node-m3 does not report the size of its database",
+                ]),
+            ),
+            (
+                "one, without quorum",
+                |o| {
+                    o.status(2).db_size_in_use = 20 * MEBIBYTE;
+                    o.kill(3);
+                },
+                Err(&[
+                    "etcd has no quorum without member node-m2: 2 of 3 voting members healthy, 2 needed for quorum",
+                    "etcd member node-m3 does not respond: cannot connect: connection refused",
+                ]),
+            ),
+        ];
+        for (name, change, expected) in cases {
+            let mut observed = observed();
+            change(&mut observed);
+            assert_eq!(planned(&observed), expected.map(lines).map_err(lines), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_matches_only_later_is_not_defragmented() {
+        let mut observed = observed();
+        observed.status(2).db_size_in_use = 20 * MEBIBYTE;
+        observed.status(3).db_size_in_use = 20 * MEBIBYTE;
+        let condition = "inUse < 50".parse().expect("parses");
+        let mut defragmentation = Defragmentation::new(false, Some(condition));
+        defragmentation.confirm_members(&observed).expect("known");
+        let mut next =
+            |observed: &Snapshot| shown(defragmentation.next(observed, now())).expect("not refused");
+        assert_eq!(next(&observed), "node-m2");
+        // Someone else has defragmented member 3, and objects were deleted.
+        observed.status(3).db_size = 20 * MEBIBYTE;
+        observed.status(1).db_size_in_use = 20 * MEBIBYTE;
+        assert_eq!(next(&observed), "complete");
     }
 
     #[test]

@@ -44,6 +44,18 @@ pub struct DisarmPlan {
 /// # Errors
 /// Another alarm is raised, or a database still has too little space.
 pub fn decide(observed: &Snapshot) -> Result<Option<DisarmPlan>, Refusal> {
+    let plan = plan(observed)?;
+    if plan.is_some() {
+        refuse_without_space(observed, &EtcdCluster::new(observed)?)?;
+    }
+    Ok(plan)
+}
+
+/// Returns which alarms to disarm once every database has space. `None` if no alarm is raised.
+///
+/// # Errors
+/// Another alarm is raised.
+pub fn plan(observed: &Snapshot) -> Result<Option<DisarmPlan>, Refusal> {
     let cluster = EtcdCluster::new(observed)?;
     cluster.refuse_corruption().map_err(|mut refusal| {
         refusal.why.push(
@@ -67,7 +79,6 @@ pub fn decide(observed: &Snapshot) -> Result<Option<DisarmPlan>, Refusal> {
     if alarms.is_empty() {
         return Ok(None);
     }
-    refuse_without_space(observed, &cluster)?;
     Ok(Some(DisarmPlan {
         members: alarms
             .iter()

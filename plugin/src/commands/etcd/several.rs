@@ -1,0 +1,118 @@
+//! Maintains the etcd members of one control plane, or of several, one after the other.
+
+use clap::Args;
+use kcp_client::{Connection, reads};
+use kcp_control_plane::snapshot::Snapshot;
+
+use crate::{
+    arguments::parse_control_plane,
+    commands::etcd::{
+        maintenance::{Maintenance, MaintenanceOptions, MaintenanceTarget},
+        report::{Collected, MaintenanceListReport, UnfinishedMaintenance},
+    },
+    document::ObjectName,
+    output::print,
+    report_error,
+    session::Session,
+    verdict::Verdict,
+};
+
+/// Which control planes a command maintains.
+#[derive(Clone, Debug, Args)]
+pub struct SelectionArguments {
+    /// Control plane, as NAME or kcp/NAME
+    #[arg(value_parser = parse_control_plane, required_unless_present_any = ["all_namespaces", "selector"],
+          conflicts_with_all = ["all_namespaces", "selector"])]
+    pub name: Option<String>,
+
+    /// Work on the control planes of all namespaces, one after the other
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+
+    /// Work on the control planes that match this label selector, such as team=edge,tier!=test, one after the other
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub selector: Option<String>,
+}
+
+/// Runs a command on each control plane. A control plane that fails or is refused does not affect the next ones.
+/// `prints_list` says that the command prints a list of documents even for one control plane.
+pub(super) async fn maintain_each(
+    selection: &SelectionArguments,
+    options: &MaintenanceOptions,
+    session: &Session,
+    prints_list: bool,
+    command: impl AsyncFn(&Maintenance<'_>, Snapshot) -> anyhow::Result<Verdict>,
+) -> anyhow::Result<Verdict> {
+    let connection = session.connect_within(options.timeout).await?;
+    let collected = Collected::default();
+    let is_list = prints_list || selection.name.is_none();
+    let mut failed = Vec::new();
+    let mut verdicts = Vec::new();
+    let selected = Box::pin(selection.select(&connection, options)).await?;
+    let count = selected.len();
+    for (index, object) in selected.into_iter().enumerate() {
+        let ObjectName { name, namespace } = &object;
+        if selection.name.is_none() {
+            session.terminal.note(&format!(
+                "control plane {name} in namespace {namespace} ({} of {count}):",
+                index + 1
+            ));
+        }
+        let own = Connection {
+            namespace: namespace.clone(),
+            ..connection.clone()
+        };
+        let target = MaintenanceTarget {
+            connection: &own,
+            control_plane: name,
+            collected: is_list.then_some(&collected),
+        };
+        let verdict = match Box::pin(target.maintain(options, &session.terminal, &command)).await {
+            Ok(verdict) => verdict,
+            Err(error) if !is_list => return Err(error),
+            Err(error) => {
+                let verdict = report_error(session, &error);
+                failed.push(UnfinishedMaintenance {
+                    metadata: object,
+                    error: format!("{error:#}"),
+                });
+                verdict
+            }
+        };
+        verdicts.push(verdict);
+    }
+    let list = MaintenanceListReport {
+        collected,
+        failed,
+        is_empty: verdicts.is_empty(),
+    };
+    // The text of each item is printed already.
+    if is_list && (!options.output.is_text() || list.is_empty) {
+        print(&list, &options.output, &session.terminal)?;
+    }
+    Ok(Verdict::worst(verdicts))
+}
+
+impl SelectionArguments {
+    async fn select(
+        &self,
+        connection: &Connection,
+        options: &MaintenanceOptions,
+    ) -> anyhow::Result<Vec<ObjectName>> {
+        if let Some(name) = &self.name {
+            return Ok(vec![ObjectName {
+                name: name.clone(),
+                namespace: connection.namespace.clone(),
+            }]);
+        }
+        let limit = reads::list_limit(options.timeout);
+        let reader = reads::discover(connection, limit).await?;
+        let namespace = (!self.all_namespaces).then_some(connection.namespace.as_str());
+        let selector = self.selector.as_deref();
+        let listed = reads::list(&reader, namespace, selector, limit).await?;
+        let objects = listed
+            .iter()
+            .map(|observed| ObjectName::from(&observed.control_plane));
+        Ok(objects.collect())
+    }
+}

@@ -334,7 +334,7 @@ mod tests {
     }
 
     /// The commands that change nothing in a cluster.
-    const READERS: [&str; 23] = [
+    const READERS: [&str; 24] = [
         "status",
         "why",
         "plan",
@@ -344,6 +344,7 @@ mod tests {
         "audit",
         "bundle",
         "etcd members",
+        "etcd check",
         "leader-migration check",
         "leader-migration status",
         "leader-migration generate",

@@ -24,6 +24,7 @@ mod deletion;
 mod documents;
 mod drain_forecast;
 mod etcd;
+mod etcd_check;
 mod etcd_maintenance;
 mod etcd_members;
 mod etcd_several;

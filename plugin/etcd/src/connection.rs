@@ -5,16 +5,18 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
+use tonic::body::Body;
 use tonic::transport::{self, Channel};
 use tonic::{Response, Status as Answered};
-use tower::service_fn;
+use tower::{ServiceExt as _, service_fn};
 
 use crate::endpoint::Endpoint;
 use crate::error::{Call, ConnectionStep, Error, HandshakeError, with_time_limit};
-use crate::response::{Alarm, KeyRevision, Member, Members, Status};
+use crate::response::{Alarm, KeyRevision, KeySpaceHash, Member, Members, Status};
 use crate::rpc::etcdserverpb as wire;
 use crate::rpc::etcdserverpb::cluster_client::ClusterClient;
 use crate::rpc::etcdserverpb::kv_client::KvClient;
@@ -25,6 +27,9 @@ use crate::trust::Tls;
 
 /// The maximum size of a response from etcd. It exceeds etcd's default request limit of 1.5 MiB.
 const MAX_RESPONSE_BYTES: usize = 2 * 1024 * 1024;
+
+/// The maximum size of a member's metrics. etcd 3.6 has about 150 KiB of them.
+const MAX_METRICS_BYTES: usize = 4 * 1024 * 1024;
 
 /// The maximum size of the headers of a response, which include etcd's error messages.
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
@@ -114,6 +119,53 @@ impl Connection {
         let mut client = self.maintenance();
         let request = client.status(wire::StatusRequest {});
         self.call(Call::Status, request).await.map(Status::from)
+    }
+
+    /// Asks the member for the hash of its keys and values up to this revision. The member reads its whole database.
+    pub async fn hash_key_space(&self, revision: i64) -> Result<KeySpaceHash, Error> {
+        let mut client = self.maintenance();
+        let request = client.hash_kv(wire::HashKvRequest { revision });
+        self.call(Call::HashKV, request).await.map(KeySpaceHash::from)
+    }
+
+    /// Reads the member's metrics in Prometheus' text format. etcd serves them beside its API, on the same port.
+    ///
+    /// # Errors
+    /// Like each call. Metrics of more than 4 MiB are [`Error::Malformed`].
+    pub async fn metrics(&self) -> Result<String, Error> {
+        const CALL: Call = Call::Metrics;
+        let malformed = |message: String| Error::Malformed { call: CALL, message };
+        let broken = |error: &dyn std::error::Error| Error::Broken {
+            call: CALL,
+            cause: self
+                .first_error
+                .cause()
+                .map_or_else(|| error.to_string(), ToString::to_string),
+        };
+        let request = http::Request::get("/metrics").body(Body::empty());
+        let request = request.map_err(|error| malformed(error.to_string()))?;
+        let read = async {
+            let response = self.channel.clone().oneshot(request).await;
+            let response = response.map_err(|error| broken(&error))?;
+            if response.status() != http::StatusCode::OK {
+                return Err(malformed(format!(
+                    "the response has the status {}",
+                    response.status()
+                )));
+            }
+            let body = Limited::new(response.into_body(), MAX_METRICS_BYTES)
+                .collect()
+                .await;
+            let body = body.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    return malformed(format!("more than {MAX_METRICS_BYTES} bytes"));
+                }
+                broken(&*error)
+            });
+            let body = body?.to_bytes();
+            String::from_utf8(body.into()).map_err(|error| malformed(error.to_string()))
+        };
+        with_time_limit(ConnectionStep::Call(CALL), self.call_timeout, read).await?
     }
 
     /// Queries the member for its own list of members (not linearizable). The member responds even without a leader; a

@@ -103,6 +103,8 @@ pub enum ConnectionStep {
 #[expect(missing_docs, reason = "the names are etcd's")]
 pub enum Call {
     Status,
+    HashKV,
+    Metrics,
     MemberList,
     MemberAdd,
     MemberPromote,

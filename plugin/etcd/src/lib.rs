@@ -32,7 +32,7 @@ pub use credentials::CredentialError;
 pub use endpoint::{BoxedStream, Dial, Dialing, Endpoint, Stream, Tcp};
 pub use error::{Call, ConnectionStep, Error, HandshakeError};
 pub use identity::{ClientCertificate, ISSUED_VALIDITY};
-pub use response::{Alarm, AlarmKind, KeyRevision, Member, Members, Status};
+pub use response::{Alarm, AlarmKind, KeyRevision, KeySpaceHash, Member, Members, Status};
 pub use snapshot::{SnapshotChunk, SnapshotStream};
 pub use survey::{Report, survey};
 pub use trust::{Tls, Trust};

@@ -111,6 +111,24 @@ pub struct KeyRevision {
     pub modified: i64,
 }
 
+/// A hash of all keys and values that a member has stored up to a revision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeySpaceHash {
+    /// The hash. Hashes of one revision are comparable only if their compacted revisions are equal, too.
+    pub hash: u32,
+    /// The revision up to which the member had deleted its history.
+    pub compacted_revision: i64,
+}
+
+impl From<wire::HashKvResponse> for KeySpaceHash {
+    fn from(response: wire::HashKvResponse) -> Self {
+        Self {
+            hash: response.hash,
+            compacted_revision: response.compact_revision,
+        }
+    }
+}
+
 /// An alarm of a member. It stays raised until an operator disarms it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alarm {

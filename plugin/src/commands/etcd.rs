@@ -1,10 +1,12 @@
 //! `kubectl kcp etcd`: works on the etcd members of a control plane.
 //!
+//! - [`check`]: compares the data of the members, and shows how fast their disks are
 //! - [`snapshot`]: saves a snapshot of etcd's data with [`save`]; [`snapshot_first`] does so before a change
 //! - [`members`]: shows the members
 //! - [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`], [`promote`]: maintain the members. [`maintenance`] has
 //!   the parts that they share; [`several`] runs them on several control planes; [`report`] prints their results
 
+pub mod check;
 pub mod compact;
 pub mod defrag;
 pub mod disarm;
@@ -31,9 +33,11 @@ use kcp_control_plane::snapshot::{Snapshot, etcd::QueriedMember};
 
 use crate::{session::Session, verdict::Verdict};
 
-/// Save a snapshot of a control plane's etcd, or maintain its members.
+/// Check a control plane's etcd, save a snapshot of it, or maintain its members.
 #[derive(Debug, Args)]
-#[command(subcommand_value_name = "snapshot|members|defrag|compact|disarm|move-leader|remove-member|promote")]
+#[command(
+    subcommand_value_name = "check|snapshot|members|defrag|compact|disarm|move-leader|remove-member|promote"
+)]
 pub struct EtcdArguments {
     #[command(subcommand)]
     pub command: EtcdCommand,
@@ -41,6 +45,8 @@ pub struct EtcdArguments {
 
 #[derive(Debug, Subcommand)]
 pub enum EtcdCommand {
+    /// Check whether all members have the same data, and whether their disks are fast enough
+    Check(check::CheckArguments),
     /// Save a snapshot of etcd's data to a file or to stdout
     Snapshot(snapshot::SnapshotArguments),
     /// Show the members of a control plane's etcd
@@ -62,6 +68,7 @@ pub enum EtcdCommand {
 /// Runs `etcd`.
 pub async fn run(arguments: EtcdArguments, session: &Session) -> anyhow::Result<Verdict> {
     match arguments.command {
+        EtcdCommand::Check(arguments) => Box::pin(check::run(&arguments, session)).await,
         EtcdCommand::Snapshot(arguments) => Box::pin(snapshot::run(&arguments, session)).await,
         EtcdCommand::Members(arguments) => Box::pin(members::run(arguments, session)).await,
         EtcdCommand::Defrag(arguments) => Box::pin(defrag::run(&arguments, session)).await,

@@ -40,6 +40,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("audit edge", &[]),
     ("validate edge", &[]),
     ("bundle edge --output-file f", &[]),
+    ("etcd check edge", &[]),
     ("etcd snapshot edge --output-file f", &[]),
     ("etcd members edge", &[]),
     ("etcd defrag edge", &[]),

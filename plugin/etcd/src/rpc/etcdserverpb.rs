@@ -178,6 +178,18 @@ pub struct StatusResponse {
     pub db_size_quota: i64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HashKvRequest {
+    #[prost(int64, tag = "1")]
+    pub revision: i64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct HashKvResponse {
+    #[prost(uint32, tag = "2")]
+    pub hash: u32,
+    #[prost(int64, tag = "3")]
+    pub compact_revision: i64,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MoveLeaderRequest {
     #[prost(uint64, tag = "1")]
     pub target_id: u64,
@@ -663,6 +675,27 @@ pub mod maintenance_client {
             let mut req = request.into_request();
             req.extensions_mut()
                 .insert(GrpcMethod::new("etcdserverpb.Maintenance", "Status"));
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn hash_kv(
+            &mut self,
+            request: impl tonic::IntoRequest<super::HashKvRequest>,
+        ) -> std::result::Result<tonic::Response<super::HashKvResponse>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/etcdserverpb.Maintenance/HashKV",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("etcdserverpb.Maintenance", "HashKV"));
             self.inner.unary(req, path, codec).await
         }
         pub async fn defragment(

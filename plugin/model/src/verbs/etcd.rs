@@ -3,10 +3,12 @@
 //! - [`members`]: the members, their health and their alarms, as every decision sees them
 //! - [`listing`]: what is known about each member, for `etcd members`
 //! - [`changes`]: the changes of Machines during which no member may pause
+//! - [`check`]: whether the members have the same data
 //! - [`snapshot`], [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`], [`promote`]: one decision each;
 //!   [`owner`] finds the Machine of a member
 
 pub mod changes;
+pub mod check;
 pub mod compact;
 pub mod defrag;
 pub mod disarm;

@@ -321,8 +321,8 @@ mod tests {
     };
 
     use super::{
-        Collected, EtcdVotes, MaintenanceDocument, MaintenanceListDocument, MaintenanceListReport, MaintenanceReport,
-        MaintenanceResult, UnfinishedMaintenance,
+        Collected, EtcdVotes, MaintenanceDocument, MaintenanceListDocument, MaintenanceListReport,
+        MaintenanceReport, MaintenanceResult, UnfinishedMaintenance,
     };
     use crate::{
         change::report::RefusalReport,

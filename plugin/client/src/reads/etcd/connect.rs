@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use kcp_control_plane::snapshot::{Failure, etcd::QueriedMember};
-use kcp_etcd::{Alarm, Connection, Error, KeyRevision, SnapshotStream, Timeouts};
+use kcp_etcd::{Alarm, Connection, Error, KeyRevision, KeySpaceHash, SnapshotStream, Status, Timeouts};
 
 use crate::{
     Connection as ManagementConnection,
@@ -121,6 +121,21 @@ impl MemberConnection {
             }),
             Err(error) => Err(failures.describe(node, error).into()),
         }
+    }
+
+    /// Queries the member for its own status.
+    pub async fn status(&self) -> Result<Status, MemberError> {
+        self.described(self.connection.status()).await
+    }
+
+    /// Asks the member for the hash of its keys and values up to this revision.
+    pub async fn hash_key_space(&self, revision: i64) -> Result<KeySpaceHash, MemberError> {
+        self.described(self.connection.hash_key_space(revision)).await
+    }
+
+    /// Reads the member's metrics in Prometheus' text format.
+    pub async fn metrics(&self) -> Result<String, MemberError> {
+        self.described(self.connection.metrics()).await
     }
 
     /// Removes another member from etcd.

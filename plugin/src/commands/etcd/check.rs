@@ -1,0 +1,306 @@
+//! `kubectl kcp etcd check`: whether all members have the same data, and whether their disks are fast enough.
+
+mod screen;
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use futures_util::future::join_all;
+use jiff::Timestamp;
+use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};
+use kcp_client::{reader::Reader, reads::etcd::MemberConnection};
+use kcp_control_plane::{
+    snapshot::Snapshot,
+    verbs::etcd::{
+        check::{EtcdCheck, MemberReading, are_comparable, check, common_revision, metrics::EtcdMetrics},
+        members::require_survey,
+    },
+};
+use kcp_etcd::KeySpaceHash;
+use serde::Serialize;
+use tokio::time::sleep;
+
+use crate::{
+    arguments::{parse_control_plane, parse_timeout},
+    commands::etcd::EtcdMembers,
+    document::{API_VERSION, ObjectName, resource_name},
+    output::{OutputArguments, Report, print},
+    session::Session,
+    terminal::{escape, table::Layout},
+    verdict::Verdict,
+};
+
+/// The time limit of each call. A member reads its whole database for its hash.
+const CALL_LIMIT: Duration = Duration::from_secs(60);
+
+/// How often the members are asked again because some of them have just compacted.
+const ATTEMPTS: usize = 3;
+
+/// Check whether all etcd members have the same data, and whether their disks are fast enough.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Each member computes a hash of all keys and values up to the newest revision that all members have stored. \
+        For this, it reads its whole database, which takes seconds for each GiB. The latencies are estimates from etcd's \
+        histograms. Like the other counts, they cover the time since the member started, or with --sample the time between two \
+        readings.
+
+Exits with 1 if a member's data or metrics differ or are unknown. A slow disk is a warning: the exit code stays 0. The command \
+        changes nothing.
+
+Examples:
+  kubectl kcp etcd check edge
+  kubectl kcp etcd check edge --sample 10s
+  kubectl kcp etcd check edge -o json"
+)]
+pub struct CheckArguments {
+    /// Control plane, as NAME or kcp/NAME
+    #[arg(value_parser = parse_control_plane)]
+    pub name: String,
+
+    /// Read the metrics twice with this time between, such as 10s, and count only what happened in this time
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout)]
+    pub sample: Option<Duration>,
+
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArguments,
+
+    /// Time limit for reading the control plane and connecting to a member, such as 30s or 2m
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "10s")]
+    pub timeout: Duration,
+}
+
+/// Runs `etcd check`.
+pub async fn run(arguments: &CheckArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let terminal = &session.terminal;
+    let connection = session.connect_within(arguments.timeout).await?;
+    let reader = Reader::discover(&connection).await?;
+    let members = EtcdMembers {
+        reader: &reader,
+        control_plane: &arguments.name,
+        timeout: arguments.timeout,
+    };
+    terminal.spin("reading the control plane");
+    let observed = members.observe().await?;
+    terminal.spin("asking the etcd members");
+    let (revision, readings) = Box::pin(read(&members, &observed, arguments.sample)).await;
+    terminal.stop_spinning();
+    let found = match check(&observed, revision, &readings) {
+        Ok(found) => found,
+        Err(refusal) => {
+            let name = escape(&arguments.name);
+            let why = refusal.why.join("; ");
+            let error = anyhow!("cannot check the etcd of kubeadmcontrolplane/{name}: {why}");
+            terminal.error(&error, refusal.remedies.first().map(String::as_str));
+            return Ok(Verdict::Negative);
+        }
+    };
+    let report = CheckReport {
+        observed: &observed,
+        found,
+        is_sample: arguments.sample.is_some(),
+    };
+    print(&report, &arguments.output, terminal)?;
+    Ok(report.verdict())
+}
+
+/// Reads the hash and the metrics of each member. Returns the revision up to which the members hashed.
+async fn read(
+    members: &EtcdMembers<'_>,
+    observed: &Snapshot,
+    sample: Option<Duration>,
+) -> (i64, Vec<MemberReading>) {
+    let queried = require_survey(observed).map_or(&[][..], |survey| &survey.queried);
+    let opened = join_all(
+        queried
+            .iter()
+            .map(|member| members.open(observed, member, CALL_LIMIT)),
+    )
+    .await;
+    let connections: Vec<&MemberConnection> = opened.iter().flatten().collect();
+    let mut revision = 0;
+    let mut hashes: Vec<Result<KeySpaceHash, String>> = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let statuses = join_all(connections.iter().map(|connection| connection.status())).await;
+        revision = common_revision(statuses.iter().flatten()).unwrap_or_default();
+        let all = connections
+            .iter()
+            .map(|connection| connection.hash_key_space(revision));
+        let all = join_all(all).await.into_iter();
+        hashes = all.map(|hash| hash.map_err(|error| error.to_string())).collect();
+        if are_comparable(hashes.iter().flatten().copied()) {
+            break;
+        }
+    }
+    let metrics = read_metrics(&connections, sample, || members.reader.connection.now()).await;
+    let mut read = hashes.into_iter().zip(metrics);
+    let readings = queried.iter().zip(&opened).filter_map(|(member, opened)| {
+        let (hash, metrics) = match opened {
+            Ok(_) => read.next()?,
+            Err(error) => (Err(error.to_string()), Err(error.to_string())),
+        };
+        Some(MemberReading {
+            name: member.name.clone(),
+            hash,
+            metrics,
+        })
+    });
+    (revision, readings.collect())
+}
+
+/// Reads the metrics of each member, with `sample` twice.
+async fn read_metrics(
+    connections: &[&MemberConnection],
+    sample: Option<Duration>,
+    now: impl Fn() -> Timestamp,
+) -> Vec<Result<EtcdMetrics, String>> {
+    let read = async || {
+        let all = connections.iter().map(|connection| connection.metrics());
+        let texts = join_all(all).await.into_iter();
+        texts
+            .map(|text| text.map_err(|error| error.to_string()))
+            .collect::<Vec<_>>()
+    };
+    let first = read().await;
+    let Some(sample) = sample else {
+        let metrics = first.into_iter();
+        return metrics
+            .map(|text| text.map(|text| EtcdMetrics::parse(&text)))
+            .collect();
+    };
+    let since = now();
+    sleep(sample).await;
+    let both = first.into_iter().zip(read().await);
+    both.map(|(first, second)| Ok(EtcdMetrics::between(&first?, &second?, since)))
+        .collect()
+}
+
+/// The result of `etcd check`.
+struct CheckReport<'r> {
+    observed: &'r Snapshot,
+    found: EtcdCheck,
+    /// Whether the metrics count only the time between two readings.
+    is_sample: bool,
+}
+
+/// Whether the members of a control plane's etcd have the same data, and how fast their disks are.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "EtcdCheck"))]
+#[serde(rename_all = "camelCase")]
+struct CheckDocument<'r> {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "EtcdCheck")))]
+    kind: &'static str,
+    /// The control plane.
+    metadata: ObjectName,
+    #[serde(flatten)]
+    found: &'r EtcdCheck,
+}
+
+impl CheckReport<'_> {
+    fn verdict(&self) -> Verdict {
+        if self.found.failures.is_empty() {
+            Verdict::Met
+        } else {
+            Verdict::Negative
+        }
+    }
+
+    fn as_document(&self) -> CheckDocument<'_> {
+        CheckDocument {
+            api_version: API_VERSION,
+            kind: "EtcdCheck",
+            metadata: ObjectName::from(&self.observed.control_plane),
+            found: &self.found,
+        }
+    }
+}
+
+impl Report for CheckReport<'_> {
+    fn table(&self, layout: Layout) -> String {
+        screen::render(&self.found, self.is_sample, layout)
+    }
+
+    fn document(&self) -> impl Serialize {
+        self.as_document()
+    }
+
+    fn names(&self) -> Vec<String> {
+        let name = self.observed.control_plane.name();
+        vec![resource_name(&KUBEADM_CONTROL_PLANE, name)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kcp_control_plane::{
+        testing::snapshot::observed,
+        verbs::etcd::check::{
+            MemberReading, check,
+            metrics::{EtcdMetrics, Latency},
+        },
+    };
+    use kcp_etcd::KeySpaceHash;
+
+    use super::{CheckDocument, CheckReport};
+    use crate::{
+        output::Report as _,
+        terminal::{plain, table::Layout},
+        testing::{assert_every_format, schema},
+        verdict::Verdict,
+    };
+
+    fn reading(number: u32, hash: u32) -> MemberReading {
+        let latency = Latency {
+            p50_milliseconds: 0.81,
+            p99_milliseconds: 3.97 * f64::from(number),
+        };
+        MemberReading {
+            name: format!("node-m{number}"),
+            hash: Ok(KeySpaceHash {
+                hash,
+                compacted_revision: 98_000,
+            }),
+            metrics: Ok(EtcdMetrics {
+                since: Some("2026-11-01T08:00:00Z".parse().expect("a time")),
+                wal_fsync: Some(latency),
+                backend_commit: Some(latency),
+                leader_changes: Some(2),
+                slow_applies: Some(7),
+                quota_bytes: Some(2 << 30),
+            }),
+        }
+    }
+
+    #[test]
+    fn each_result_has_a_screen_a_document_and_a_verdict() {
+        let observed = observed();
+        let well = [reading(1, 7), reading(2, 7), reading(3, 7)];
+        let mut silent = reading(3, 8);
+        silent.hash = Err("etcd member node-m3: HashKV: no response within 60 s".to_owned());
+        silent.metrics = Err("etcd member node-m3: Metrics: no response within 60 s".to_owned());
+        let broken = [reading(1, 7), reading(2, 8), silent.clone()];
+        let differing = [reading(1, 7), reading(2, 7), reading(3, 8)];
+        let mut text = String::new();
+        for (readings, verdict) in [
+            (&well, Verdict::Met),
+            (&differing, Verdict::Negative),
+            (&broken, Verdict::Negative),
+        ] {
+            let report = CheckReport {
+                observed: &observed,
+                found: check(&observed, 100_000, readings).expect("the members are known"),
+                is_sample: verdict == Verdict::Met,
+            };
+            assert_eq!(report.verdict(), verdict);
+            schema::conforms(&report.as_document());
+            assert_every_format(&report);
+            text += &plain(&report.table(Layout::default()));
+            text += "---\n";
+        }
+        insta::assert_snapshot!(text);
+        schema::checked_in::<CheckDocument<'_>>("etcdcheck.json");
+    }
+}

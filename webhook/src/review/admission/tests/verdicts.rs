@@ -14,8 +14,12 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     decision::{Decision, ReviewResult, UNDECODABLE},
+    limits::MAX_VALUES,
     metrics::Metrics,
-    review::admission::{Admission, Hook},
+    review::{
+        admission::{Admission, Hook},
+        decode::{Objects, decode_review},
+    },
     testing::{admission, api_server, decoded},
 };
 
@@ -251,7 +255,13 @@ fn review_of(scenario: &Scenario, new: &Value) -> String {
 
 async fn decide(server: &Admission, hook: Hook, scenario: &Scenario, new: &Value) -> Decision {
     let review = review_of(scenario, new);
-    server.decide(hook, &mut decoded(&review)).await
+    let decision = server.decide(hook, &mut decoded(&review)).await;
+    // With too many values, no object is decoded together with the review.
+    let mut undecoded = decode_review(review.as_bytes(), MAX_VALUES + 1).unwrap();
+    assert!(matches!(undecoded.objects, Objects::Texts(_)));
+    let alone = server.decide(hook, &mut undecoded).await;
+    assert_eq!(format!("{decision:?}"), format!("{alone:?}"));
+    decision
 }
 
 /// What the API server does between the two webhooks: it restores the status and some metadata.

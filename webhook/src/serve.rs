@@ -3,8 +3,10 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
+    num::NonZero,
     process::ExitCode,
     sync::Arc,
+    thread,
     time::Duration,
 };
 
@@ -73,9 +75,9 @@ pub enum StopReason {
     Failed,
 }
 
-/// The number of threads that handle reviews. A review takes tens of microseconds, so two threads do not limit the rate of
+/// The most threads that handle reviews. A review takes tens of microseconds, so two threads do not limit the rate of
 /// writes, and every additional thread would need memory. While one thread handles a costly review, the other handles the
-/// rest.
+/// rest. On one core, they would only interrupt each other.
 const REVIEW_THREADS: usize = 2;
 
 /// Serves until SIGTERM or SIGINT.
@@ -84,8 +86,9 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
     // Install the default provider of the process, which the Kubernetes client uses.
     _ = rustls::crypto::ring::default_provider().install_default();
     panics::log_panics_without_message();
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let runtime = runtime::Builder::new_multi_thread()
-        .worker_threads(REVIEW_THREADS)
+        .worker_threads(REVIEW_THREADS.min(cores))
         .thread_name("reviews")
         .enable_all()
         .build()?;

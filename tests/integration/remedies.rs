@@ -117,7 +117,9 @@ fn trial(command: &str) -> (String, i32) {
         ),
         ["get" | "describe" | "auth", ..] | ["etcd", "snapshot", ..] => (command.to_owned(), 0),
         // A control plane that is not well ends these with 1.
-        ["status" | "why" | "plan" | "certificates", ..] | ["etcd", "members", ..] => (command.to_owned(), 1),
+        ["status" | "why" | "plan" | "certificates", ..] | ["etcd", "members" | "check", ..] => {
+            (command.to_owned(), 1)
+        }
         // The person changes the object in an editor.
         ["edit", ..] => (command.replacen(" edit ", " get ", 1), 0),
         ["etcd", ..] => (format!("{command} --dry-run=client"), 0),
@@ -154,6 +156,7 @@ fn the_first_commands_of_a_hint_are_found() {
             "kubectl kcp kubectl c1 -- get nodes",
         ),
         ("kubectl edit kcp c1 -n d", "kubectl get kcp c1 -n d"),
+        ("kubectl kcp etcd check c1", "kubectl kcp etcd check c1"),
         (
             "kubectl kcp reconcile c1",
             "kubectl kcp reconcile c1 --dry-run=server",

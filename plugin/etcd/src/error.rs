@@ -209,11 +209,11 @@ impl Error {
         }
     }
 
-    /// Whether etcd has rejected a compaction because it had already compacted this history.
+    /// Whether etcd has rejected a compaction or a hash because it had already compacted this history.
     #[must_use]
     pub fn is_compacted(&self) -> bool {
         // etcd's `ErrGRPCCompacted` (`api/v3rpc/rpctypes/error.go`).
-        matches!(self, Self::Rejected { call: Call::Compact, code: Code::OutOfRange, message }
+        matches!(self, Self::Rejected { call: Call::Compact | Call::HashKV, code: Code::OutOfRange, message }
             if message.ends_with("required revision has been compacted"))
     }
 

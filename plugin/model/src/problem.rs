@@ -332,8 +332,8 @@ pub fn alarm_hint(alarm: &str, namespace: &str, name: &str) -> Option<String> {
         )),
         // etcd compares followers with the leader, but the leader's data may be the wrong one.
         CORRUPT => Some(format!(
-            "save a snapshot: kubectl kcp etcd snapshot {name} -n {namespace} --output-file FILE; compare the hashes of all members: \
-             etcdctl endpoint hashkv --cluster; then replace the Machine of the member that differs from the majority"
+            "save a snapshot: kubectl kcp etcd snapshot {name} -n {namespace} --output-file FILE; compare the data of all members: \
+             kubectl kcp etcd check {name} -n {namespace}; then replace the Machine of the member that differs from the majority"
         )),
         _ => None,
     }

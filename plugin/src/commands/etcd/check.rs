@@ -9,12 +9,16 @@ use clap::Args;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use kcp_api::{Object as _, kind::KUBEADM_CONTROL_PLANE};
-use kcp_client::{reader::Reader, reads::etcd::MemberConnection};
+use kcp_client::{
+    reader::Reader,
+    reads::etcd::{MemberConnection, MemberError},
+};
 use kcp_control_plane::{
-    snapshot::Snapshot,
+    change::decision::Refusal,
+    snapshot::{Failure, Snapshot},
     verbs::etcd::{
         check::{EtcdCheck, MemberReading, are_comparable, check, common_revision, metrics::EtcdMetrics},
-        members::require_survey,
+        members::EtcdCluster,
     },
 };
 use kcp_etcd::KeySpaceHash;
@@ -34,19 +38,24 @@ use crate::{
 /// The time limit of each call. A member reads its whole database for its hash.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 
-/// How often the members are asked again because some of them have just compacted.
+/// How often the members are asked for their hashes, until they have deleted their history up to the same revision.
 const ATTEMPTS: usize = 3;
+
+/// Why a member has no hash although it responds to every attempt.
+const COMPACTED: &str =
+    "it has deleted its history up to a later revision than the others have stored; run the command again";
 
 /// Check whether all etcd members have the same data, and whether their disks are fast enough.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Each member computes a hash of all keys and values up to the newest revision that all members have stored. \
+    after_help = "Each voter computes a hash of all keys and values up to the newest revision that all healthy voters have stored. \
         For this, it reads its whole database, which takes seconds for each GiB. The latencies are estimates from etcd's \
         histograms. Like the other counts, they cover the time since the member started, or with --sample the time between two \
         readings.
 
-Exits with 1 if a member's data or metrics differ or are unknown. A slow disk is a warning: the exit code stays 0. The command \
-        changes nothing.
+Exits with 1 if the data of a member differs, or if its data or metrics are unknown. etcd does not let a learner compute a hash: \
+        its data is unknown, which is a warning, as a slow disk is. With warnings alone, the exit code is 0. The command changes \
+        nothing.
 
 Examples:
   kubectl kcp etcd check edge
@@ -84,9 +93,9 @@ pub async fn run(arguments: &CheckArguments, session: &Session) -> anyhow::Resul
     terminal.spin("reading the control plane");
     let observed = members.observe().await?;
     terminal.spin("asking the etcd members");
-    let (revision, readings) = Box::pin(read(&members, &observed, arguments.sample)).await;
+    let found = Box::pin(read_and_check(&members, &observed, arguments.sample)).await;
     terminal.stop_spinning();
-    let found = match check(&observed, revision, &readings) {
+    let found = match found {
         Ok(found) => found,
         Err(refusal) => {
             let name = escape(&arguments.name);
@@ -105,48 +114,98 @@ pub async fn run(arguments: &CheckArguments, session: &Session) -> anyhow::Resul
     Ok(report.verdict())
 }
 
+/// Asks the members, and compares what they report.
+///
+/// # Errors
+/// The members are unknown.
+async fn read_and_check(
+    members: &EtcdMembers<'_>,
+    observed: &Snapshot,
+    sample: Option<Duration>,
+) -> Result<EtcdCheck, Refusal> {
+    let cluster = EtcdCluster::new(observed)?;
+    let (revision, readings) = read(members, observed, &cluster, sample).await;
+    check(observed, revision, &readings, members.reader.connection.now())
+}
+
 /// Reads the hash and the metrics of each member. Returns the revision up to which the members hashed.
 async fn read(
     members: &EtcdMembers<'_>,
     observed: &Snapshot,
+    cluster: &EtcdCluster<'_>,
     sample: Option<Duration>,
-) -> (i64, Vec<MemberReading>) {
-    let queried = require_survey(observed).map_or(&[][..], |survey| &survey.queried);
+) -> (Option<i64>, Vec<MemberReading>) {
+    let queried = &cluster.survey.queried;
     let opened = join_all(
         queried
             .iter()
             .map(|member| members.open(observed, member, CALL_LIMIT)),
-    )
-    .await;
+    );
+    let opened: Vec<_> = opened
+        .await
+        .into_iter()
+        .map(|it| it.map_err(member_error))
+        .collect();
     let connections: Vec<&MemberConnection> = opened.iter().flatten().collect();
-    let mut revision = 0;
-    let mut hashes: Vec<Result<KeySpaceHash, String>> = Vec::new();
-    for _ in 0..ATTEMPTS {
-        let statuses = join_all(connections.iter().map(|connection| connection.status())).await;
-        revision = common_revision(statuses.iter().flatten()).unwrap_or_default();
-        let all = connections
-            .iter()
-            .map(|connection| connection.hash_key_space(revision));
-        let all = join_all(all).await.into_iter();
-        hashes = all.map(|hash| hash.map_err(|error| error.to_string())).collect();
-        if are_comparable(hashes.iter().flatten().copied()) {
-            break;
-        }
-    }
+    let (revision, hashes) = read_hashes(cluster, &connections).await;
     let metrics = read_metrics(&connections, sample, || members.reader.connection.now()).await;
     let mut read = hashes.into_iter().zip(metrics);
     let readings = queried.iter().zip(&opened).filter_map(|(member, opened)| {
-        let (hash, metrics) = match opened {
+        let ((member_id, hash), metrics) = match opened {
             Ok(_) => read.next()?,
-            Err(error) => (Err(error.to_string()), Err(error.to_string())),
+            Err(error) => {
+                let failure = error.failure();
+                return Some(MemberReading {
+                    name: member.name.clone(),
+                    member_id: None,
+                    hash: Err(failure.clone()),
+                    metrics: Err(failure.clone()),
+                });
+            }
         };
         Some(MemberReading {
             name: member.name.clone(),
-            hash,
-            metrics,
+            member_id,
+            hash: hash.map_err(|error| error.failure().clone()),
+            metrics: metrics.map_err(|error| error.failure().clone()),
         })
     });
     (revision, readings.collect())
+}
+
+/// The id of the member that responds on a connection, and its hash.
+type HashOfMember = (Option<u64>, Result<KeySpaceHash, MemberError>);
+
+/// Reads the hash of each member, and the revision up to which they hashed. Tries again if members have just compacted. A revision
+/// that a member has not stored yet is no reason to try again: only a member that lags behind does not have it.
+async fn read_hashes(
+    cluster: &EtcdCluster<'_>,
+    connections: &[&MemberConnection],
+) -> (Option<i64>, Vec<HashOfMember>) {
+    let mut attempt = 1;
+    loop {
+        let statuses = join_all(connections.iter().map(|connection| connection.status())).await;
+        let revision = common_revision(cluster, statuses.iter().flatten());
+        let asked = connections.iter().zip(statuses);
+        let hashes = asked.map(async |(connection, status)| {
+            let status = status.map_err(|error| (None, error))?;
+            let member = Some(status.member_id);
+            let Some(revision) = revision else {
+                return Err((member, unread("no voter has reported its revision")));
+            };
+            let hash = connection.hash_key_space(revision).await;
+            hash.map(|hash| (member, hash)).map_err(|error| (member, error))
+        });
+        let hashes = join_all(hashes).await;
+        if attempt == ATTEMPTS || are_comparable(hashes.iter().flatten().map(|(_, hash)| *hash)) {
+            let hashes = hashes.into_iter().map(|hash| match hash {
+                Ok((member, hash)) => (member, hash.ok_or_else(|| unread(COMPACTED))),
+                Err((member, error)) => (member, Err(error)),
+            });
+            return (revision, hashes.collect());
+        }
+        attempt += 1;
+    }
 }
 
 /// Reads the metrics of each member, with `sample` twice.
@@ -154,26 +213,33 @@ async fn read_metrics(
     connections: &[&MemberConnection],
     sample: Option<Duration>,
     now: impl Fn() -> Timestamp,
-) -> Vec<Result<EtcdMetrics, String>> {
-    let read = async || {
-        let all = connections.iter().map(|connection| connection.metrics());
-        let texts = join_all(all).await.into_iter();
-        texts
-            .map(|text| text.map_err(|error| error.to_string()))
-            .collect::<Vec<_>>()
-    };
+) -> Vec<Result<EtcdMetrics, MemberError>> {
+    let read = async || join_all(connections.iter().map(|connection| connection.metrics())).await;
     let first = read().await;
     let Some(sample) = sample else {
         let metrics = first.into_iter();
         return metrics
-            .map(|text| text.map(|text| EtcdMetrics::parse(&text)))
+            .map(|text| EtcdMetrics::parse(&text?).map_err(unread))
             .collect();
     };
     let since = now();
     sleep(sample).await;
     let both = first.into_iter().zip(read().await);
-    both.map(|(first, second)| Ok(EtcdMetrics::between(&first?, &second?, since)))
+    both.map(|(first, second)| EtcdMetrics::between(&first?, &second?, since).map_err(unread))
         .collect()
+}
+
+fn unread(why: &str) -> MemberError {
+    MemberError::from(Failure {
+        message: why.to_owned(),
+        ..Failure::default()
+    })
+}
+
+fn member_error(error: anyhow::Error) -> MemberError {
+    error
+        .downcast()
+        .unwrap_or_else(|other| unread(&format!("{other:#}")))
 }
 
 /// The result of `etcd check`.
@@ -236,7 +302,8 @@ impl Report for CheckReport<'_> {
 #[cfg(test)]
 mod tests {
     use kcp_control_plane::{
-        testing::snapshot::observed,
+        snapshot::Failure,
+        testing::{objects::now, snapshot::observed},
         verbs::etcd::check::{
             MemberReading, check,
             metrics::{EtcdMetrics, Latency},
@@ -259,6 +326,7 @@ mod tests {
         };
         MemberReading {
             name: format!("node-m{number}"),
+            member_id: Some(number.into()),
             hash: Ok(KeySpaceHash {
                 hash,
                 compacted_revision: 98_000,
@@ -279,8 +347,14 @@ mod tests {
         let observed = observed();
         let well = [reading(1, 7), reading(2, 7), reading(3, 7)];
         let mut silent = reading(3, 8);
-        silent.hash = Err("etcd member node-m3: HashKV: no response within 60 s".to_owned());
-        silent.metrics = Err("etcd member node-m3: Metrics: no response within 60 s".to_owned());
+        let no_response = |call: &str| Failure {
+            object: "etcd member node-m3".to_owned(),
+            message: format!("{call}: no response within 60 s"),
+            hint: Some("look at the member's logs".to_owned()),
+            ..Failure::default()
+        };
+        silent.hash = Err(no_response("HashKV"));
+        silent.metrics = Err(no_response("Metrics"));
         let broken = [reading(1, 7), reading(2, 8), silent.clone()];
         let differing = [reading(1, 7), reading(2, 7), reading(3, 8)];
         let mut text = String::new();
@@ -291,7 +365,7 @@ mod tests {
         ] {
             let report = CheckReport {
                 observed: &observed,
-                found: check(&observed, 100_000, readings).expect("the members are known"),
+                found: check(&observed, Some(100_000), readings, now()).expect("the members are known"),
                 is_sample: verdict == Verdict::Met,
             };
             assert_eq!(report.verdict(), verdict);

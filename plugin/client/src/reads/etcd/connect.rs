@@ -23,6 +23,10 @@ use crate::{
 pub struct MemberError(Box<Failure>);
 
 impl MemberError {
+    pub fn failure(&self) -> &Failure {
+        &self.0
+    }
+
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
@@ -128,9 +132,14 @@ impl MemberConnection {
         self.described(self.connection.status()).await
     }
 
-    /// Asks the member for the hash of its keys and values up to this revision.
-    pub async fn hash_key_space(&self, revision: i64) -> Result<KeySpaceHash, MemberError> {
-        self.described(self.connection.hash_key_space(revision)).await
+    /// Asks the member for the hash of its keys and values up to this revision. Returns `None` if the member has already deleted
+    /// this revision.
+    pub async fn hash_key_space(&self, revision: i64) -> Result<Option<KeySpaceHash>, MemberError> {
+        match self.connection.hash_key_space(revision).await {
+            Ok(hash) => Ok(Some(hash)),
+            Err(error) if error.is_compacted() => Ok(None),
+            Err(error) => Err(self.describe(error)),
+        }
     }
 
     /// Reads the member's metrics in Prometheus' text format.

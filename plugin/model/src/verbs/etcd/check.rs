@@ -2,21 +2,28 @@
 //!
 //! - [`metrics`]: the numbers that a member counts
 //!
-//! Each member hashes its keys and values up to one revision (etcd's `HashKV`). A member deletes its history up to its compacted
-//! revision, so only hashes with equal compacted revisions are comparable (`server/etcdserver/corrupt.go` in etcd).
+//! Each voter hashes its keys and values up to one revision (etcd's `HashKV`). A member deletes its history up to its compacted
+//! revision, so only hashes with equal compacted revisions are comparable (`server/etcdserver/corrupt.go` in etcd). etcd does not
+//! let a learner compute a hash (`isRPCSupportedForLearner` in `server/etcdserver/api/v3rpc/util.go`).
 
 pub mod metrics;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use kcp_etcd::{KeySpaceHash, Status};
 use serde::Serialize;
 
 use crate::{
     change::decision::Refusal,
-    snapshot::Snapshot,
+    checks::{
+        find,
+        finding::{CheckOutcome, Finding},
+    },
+    snapshot::{Failure, Reading, Snapshot},
     verbs::etcd::{
         check::metrics::{EtcdMetrics, Latency},
+        listing::MemberRole,
         members::{ClusterMember, EtcdCluster},
     },
 };
@@ -26,27 +33,29 @@ use crate::{
 const WAL_FSYNC_LIMIT: f64 = 10.0;
 const BACKEND_COMMIT_LIMIT: f64 = 25.0;
 
-/// The percentage of the quota from which `status` warns, too.
-const QUOTA_WARNING_PERCENT: u64 = 80;
+/// The checks of `status` whose findings are warnings here, too.
+const CHECKS: [&str; 2] = ["etcd-space-low", "etcd-versions-differ"];
 
 /// What was read from one member. An error says why it could not be read.
 #[derive(Clone, Debug)]
 pub struct MemberReading {
     /// The name of the member's node, or `host:port` of an external etcd.
     pub name: String,
-    pub hash: Result<KeySpaceHash, String>,
-    pub metrics: Result<EtcdMetrics, String>,
+    /// The id of the member that responded there. `None` if none did.
+    pub member_id: Option<u64>,
+    pub hash: Result<KeySpaceHash, Failure>,
+    pub metrics: Result<EtcdMetrics, Failure>,
 }
 
 /// Whether a member has the same data as the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 pub enum KeySpace {
-    /// Its hash is that of more than half of all members.
+    /// Its hash is that of more than half of all voters.
     Equal,
-    /// Its hash differs from that of most members, or from that of another member while no hash is that of most members.
+    /// Its hash differs from that of most voters, or from that of another voter while no hash is that of most voters.
     Differs,
-    /// It has no hash that could be compared.
+    /// It has no hash that could be compared. A learner never has one.
     Unknown,
 }
 
@@ -56,6 +65,7 @@ pub enum KeySpace {
 #[serde(rename_all = "camelCase")]
 pub struct CheckedMember {
     pub name: String,
+    pub role: MemberRole,
     pub key_space: KeySpace,
     /// The hash of the member's keys and values. Absent if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,7 +76,6 @@ pub struct CheckedMember {
     /// Absent if the member did not report its status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    pub is_leader: bool,
     /// The size of the database in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub db_size: Option<u64>,
@@ -86,127 +95,212 @@ pub struct CheckedMember {
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdCheck {
-    /// The revision up to which the keys and values were hashed.
-    pub revision: i64,
+    /// The revision up to which the keys and values were hashed. Absent if no voter reported its revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<i64>,
     pub members: Vec<CheckedMember>,
-    /// Why the members may not have the same data, or why this is unknown.
+    /// Why the voters may not have the same data, or why this, or the metrics of a member, are unknown.
     pub failures: Vec<String>,
-    /// What may slow etcd down or fill it.
+    /// What may slow etcd down or fill it, and which learners have unknown data.
     pub warnings: Vec<String>,
+    /// What to do about the failures and warnings.
+    pub hints: Vec<String>,
 }
 
-/// The revision that every member has stored, so that each can hash up to it. `None` without members.
-pub fn common_revision<'s>(statuses: impl IntoIterator<Item = &'s Status>) -> Option<i64> {
-    statuses.into_iter().map(|status| status.revision).min()
+/// The newest revision that every healthy voter has stored, so that each can hash up to it. An unhealthy voter does not hold the
+/// others back: it may lag behind revisions that they have already deleted. Without a healthy voter, each voter counts. `None` if
+/// none of these statuses is that of a voter.
+pub fn common_revision<'s>(
+    cluster: &EtcdCluster<'_>,
+    statuses: impl IntoIterator<Item = &'s Status>,
+) -> Option<i64> {
+    let revisions = statuses.into_iter().filter_map(|status| {
+        let mut voters = cluster.members.iter().filter(|member| member.is_voter);
+        let voter = voters.find(|member| member.id == status.member_id)?;
+        Some((voter.health.is_err(), status.revision))
+    });
+    let (_, revision) = revisions.min()?;
+    Some(revision)
 }
 
-/// Whether hashes that were read at the same revision can be compared. If not, some members have just compacted.
-pub fn are_comparable(hashes: impl IntoIterator<Item = KeySpaceHash>) -> bool {
-    let compacted = hashes.into_iter().map(|hash| hash.compacted_revision);
-    compacted.collect::<BTreeSet<_>>().len() <= 1
+/// Whether hashes that were read at the same revision can be compared. If not, some members have just compacted. A hash is `None`
+/// if the member had already deleted the revision.
+pub fn are_comparable(hashes: impl IntoIterator<Item = Option<KeySpaceHash>>) -> bool {
+    let compacted = hashes
+        .into_iter()
+        .map(|hash| Some(hash?.compacted_revision))
+        .collect::<BTreeSet<_>>();
+    compacted.len() <= 1 && !compacted.contains(&None)
 }
 
-fn hashes(readings: &[MemberReading]) -> impl Iterator<Item = KeySpaceHash> {
-    readings
-        .iter()
-        .filter_map(|reading| reading.hash.as_ref().ok().copied())
-}
-
-/// Compares the members. `readings` has what was read from each member that could be reached.
+/// Compares the members. `readings` has what was read from each member that was asked.
 ///
 /// # Errors
 /// The members are unknown.
-pub fn check(observed: &Snapshot, revision: i64, readings: &[MemberReading]) -> Result<EtcdCheck, Refusal> {
+pub fn check(
+    observed: &Snapshot,
+    revision: Option<i64>,
+    readings: &[MemberReading],
+    now: Timestamp,
+) -> Result<EtcdCheck, Refusal> {
+    let observed = &with_quotas(observed, readings);
     let cluster = EtcdCluster::new(observed)?;
-    let mut failures: Vec<String> = cluster
-        .refuse_corruption()
-        .err()
-        .map_or_else(Vec::new, |it| it.why);
-    let mut warnings = Vec::new();
-    let majority = majority(readings, cluster.members.len());
-    let read = |name: &str| readings.iter().find(|reading| reading.name == name);
-    let mut members = Vec::new();
-    for member in &cluster.members {
-        let name = &member.name;
-        let reading = read(name);
-        let hash = hash(member, reading);
-        let key_space = match (&hash, majority) {
-            (Err(why), _) => {
-                failures.push(format!("the data of etcd member {name} is unknown: {why}"));
-                KeySpace::Unknown
-            }
-            (Ok(hash), Some(most)) if *hash == most => KeySpace::Equal,
-            (Ok(hash), Some(most)) if hash.compacted_revision != most.compacted_revision => {
-                failures.push(format!(
-                    "the data of etcd member {name} is unknown: it has deleted its history up to revision {}, and most \
-                     members up to revision {}; run the command again when the compaction has ended",
-                    hash.compacted_revision, most.compacted_revision
-                ));
-                KeySpace::Unknown
-            }
-            (Ok(_), Some(_)) => {
-                failures.push(format!(
-                    "the data of etcd member {name} differs from that of most members"
-                ));
-                KeySpace::Differs
-            }
-            // Only one of the members that have this compacted revision can be right.
-            (Ok(hash), None) if is_contradicted(readings, *hash) => KeySpace::Differs,
-            (Ok(_), None) => KeySpace::Unknown,
-        };
-        let status = member.health.as_ref().ok().map(|healthy| healthy.status);
-        let metrics = reading.map(|reading| &reading.metrics);
-        match metrics {
-            Some(Ok(metrics)) => warnings.extend(slow_disk(name, metrics)),
-            Some(Err(why)) => failures.push(format!("the metrics of etcd member {name} are unknown: {why}")),
-            // Its data is unknown, too.
-            None => {}
-        }
-        let metrics = metrics.and_then(|metrics| metrics.as_ref().ok().copied());
-        let quota = status
-            .and_then(|status| status.db_size_quota)
-            .or_else(|| metrics?.quota_bytes);
-        let size = status.map(|status| status.db_size);
-        warnings.extend(full_database(name, size, quota));
-        members.push(CheckedMember {
-            name: name.clone(),
-            key_space,
-            hash: hash.as_ref().ok().map(|hash| hash.hash),
-            compacted_revision: hash.as_ref().ok().map(|hash| hash.compacted_revision),
-            version: status.map(|status| status.version.clone()),
-            is_leader: member.is_leader,
-            db_size: size,
-            db_size_in_use: status.map(|status| status.db_size_in_use),
-            db_size_quota: quota,
-            metrics,
-        });
+    let mut found = EtcdCheck {
+        revision,
+        members: Vec::new(),
+        failures: Vec::new(),
+        warnings: Vec::new(),
+        hints: Vec::new(),
+    };
+    if let Err(corrupt) = cluster.refuse_corruption() {
+        found.failures.extend(corrupt.why);
+        found.add_hints(corrupt.remedies);
     }
-    failures.extend(without_majority(&members, majority));
-    let versions: BTreeSet<&str> = members
+    let read: Vec<_> = cluster
+        .members
         .iter()
-        .filter_map(|member| member.version.as_deref())
+        .map(|member| (member, reading_of(member, readings)))
         .collect();
-    if versions.len() > 1 {
-        let versions: Vec<&str> = versions.into_iter().collect();
-        warnings.push(format!(
-            "the members run different versions: {}",
-            versions.join(", ")
+    let voters = read.iter().filter(|(member, _)| member.is_voter);
+    let hashes = Hashes {
+        voters: voters.clone().count(),
+        known: voters
+            .filter_map(|(_, reading)| reading.as_ref().ok()?.hash.as_ref().ok().copied())
+            .collect(),
+    };
+    for (member, reading) in &read {
+        found.add(&cluster, &hashes, member, reading.as_ref());
+    }
+    if hashes.majority().is_none() && hashes.known.iter().any(|hash| hashes.contradict(*hash)) {
+        found.failures.push(format!(
+            "no hash is that of most members, so it is unknown whose data is right: {}",
+            found.names_with_a_hash().join(", ")
         ));
     }
-    members.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(EtcdCheck {
-        revision,
-        members,
-        failures,
-        warnings,
-    })
+    let findings = CHECKS.into_iter().filter_map(find);
+    let findings = findings.flat_map(|check| check.run(observed, now).findings);
+    for finding in findings.filter(|it| matches!(it.outcome, CheckOutcome::Warn | CheckOutcome::Fail)) {
+        found.warnings.push(warning(&finding));
+        found.add_hints(finding.hint);
+    }
+    found.members.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
 }
 
+impl EtcdCheck {
+    fn add_hints(&mut self, hints: impl IntoIterator<Item = String>) {
+        for hint in hints {
+            if !self.hints.contains(&hint) {
+                self.hints.push(hint);
+            }
+        }
+    }
+
+    fn names_with_a_hash(&self) -> Vec<&str> {
+        let hashed = self.members.iter().filter(|member| member.hash.is_some());
+        hashed.map(|member| member.name.as_str()).collect()
+    }
+
+    fn add(
+        &mut self,
+        cluster: &EtcdCluster<'_>,
+        hashes: &Hashes,
+        member: &ClusterMember<'_>,
+        reading: Result<&&MemberReading, &String>,
+    ) {
+        let name = &member.name;
+        let key_space = if member.is_voter {
+            let (key_space, why) = match reading.map(|reading| (&reading.hash, reading.member_id)) {
+                Ok((Ok(hash), _)) => hashes.judge(*hash),
+                Ok((Err(failure), responded)) => {
+                    self.add_hints(failure.hint.clone());
+                    let why = match &member.health {
+                        // It may not have stored the revision yet.
+                        Err(fault) if responded.is_some() => format!("it {fault}: {}", failure.message),
+                        _ => failure.message.clone(),
+                    };
+                    (KeySpace::Unknown, Some(why))
+                }
+                Err(why) => (KeySpace::Unknown, Some(why.clone())),
+            };
+            match (key_space, why) {
+                (KeySpace::Unknown, Some(why)) => {
+                    self.failures
+                        .push(format!("the data of etcd member {name} is unknown: {why}"));
+                }
+                (_, Some(why)) => self
+                    .failures
+                    .push(format!("the data of etcd member {name} {why}")),
+                (_, None) => {}
+            }
+            key_space
+        } else {
+            self.warnings.push(format!(
+                "etcd member {name} is a learner, which etcd does not let compute a hash, so its data is unknown"
+            ));
+            KeySpace::Unknown
+        };
+        // Without a reading, the data is unknown for the same reason.
+        let metrics = reading.ok().map(|reading| &reading.metrics);
+        match metrics {
+            Some(Ok(metrics)) => self.warnings.extend(slow_disk(name, metrics)),
+            Some(Err(failure)) => {
+                let why = &failure.message;
+                self.failures
+                    .push(format!("the metrics of etcd member {name} are unknown: {why}"));
+                self.add_hints(failure.hint.clone());
+            }
+            None => {}
+        }
+        let mut statuses = cluster.survey.statuses().map(|(_, status)| status);
+        let status = statuses.find(|status| status.member_id == member.id);
+        let hash = reading.ok().and_then(|reading| reading.hash.as_ref().ok());
+        let hash = hash.filter(|_| member.is_voter);
+        self.members.push(CheckedMember {
+            name: name.clone(),
+            role: MemberRole::new(member),
+            key_space,
+            hash: hash.map(|hash| hash.hash),
+            compacted_revision: hash.map(|hash| hash.compacted_revision),
+            version: status.map(|status| status.version.clone()),
+            db_size: status.map(|status| status.db_size),
+            db_size_in_use: status.map(|status| status.db_size_in_use),
+            db_size_quota: status.and_then(|status| status.db_size_quota),
+            metrics: metrics.and_then(|metrics| metrics.as_ref().ok().copied()),
+        });
+    }
+}
+
+/// The snapshot with the quotas that the members' metrics have. Before etcd 3.6, a member's status has no quota.
+fn with_quotas(observed: &Snapshot, readings: &[MemberReading]) -> Snapshot {
+    let mut observed = observed.clone();
+    let Reading::Read(survey) = &mut observed.etcd else {
+        return observed;
+    };
+    let responses = survey
+        .queried
+        .iter_mut()
+        .filter_map(|it| it.response.as_mut().ok());
+    for status in responses.filter_map(|response| response.status.as_mut().ok()) {
+        let mut readings = readings.iter();
+        let reading = readings.find(|reading| reading.member_id == Some(status.member_id));
+        let quota = reading.and_then(|reading| reading.metrics.as_ref().ok()?.quota_bytes);
+        status.db_size_quota = status.db_size_quota.or(quota);
+    }
+    observed
+}
+
+/// What was read from this member, and no other.
+///
 /// # Errors
-/// The member has no hash. The error says why.
-fn hash(member: &ClusterMember<'_>, reading: Option<&MemberReading>) -> Result<KeySpaceHash, String> {
-    match reading {
-        Some(reading) => reading.hash.clone(),
+/// Nothing was read. The error says why.
+fn reading_of<'r>(
+    member: &ClusterMember<'_>,
+    readings: &'r [MemberReading],
+) -> Result<&'r MemberReading, String> {
+    match readings.iter().find(|reading| reading.name == member.name) {
+        Some(reading) if reading.member_id.is_none_or(|id| id == member.id) => Ok(reading),
+        Some(_) => Err("another member responds on its node".to_owned()),
         None => Err(match &member.health {
             Err(why) => format!("it {why}"),
             Ok(_) => "it was not asked".to_owned(),
@@ -214,38 +308,78 @@ fn hash(member: &ClusterMember<'_>, reading: Option<&MemberReading>) -> Result<K
     }
 }
 
-/// The hash of more than half of all members.
-fn majority(readings: &[MemberReading], members: usize) -> Option<KeySpaceHash> {
-    let mut votes: BTreeMap<(u32, i64), usize> = BTreeMap::new();
-    for hash in hashes(readings) {
-        *votes.entry((hash.hash, hash.compacted_revision)).or_default() += 1;
+/// The hashes of the voters.
+struct Hashes {
+    /// How many voters etcd has, with and without a known hash.
+    voters: usize,
+    known: Vec<KeySpaceHash>,
+}
+
+impl Hashes {
+    /// The hash of more than half of all voters.
+    fn majority(&self) -> Option<KeySpaceHash> {
+        let mut votes: BTreeMap<(u32, i64), usize> = BTreeMap::new();
+        for hash in &self.known {
+            *votes.entry((hash.hash, hash.compacted_revision)).or_default() += 1;
+        }
+        let found = votes.into_iter().find(|(_, count)| count * 2 > self.voters);
+        found.map(|((hash, compacted_revision), _)| KeySpaceHash {
+            hash,
+            compacted_revision,
+        })
     }
-    let found = votes.into_iter().find(|(_, count)| count * 2 > members);
-    found.map(|((hash, compacted_revision), _)| KeySpaceHash {
-        hash,
-        compacted_revision,
-    })
+
+    fn comparable(&self, hash: KeySpaceHash) -> impl Iterator<Item = &KeySpaceHash> {
+        let known = self.known.iter();
+        known.filter(move |other| other.compacted_revision == hash.compacted_revision)
+    }
+
+    /// Whether a hash that is comparable with this one differs.
+    fn contradict(&self, hash: KeySpaceHash) -> bool {
+        self.comparable(hash).any(|other| *other != hash)
+    }
+
+    /// Compares the hash of one voter with the others. The text says what is wrong or unknown, as the end of a sentence. It is
+    /// `None` if nothing is, or if no voter can be blamed.
+    fn judge(&self, hash: KeySpaceHash) -> (KeySpace, Option<String>) {
+        const AGAIN: &str = "run the command again when the compaction has ended";
+        match self.majority() {
+            Some(most) if hash == most => (KeySpace::Equal, None),
+            Some(most) if hash.compacted_revision != most.compacted_revision => {
+                let why = format!(
+                    "it has deleted its history up to revision {}, and most members up to revision {}; {AGAIN}",
+                    hash.compacted_revision, most.compacted_revision
+                );
+                (KeySpace::Unknown, Some(why))
+            }
+            Some(_) => {
+                let why = "differs from that of most members".to_owned();
+                (KeySpace::Differs, Some(why))
+            }
+            // Only one of the members that have this compacted revision can be right.
+            None if self.contradict(hash) => (KeySpace::Differs, None),
+            None => {
+                let comparable = self.comparable(hash).count();
+                let mut why = format!(
+                    "the hashes of only {comparable} of {} voters can be compared",
+                    self.voters
+                );
+                if comparable < self.known.len() {
+                    why = format!("{why}; {AGAIN}");
+                }
+                (KeySpace::Unknown, Some(why))
+            }
+        }
+    }
 }
 
-fn is_contradicted(readings: &[MemberReading], hash: KeySpaceHash) -> bool {
-    hashes(readings)
-        .any(|other| other.compacted_revision == hash.compacted_revision && other.hash != hash.hash)
-}
-
-/// What to say if no hash is that of most members.
-fn without_majority(members: &[CheckedMember], majority: Option<KeySpaceHash>) -> Option<String> {
-    let hashed: Vec<&str> = members
-        .iter()
-        .filter(|member| member.hash.is_some())
-        .map(|member| member.name.as_str())
+/// A finding of `status` on one line, with the names of the members.
+fn warning(finding: &Finding) -> String {
+    let objects = finding.objects.iter();
+    let names: Vec<&str> = objects
+        .filter_map(|object| object.strip_prefix("EtcdMember/"))
         .collect();
-    if majority.is_some() || hashed.is_empty() {
-        return None;
-    }
-    Some(format!(
-        "no hash is that of most members, so it is unknown whose data is right: {}",
-        hashed.join(", ")
-    ))
+    format!("etcd member {}: {}", names.join(", "), finding.message)
 }
 
 fn slow_disk(name: &str, metrics: &EtcdMetrics) -> Vec<String> {
@@ -274,27 +408,22 @@ fn slow_disk(name: &str, metrics: &EtcdMetrics) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-fn full_database(name: &str, size: Option<u64>, quota: Option<u64>) -> Option<String> {
-    let (size, quota) = (size?, quota?);
-    let is_nearly_full = size.saturating_mul(100) >= quota.saturating_mul(QUOTA_WARNING_PERCENT);
-    is_nearly_full.then(|| {
-        format!(
-            "the database of etcd member {name} has {} MiB on disk, and its quota is {} MiB",
-            size >> 20,
-            quota >> 20
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use kcp_etcd::{Alarm, AlarmKind, KeySpaceHash};
 
-    use super::{KeySpace, MemberReading, are_comparable, check, common_revision};
+    use super::{EtcdCheck, KeySpace, MemberReading, are_comparable, check, common_revision};
     use crate::{
         snapshot::{Snapshot, etcd::Alarms},
-        testing::snapshot::observed,
-        verbs::etcd::check::metrics::{EtcdMetrics, Latency},
+        testing::{
+            objects::now,
+            snapshot::{failure, observed},
+        },
+        verbs::etcd::{
+            check::metrics::{EtcdMetrics, Latency},
+            listing::MemberRole,
+            members::EtcdCluster,
+        },
     };
 
     const fn hash(hash: u32, compacted_revision: i64) -> KeySpaceHash {
@@ -323,15 +452,20 @@ mod tests {
     fn readings(hashes: &[KeySpaceHash]) -> Vec<MemberReading> {
         let reading = |(index, hash): (usize, &KeySpaceHash)| MemberReading {
             name: format!("node-m{}", index + 1),
+            member_id: u64::try_from(index + 1).ok(),
             hash: Ok(*hash),
             metrics: Ok(fast()),
         };
         hashes.iter().enumerate().map(reading).collect()
     }
 
+    fn found(observed: &Snapshot, readings: &[MemberReading]) -> EtcdCheck {
+        check(observed, Some(100_000), readings, now()).expect("the members are known")
+    }
+
     /// Of each member, whether its data is that of the others; then the failures and the warnings.
     fn checked(observed: &Snapshot, readings: &[MemberReading]) -> (Vec<KeySpace>, Vec<String>, Vec<String>) {
-        let found = check(observed, 100_000, readings).expect("the members are known");
+        let found = found(observed, readings);
         let key_spaces = found.members.iter().map(|member| member.key_space);
         (key_spaces.collect(), found.failures, found.warnings)
     }
@@ -371,6 +505,21 @@ mod tests {
                 &[hash(1, 1), hash(1, 2), hash(1, 3)],
                 &[Unknown, Unknown, Unknown],
                 &[
+                    "the data of etcd member node-m1 is unknown: the hashes of only 1 of 3 voters can be compared; run the command \
+                     again when the compaction has ended",
+                    "the data of etcd member node-m2 is unknown: the hashes of only 1 of 3 voters can be compared; run the command \
+                     again when the compaction has ended",
+                    "the data of etcd member node-m3 is unknown: the hashes of only 1 of 3 voters can be compared; run the command \
+                     again when the compaction has ended",
+                ],
+            ),
+            (
+                "two differ, and one is compacted further",
+                &[right, wrong, hash(1, 95)],
+                &[Differs, Differs, Unknown],
+                &[
+                    "the data of etcd member node-m3 is unknown: the hashes of only 1 of 3 voters can be compared; run the command \
+                     again when the compaction has ended",
                     "no hash is that of most members, so it is unknown whose data is right: node-m1, node-m2, node-m3",
                 ],
             ),
@@ -385,9 +534,9 @@ mod tests {
                 &[right],
                 &[Unknown, Unknown, Unknown],
                 &[
+                    "the data of etcd member node-m1 is unknown: the hashes of only 1 of 3 voters can be compared",
                     "the data of etcd member node-m2 is unknown: it was not asked",
                     "the data of etcd member node-m3 is unknown: it was not asked",
-                    "no hash is that of most members, so it is unknown whose data is right: node-m1",
                 ],
             ),
         ];
@@ -412,11 +561,16 @@ mod tests {
         );
 
         let mut failed = readings(&equal);
-        failed[0].hash = Err("HashKV: no response within 60 s".to_owned());
-        failed[1].metrics = Err("Metrics: more than 4194304 bytes".to_owned());
-        let (_, failures, _) = checked(&observed(), &failed);
+        let mut silent = failure("etcd member node-m1", "HashKV: no response within 60 s");
+        silent.hint = Some("look at its logs".to_owned());
+        failed[0].hash = Err(silent.clone());
+        failed[0].metrics = Ok(fast());
+        silent.message = "Metrics: more than 4194304 bytes".to_owned();
+        failed[1].metrics = Err(silent);
+        let unread = found(&observed(), &failed);
+        assert_eq!(unread.hints, ["look at its logs"]);
         assert_eq!(
-            failures,
+            unread.failures,
             [
                 "the data of etcd member node-m1 is unknown: HashKV: no response within 60 s",
                 "the metrics of etcd member node-m2 are unknown: Metrics: more than 4194304 bytes",
@@ -435,6 +589,96 @@ mod tests {
                 "etcd member node-m3 has raised the alarm CORRUPT: its data differs from that of the other members"
             ]
         );
+    }
+
+    #[test]
+    fn a_learner_has_unknown_data_and_no_vote() {
+        let mut observed = observed();
+        observed.each_list(|list| list.members[2].is_learner = true);
+        observed.status(3).is_learner = true;
+        // etcd responds with Unavailable: "etcdserver: rpc not supported for learner".
+        let mut read = readings(&[hash(1, 90); 3]);
+        read[2].hash = Err(failure("etcd", "HashKV: etcd responded with Unavailable"));
+        let with_learner = found(&observed, &read);
+        let roles: Vec<_> = with_learner.members.iter().map(|member| member.role).collect();
+        assert_eq!(
+            roles,
+            [MemberRole::Leader, MemberRole::Voter, MemberRole::Learner]
+        );
+        let (key_spaces, failures, warnings) = checked(&observed, &read);
+        assert_eq!(key_spaces, [KeySpace::Equal, KeySpace::Equal, KeySpace::Unknown]);
+        assert_eq!(failures, Vec::<String>::new());
+        assert_eq!(
+            warnings,
+            [
+                "etcd member node-m3 is a learner, which etcd does not let compute a hash, so its data is unknown"
+            ]
+        );
+
+        // One of two voters is no majority, although the learner has the same hash.
+        read[1].hash = Ok(hash(2, 90));
+        read[2].hash = Ok(hash(1, 90));
+        let (key_spaces, failures, _) = checked(&observed, &read);
+        assert_eq!(
+            key_spaces,
+            [KeySpace::Differs, KeySpace::Differs, KeySpace::Unknown]
+        );
+        assert_eq!(
+            failures,
+            ["no hash is that of most members, so it is unknown whose data is right: node-m1, node-m2"]
+        );
+    }
+
+    #[test]
+    fn only_the_hash_of_the_listed_member_counts() {
+        let observed = observed();
+        let mut read = readings(&[hash(1, 90), hash(1, 90), hash(2, 90)]);
+        // Another cluster's members respond on two nodes, and one node has no member.
+        read[1].member_id = Some(9);
+        read.push(MemberReading {
+            name: "node-m4".to_owned(),
+            member_id: Some(4),
+            ..read[2].clone()
+        });
+        let (key_spaces, failures, _) = checked(&observed, &read);
+        assert_eq!(
+            key_spaces,
+            [KeySpace::Differs, KeySpace::Unknown, KeySpace::Differs]
+        );
+        assert_eq!(
+            failures,
+            [
+                "the data of etcd member node-m2 is unknown: another member responds on its node",
+                "no hash is that of most members, so it is unknown whose data is right: node-m1, node-m3",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_member_that_lags_behind_keeps_its_status() {
+        let mut observed = observed();
+        let status = observed.status(3);
+        status.raft_applied_index -= 6_000;
+        status.db_size = 1_639 << 20;
+        let mut read = readings(&[hash(1, 90); 3]);
+        let future = "HashKV: etcd responded with OutOfRange: etcdserver: mvcc: required revision is a future revision";
+        read[2].hash = Err(failure("etcd member node-m3", future));
+        let (_, failures, warnings) = checked(&observed, &read);
+        assert_eq!(
+            failures,
+            [format!(
+                "the data of etcd member node-m3 is unknown: it is 6000 raft log entries behind: {future}"
+            )]
+        );
+        assert_eq!(
+            warnings,
+            [
+                "etcd member node-m3: database uses 80 % of its quota: 1639 of 2048 MiB; once it is full, etcd rejects writes"
+            ]
+        );
+        let behind = &found(&observed, &read).members[2];
+        assert_eq!(behind.version.as_deref(), Some("3.6.8"));
+        assert_eq!(behind.db_size_quota, Some(2_048 << 20));
     }
 
     #[test]
@@ -457,6 +701,7 @@ mod tests {
             quota_bytes: Some(2_048 << 20),
             ..fast()
         });
+        let unexpected = "this is not expected, because no Machine is being replaced";
         let newest = observed.status(1).version.clone();
         let (key_spaces, failures, warnings) = checked(&observed, &read);
         assert_eq!(key_spaces, [KeySpace::Equal; 3]);
@@ -468,20 +713,58 @@ mod tests {
                 .to_owned(),
             "etcd member node-m2 has measured no fsyncs of the write-ahead log, so the speed of its disk is unknown"
                 .to_owned(),
-            "the database of etcd member node-m3 has 1639 MiB on disk, and its quota is 2048 MiB".to_owned(),
-            format!("the members run different versions: 3.5.21, {newest}"),
+            "etcd member node-m3: database uses 80 % of its quota: 1639 of 2048 MiB; once it is full, etcd rejects writes".to_owned(),
+            format!("etcd member node-m2: runs etcd 3.5.21, but other members run other versions: {unexpected}"),
+            format!("etcd member node-m1, node-m3: runs etcd {newest}, but other members run other versions: {unexpected}"),
         ];
         assert_eq!(warnings, expected);
+        let hints = found(&observed, &read).hints;
+        assert_eq!(
+            hints,
+            [
+                "delete old revisions: kubectl kcp etcd compact c1-cp -n d; then return the space to the file system: kubectl kcp etcd \
+                 defrag c1-cp -n d"
+            ]
+        );
     }
 
     #[test]
-    fn hashes_are_read_at_a_revision_that_every_member_has() {
+    fn hashes_are_read_at_a_revision_that_every_healthy_voter_has() {
         let mut observed = observed();
         observed.status(2).revision = 99_990;
-        let statuses = [1, 2, 3].map(|number| observed.status(number).clone());
-        assert_eq!(common_revision(&statuses), Some(99_990));
-        assert_eq!(common_revision([]), None);
-        assert!(are_comparable([hash(1, 90), hash(2, 90)]));
-        assert!(!are_comparable([hash(1, 90), hash(1, 91)]));
+        let revision = |observed: &Snapshot, numbers: &[usize]| {
+            let mut observed = observed.clone();
+            let statuses: Vec<_> = numbers
+                .iter()
+                .map(|number| observed.status(*number).clone())
+                .collect();
+            let cluster = EtcdCluster::new(&observed).expect("the members are known");
+            common_revision(&cluster, &statuses)
+        };
+        assert_eq!(revision(&observed, &[1, 2, 3]), Some(99_990));
+        assert_eq!(revision(&observed, &[1, 3]), Some(100_000));
+        assert_eq!(revision(&observed, &[]), None);
+        // A member that lags behind or learns does not hold the others back.
+        let mut behind = observed.clone();
+        behind.status(2).raft_applied_index -= 6_000;
+        assert_eq!(revision(&behind, &[1, 2, 3]), Some(100_000));
+        assert_eq!(revision(&behind, &[2]), Some(99_990));
+        let mut learning = observed.clone();
+        learning.each_list(|list| list.members[1].is_learner = true);
+        assert_eq!(revision(&learning, &[1, 2, 3]), Some(100_000));
+        assert_eq!(revision(&learning, &[2]), None);
+    }
+
+    #[test]
+    fn hashes_are_comparable_if_no_member_has_just_compacted() {
+        for (hashes, expected) in [
+            (&[][..], true),
+            (&[Some(hash(1, 90)), Some(hash(2, 90))], true),
+            (&[Some(hash(1, 90)), Some(hash(1, 91))], false),
+            (&[Some(hash(1, 90)), None], false),
+            (&[None], false),
+        ] {
+            assert_eq!(are_comparable(hashes.iter().copied()), expected, "{hashes:?}");
+        }
     }
 }

@@ -74,6 +74,16 @@ pub enum MemberRole {
 }
 
 impl MemberRole {
+    pub const fn new(member: &ClusterMember<'_>) -> Self {
+        if !member.is_voter {
+            Self::Learner
+        } else if member.is_leader {
+            Self::Leader
+        } else {
+            Self::Voter
+        }
+    }
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Leader => "leader",
@@ -136,13 +146,6 @@ impl DescribedMember {
 fn describe(observed: &Snapshot, survey: &EtcdSurvey, member: &ClusterMember<'_>) -> DescribedMember {
     let mut queried = survey.queried.iter();
     let queried = queried.find(|queried| queried.name == member.name);
-    let role = if !member.is_voter {
-        MemberRole::Learner
-    } else if member.is_leader {
-        MemberRole::Leader
-    } else {
-        MemberRole::Voter
-    };
     let alarms = survey.alarms_by_member().into_iter();
     let alarms = alarms.filter(|(id, _)| *id == member.id);
     let alarms = alarms.map(|(_, alarm)| format!("has raised the alarm {alarm}"));
@@ -154,7 +157,7 @@ fn describe(observed: &Snapshot, survey: &EtcdSurvey, member: &ClusterMember<'_>
         } else {
             String::new()
         },
-        role: Some(role),
+        role: Some(MemberRole::new(member)),
         faults: member
             .health
             .as_ref()

@@ -19,6 +19,7 @@ const UNKNOWN: &str = "-";
 pub(super) fn render(found: &EtcdCheck, is_sample: bool, layout: Layout) -> String {
     let mut table = Table::with_columns([
         Column::new("MEMBER"),
+        Column::new("ROLE"),
         Column::new("DATA"),
         Column::new("VERSION").expendable(2),
         Column::new("SIZE"),
@@ -26,7 +27,7 @@ pub(super) fn render(found: &EtcdCheck, is_sample: bool, layout: Layout) -> Stri
         Column::new("QUOTA"),
         Column::new("FSYNC P50/P99"),
         Column::new("COMMIT P50/P99"),
-        Column::new("LEADERS").expendable(3),
+        Column::new("LEADER CHANGES").expendable(3),
         Column::new("SLOW APPLIES").expendable(4),
         Column::new("SINCE").expendable(5),
         Column::new("HASH").wide(),
@@ -36,10 +37,12 @@ pub(super) fn render(found: &EtcdCheck, is_sample: bool, layout: Layout) -> Stri
     }
     let mut text = table.render(layout);
     if !layout.no_headers {
+        let compared = found.revision.map_or_else(String::new, |revision| {
+            format!("DATA compares all keys and values up to revision {revision}. ")
+        });
         let _ = writeln!(
             text,
-            "\nDATA compares all keys and values up to revision {}. FSYNC, COMMIT, LEADERS and SLOW APPLIES count since {}.",
-            found.revision,
+            "\n{compared}FSYNC, COMMIT, LEADER CHANGES and SLOW APPLIES count since {}.",
             if is_sample {
                 "the first of two readings"
             } else {
@@ -47,7 +50,11 @@ pub(super) fn render(found: &EtcdCheck, is_sample: bool, layout: Layout) -> Stri
             }
         );
     }
-    for (title, lines) in [("Failures", &found.failures), ("Warnings", &found.warnings)] {
+    for (title, lines) in [
+        ("Failures", &found.failures),
+        ("Warnings", &found.warnings),
+        ("Hints", &found.hints),
+    ] {
         if !lines.is_empty() {
             let _ = writeln!(text, "\n{title}:");
         }
@@ -56,7 +63,7 @@ pub(super) fn render(found: &EtcdCheck, is_sample: bool, layout: Layout) -> Stri
     text
 }
 
-fn row(member: &CheckedMember) -> [Cell; 12] {
+fn row(member: &CheckedMember) -> [Cell; 13] {
     let (data, style) = match member.key_space {
         KeySpace::Equal => ("equal", GOOD),
         KeySpace::Differs => ("differs", BAD),
@@ -73,6 +80,7 @@ fn row(member: &CheckedMember) -> [Cell; 12] {
     let size = |bytes: Option<u64>| shown(bytes.map(format_size));
     [
         Cell::from(member.name.clone()),
+        Cell::from(member.role.as_str()),
         Cell::styled(data, style),
         shown(member.version.clone()),
         size(member.db_size),

@@ -26,7 +26,7 @@ pub struct EtcdMetrics {
     /// How often the member has seen a new leader.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader_changes: Option<u64>,
-    /// How many writes took the member longer than 100 ms to apply.
+    /// How many requests, reads too, took the member longer than etcd's warning limit, which is 100 ms by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_applies: Option<u64>,
     /// The database size in bytes at which the member raises the alarm NOSPACE.
@@ -47,30 +47,43 @@ pub struct Latency {
 
 impl EtcdMetrics {
     /// Parses Prometheus' text format. Skips what it does not know.
-    pub fn parse(text: &str) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// The text has neither histogram of the disk, which every member reports, even before it has stored anything.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        if [WAL_FSYNC, BACKEND_COMMIT]
+            .iter()
+            .all(|name| buckets(text, name).is_empty())
+        {
+            return Err("the response has no metrics of etcd's disk");
+        }
+        Ok(Self {
             since: number(text, "process_start_time_seconds").and_then(timestamp),
             wal_fsync: Latency::new(&buckets(text, WAL_FSYNC)),
             backend_commit: Latency::new(&buckets(text, BACKEND_COMMIT)),
             leader_changes: count(text, LEADER_CHANGES),
             slow_applies: count(text, SLOW_APPLIES),
             quota_bytes: count(text, "etcd_server_quota_backend_bytes").filter(|quota| *quota > 0),
-        }
+        })
     }
 
     /// What the member has counted between two readings, of which the first was at `since`. Nothing that it has counted before it
     /// started again.
-    pub fn between(first: &str, second: &str, since: Timestamp) -> Self {
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn between(first: &str, second: &str, since: Timestamp) -> Result<Self, &'static str> {
+        Self::parse(first)?;
         let counted = |name: &str| count(second, name)?.checked_sub(count(first, name)?);
         let measured = |name: &str| Latency::new(&buckets_between(first, second, name));
-        Self {
+        Ok(Self {
             since: Some(since),
             wal_fsync: measured(WAL_FSYNC),
             backend_commit: measured(BACKEND_COMMIT),
             leader_changes: counted(LEADER_CHANGES),
             slow_applies: counted(SLOW_APPLIES),
-            ..Self::parse(second)
-        }
+            ..Self::parse(second)?
+        })
     }
 }
 
@@ -203,7 +216,7 @@ process_start_time_seconds 1.76e+09
             slow_applies: Some(12),
             quota_bytes: Some(2_147_483_648),
         };
-        assert_eq!(metrics, expected);
+        assert_eq!(metrics, Ok(expected));
     }
 
     #[test]
@@ -228,28 +241,43 @@ process_start_time_seconds 1.76e+09
             slow_applies: Some(1),
             quota_bytes: Some(2_147_483_648),
         };
-        assert_eq!(EtcdMetrics::between(TEXT, &later, since), expected);
+        assert_eq!(EtcdMetrics::between(TEXT, &later, since), Ok(expected));
         let restarted = EtcdMetrics {
             backend_commit: None,
             slow_applies: None,
             ..expected
         };
-        assert_eq!(EtcdMetrics::between(&later, TEXT, since), restarted);
+        assert_eq!(EtcdMetrics::between(&later, TEXT, since), Ok(restarted));
     }
 
     #[test]
     fn what_is_missing_or_empty_is_unknown() {
+        // etcd does not observe anything with --unsafe-no-fsync.
+        let unobserved = "etcd_disk_wal_fsync_duration_seconds_bucket{le=\"0.001\"} 0\n\
+             etcd_disk_wal_fsync_duration_seconds_bucket{le=\"+Inf\"} 0\n";
+        for text in [
+            unobserved.to_owned(),
+            format!("{unobserved}<html>etcd_server_slow_apply_total 1</html>"),
+            format!("{unobserved}etcd_server_slow_apply_total many\netcd_server_slow_apply_total{{a"),
+            format!("{unobserved}etcd_server_quota_backend_bytes 0\n"),
+        ] {
+            assert_eq!(EtcdMetrics::parse(&text), Ok(EtcdMetrics::default()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_without_the_metrics_of_a_disk_is_an_error() {
+        let since = "2026-11-01T08:00:00Z".parse().expect("a time");
+        let no_metrics = Err("the response has no metrics of etcd's disk");
         for text in [
             "",
-            "<html>etcd_server_slow_apply_total 1</html>",
-            "etcd_server_slow_apply_total many\netcd_server_slow_apply_total{a",
-            // etcd does not observe anything with --unsafe-no-fsync.
-            "etcd_disk_wal_fsync_duration_seconds_bucket{le=\"0.001\"} 0\n\
-             etcd_disk_wal_fsync_duration_seconds_bucket{le=\"+Inf\"} 0\n",
+            "<html>etcd_disk_wal_fsync_duration_seconds_bucket</html>",
             "etcd_disk_wal_fsync_duration_seconds_bucket{le=\"short\"} 1\n",
-            "etcd_server_quota_backend_bytes 0\n",
+            "etcd_server_slow_apply_total 1\n",
         ] {
-            assert_eq!(EtcdMetrics::parse(text), EtcdMetrics::default(), "{text}");
+            assert_eq!(EtcdMetrics::parse(text), no_metrics, "{text}");
+            assert_eq!(EtcdMetrics::between(TEXT, text, since), no_metrics, "{text}");
+            assert_eq!(EtcdMetrics::between(text, TEXT, since), no_metrics, "{text}");
         }
     }
 }

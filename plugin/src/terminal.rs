@@ -200,7 +200,13 @@ impl Terminal {
         shared.on_interrupt = Some(note.into());
     }
 
-    /// Prints the text that was set with [`Terminal::on_interrupt`].
+    /// Forgets the text of [`Terminal::set_interrupt_note`], because nothing continues in the cluster.
+    pub fn clear_interrupt_note(&self) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.on_interrupt = None;
+    }
+
+    /// Prints the text that was set with [`Terminal::set_interrupt_note`].
     pub fn print_interrupt_note(&self) {
         self.stop_spinning();
         let note = {

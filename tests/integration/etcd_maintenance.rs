@@ -432,6 +432,7 @@ async fn by_one_command(
         "cannot delete etcd's revisions up to ",
         ", then defragment etcd members ",
         ", then disarm the alarm NOSPACE of etcd members ",
+        " and of each other member that has raised it by then",
     ];
     ensure!(
         unconfirmed.code == 2 && goals.iter().all(|goal| unconfirmed.stderr.contains(goal)),
@@ -488,6 +489,14 @@ async fn by_one_command(
         again.pointer("/items/0/members") == Some(&Value::Array(Vec::new()))
             && again.pointer("/items/1/members") == Some(&Value::Array(Vec::new())),
         "{again}"
+    );
+    let without_alarm = etcd(management, namespace, "defrag", &["--disarm"]).await?;
+    ensure!(
+        without_alarm.code == 2
+            && without_alarm
+                .stderr
+                .contains(", then disarm the alarm NOSPACE of each etcd member of control plane "),
+        "{without_alarm}"
     );
     let events = management
         .kubectl()

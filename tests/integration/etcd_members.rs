@@ -136,19 +136,19 @@ impl Scene<'_> {
 
     async fn a_learner(&self, machine: &str) -> Result<()> {
         self.workload.inflict(Fault::Relearn, machine).await?;
-        let document = wait::until("the learner has caught up", || async {
+        let id = wait::until("the learner has caught up", || async {
             let document = self.members(1).await?;
             let member = all(&document)?
                 .iter()
                 .find(|member| text(member, "/name") == machine)
                 .with_context(|| format!("{document:#}"))?;
             ensure!(member.get("problems") == Some(&json!([])), "{member:#}");
-            Ok(document)
+            let id = self.id(machine).await?;
+            let hint = format!("give it a vote: kubectl kcp etcd promote {NAME} {id} -n {NAMESPACE}");
+            ensure!(document.to_string().contains(&hint), "{document:#}");
+            Ok(id)
         })
         .await?;
-        let id = self.id(machine).await?;
-        let hint = format!("give it a vote: kubectl kcp etcd promote {NAME} {id} -n {NAMESPACE}");
-        ensure!(document.to_string().contains(&hint), "{document:#}");
         remedies::are_accepted(self.management, NAMESPACE, NAME).await?;
 
         self.workload.kill_member(machine).await?;

@@ -222,6 +222,19 @@ pub const TOPICS: &[&[Check]] = &[
     certificates::CHECKS,
 ];
 
+/// Whether the check with this id is about etcd: by its id, or because its topic is.
+pub fn is_about_etcd(id: &str) -> bool {
+    const TOPICS: &[&[Check]] = &[
+        joining::CHECKS,
+        etcd_refusals::CHECKS,
+        etcd_quorum::CHECKS,
+        etcd_agreement::CHECKS,
+        etcd_members::CHECKS,
+        etcd_storage::CHECKS,
+    ];
+    id.starts_with("etcd-") || TOPICS.iter().copied().flatten().any(|check| check.id == id)
+}
+
 pub fn all() -> impl Iterator<Item = &'static Check> {
     TOPICS.iter().copied().flatten()
 }

@@ -14,6 +14,7 @@ use crate::{
         etcd_quorum::votes,
         find,
         finding::{CheckOutcome, Finding},
+        is_about_etcd,
         rollout::compare_machines,
         sources::are_all_read,
     },
@@ -189,7 +190,7 @@ impl Inspection {
     /// The part of the inspection that is about etcd: its checks, and the health that follows from them.
     pub fn of_etcd(&self) -> Self {
         let mut part = self.clone();
-        part.checks.retain(|checked| checked.id.starts_with("etcd-"));
+        part.checks.retain(|checked| is_about_etcd(checked.id));
         part.health = Health::from_checks(&part.checks);
         part
     }

@@ -64,8 +64,9 @@ pub const CHECKS: &[Check] = &[
 /// `maxGapBetweenApplyAndCommitIndex`).
 pub const RAFT_LAG_LIMIT: u64 = 5_000;
 
-/// Whether etcd promotes a learner with this status: it has at least nine tenths of the leader's log (`readyPercentThreshold`).
-/// `newest` is the highest raft index of all members.
+/// Whether a learner has applied at least nine tenths of the log (`readyPercentThreshold` of etcd), and is no more than
+/// [`RAFT_LAG_LIMIT`] entries behind. This is stricter than etcd, which compares nine tenths with what the learner has received, and
+/// has no second limit. `newest` is the highest raft index of all members.
 pub const fn is_in_sync(learner: &Status, newest: u64) -> bool {
     learner.raft_applied_index.saturating_mul(10) >= newest.saturating_mul(9)
         && newest.saturating_sub(learner.raft_applied_index) <= RAFT_LAG_LIMIT

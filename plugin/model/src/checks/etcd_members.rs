@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
-use kcp_etcd::Member;
+use kcp_etcd::{Member, Status};
 
 use crate::{
     checks::{
@@ -24,7 +24,7 @@ use crate::{
     problem::{CONTROL_PLANE_CONTROLLER, CONTROLLER_HINT, alarm_hint, alarm_message},
     snapshot::{
         EtcdMembers, Snapshot, Workload,
-        etcd::{Alarms, hexadecimal},
+        etcd::{Alarms, CORRUPT, EtcdSurvey, hexadecimal},
         management::describe_owner,
         workload::{Component, Node},
     },
@@ -280,7 +280,7 @@ pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckRe
                 Some(machine) => {
                     let replace = replacement_hint(observed, machine);
                     with_machine(Finding::fail(object, message)).with_hint(
-                        match promotion_command(observed, &membership, listed, now) {
+                        match promotion_command(observed, survey, listed, now) {
                             Some(promote) => format!("give it a vote: {promote}; or {replace}"),
                             None => replace,
                         },
@@ -297,25 +297,50 @@ pub fn check_etcd_learners_stuck(observed: &Snapshot, now: Timestamp) -> CheckRe
     Ok(findings.collect())
 }
 
-/// The command that promotes a learner of a Machine. `None` if etcd would not promote it.
+/// The command that promotes a learner of a Machine. `None` if the learner may not get a vote.
 fn promotion_command(
     observed: &Snapshot,
-    membership: &Membership<'_>,
-    listed: ListedMember<'_>,
+    survey: &EtcdSurvey,
+    learner: ListedMember<'_>,
     now: Timestamp,
 ) -> Option<String> {
-    let status = listed.queried?.response.as_ref().ok()?.status.as_ref().ok()?;
-    let newest = membership.statuses().map(|(_, status)| status.raft_index).max()?;
-    let is_ready = status.is_learner && status.leader.is_some() && is_in_sync(status, newest);
     let control_plane = &observed.control_plane;
-    (is_ready && !has_lost_quorum(observed, now)).then(|| {
+    (may_vote(survey, learner) && !has_lost_quorum(observed, now)).then(|| {
         format!(
             "kubectl kcp etcd promote {} {} -n {}",
             control_plane.name(),
-            hexadecimal(listed.member.id),
+            hexadecimal(learner.member.id),
             control_plane.namespace()
         )
     })
+}
+
+/// Whether a learner may get a vote, as far as the members of etcd show: it follows the leader of the latest term and has caught
+/// up, and no member has raised CORRUPT.
+pub fn may_vote(survey: &EtcdSurvey, learner: ListedMember<'_>) -> bool {
+    let membership = Membership::new(survey);
+    let statuses = || membership.statuses().map(|(_, status)| status);
+    let elected = statuses().filter_map(|status| Some((status.raft_term, status.leader?)));
+    let leader = elected.max().map(|(_, leader)| leader);
+    let newest = statuses()
+        .map(|status| status.raft_index)
+        .max()
+        .unwrap_or_default();
+    let is_ready = |status: &Status| {
+        status.member_id == learner.member.id
+            && status.is_learner
+            && status.leader.is_some()
+            && status.leader == leader
+            && is_in_sync(status, newest)
+    };
+    let are_alarms_read = !matches!(survey.alarms, Alarms::Failed(_));
+    let alarms = survey.alarms_by_member();
+    survey.stacked
+        && are_alarms_read
+        && !alarms.iter().any(|(_, alarm)| alarm == CORRUPT)
+        && learner
+            .queried
+            .is_some_and(|queried| queried.status().is_ok_and(is_ready))
 }
 
 /// Checks whether the controller has noticed each etcd member that responds. A controller that has stopped no
@@ -508,6 +533,23 @@ pub(super) mod test_cases {
             o.status(3).is_learner = true;
             o.status(3).raft_applied_index -= 200_000;
         }),
+        ("etcd-learners-stuck", "left_behind_beside_corrupt_data", |o| {
+            o.each_list(|list| list.members[2].is_learner = true);
+            o.status(3).is_learner = true;
+            o.survey().alarms = Alarms::Listed(vec![Alarm {
+                member_id: 1,
+                kind: AlarmKind::Corrupt,
+            }]);
+        }),
+        (
+            "etcd-learners-stuck",
+            "left_behind_and_follows_another_leader",
+            |o| {
+                o.each_list(|list| list.members[2].is_learner = true);
+                let status = o.status(3);
+                (status.is_learner, status.leader, status.raft_term) = (true, Some(2), 3);
+            },
+        ),
         ("etcd-learners-stuck", "joins", |o| {
             joins(o);
             o.each_list(|list| list.members[2].is_learner = true);

@@ -43,6 +43,15 @@ pub struct QueriedMember {
 }
 
 impl QueriedMember {
+    /// What the member reports about itself.
+    ///
+    /// # Errors
+    /// The member did not respond.
+    pub fn status(&self) -> Result<&Status, &Failure> {
+        let response = self.response.as_ref();
+        response.and_then(|response| response.status.as_ref())
+    }
+
     /// When the member's serving certificate expires or expired. `None` if this is unknown.
     pub fn certificate_expires_at(&self) -> Option<Timestamp> {
         let response = self.response.as_ref().ok();

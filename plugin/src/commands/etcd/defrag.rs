@@ -112,7 +112,7 @@ pub async fn run(arguments: &DefragArguments, session: &Session) -> anyhow::Resu
     .await
 }
 
-/// Judges each step, asks once, and takes the steps. A step that is refused ends the command, because the next one depends on
+/// Judges each step as far as it is known before the first one, asks once, and takes the steps. A step that is refused ends the command, because the next one depends on
 /// it.
 async fn run_steps(
     arguments: &DefragArguments,
@@ -156,7 +156,17 @@ async fn run_steps(
             Ok(alarms) => alarms,
             Err(refusal) => return maintenance.refuse(&observed, disarm::NOT_DONE, &refusal),
         };
-        goals.extend(alarms.as_ref().map(|alarms| disarm::goal(alarms, name)));
+        // The steps before may take minutes, in which another member may raise the alarm.
+        match &alarms {
+            Some(alarms) => goals.push(format!(
+                "{} and of each other member that has raised it by then",
+                disarm::goal(alarms, name)
+            )),
+            None if goals.is_empty() => {}
+            None => goals.push(format!(
+                "disarm the alarm NOSPACE of each etcd member of control plane {name} that has raised it by then"
+            )),
+        }
     }
     if !goals.is_empty() {
         let goal = goals.join(", then ");
@@ -186,10 +196,14 @@ async fn run_steps(
         if verdict != Verdict::Met || !arguments.disarm {
             return Ok(verdict);
         }
+        if goals.is_empty() {
+            // The user was asked nothing, so an alarm that was raised since then stays.
+            return disarm::perform(maintenance, &observed, None).await;
+        }
         observed = maintenance.observe().await?;
         match disarm_decision::decide(&observed) {
             Ok(alarms) => return disarm::perform(maintenance, &observed, alarms).await,
-            Err(_) if arguments.compact && round < ROUNDS => {
+            Err(_) if arguments.compact && round < ROUNDS && disarm_decision::needs_only_space(&observed) => {
                 work = arguments.defragmentation();
                 round += 1;
             }
@@ -284,7 +298,9 @@ async fn rewrite(
         maintenance.connection().namespace
     ));
     // etcd keeps the old database until the new one is complete, so a member that fails loses nothing.
-    opened.defragment().await.with_context(|| {
+    let defragmented = opened.defragment().await;
+    maintenance.terminal.clear_interrupt_note();
+    defragmented.with_context(|| {
         format!(
             "etcd member {name} failed during its defragmentation (no data is lost; when the member is healthy, run \
              the command again to defragment the remaining members)"

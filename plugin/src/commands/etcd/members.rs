@@ -384,6 +384,17 @@ mod tests {
             Health::Healthy,
         ),
         (
+            "external, with unread Machines and Nodes",
+            |o| {
+                use_external_etcd(&mut o.control_plane.spec);
+                o.survey().stacked = false;
+                o.machines.clear();
+                o.failed_reads.push(failure("Machine", "no response"));
+                o.workload().nodes = Reading::Failed(failure("Node", "no response"));
+            },
+            Health::Healthy,
+        ),
+        (
             "a member of an unread Machine and Node",
             |o| {
                 o.machines.clear();

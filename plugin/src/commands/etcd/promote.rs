@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use kcp_api::Object as _;
 use kcp_control_plane::{
@@ -137,8 +137,18 @@ async fn give_vote(
             return Ok(Err(refusal(format!("etcd member {} {NOT_IN_SYNC}", member.name))));
         }
         // The response may be lost. What counts is whether the member is listed as a voter.
-        Err(error) if !is_promoted(&maintenance.observe().await?, member.id) => return Err(error.into()),
-        Ok(true) | Err(_) => {}
+        Err(error) => match maintenance.observe().await {
+            Ok(current) if is_promoted(&current, member.id) => {}
+            Ok(_) | Err(_) => {
+                return Err(error).context(format!(
+                    "it is unknown whether etcd has promoted member {}; check with: kubectl kcp etcd members {} -n {}",
+                    member.name,
+                    observed.control_plane.name(),
+                    maintenance.connection().namespace
+                ));
+            }
+        },
+        Ok(true) => {}
     }
     // The leader responds before the other members have applied the promotion.
     let end = Instant::now() + CALL_LIMIT;

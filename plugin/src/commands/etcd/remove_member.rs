@@ -1,6 +1,8 @@
 //! `kubectl kcp etcd remove-member`: removes a member that Cluster API does not remove.
 
+use anyhow::Context as _;
 use clap::Args;
+use kcp_api::Object as _;
 use kcp_control_plane::{
     change::decision::ChangeEvent,
     snapshot::Snapshot,
@@ -101,8 +103,14 @@ async fn remove(
     let opened = maintenance.open(observed, &removable.through, CALL_LIMIT).await?;
     if let Err(error) = opened.remove_member(removable.id).await {
         // The response may be lost. What counts is whether the member is listed.
-        if !is_removed(&maintenance.observe().await?, removable.id) {
-            return Err(error.into());
+        let current = maintenance.observe().await;
+        if !current.is_ok_and(|current| is_removed(&current, removable.id)) {
+            return Err(error).context(format!(
+                "it is unknown whether etcd has removed member {}; check with: kubectl kcp etcd members {} -n {}",
+                removable.name,
+                observed.control_plane.name(),
+                maintenance.connection().namespace
+            ));
         }
     }
     Ok(())

@@ -109,10 +109,11 @@ impl SelectionArguments {
         let reader = reads::discover(connection, limit).await?;
         let namespace = (!self.all_namespaces).then_some(connection.namespace.as_str());
         let selector = self.selector.as_deref();
-        let listed = reads::list(&reader, namespace, selector, limit).await?;
-        let objects = listed
-            .iter()
-            .map(|observed| ObjectName::from(&observed.control_plane));
-        Ok(objects.collect())
+        let mut objects = Vec::new();
+        reads::for_each(&reader, namespace, selector, limit, |observed| {
+            objects.push(ObjectName::from(&observed.control_plane));
+        })
+        .await?;
+        Ok(objects)
     }
 }

@@ -51,6 +51,15 @@ pub fn decide(observed: &Snapshot) -> Result<Option<DisarmPlan>, Refusal> {
     Ok(plan)
 }
 
+/// Whether the alarms stay only because a database has too little space, so that another defragmentation may help.
+pub fn needs_only_space(observed: &Snapshot) -> bool {
+    let are_running = |cluster: EtcdCluster<'_>| {
+        let mut started = cluster.members.iter().filter(|member| member.has_started);
+        started.all(|member| member.fault().is_none())
+    };
+    plan(observed).is_ok() && decide(observed).is_err() && EtcdCluster::new(observed).is_ok_and(are_running)
+}
+
 /// Returns which alarms to disarm once every database has space. `None` if no alarm is raised.
 ///
 /// # Errors
@@ -176,7 +185,7 @@ mod tests {
     use kcp_etcd::{Alarm, AlarmKind};
     use serde_json::json;
 
-    use super::decide;
+    use super::{decide, needs_only_space};
     use crate::{
         snapshot::{Snapshot, etcd::Alarms},
         testing::{plan::config, snapshot::observed},
@@ -214,6 +223,7 @@ mod tests {
     fn an_alarm_without_a_reason_is_disarmed() {
         assert_eq!(decided(&observed()), Ok(None));
         assert_eq!(decided(&full()), Ok(Some(vec!["node-m3".to_owned()])));
+        assert!(!needs_only_space(&full()));
         let mut of_a_removed_member = full();
         of_a_removed_member.each_list(|list| list.members.truncate(2));
         of_a_removed_member.survey().queried.truncate(2);
@@ -284,6 +294,7 @@ mod tests {
                 Err((vec![(*why).to_owned()], remedies)),
                 "{name}"
             );
+            assert_eq!(needs_only_space(&observed), remedy.is_some(), "{name}");
         }
         let mut enough = full();
         enough.status(3).db_size_quota = None;
@@ -303,6 +314,7 @@ mod tests {
             let alarms = alarms.into_iter().map(|kind| Alarm { member_id: 0, kind });
             observed.survey().alarms = Alarms::Listed(alarms.collect());
             let (why, _) = decided(&observed).expect_err("refused");
+            assert!(!needs_only_space(&observed));
             assert_eq!(
                 why,
                 [

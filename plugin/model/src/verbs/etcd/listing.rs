@@ -38,9 +38,9 @@ pub struct DescribedMember {
     pub id: Option<u64>,
     /// The name of the member's node, or `host:port` of an external etcd. Empty until the member has started.
     pub name: String,
-    /// `None` if no Machine has the member.
+    /// `None` if no Machine has the member, or etcd is external.
     pub machine: Option<Counterpart>,
-    /// `None` if the workload cluster has no Node with the member's name.
+    /// `None` if the workload cluster has no Node with the member's name, or etcd is external.
     pub node: Option<Counterpart>,
     /// `None` if the role is unknown.
     pub role: Option<MemberRole>,
@@ -105,7 +105,7 @@ pub fn list(observed: &Snapshot) -> Result<EtcdListing, Refusal> {
     let unlisted = survey.queried.iter().filter(|queried| !is_listed(queried));
     let why = cluster.as_ref().err().and_then(|refusal| refusal.why.first());
     let members = listed.iter().map(|member| describe(observed, survey, member));
-    let unlisted = unlisted.map(|queried| describe_unlisted(observed, queried, why.is_none()));
+    let unlisted = unlisted.map(|queried| describe_unlisted(observed, survey, queried, why.is_none()));
     Ok(EtcdListing {
         members: members.chain(unlisted).collect(),
         unknown_because: why.cloned(),
@@ -125,10 +125,10 @@ impl EtcdListing {
         let is_known =
             self.unknown_because.is_none() && !self.members.is_empty() && !self.members.iter().any(is_unread);
         let mut faulty = self.members.iter().filter(|member| !member.faults.is_empty());
-        if inspection.health == Health::Healthy && !(is_known && faulty.all(is_reported)) {
-            Health::Unknown
-        } else {
-            inspection.health
+        match inspection.health {
+            Health::Healthy if self.unknown_because.is_none() && !faulty.all(is_reported) => Health::Degraded,
+            Health::Healthy if !is_known => Health::Unknown,
+            health => health,
         }
     }
 }
@@ -166,19 +166,23 @@ fn describe(observed: &Snapshot, survey: &EtcdSurvey, member: &ClusterMember<'_>
             .into_iter()
             .chain(alarms)
             .collect(),
-        ..respond(observed, &member.name, queried, Some(member.id))
+        ..respond(observed, survey, &member.name, queried, Some(member.id))
     }
 }
 
 /// Describes a node or an endpoint whose member is not in the list, or that was queried while the list is unknown.
-fn describe_unlisted(observed: &Snapshot, queried: &QueriedMember, is_list_known: bool) -> DescribedMember {
-    let described = respond(observed, &queried.name, Some(queried), None);
+fn describe_unlisted(
+    observed: &Snapshot,
+    survey: &EtcdSurvey,
+    queried: &QueriedMember,
+    is_list_known: bool,
+) -> DescribedMember {
+    let described = respond(observed, survey, &queried.name, Some(queried), None);
     let Some(status) = &described.status else {
-        let failure = match &queried.response {
-            Ok(response) => response.status.as_ref().err(),
-            Err(failure) => Some(failure),
-        };
-        let why = failure.map(|failure| describe_unresponsive(&failure.message));
+        let why = queried
+            .status()
+            .err()
+            .map(|failure| describe_unresponsive(&failure.message));
         return DescribedMember {
             faults: why.into_iter().collect(),
             ..described
@@ -207,6 +211,7 @@ fn describe_unlisted(observed: &Snapshot, queried: &QueriedMember, is_list_known
 /// there is one.
 fn respond(
     observed: &Snapshot,
+    survey: &EtcdSurvey,
     name: &str,
     queried: Option<&QueriedMember>,
     id: Option<u64>,
@@ -223,9 +228,9 @@ fn respond(
         name: name.to_owned(),
         machine: match machine {
             Some(machine) => Some(Counterpart::Named(machine.name().to_owned())),
-            None => (!are_machines_read(observed)).then_some(Counterpart::Unread),
+            None => (survey.stacked && !are_machines_read(observed)).then_some(Counterpart::Unread),
         },
-        node: node(observed, name),
+        node: survey.stacked.then(|| node(observed, name)).flatten(),
         role: None,
         status: status.cloned(),
         latency: status.and(response).map(|response| response.latency),

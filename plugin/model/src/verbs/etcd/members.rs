@@ -213,9 +213,9 @@ fn health<'s>(
     newest: u64,
 ) -> Result<HealthyMember<'s>, String> {
     let queried = queried.ok_or_else(|| why_not_queried(member).to_owned())?;
-    let response = queried.response.as_ref();
-    let status = response.and_then(|response| response.status.as_ref());
-    let status = status.map_err(|failure| describe_unresponsive(&failure.message))?;
+    let status = queried
+        .status()
+        .map_err(|failure| describe_unresponsive(&failure.message))?;
     if status.leader.is_none() {
         return Err("has no leader".to_owned());
     }

@@ -8,7 +8,11 @@ use kcp_api::{Machine, Object as _};
 
 use crate::{
     change::decision::Refusal,
-    checks::{etcd_agreement::is_in_sync, etcd_members::removal_command, machines::replacement_hint},
+    checks::{
+        etcd_members::{may_vote, removal_command},
+        machines::replacement_hint,
+        membership::Membership,
+    },
     quorum::Votes,
     snapshot::{Snapshot, etcd::QueriedMember},
     verbs::etcd::{
@@ -138,7 +142,7 @@ fn refuse_unready(
 ) -> Result<(), Refusal> {
     let name = &member.name;
     match &member.health {
-        Ok(healthy) if is_in_sync(healthy.status, cluster.newest) => Ok(()),
+        Ok(_) if may_get_vote(cluster, member.id) => Ok(()),
         Ok(_) => Err(refusal(format!("etcd member {name} {NOT_IN_SYNC}"))),
         Err(why) => {
             let mut refusal = refusal(format!("etcd member {name} {why}"));
@@ -152,6 +156,13 @@ fn refuse_unready(
     }
 }
 
+fn may_get_vote(cluster: &EtcdCluster<'_>, id: u64) -> bool {
+    let membership = Membership::new(cluster.survey);
+    membership
+        .listed()
+        .any(|listed| listed.member.id == id && may_vote(cluster.survey, listed))
+}
+
 #[cfg(test)]
 mod tests {
     use kcp_api::metadata::Time;
@@ -159,10 +170,11 @@ mod tests {
 
     use super::{PromotedMember, Promotion, QuorumChange, decide, is_promoted};
     use crate::{
+        inspection::inspect,
         quorum::Votes,
         snapshot::{Reading, Snapshot, etcd::Alarms},
         testing::{
-            objects::{minutes_ago, use_external_etcd},
+            objects::{minutes_ago, now, use_external_etcd},
             snapshot::{failure, member, observed},
         },
     };
@@ -210,6 +222,16 @@ mod tests {
         observed.status(3).raft_applied_index = entries;
     }
 
+    /// Whether a hint of `status` names the command.
+    fn is_suggested(observed: &Snapshot) -> bool {
+        let inspection = inspect(observed, now());
+        let mut hints = inspection
+            .findings()
+            .into_iter()
+            .filter_map(|(_, finding)| finding.hint.as_ref());
+        hints.any(|hint| hint.contains("kubectl kcp etcd promote c1-cp 3 -n d"))
+    }
+
     #[test]
     fn a_learner_that_has_caught_up_gets_a_vote() {
         type Case = (&'static str, fn(&mut Snapshot), &'static str, bool);
@@ -238,6 +260,7 @@ mod tests {
         for (name, change, requested, is_promoted) in cases {
             let mut observed = observed();
             learns(&mut observed);
+            assert!(is_suggested(&observed));
             change(&mut observed);
             let expected = if *is_promoted {
                 (Some("node-m1".to_owned()), "2/2 -> 3/3".to_owned())
@@ -288,6 +311,15 @@ mod tests {
             |o| o.status(3).raft_applied_index -= 5_001,
             "node-m3",
             "etcd member node-m3 is 5001 raft log entries behind",
+            Some("repair the member; or replace the Machine: kubectl kcp machine remediate m3 -n d"),
+        ),
+        (
+            |o| {
+                let status = o.status(3);
+                (status.leader, status.raft_term) = (Some(2), 3);
+            },
+            "node-m3",
+            "etcd member node-m3 does not follow the same leader as the other members",
             Some("repair the member; or replace the Machine: kubectl kcp machine remediate m3 -n d"),
         ),
         (
@@ -352,6 +384,7 @@ mod tests {
             learns(&mut observed);
             change(&mut observed);
             let refusal = decide(&observed, requested).expect_err(why);
+            assert!(*requested != "node-m3" || !is_suggested(&observed), "{why}");
             let remedies = refusal.remedies.iter().map(String::as_str);
             assert_eq!(
                 (refusal.why.join("; ").as_str(), remedies.collect::<Vec<_>>()),

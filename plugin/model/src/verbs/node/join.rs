@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{
     change::decision::{Refusal, RefusedBy},
-    snapshot::EtcdSurvey,
+    snapshot::etcd::{EtcdSurvey, describe_unresponsive},
     verbs::{
         etcd::members::{ClusterMember, EtcdCluster},
         node::labelled_node::LabelledNode,
@@ -77,25 +77,33 @@ pub fn refuse_machines(nodes: &[LabelledNode]) -> Option<Refusal> {
     })
 }
 
-/// Refuses a join while etcd lists a member without a Node, such as that of a host that is gone or whose join failed, or a dead
-/// one: kubeadm adds no member while one does not respond (`CheckLocalEtcdClusterStatus`), and etcd does not count the new one
-/// as healthy either.
+/// Refuses a join while etcd lists a member without a Node, such as that of a host that is gone or whose join failed, or one that
+/// does not respond. Before kubeadm adds a member, it asks every member for its status (`CheckLocalEtcdClusterStatus`), also the
+/// leader and a learner, and stops at the first that does not respond. A member that responds may have no leader.
 ///
 /// # Errors
 /// The members are unknown.
-pub fn refuse_dead_members(
+pub fn refuse_silent_members(
     survey: &EtcdSurvey,
     nodes: &BTreeSet<String>,
 ) -> Result<Option<Refusal>, Refusal> {
     let cluster = EtcdCluster::from_survey(survey)?;
-    let members = cluster.members.iter();
-    let without_nodes: Vec<&ClusterMember<'_>> =
-        members.filter(|member| !nodes.contains(&member.name)).collect();
-    let listed = survey.members(&[]);
-    let dead = listed
-        .read()
+    let (with_nodes, without_nodes): (Vec<&ClusterMember<'_>>, Vec<&ClusterMember<'_>>) = cluster
+        .members
         .iter()
-        .filter(|member| nodes.contains(&member.name) && member.is_dead());
+        .partition(|member| nodes.contains(&member.name));
+    let silent = with_nodes.into_iter().filter_map(|member| {
+        let mut queried = survey.queried.iter();
+        let failure = match queried.find(|queried| queried.name == member.name) {
+            Some(queried) => queried.status().err()?,
+            None => return Some((&member.name, member.health.as_ref().err()?.clone(), None)),
+        };
+        Some((
+            &member.name,
+            describe_unresponsive(&failure.message),
+            failure.hint.as_ref(),
+        ))
+    });
     let removal = |name: &str| {
         format!("kubectl kcp node remove {name} --etcd-ca FILE --etcd-certificate FILE --etcd-key FILE")
     };
@@ -106,19 +114,17 @@ pub fn refuse_dead_members(
         );
         (describe(member), remedy)
     });
-    let dead = dead.map(|member| {
-        let fault = member.fault.as_deref().unwrap_or_default();
-        let why = format!(
-            "etcd member {} {fault}: kubeadm adds no member while another one does not respond",
-            member.name
-        );
+    let silent = silent.map(|(name, fault, hint)| {
+        let why =
+            format!("etcd member {name} {fault}: kubeadm adds no member while another one does not respond");
+        let repair = hint.map_or("start the member", String::as_str);
         let remedy = format!(
-            "start the member, or, if its host is gone, remove the Node and the member: {}",
-            removal(&member.name)
+            "{repair}, or, if its host is gone, remove the Node and the member: {}",
+            removal(name)
         );
         (why, remedy)
     });
-    let (why, remedies): (Vec<String>, Vec<String>) = absent.chain(dead).unzip();
+    let (why, remedies): (Vec<String>, Vec<String>) = absent.chain(silent).unzip();
     Ok((!why.is_empty()).then(|| Refusal {
         remedies,
         ..Refusal::new(RefusedBy::Command, why)
@@ -144,7 +150,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::snapshot::{member, observed};
+    use crate::{
+        snapshot::Snapshot,
+        testing::snapshot::{member, observed},
+    };
 
     const NOW: &str = "2026-11-25T12:00:00Z";
 
@@ -222,7 +231,7 @@ mod tests {
                 observed.each_list(|list| list.members.push(member(10, "")));
             }
             let nodes = nodes.iter().map(ToString::to_string).collect();
-            refuse_dead_members(observed.survey(), &nodes)
+            refuse_silent_members(observed.survey(), &nodes)
                 .unwrap()
                 .map(|refusal| (refusal.why.concat(), refusal.remedies.concat()))
         };
@@ -253,21 +262,64 @@ mod tests {
     }
 
     #[test]
-    fn no_host_joins_beside_a_dead_member() {
+    fn no_host_joins_beside_a_silent_member() {
+        type Case = (&'static str, fn(&mut Snapshot), Option<&'static str>);
+        let cases: &[Case] = &[
+            ("a voter", |o| o.kill(3), Some("node-m3")),
+            ("the leader", |o| o.kill(1), Some("node-m1")),
+            (
+                "a learner",
+                |o| {
+                    o.each_list(|list| list.members[2].is_learner = true);
+                    o.kill(3);
+                },
+                Some("node-m3"),
+            ),
+            (
+                "an expired certificate",
+                |o| {
+                    o.kill(3);
+                    o.survey().queried[2].certificate_expired_at = Some(time(NOW));
+                },
+                Some("node-m3"),
+            ),
+            ("no leader", |o| o.status(3).leader = None, None),
+            ("far behind", |o| o.status(3).raft_applied_index -= 5_001, None),
+        ];
+        let nodes = ["node-m1", "node-m2", "node-m3"].map(str::to_owned).into();
+        for (name, change, silent) in cases {
+            let mut observed = observed();
+            change(&mut observed);
+            let refused = refuse_silent_members(observed.survey(), &nodes).unwrap();
+            let expected = silent.map(|silent| {
+                (
+                    format!(
+                        "etcd member {silent} does not respond: cannot connect: connection refused: kubeadm adds no member while \
+                         another one does not respond"
+                    ),
+                    format!(
+                        "start the member, or, if its host is gone, remove the Node and the member: kubectl kcp node remove \
+                         {silent} --etcd-ca FILE --etcd-certificate FILE --etcd-key FILE"
+                    ),
+                )
+            });
+            let refused = refused.map(|refusal| (refusal.why.concat(), refusal.remedies.concat()));
+            assert_eq!(refused, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_was_not_queried_is_silent() {
         let nodes = ["node-m1", "node-m2", "node-m3"].map(str::to_owned).into();
         let mut observed = observed();
-        observed.kill(3);
-        let refused = refuse_dead_members(observed.survey(), &nodes).unwrap().unwrap();
+        observed.survey().queried.remove(2);
+        let refused = refuse_silent_members(observed.survey(), &nodes).unwrap().unwrap();
         assert_eq!(
-            (refused.why.concat(), refused.remedies.concat()),
-            (
-                "etcd member node-m3 does not respond: cannot connect: connection refused: kubeadm adds no member while another \
-                 one does not respond"
-                    .to_owned(),
-                "start the member, or, if its host is gone, remove the Node and the member: kubectl kcp node remove node-m3 \
-                 --etcd-ca FILE --etcd-certificate FILE --etcd-key FILE"
-                    .to_owned()
-            )
+            refused.why,
+            [
+                "etcd member node-m3 was not queried, because no control plane node has its name: kubeadm adds no member while \
+              another one does not respond"
+            ]
         );
     }
 
@@ -277,6 +329,6 @@ mod tests {
         for id in 1..=3 {
             observed.kill(id);
         }
-        assert!(refuse_dead_members(observed.survey(), &BTreeSet::new()).is_err());
+        assert!(refuse_silent_members(observed.survey(), &BTreeSet::new()).is_err());
     }
 }

@@ -18,7 +18,7 @@ use kcp_control_plane::{
     snapshot::Reading,
     verbs::{
         etcd::members::read_refusal,
-        node::join::{UploadedCertificates, refuse_dead_members, refuse_machines},
+        node::join::{UploadedCertificates, refuse_machines, refuse_silent_members},
     },
 };
 
@@ -84,7 +84,7 @@ async fn read_etcd_folder(connection: &Connection) -> anyhow::Result<Option<Stri
     Ok((!settings.has_external_etcd).then_some(folder))
 }
 
-/// Refuses a join while etcd lists a member without a Node, or a dead one. The inner error says why this is unknown.
+/// Refuses a join while etcd lists a member without a Node, or one that does not respond. The inner error says why this is unknown.
 async fn refuse_members(
     connection: &Connection,
     access: Option<Access>,
@@ -98,7 +98,7 @@ async fn refuse_members(
     let nodes = list_nodes(connection, None).await?;
     let nodes = nodes.into_iter().map(|node| node.name).collect();
     let refusal = match survey_members(connection, control_plane, &access, end).await {
-        Reading::Read(survey) => refuse_dead_members(&survey, &nodes),
+        Reading::Read(survey) => refuse_silent_members(&survey, &nodes),
         unread => match unread.failure() {
             Some(failure) => Err(read_refusal(failure)),
             None => return Ok(Err("etcd was not queried".to_owned())),

@@ -1,5 +1,6 @@
 //! Installs, upgrades, breaks and uninstalls kcp-webhook with its manager, while a client changes a control plane every 100
-//! ms. No write is ever refused, except while no server runs.
+//! ms. No write is refused, except while no server runs. A review on its way to a server that crashes would be lost, so no write is in
+//! progress then.
 
 #![expect(
     clippy::indexing_slicing,
@@ -126,7 +127,15 @@ async fn life(management: &ManagementCluster) -> Result<()> {
     writer.admitted(STEADY).await?;
     steady(&writer, "upgrade").await?;
 
-    writer.between_writes(managed.kill_server(1)).await?;
+    let crash = async {
+        managed.kill_server(1).await?;
+        // A review that the API server sends before it notices the closed connection is lost, too.
+        wait::until("the API server calls the other server", || async {
+            denies(kubectl, NAME).await
+        })
+        .await
+    };
+    writer.between_writes(crash).await?;
     writer.admitted(STEADY).await?;
     managed.start_server(1).await?;
     writer.admitted(STEADY).await?;

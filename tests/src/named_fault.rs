@@ -103,10 +103,10 @@ mod tests {
             assert_eq!(fault.to_string(), **name);
             assert!(list.contains(fault.effect()), "{name}");
         }
-        assert_eq!(names.len(), 32);
+        assert_eq!(names.len(), 33);
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), 32);
+        assert_eq!(names.len(), 33);
         let unknown = "kil".parse::<NamedFault>().unwrap_err();
         assert_eq!(unknown.to_string(), "no fault is named kil");
     }

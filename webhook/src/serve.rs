@@ -77,7 +77,7 @@ pub enum StopReason {
 
 /// The most threads that handle reviews. A review takes tens of microseconds, so two threads do not limit the rate of
 /// writes, and every additional thread would need memory. While one thread handles a costly review, the other handles the
-/// rest. On one core, they would only interrupt each other.
+/// rest. On one core, they would only interrupt each other, and the main thread handles the reviews.
 const REVIEW_THREADS: usize = 2;
 
 /// Serves until SIGTERM or SIGINT.
@@ -87,8 +87,13 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, StartError> {
     _ = rustls::crypto::ring::default_provider().install_default();
     panics::log_panics_without_message();
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let runtime = runtime::Builder::new_multi_thread()
-        .worker_threads(REVIEW_THREADS.min(cores))
+    let mut builder = if cores == 1 {
+        runtime::Builder::new_current_thread()
+    } else {
+        runtime::Builder::new_multi_thread()
+    };
+    let runtime = builder
+        .worker_threads(REVIEW_THREADS)
         .thread_name("reviews")
         .enable_all()
         .build()?;

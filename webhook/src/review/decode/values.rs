@@ -4,13 +4,17 @@ use memchr::{memchr_iter, memchr2};
 
 use crate::limits::MAX_VALUES;
 
+/// How many bytes are counted at a time, so that they are still in the first cache when the next byte is counted.
+const PART: usize = 8 * 1024;
+
 /// An upper bound of the number of values in well-formed JSON text. It is exact if it exceeds [`MAX_VALUES`].
 pub(crate) fn count_values(text: &[u8]) -> usize {
     // This counts the characters in strings too, but takes a tenth of the time. memchr counts one byte faster than it finds three.
-    let count = [b',', b'[', b'{']
-        .map(|byte| memchr_iter(byte, text).count())
-        .iter()
-        .sum();
+    let separators = |part: &[u8]| -> usize {
+        let counts = [b',', b'[', b'{'].map(|byte| memchr_iter(byte, part).count());
+        counts.iter().sum()
+    };
+    let count = text.chunks(PART).map(separators).sum();
     if count <= MAX_VALUES {
         count
     } else {

@@ -1,5 +1,5 @@
 //! `kubectl kcp etcd members` and `etcd promote` on real etcd members, through the real port-forward: a member that was added and
-//! never started, and a learner that nobody promotes.
+//! never started, and a learner that kubeadm has not promoted.
 
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;

@@ -112,8 +112,8 @@ pub async fn run(arguments: &DefragArguments, session: &Session) -> anyhow::Resu
     .await
 }
 
-/// Judges each step as far as it is known before the first one, asks once, and takes the steps. A step that is refused ends the command, because the next one depends on
-/// it.
+/// Judges each step as far as it is known before the first one, asks once, and takes the steps. A step that is refused ends the
+/// command, because the next one depends on it.
 async fn run_steps(
     arguments: &DefragArguments,
     maintenance: &Maintenance<'_>,

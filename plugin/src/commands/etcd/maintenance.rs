@@ -137,6 +137,15 @@ impl Maintenance<'_> {
         self.members.reader.connection
     }
 
+    /// The command that shows what etcd's members are now.
+    pub(super) fn members_hint(&self) -> String {
+        format!(
+            "check with: kubectl kcp etcd members {} -n {}",
+            self.members.control_plane,
+            self.connection().namespace
+        )
+    }
+
     pub(super) const fn is_dry_run(&self) -> bool {
         self.options.dry_run.is_some()
     }

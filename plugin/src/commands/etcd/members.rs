@@ -371,7 +371,7 @@ mod tests {
         ),
         ("not initialized", |o| o.etcd = Reading::NotYet, Health::Unknown),
         (
-            "nobody was queried",
+            "no member was queried",
             |o| o.survey().queried.clear(),
             Health::Unknown,
         ),

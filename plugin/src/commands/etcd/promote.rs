@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use kcp_api::Object as _;
 use kcp_control_plane::{
     change::decision::{ChangeEvent, Refusal},
     snapshot::{
@@ -141,10 +140,9 @@ async fn give_vote(
             Ok(current) if is_promoted(&current, member.id) => {}
             Ok(_) | Err(_) => {
                 return Err(error).context(format!(
-                    "it is unknown whether etcd has promoted member {}; check with: kubectl kcp etcd members {} -n {}",
+                    "it is unknown whether etcd has promoted member {}; {}",
                     member.name,
-                    observed.control_plane.name(),
-                    maintenance.connection().namespace
+                    maintenance.members_hint()
                 ));
             }
         },
@@ -155,10 +153,9 @@ async fn give_vote(
     while !is_promoted(&maintenance.observe().await?, member.id) {
         if Instant::now() >= end {
             return Err(anyhow!(
-                "etcd has promoted member {}, but the members still list it as a learner; check with: kubectl kcp etcd members {} -n {}",
+                "etcd has promoted member {}, but the members still list it as a learner; {}",
                 member.name,
-                observed.control_plane.name(),
-                maintenance.connection().namespace
+                maintenance.members_hint()
             ));
         }
         sleep(POLL_INTERVAL).await;

@@ -2,7 +2,6 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use kcp_api::Object as _;
 use kcp_control_plane::{
     change::decision::ChangeEvent,
     snapshot::Snapshot,
@@ -106,10 +105,9 @@ async fn remove(
         let current = maintenance.observe().await;
         if !current.is_ok_and(|current| is_removed(&current, removable.id)) {
             return Err(error).context(format!(
-                "it is unknown whether etcd has removed member {}; check with: kubectl kcp etcd members {} -n {}",
+                "it is unknown whether etcd has removed member {}; {}",
                 removable.name,
-                observed.control_plane.name(),
-                maintenance.connection().namespace
+                maintenance.members_hint()
             ));
         }
     }

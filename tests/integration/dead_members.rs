@@ -289,22 +289,28 @@ impl<'m> Scene<'m> {
     }
 
     async fn removes_the_member(&self, dead: &str) -> Result<()> {
-        let etcd = self.workload.etcd().await?;
-        let id = |members: Vec<kcp_tests::etcd::Member>| {
-            let mut members = members.into_iter();
-            members.find(|member| member.name == dead).map(|member| member.id)
-        };
-        let before = id(etcd.members().await?).context("the dead member is not listed")?;
+        let before = self.member(dead).await?.context("the dead member is not listed")?;
         let removed = self.kcp(&["etcd", "remove-member", NAME, dead, "--yes"]).await?;
         ensure!(removed.code == 0, "{removed}");
-        let after = id(etcd.members().await?);
-        ensure!(after.is_none(), "member {before} is still listed");
+        // Cluster API can now remove the live member, which may be the one that is asked.
+        wait::until("another member lists the members", || async {
+            let after = self.member(dead).await?;
+            ensure!(after.is_none(), "member {before} is still listed");
+            Ok(())
+        })
+        .await?;
         let kubectl = self.management.kubectl();
         let events = kubectl
             .succeed(["get", "events", "-n", self.namespace, "-o", "json"])
             .await?;
         ensure!(events.stdout.contains("EtcdMemberRemoved"), "{events}");
         Ok(())
+    }
+
+    /// The ID of the etcd member of a Machine.
+    async fn member(&self, machine: &str) -> Result<Option<String>> {
+        let mut members = self.workload.etcd().await?.members().await?.into_iter();
+        Ok(members.find(|member| member.name == machine).map(|member| member.id))
     }
 
     async fn dies(&self, machine: &str) -> Result<()> {

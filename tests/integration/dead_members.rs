@@ -289,7 +289,10 @@ impl<'m> Scene<'m> {
     }
 
     async fn removes_the_member(&self, dead: &str) -> Result<()> {
-        let before = self.member(dead).await?.context("the dead member is not listed")?;
+        let before = self
+            .member(dead)
+            .await?
+            .context("the dead member is not listed")?;
         let removed = self.kcp(&["etcd", "remove-member", NAME, dead, "--yes"]).await?;
         ensure!(removed.code == 0, "{removed}");
         // Cluster API can now remove the live member, which may be the one that is asked.
@@ -310,7 +313,9 @@ impl<'m> Scene<'m> {
     /// The ID of the etcd member of a Machine.
     async fn member(&self, machine: &str) -> Result<Option<String>> {
         let mut members = self.workload.etcd().await?.members().await?.into_iter();
-        Ok(members.find(|member| member.name == machine).map(|member| member.id))
+        Ok(members
+            .find(|member| member.name == machine)
+            .map(|member| member.id))
     }
 
     async fn dies(&self, machine: &str) -> Result<()> {

@@ -1,10 +1,13 @@
 //! A connection to one etcd member over one stream, and the API calls that it can make.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, Read as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use flate2::read::GzDecoder;
+use http::HeaderValue;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -28,8 +31,11 @@ use crate::trust::Tls;
 /// The maximum size of a response from etcd. It exceeds etcd's default request limit of 1.5 MiB.
 const MAX_RESPONSE_BYTES: usize = 2 * 1024 * 1024;
 
-/// The maximum size of a member's metrics. etcd 3.6 has about 150 KiB of them.
+/// The maximum size of a member's metrics. etcd 3.6 has about 150 KiB of them, and sends a tenth of that.
 const MAX_METRICS_BYTES: usize = 4 * 1024 * 1024;
+
+/// The encoding in which etcd sends its metrics if the client accepts it.
+const GZIP: HeaderValue = HeaderValue::from_static("gzip");
 
 /// The maximum size of the headers of a response, which include etcd's error messages.
 const MAX_HEADER_BYTES: u32 = 16 * 1024;
@@ -142,7 +148,9 @@ impl Connection {
                 .cause()
                 .map_or_else(|| error.to_string(), ToString::to_string),
         };
-        let request = http::Request::get("/metrics").body(Body::empty());
+        let too_long = || format!("more than {MAX_METRICS_BYTES} bytes");
+        let request = http::Request::get("/metrics").header(ACCEPT_ENCODING, GZIP);
+        let request = request.body(Body::empty());
         let request = request.map_err(|error| malformed(error.to_string()))?;
         let read = async {
             let response = self.channel.clone().oneshot(request).await;
@@ -153,17 +161,32 @@ impl Connection {
                     response.status()
                 )));
             }
+            let is_compressed = response
+                .headers()
+                .get(CONTENT_ENCODING)
+                .is_some_and(|encoding| encoding == GZIP);
             let body = Limited::new(response.into_body(), MAX_METRICS_BYTES)
                 .collect()
                 .await;
             let body = body.map_err(|error| {
                 if error.is::<LengthLimitError>() {
-                    return malformed(format!("more than {MAX_METRICS_BYTES} bytes"));
+                    return malformed(too_long());
                 }
                 broken(&*error)
             });
             let body = body?.to_bytes();
-            String::from_utf8(body.into()).map_err(|error| malformed(error.to_string()))
+            if !is_compressed {
+                return String::from_utf8(body.into()).map_err(|error| malformed(error.to_string()));
+            }
+            let mut text = String::new();
+            GzDecoder::new(&*body)
+                .take(MAX_METRICS_BYTES as u64 + 1)
+                .read_to_string(&mut text)
+                .map_err(|error| malformed(error.to_string()))?;
+            if text.len() > MAX_METRICS_BYTES {
+                return Err(malformed(too_long()));
+            }
+            Ok(text)
         };
         with_time_limit(ConnectionStep::Call(CALL), self.call_timeout, read).await?
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::{join_all, join3};
 use tokio::time::{Instant, sleep};
 
 use crate::connection::{Connection, Timeouts};
@@ -26,11 +26,13 @@ pub struct Report {
     pub status: Result<Status, Error>,
     /// The member's own list of members, or why the call failed.
     pub members: Result<Members, Error>,
+    /// The member's metrics in Prometheus' text format, or why the call failed.
+    pub metrics: Result<String, Error>,
     /// How long the member took to respond to the call for its status, or to fail.
     pub latency: Duration,
 }
 
-/// Queries every member for its status and its list of members, all at the same time. Takes as long as the slowest
+/// Queries every member for its status, its list of members and its metrics, all at the same time. Takes as long as the slowest
 /// member. Returns one result for each endpoint, in the same order.
 ///
 /// If the members disagree on the leader, or if most of them respond but none has a leader, an election may be taking place.
@@ -82,11 +84,13 @@ async fn report(endpoint: &Endpoint, tls: &Tls, timeouts: Timeouts) -> Result<Re
         let begun = Instant::now();
         (connection.status().await, begun.elapsed())
     };
-    let ((status, latency), members) = join(timed_status, connection.members()).await;
+    let calls = join3(timed_status, connection.members(), connection.metrics());
+    let ((status, latency), members, metrics) = calls.await;
     Ok(Report {
         connection,
         status,
         members,
+        metrics,
         latency,
     })
 }

@@ -348,6 +348,7 @@ mod tests {
                 cluster_id: 1,
                 members: [1, 2].map(member).to_vec(),
             }),
+            metrics: Err(failure()),
             has_matching_name: true,
             certificate_expires_at: None,
             latency: Duration::ZERO,

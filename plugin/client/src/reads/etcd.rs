@@ -19,12 +19,12 @@ pub use crate::reads::etcd::{
     access::Access,
     connect::{MemberConnection, MemberError},
     failure::FailureContext,
-    members::{MemberQuery, external_queries, stacked_queries},
+    members::{MemberQuery, external_queries, object_name, stacked_queries},
 };
 use crate::workload::certificate_end;
 use kcp_control_plane::snapshot::{
     EtcdSurvey, Failure, Reading,
-    etcd::{Alarms, MemberResponse, QueriedMember},
+    etcd::{Alarms, MemberResponse, QueriedMember, metrics::EtcdMetrics},
 };
 
 /// Queries all etcd members at the same time. Returns [`Reading::OutOfReach`] if etcd is external and no member is reachable.
@@ -100,9 +100,23 @@ const fn member(
 
 fn member_response(report: Report, name: &str, failures: &FailureContext) -> MemberResponse {
     let server = report.connection.server();
+    let describe = |error| failures.describe(name, error);
+    let metrics = report.metrics.map_err(describe).and_then(|text| {
+        EtcdMetrics::parse(&text).map_err(|why| Failure {
+            object: object_name(name),
+            message: why.to_owned(),
+            ..Failure::default()
+        })
+    });
+    let mut status = report.status.map_err(describe);
+    if let (Ok(status), Ok(metrics)) = (&mut status, &metrics) {
+        // Before etcd 3.6, only the metrics have the quota.
+        status.db_size_quota = status.db_size_quota.or(metrics.quota_bytes);
+    }
     MemberResponse {
-        status: report.status.map_err(|error| failures.describe(name, error)),
-        members: report.members.map_err(|error| failures.describe(name, error)),
+        status,
+        members: report.members.map_err(describe),
+        metrics,
         has_matching_name: server.matches_endpoint_name,
         certificate_expires_at: server.certificate_not_after.map(certificate_end),
         latency: report.latency,

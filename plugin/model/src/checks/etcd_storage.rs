@@ -1,6 +1,6 @@
 //! Checks of the databases and versions of the etcd members.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use jiff::Timestamp;
 use kcp_api::Object as _;
@@ -18,7 +18,10 @@ use crate::{
     },
     etcd_upgrade::{brings_etcd_3_6, old_members},
     problem::SAFE_ETCD_HINT,
-    snapshot::Snapshot,
+    snapshot::{
+        Snapshot,
+        etcd::metrics::{EtcdMetrics, Latency},
+    },
 };
 
 pub const CHECKS: &[Check] = &[
@@ -35,6 +38,12 @@ pub const CHECKS: &[Check] = &[
         Responsible::Fault(Actor::Person),
     ),
     Check::new(
+        "etcd-disk-slow",
+        "The disk of an etcd member is slower than etcd needs.",
+        check_etcd_disk_slow,
+        Responsible::Fault(Actor::Person),
+    ),
+    Check::new(
         "etcd-versions-differ",
         "Members run different versions of etcd.",
         check_etcd_versions_differ,
@@ -46,6 +55,27 @@ pub const CHECKS: &[Check] = &[
         check_etcd_upgrade_unsafe,
         Responsible::Fault(Actor::Person),
     ),
+];
+
+/// What a member measures on its disk, and how long 99 % of it may take: <https://etcd.io/docs/v3.6/faq/>, "apply entries took too
+/// long" and "failed to send out heartbeat on time".
+pub struct DiskOperation {
+    pub name: &'static str,
+    pub latency: fn(&EtcdMetrics) -> Option<Latency>,
+    limit: Duration,
+}
+
+pub const DISK: [DiskOperation; 2] = [
+    DiskOperation {
+        name: "fsyncs of the write-ahead log",
+        latency: |metrics| metrics.wal_fsync,
+        limit: Duration::from_millis(10),
+    },
+    DiskOperation {
+        name: "commits of the database",
+        latency: |metrics| metrics.backend_commit,
+        limit: Duration::from_millis(25),
+    },
 ];
 
 /// The check warns if a database uses at least this percentage of its quota, so that there is time to compact
@@ -83,7 +113,7 @@ pub fn check_etcd_space_low(observed: &Snapshot, now: Timestamp) -> CheckResult 
         return Err(NoResult::unknown(if survey.statuses().next().is_none() {
             "no etcd member has reported its status"
         } else {
-            "no etcd member reports its quota; only etcd 3.6 and later report it"
+            "no etcd member reports its quota"
         }));
     }
     let quotas = || reported.iter().map(|(_, _, quota)| *quota);
@@ -143,6 +173,37 @@ pub fn check_etcd_fragmentation(observed: &Snapshot, _: Timestamp) -> CheckResul
         })
     });
     Ok(findings.collect())
+}
+
+pub fn check_etcd_disk_slow(observed: &Snapshot, _: Timestamp) -> CheckResult {
+    let survey = require(&observed.etcd, ETCD)?;
+    let responses = survey.responses();
+    let read = responses.filter_map(|(queried, response)| Some((queried, response.metrics.as_ref().ok()?)));
+    let read: Vec<_> = read.collect();
+    if read.is_empty() {
+        return Err(NoResult::unknown("no etcd member has reported its metrics"));
+    }
+    // Without fsyncs (--unsafe-no-fsync), etcd does not wait for the disk.
+    let measured = read
+        .into_iter()
+        .filter(|(_, metrics)| metrics.wal_fsync.is_some());
+    let hint = format!(
+        "give etcd a faster disk, or one of its own, and measure again: kubectl kcp etcd check {} -n {} --sample 1m",
+        observed.control_plane.name(),
+        observed.control_plane.namespace()
+    );
+    let slow = measured.flat_map(|(queried, metrics)| {
+        DISK.iter().filter_map(move |DiskOperation { name, latency, limit }| {
+            let p99 = latency(metrics)?.p99;
+            let message = format!(
+                "the disk is slow: 99 % of the {name} took up to {:.1} ms, and etcd needs less than {} ms",
+                p99.div_duration_f64(Duration::from_millis(1)),
+                limit.as_millis()
+            );
+            (p99 >= *limit).then(|| member_finding(queried, CheckOutcome::Warn, &message))
+        })
+    });
+    Ok(slow.map(|finding| finding.with_hint(hint.clone())).collect())
 }
 
 pub fn check_etcd_versions_differ(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -224,7 +285,11 @@ pub fn check_etcd_upgrade_unsafe(observed: &Snapshot, _: Timestamp) -> CheckResu
 
 #[cfg(test)]
 pub(super) mod test_cases {
-    use crate::checks::tests::Case;
+    use crate::{
+        checks::tests::Case,
+        snapshot::etcd::metrics::EtcdMetrics,
+        testing::snapshot::{failure, latency},
+    };
 
     pub(crate) const CASES: &[Case] = &[
         ("etcd-space-low", "eighty_and_ninety_five_percent", |o| {
@@ -253,6 +318,29 @@ pub(super) mod test_cases {
             o.status(2).db_size_in_use = 101 * mebibyte;
             o.status(3).db_size = 300 * mebibyte;
             o.status(3).db_size_in_use = 100 * mebibyte;
+        }),
+        ("etcd-disk-slow", "fsyncs_and_commits", |o| {
+            let metrics = |fsync, commit| EtcdMetrics {
+                wal_fsync: Some(latency(fsync)),
+                backend_commit: Some(latency(commit)),
+                ..EtcdMetrics::default()
+            };
+            o.answer(1).metrics = Ok(metrics(9.9, 25.04));
+            o.answer(2).metrics = Ok(metrics(10.0, 24.9));
+            o.answer(3).metrics = Err(failure("etcd member node-m3", "Metrics: no response within 3 s"));
+        }),
+        ("etcd-disk-slow", "no_metrics", |o| {
+            for number in 1..=3 {
+                o.answer(number).metrics = Err(failure("etcd", "Metrics: no response within 3 s"));
+            }
+        }),
+        ("etcd-disk-slow", "nothing_measured", |o| {
+            for number in 1..=3 {
+                o.answer(number).metrics = Ok(EtcdMetrics {
+                    backend_commit: Some(latency(90.0)),
+                    ..EtcdMetrics::default()
+                });
+            }
         }),
         ("etcd-versions-differ", "differ", |o| {
             o.status(2).version = "3.5.21".to_owned();

@@ -18,7 +18,7 @@ use crate::{
     snapshot::{
         EndpointCertificate, EtcdMember, EtcdMembers, EtcdSurvey, Failure, HealthCheck, Reading, Snapshot,
         Workload,
-        etcd::{Alarms, MemberResponse, QueriedMember},
+        etcd::{Alarms, MemberResponse, QueriedMember, metrics::EtcdMetrics},
         workload::{Addon, Component, ControllerLease, Node, StaticPod},
     },
     testing::{
@@ -222,6 +222,7 @@ fn surveys() -> impl Strategy<Value = EtcdSurvey> {
             |(status, members, has_matching_name, certificate_expires)| MemberResponse {
                 status,
                 members,
+                metrics: Ok(EtcdMetrics::default()),
                 has_matching_name,
                 certificate_expires_at: certificate_expires,
                 latency: Duration::ZERO,

@@ -1,11 +1,15 @@
 //! The status of each etcd member, and which report counts if members contradict each other.
 //!
+//! - [`metrics`]: the numbers that a member counts
+//!
 //! - If members of one cluster report different member lists, the list of the members that follow a leader counts: raft
 //!   has a leader only while most voters follow it (etcd's raft, `CheckQuorum`). If several such lists exist, or none, the
 //!   list that most members report counts.
 //! - If members belong to different clusters, the cluster of most members counts, unless only another cluster has a leader:
 //!   a member that was started as a new cluster leads that cluster, without the data.
 //! - If two reports rank equal, neither counts, because the rejected report could come from the member with the data.
+
+pub mod metrics;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +18,10 @@ use jiff::Timestamp;
 use kcp_api::{Machine, Object as _};
 use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
-use crate::{quorum, snapshot::Failure};
+use crate::{
+    quorum,
+    snapshot::{Failure, etcd::metrics::EtcdMetrics},
+};
 
 /// The responses of all etcd members that were queried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,6 +180,8 @@ pub struct MemberResponse {
     pub status: Result<Status, Failure>,
     /// The member's own copy of the member list, which may be outdated.
     pub members: Result<Members, Failure>,
+    /// What the member has counted since it started.
+    pub metrics: Result<EtcdMetrics, Failure>,
     /// Whether the member's certificate is for the requested host name. The certificate chain is always verified.
     pub has_matching_name: bool,
     pub certificate_expires_at: Option<Timestamp>,
@@ -466,8 +475,8 @@ mod tests {
     use kcp_etcd::{Alarm, AlarmKind, Member, Members, Status};
 
     use super::{
-        Alarms, EtcdMember, EtcdMembers, EtcdSurvey, Failure, MemberResponse, QueriedMember, count_reports,
-        highest_unless_tied, mark_joining, preferred_cluster,
+        Alarms, EtcdMember, EtcdMembers, EtcdMetrics, EtcdSurvey, Failure, MemberResponse, QueriedMember,
+        count_reports, highest_unless_tied, mark_joining, preferred_cluster,
     };
     use crate::testing::objects::machine;
 
@@ -503,6 +512,7 @@ mod tests {
                     cluster_id: 1,
                     members: known.iter().map(|id| member(*id)).collect(),
                 }),
+                metrics: Ok(EtcdMetrics::default()),
                 has_matching_name: true,
                 certificate_expires_at: None,
                 latency: Duration::ZERO,

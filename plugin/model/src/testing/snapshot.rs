@@ -9,7 +9,10 @@ use crate::{
     snapshot::{
         EndpointCertificate, EtcdSurvey, Failure, Forbidden, HealthCheck, Reading, Snapshot, Workload,
         certificates::{Certificate, Purpose, Validity},
-        etcd::{Alarms, MemberResponse, QueriedMember},
+        etcd::{
+            Alarms, MemberResponse, QueriedMember,
+            metrics::{EtcdMetrics, Latency},
+        },
         management::RemediationTrigger,
         workload::{Addon, Component, ControllerLease, KubeadmConfigMap, Node, StaticPod},
     },
@@ -184,10 +187,23 @@ fn queried(id: u64, machine: &str) -> QueriedMember {
                     .map(|(id, name)| member(id, &format!("node-{name}")))
                     .collect(),
             }),
+            metrics: Ok(EtcdMetrics {
+                wal_fsync: Some(latency(9.9)),
+                backend_commit: Some(latency(24.9)),
+                ..EtcdMetrics::default()
+            }),
             has_matching_name: true,
             certificate_expires_at: Some(in_days(300)),
             latency: Duration::from_millis(7),
         }),
+    }
+}
+
+/// A latency with this 99th percentile, in milliseconds.
+pub fn latency(p99: f64) -> Latency {
+    Latency {
+        p50: Duration::from_millis(1),
+        p99: Duration::from_secs_f64(p99 / 1_000.0),
     }
 }
 

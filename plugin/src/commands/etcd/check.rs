@@ -15,9 +15,9 @@ use kcp_client::{
 };
 use kcp_control_plane::{
     change::decision::Refusal,
-    snapshot::{Failure, Snapshot},
+    snapshot::{Failure, Snapshot, etcd::metrics::EtcdMetrics},
     verbs::etcd::{
-        check::{EtcdCheck, MemberReading, are_comparable, check, common_revision, metrics::EtcdMetrics},
+        check::{EtcdCheck, MemberReading, are_comparable, check, common_revision},
         members::EtcdCluster,
     },
 };
@@ -128,7 +128,7 @@ async fn read_and_check(
     check(observed, revision, &readings, members.reader.connection.now())
 }
 
-/// Reads the hash and the metrics of each member. Returns the revision up to which the members hashed.
+/// Reads the hash of each member, and its metrics of the time `sample`. Returns the revision up to which the members hashed.
 async fn read(
     members: &EtcdMembers<'_>,
     observed: &Snapshot,
@@ -148,26 +148,18 @@ async fn read(
         .collect();
     let connections: Vec<&MemberConnection> = opened.iter().flatten().collect();
     let (revision, hashes) = read_hashes(cluster, &connections).await;
-    let metrics = read_metrics(&connections, sample, || members.reader.connection.now()).await;
-    let mut read = hashes.into_iter().zip(metrics);
+    let sampled = sample_metrics(&connections, sample, || members.reader.connection.now()).await;
+    let mut read = hashes.into_iter().zip(sampled);
     let readings = queried.iter().zip(&opened).filter_map(|(member, opened)| {
-        let ((member_id, hash), metrics) = match opened {
+        let ((member_id, hash), sampled) = match opened {
             Ok(_) => read.next()?,
-            Err(error) => {
-                let failure = error.failure();
-                return Some(MemberReading {
-                    name: member.name.clone(),
-                    member_id: None,
-                    hash: Err(failure.clone()),
-                    metrics: Err(failure.clone()),
-                });
-            }
+            Err(error) => ((None, Err(error.failure().clone().into())), None),
         };
         Some(MemberReading {
             name: member.name.clone(),
             member_id,
             hash: hash.map_err(|error| error.failure().clone()),
-            metrics: metrics.map_err(|error| error.failure().clone()),
+            sampled: sampled.map(|metrics| metrics.map_err(|error| error.failure().clone())),
         })
     });
     (revision, readings.collect())
@@ -208,25 +200,25 @@ async fn read_hashes(
     }
 }
 
-/// Reads the metrics of each member, with `sample` twice.
-async fn read_metrics(
+/// Reads the metrics of each member twice, with the time `sample` between.
+async fn sample_metrics(
     connections: &[&MemberConnection],
     sample: Option<Duration>,
     now: impl Fn() -> Timestamp,
-) -> Vec<Result<EtcdMetrics, MemberError>> {
+) -> Vec<Option<Result<EtcdMetrics, MemberError>>> {
+    let Some(sample) = sample else {
+        return connections.iter().map(|_| None).collect();
+    };
     let read = async || join_all(connections.iter().map(|connection| connection.metrics())).await;
     let first = read().await;
-    let Some(sample) = sample else {
-        let metrics = first.into_iter();
-        return metrics
-            .map(|text| EtcdMetrics::parse(&text?).map_err(unread))
-            .collect();
-    };
     let since = now();
     sleep(sample).await;
     let both = first.into_iter().zip(read().await);
-    both.map(|(first, second)| EtcdMetrics::between(&first?, &second?, since).map_err(unread))
-        .collect()
+    both.map(|(first, second)| {
+        let between = |first: String, second: String| EtcdMetrics::between(&first, &second, since);
+        Some(first.and_then(|first| between(first, second?).map_err(unread)))
+    })
+    .collect()
 }
 
 fn unread(why: &str) -> MemberError {
@@ -301,13 +293,15 @@ impl Report for CheckReport<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use kcp_control_plane::{
-        snapshot::Failure,
-        testing::{objects::now, snapshot::observed},
-        verbs::etcd::check::{
-            MemberReading, check,
-            metrics::{EtcdMetrics, Latency},
+        snapshot::{
+            Failure,
+            etcd::metrics::{EtcdMetrics, Latency},
         },
+        testing::{objects::now, snapshot::observed},
+        verbs::etcd::check::{MemberReading, check},
     };
     use kcp_etcd::KeySpaceHash;
 
@@ -321,8 +315,8 @@ mod tests {
 
     fn reading(number: u32, hash: u32) -> MemberReading {
         let latency = Latency {
-            p50_milliseconds: 0.81,
-            p99_milliseconds: 3.97 * f64::from(number),
+            p50: Duration::from_micros(810),
+            p99: Duration::from_micros(3_970) * number,
         };
         MemberReading {
             name: format!("node-m{number}"),
@@ -331,14 +325,14 @@ mod tests {
                 hash,
                 compacted_revision: 98_000,
             }),
-            metrics: Ok(EtcdMetrics {
+            sampled: Some(Ok(EtcdMetrics {
                 since: Some("2026-11-01T08:00:00Z".parse().expect("a time")),
                 wal_fsync: Some(latency),
                 backend_commit: Some(latency),
                 leader_changes: Some(2),
                 slow_applies: Some(7),
                 quota_bytes: Some(2 << 30),
-            }),
+            })),
         }
     }
 
@@ -354,7 +348,7 @@ mod tests {
             ..Failure::default()
         };
         silent.hash = Err(no_response("HashKV"));
-        silent.metrics = Err(no_response("Metrics"));
+        silent.sampled = Some(Err(no_response("Metrics")));
         let broken = [reading(1, 7), reading(2, 8), silent.clone()];
         let differing = [reading(1, 7), reading(2, 7), reading(3, 8)];
         let mut text = String::new();

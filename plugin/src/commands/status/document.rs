@@ -19,7 +19,7 @@ use kcp_control_plane::{
     plan::rollout_reason::{Gap, Reason},
     snapshot::{
         EtcdSurvey, Failure, Reading, Snapshot,
-        etcd::{Alarms, QueriedMember, alarm_name, hexadecimal},
+        etcd::{Alarms, QueriedMember, alarm_name, hexadecimal, metrics::EtcdMetrics},
     },
 };
 
@@ -201,6 +201,9 @@ struct MemberStatus {
     named_in_certificate: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate_expires: Option<Timestamp>,
+    /// What the member has counted since it started; absent if it could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<EtcdMetrics>,
     /// The requests to the member that failed.
     failures: Vec<FailureStatus>,
 }
@@ -437,10 +440,12 @@ impl MemberStatus {
         let answer = asked.response.as_ref().ok();
         let status = answer.map(|answer| &answer.status);
         let members = answer.map(|answer| &answer.members);
+        let metrics = answer.map(|answer| &answer.metrics);
         let failures = [
             asked.response.as_ref().err(),
             status.and_then(|status| status.as_ref().err()),
             members.and_then(|members| members.as_ref().err()),
+            metrics.and_then(|metrics| metrics.as_ref().err()),
         ];
         Self {
             name: asked.name.clone(),
@@ -453,6 +458,7 @@ impl MemberStatus {
                 .map(|list| list.members.iter().map(KnownMember::new).collect()),
             named_in_certificate: answer.map(|answer| answer.has_matching_name),
             certificate_expires: asked.certificate_expires_at(),
+            metrics: metrics.and_then(|metrics| metrics.as_ref().ok().copied()),
             failures: failures.into_iter().flatten().map(FailureStatus::new).collect(),
         }
     }

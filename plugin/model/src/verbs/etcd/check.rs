@@ -1,12 +1,8 @@
 //! What `etcd check` finds: whether all members have the same data, and whether their disks are fast enough.
 //!
-//! - [`metrics`]: the numbers that a member counts
-//!
 //! Each voter hashes its keys and values up to one revision (etcd's `HashKV`). A member deletes its history up to its compacted
 //! revision, so only hashes with equal compacted revisions are comparable (`server/etcdserver/corrupt.go` in etcd). etcd does not
 //! let a learner compute a hash (`isRPCSupportedForLearner` in `server/etcdserver/api/v3rpc/util.go`).
-
-pub mod metrics;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,24 +13,19 @@ use serde::Serialize;
 use crate::{
     change::decision::Refusal,
     checks::{
+        etcd_storage::DISK,
         find,
         finding::{CheckOutcome, Finding},
     },
-    snapshot::{Failure, Reading, Snapshot},
+    snapshot::{Failure, Reading, Snapshot, etcd::metrics::EtcdMetrics},
     verbs::etcd::{
-        check::metrics::{EtcdMetrics, Latency},
         listing::MemberRole,
         members::{ClusterMember, EtcdCluster},
     },
 };
 
-/// The limits of the 99th percentiles in milliseconds: <https://etcd.io/docs/v3.6/faq/>, "apply entries took too long" and "failed
-/// to send out heartbeat on time".
-const WAL_FSYNC_LIMIT: f64 = 10.0;
-const BACKEND_COMMIT_LIMIT: f64 = 25.0;
-
 /// The checks of `status` whose findings are warnings here, too.
-const CHECKS: [&str; 2] = ["etcd-space-low", "etcd-versions-differ"];
+const CHECKS: [&str; 3] = ["etcd-disk-slow", "etcd-space-low", "etcd-versions-differ"];
 
 /// What was read from one member. An error says why it could not be read.
 #[derive(Clone, Debug)]
@@ -44,7 +35,8 @@ pub struct MemberReading {
     /// The id of the member that responded there. `None` if none did.
     pub member_id: Option<u64>,
     pub hash: Result<KeySpaceHash, Failure>,
-    pub metrics: Result<EtcdMetrics, Failure>,
+    /// What the member has counted between two readings. `None` if it was not sampled.
+    pub sampled: Option<Result<EtcdMetrics, Failure>>,
 }
 
 /// Whether a member has the same data as the others.
@@ -143,7 +135,7 @@ pub fn check(
     readings: &[MemberReading],
     now: Timestamp,
 ) -> Result<EtcdCheck, Refusal> {
-    let observed = &with_quotas(observed, readings);
+    let observed = &with_samples(observed, readings);
     let cluster = EtcdCluster::new(observed)?;
     let mut found = EtcdCheck {
         revision,
@@ -240,10 +232,15 @@ impl EtcdCheck {
             ));
             KeySpace::Unknown
         };
-        // Without a reading, the data is unknown for the same reason.
-        let metrics = reading.ok().map(|reading| &reading.metrics);
-        match metrics {
-            Some(Ok(metrics)) => self.warnings.extend(slow_disk(name, metrics)),
+        let mut responses = cluster.survey.responses().filter_map(|(_, response)| {
+            let status = response.status.as_ref().ok()?;
+            Some((status, &response.metrics))
+        });
+        let response = responses.find(|(status, _)| status.member_id == member.id);
+        let status = response.map(|(status, _)| status);
+        // Without a response, the data is unknown for the same reason.
+        match response.map(|(_, metrics)| metrics) {
+            Some(Ok(metrics)) => self.warnings.extend(unmeasured(name, metrics)),
             Some(Err(failure)) => {
                 let why = &failure.message;
                 self.failures
@@ -252,8 +249,6 @@ impl EtcdCheck {
             }
             None => {}
         }
-        let mut statuses = cluster.survey.statuses().map(|(_, status)| status);
-        let status = statuses.find(|status| status.member_id == member.id);
         let hash = reading.ok().and_then(|reading| reading.hash.as_ref().ok());
         let hash = hash.filter(|_| member.is_voter);
         self.members.push(CheckedMember {
@@ -266,26 +261,25 @@ impl EtcdCheck {
             db_size: status.map(|status| status.db_size),
             db_size_in_use: status.map(|status| status.db_size_in_use),
             db_size_quota: status.and_then(|status| status.db_size_quota),
-            metrics: metrics.and_then(|metrics| metrics.as_ref().ok().copied()),
+            metrics: response.and_then(|(_, metrics)| metrics.as_ref().ok().copied()),
         });
     }
 }
 
-/// The snapshot with the quotas that the members' metrics have. Before etcd 3.6, a member's status has no quota.
-fn with_quotas(observed: &Snapshot, readings: &[MemberReading]) -> Snapshot {
+/// The snapshot with the metrics that were sampled.
+fn with_samples(observed: &Snapshot, readings: &[MemberReading]) -> Snapshot {
     let mut observed = observed.clone();
     let Reading::Read(survey) = &mut observed.etcd else {
         return observed;
     };
-    let responses = survey
-        .queried
-        .iter_mut()
-        .filter_map(|it| it.response.as_mut().ok());
-    for status in responses.filter_map(|response| response.status.as_mut().ok()) {
-        let mut readings = readings.iter();
-        let reading = readings.find(|reading| reading.member_id == Some(status.member_id));
-        let quota = reading.and_then(|reading| reading.metrics.as_ref().ok()?.quota_bytes);
-        status.db_size_quota = status.db_size_quota.or(quota);
+    for queried in &mut survey.queried {
+        let reading = readings.iter().find(|reading| reading.name == queried.name);
+        if let (Ok(response), Some(sampled)) = (
+            &mut queried.response,
+            reading.and_then(|reading| reading.sampled.clone()),
+        ) {
+            response.metrics = sampled;
+        }
     }
     observed
 }
@@ -382,30 +376,16 @@ fn warning(finding: &Finding) -> String {
     format!("etcd member {}: {}", names.join(", "), finding.message)
 }
 
-fn slow_disk(name: &str, metrics: &EtcdMetrics) -> Vec<String> {
-    let slow = |what: &str, latency: Option<Latency>, limit: f64| match latency {
-        None => Some(format!(
-            "etcd member {name} has measured no {what}, so the speed of its disk is unknown"
-        )),
-        Some(Latency { p99_milliseconds, .. }) if p99_milliseconds >= limit => Some(format!(
-            "the disk of etcd member {name} is slow: 99 % of the {what} took up to {p99_milliseconds:.1} ms, \
-             and etcd needs less than {limit} ms"
-        )),
-        Some(_) => None,
-    };
-    let all = [
-        slow(
-            "fsyncs of the write-ahead log",
-            metrics.wal_fsync,
-            WAL_FSYNC_LIMIT,
-        ),
-        slow(
-            "commits of the database",
-            metrics.backend_commit,
-            BACKEND_COMMIT_LIMIT,
-        ),
-    ];
-    all.into_iter().flatten().collect()
+/// Says of which operations a member has measured none.
+fn unmeasured(name: &str, metrics: &EtcdMetrics) -> Vec<String> {
+    let disk = DISK
+        .iter()
+        .filter(|operation| (operation.latency)(metrics).is_none());
+    disk.map(|operation| {
+        let what = operation.name;
+        format!("etcd member {name} has measured no {what}, so the speed of its disk is unknown")
+    })
+    .collect()
 }
 
 #[cfg(test)]
@@ -414,16 +394,15 @@ mod tests {
 
     use super::{EtcdCheck, KeySpace, MemberReading, are_comparable, check, common_revision};
     use crate::{
-        snapshot::{Snapshot, etcd::Alarms},
+        snapshot::{
+            Snapshot,
+            etcd::{Alarms, metrics::EtcdMetrics},
+        },
         testing::{
             objects::now,
-            snapshot::{failure, observed},
+            snapshot::{failure, latency, observed},
         },
-        verbs::etcd::{
-            check::metrics::{EtcdMetrics, Latency},
-            listing::MemberRole,
-            members::EtcdCluster,
-        },
+        verbs::etcd::{listing::MemberRole, members::EtcdCluster},
     };
 
     const fn hash(hash: u32, compacted_revision: i64) -> KeySpaceHash {
@@ -433,28 +412,13 @@ mod tests {
         }
     }
 
-    const fn latency(p99_milliseconds: f64) -> Latency {
-        Latency {
-            p50_milliseconds: 1.0,
-            p99_milliseconds,
-        }
-    }
-
-    fn fast() -> EtcdMetrics {
-        EtcdMetrics {
-            wal_fsync: Some(latency(9.9)),
-            backend_commit: Some(latency(24.9)),
-            ..EtcdMetrics::default()
-        }
-    }
-
     /// What was read from the first members of the example.
     fn readings(hashes: &[KeySpaceHash]) -> Vec<MemberReading> {
         let reading = |(index, hash): (usize, &KeySpaceHash)| MemberReading {
             name: format!("node-m{}", index + 1),
             member_id: u64::try_from(index + 1).ok(),
             hash: Ok(*hash),
-            metrics: Ok(fast()),
+            sampled: None,
         };
         hashes.iter().enumerate().map(reading).collect()
     }
@@ -564,10 +528,10 @@ mod tests {
         let mut silent = failure("etcd member node-m1", "HashKV: no response within 60 s");
         silent.hint = Some("look at its logs".to_owned());
         failed[0].hash = Err(silent.clone());
-        failed[0].metrics = Ok(fast());
         silent.message = "Metrics: more than 4194304 bytes".to_owned();
-        failed[1].metrics = Err(silent);
-        let unread = found(&observed(), &failed);
+        let mut unmeasured = observed();
+        unmeasured.answer(2).metrics = Err(silent);
+        let unread = found(&unmeasured, &failed);
         assert_eq!(unread.hints, ["look at its logs"]);
         assert_eq!(
             unread.failures,
@@ -685,33 +649,27 @@ mod tests {
     fn a_slow_disk_a_full_database_and_other_versions_are_warnings() {
         let mut observed = observed();
         observed.status(3).db_size = 1_639 << 20;
-        observed.status(3).db_size_quota = None;
         observed.status(2).version = "3.5.21".to_owned();
-        let mut read = readings(&[hash(1, 90); 3]);
-        read[0].metrics = Ok(EtcdMetrics {
+        observed.answer(1).metrics = Ok(EtcdMetrics {
             wal_fsync: Some(latency(10.0)),
-            backend_commit: Some(latency(25.04)),
+            backend_commit: Some(latency(24.9)),
             ..EtcdMetrics::default()
         });
-        read[1].metrics = Ok(EtcdMetrics {
-            wal_fsync: None,
-            ..fast()
+        observed.answer(2).metrics = Ok(EtcdMetrics {
+            backend_commit: Some(latency(24.9)),
+            ..EtcdMetrics::default()
         });
-        read[2].metrics = Ok(EtcdMetrics {
-            quota_bytes: Some(2_048 << 20),
-            ..fast()
-        });
+        let read = readings(&[hash(1, 90); 3]);
         let unexpected = "this is not expected, because no Machine is being replaced";
         let newest = observed.status(1).version.clone();
         let (key_spaces, failures, warnings) = checked(&observed, &read);
         assert_eq!(key_spaces, [KeySpace::Equal; 3]);
         assert_eq!(failures, Vec::<String>::new());
         let expected = [
-            "the disk of etcd member node-m1 is slow: 99 % of the fsyncs of the write-ahead log took up to 10.0 ms, and etcd needs less than 10 ms"
-                .to_owned(),
-            "the disk of etcd member node-m1 is slow: 99 % of the commits of the database took up to 25.0 ms, and etcd needs less than 25 ms"
-                .to_owned(),
             "etcd member node-m2 has measured no fsyncs of the write-ahead log, so the speed of its disk is unknown"
+                .to_owned(),
+            "etcd member node-m1: the disk is slow: 99 % of the fsyncs of the write-ahead log took up to 10.0 ms, and etcd needs less \
+             than 10 ms"
                 .to_owned(),
             "etcd member node-m3: database uses 80 % of its quota: 1639 of 2048 MiB; once it is full, etcd rejects writes".to_owned(),
             format!("etcd member node-m2: runs etcd 3.5.21, but other members run other versions: {unexpected}"),
@@ -722,6 +680,7 @@ mod tests {
         assert_eq!(
             hints,
             [
+                "give etcd a faster disk, or one of its own, and measure again: kubectl kcp etcd check c1-cp -n d --sample 1m",
                 "delete old revisions: kubectl kcp etcd compact c1-cp -n d; then return the space to the file system: kubectl kcp etcd \
                  defrag c1-cp -n d"
             ]

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use kcp_control_plane::verbs::etcd::check::{
-    CheckedMember, EtcdCheck, KeySpace,
-    metrics::{EtcdMetrics, Latency},
+use kcp_control_plane::{
+    snapshot::etcd::metrics::EtcdMetrics,
+    verbs::etcd::check::{CheckedMember, EtcdCheck, KeySpace},
 };
 
 use crate::terminal::{
@@ -86,8 +86,8 @@ fn row(member: &CheckedMember) -> [Cell; 13] {
         size(member.db_size),
         size(member.db_size_in_use),
         size(member.db_size_quota),
-        shown(wal_fsync.map(milliseconds)),
-        shown(backend_commit.map(milliseconds)),
+        shown(wal_fsync.map(|latency| latency.to_string())),
+        shown(backend_commit.map(|latency| latency.to_string())),
         shown(leader_changes.map(|count| count.to_string())),
         shown(slow_applies.map(|count| count.to_string())),
         shown(since.map(|since| since.to_string())),
@@ -97,11 +97,4 @@ fn row(member: &CheckedMember) -> [Cell; 13] {
 
 fn shown(text: Option<String>) -> Cell {
     Cell::from(text.unwrap_or_else(|| UNKNOWN.to_owned()))
-}
-
-fn milliseconds(latency: Latency) -> String {
-    format!(
-        "{:.1}/{:.1} ms",
-        latency.p50_milliseconds, latency.p99_milliseconds
-    )
 }

@@ -15,7 +15,10 @@ use kcp_control_plane::{
     plan::messages::join_names,
     snapshot::{
         EtcdSurvey, Snapshot,
-        etcd::{Alarms, MemberResponse, QueriedMember, hexadecimal},
+        etcd::{
+            Alarms, MemberResponse, QueriedMember, hexadecimal,
+            metrics::{EtcdMetrics, Latency},
+        },
     },
 };
 
@@ -24,6 +27,8 @@ const COLUMNS: &[Column] = &[
     Column::new("DB SIZE"),
     Column::new("IN USE"),
     Column::new("QUOTA").wide(),
+    Column::new("FSYNC P50/P99").wide(),
+    Column::new("COMMIT P50/P99").wide(),
     Column::new("LEADER"),
     Column::new("RAFT INDEX").wide(),
     Column::new("TERM").wide(),
@@ -88,16 +93,24 @@ fn lines(text: &str, style: Style, layout: Layout) -> String {
 fn row(survey: &EtcdSurvey, asked: &QueriedMember) -> Vec<Cell> {
     let name = Cell::from(&asked.name);
     let Ok(MemberResponse {
-        status: Ok(status), ..
+        status: Ok(status),
+        metrics,
+        ..
     }) = &asked.response
     else {
         return vec![name, Cell::styled("no response", BAD).extend_to_line_end()];
+    };
+    let latency = |of_metrics: fn(&EtcdMetrics) -> Option<Latency>| {
+        let measured = metrics.as_ref().ok().and_then(of_metrics);
+        Cell::from(measured.map_or_else(|| "?".to_owned(), |latency| latency.to_string()))
     };
     vec![
         name,
         Cell::from(format_size(status.db_size)),
         Cell::from(format_percentage(status.db_size_in_use, status.db_size)),
         Cell::from(status.db_size_quota.map_or_else(|| "?".to_owned(), format_size)),
+        latency(|metrics| metrics.wal_fsync),
+        latency(|metrics| metrics.backend_commit),
         leader(survey, status),
         Cell::from(status.raft_index.to_string()),
         Cell::from(status.raft_term.to_string()),

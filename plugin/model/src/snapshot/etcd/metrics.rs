@@ -1,7 +1,9 @@
 //! The metrics of an etcd member that say how fast its disk is, from Prometheus' text format.
 
+use std::{fmt, time::Duration};
+
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 const WAL_FSYNC: &str = "etcd_disk_wal_fsync_duration_seconds";
 const BACKEND_COMMIT: &str = "etcd_disk_backend_commit_duration_seconds";
@@ -9,7 +11,7 @@ const LEADER_CHANGES: &str = "etcd_server_leader_changes_seen_total";
 const SLOW_APPLIES: &str = "etcd_server_slow_apply_total";
 
 /// The numbers that a member has counted since its process started, or between two readings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdMetrics {
@@ -35,14 +37,25 @@ pub struct EtcdMetrics {
 }
 
 /// How long an operation takes, estimated from the buckets of a histogram, as Prometheus' `histogram_quantile` does.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
 pub struct Latency {
     /// Half of the operations took at most this many milliseconds.
-    pub p50_milliseconds: f64,
+    #[serde(rename = "p50Milliseconds", serialize_with = "in_milliseconds")]
+    #[cfg_attr(any(test, feature = "testing"), schemars(with = "f64"))]
+    pub p50: Duration,
     /// 99 % of the operations took at most this many milliseconds.
-    pub p99_milliseconds: f64,
+    #[serde(rename = "p99Milliseconds", serialize_with = "in_milliseconds")]
+    #[cfg_attr(any(test, feature = "testing"), schemars(with = "f64"))]
+    pub p99: Duration,
+}
+
+fn in_milliseconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(milliseconds(*duration))
+}
+
+fn milliseconds(duration: Duration) -> f64 {
+    duration.div_duration_f64(Duration::from_millis(1))
 }
 
 impl EtcdMetrics {
@@ -89,10 +102,19 @@ impl EtcdMetrics {
 
 impl Latency {
     fn new(buckets: &[(f64, f64)]) -> Option<Self> {
+        let quantile = |share| Duration::try_from_secs_f64(quantile(buckets, share)?).ok();
         Some(Self {
-            p50_milliseconds: quantile(buckets, 0.5)? * 1_000.0,
-            p99_milliseconds: quantile(buckets, 0.99)? * 1_000.0,
+            p50: quantile(0.5)?,
+            p99: quantile(0.99)?,
         })
+    }
+}
+
+impl fmt::Display for Latency {
+    /// Writes both percentiles, such as `0.8/4.0 ms`.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [p50, p99] = [self.p50, self.p99].map(milliseconds);
+        write!(formatter, "{p50:.1}/{p99:.1} ms")
     }
 }
 
@@ -176,6 +198,8 @@ fn quantile(buckets: &[(f64, f64)], share: f64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::{EtcdMetrics, Latency};
 
     /// As etcd 3.6 writes them, without the buckets in the middle.
@@ -205,12 +229,12 @@ process_start_time_seconds 1.76e+09
             since: Some("2025-10-09T08:53:20Z".parse().expect("a time")),
             // 99 of 100 are in the last bucket, which has no upper limit.
             wal_fsync: Some(Latency {
-                p50_milliseconds: 2.0,
-                p99_milliseconds: 8_192.0,
+                p50: Duration::from_secs_f64(0.002),
+                p99: Duration::from_secs_f64(8.192),
             }),
             backend_commit: Some(Latency {
-                p50_milliseconds: 2.0,
-                p99_milliseconds: 6.0,
+                p50: Duration::from_secs_f64(0.002),
+                p99: Duration::from_secs_f64(0.006),
             }),
             leader_changes: Some(3),
             slow_applies: Some(12),
@@ -234,8 +258,8 @@ process_start_time_seconds 1.76e+09
             since: Some(since),
             wal_fsync: None,
             backend_commit: Some(Latency {
-                p50_milliseconds: 6.0,
-                p99_milliseconds: 7.96,
+                p50: Duration::from_secs_f64(0.006),
+                p99: Duration::from_secs_f64(0.00796),
             }),
             leader_changes: Some(0),
             slow_applies: Some(1),

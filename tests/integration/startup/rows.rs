@@ -298,6 +298,49 @@ pub(super) const API_SERVER: &[Row] = &[
         Some((CONFLICT, "must be set with --encryption-provider-config")),
     ),
     (&["encryption-provider-config-automatic-reload=false"], None),
+    (
+        &["authorization-mode=Node,Rbac"],
+        Some((VALUE, "is not a valid mode")),
+    ),
+    (&["authorization-mode=RBAC,Node"], None),
+    (
+        &["storage-backend=etcd2"],
+        Some((VALUE, "--storage-backend invalid")),
+    ),
+    (
+        &["storage-initialization-timeout=-1s"],
+        Some((VALUE, "can not be negative value")),
+    ),
+    (
+        &["shutdown-watch-termination-grace-period=-1s"],
+        Some((VALUE, "can not be a negative value")),
+    ),
+    (
+        &["service-account-jwks-uri=http://a.example/keys"],
+        Some((VALUE, "requires https scheme")),
+    ),
+    (
+        &["service-account-max-token-expiration=1ms"],
+        Some((VALUE, "must be between 1 hour and 2^32 seconds")),
+    ),
+    (&["service-account-max-token-expiration=0"], None),
+    (
+        &["oidc-groups-prefix=a"],
+        Some((CONFLICT, "must be specified together")),
+    ),
+    (
+        &["log-flush-frequency=0s"],
+        Some((VALUE, "Must be greater than zero")),
+    ),
+    (&["log-flush-frequency=1ms"], None),
+    (
+        &["log-json-info-buffer-size=1MB"],
+        Some((VALUE, "quantities must match the regular expression")),
+    ),
+    (
+        &["allow-metric-labels=a"],
+        Some((VALUE, "must be formatted as key=value")),
+    ),
 ];
 
 /// Without a kubeconfig, kube-controller-manager validates its flags and exits.
@@ -329,6 +372,52 @@ pub(super) const CONTROLLER_MANAGER: &[Row] = &[
     ),
     (&["secure-port=0"], None),
     (&["concurrent-deployment-syncs=0"], None),
+    (
+        &["show-hidden-metrics-for-version=1.34"],
+        Some((VALUE, "must be omitted or have the value '1.35'")),
+    ),
+    (&["show-hidden-metrics-for-version=1.35"], None),
+    (&["cidr-allocator-type="], None),
+    (
+        &["concurrent-job-syncs=0"],
+        Some((VALUE, "must be greater than 0")),
+    ),
+    (
+        &["concurrent-daemonset-syncs=-1"],
+        Some((VALUE, "must be greater than 0")),
+    ),
+    (
+        &["concurrent-resourceclaim-syncs=0"],
+        Some((VALUE, "must be larger than 0")),
+    ),
+    (
+        &["concurrent-service-endpoint-syncs=51"],
+        Some((VALUE, "must not be more than 50")),
+    ),
+    (&["concurrent-service-endpoint-syncs=50"], None),
+    (
+        &["max-endpoints-per-slice=1001"],
+        Some((VALUE, "must not be more than 1000")),
+    ),
+    (&["max-endpoints-per-slice=1000"], None),
+    (
+        &["attach-detach-reconcile-sync-period=999ms"],
+        Some((VALUE, "must be greater than one second")),
+    ),
+    (&["attach-detach-reconcile-sync-period=1s"], None),
+    (
+        &["cidr-allocator-type=CloudAllocator"],
+        Some((VALUE, "is not available")),
+    ),
+    (&["cidr-allocator-type=RangeAllocator"], None),
+    (
+        &["cluster-signing-legacy-unknown-cert-file=/a"],
+        Some((CONFLICT, "cannot specify cert without key")),
+    ),
+    (
+        &["cluster-signing-kubelet-client-key-file=/a"],
+        Some((CONFLICT, "cannot specify key without cert")),
+    ),
 ];
 
 /// Without a kubeconfig, kube-scheduler validates its flags and exits.
@@ -436,6 +525,47 @@ pub(super) const KUBELET: &[Row] = &[
     ),
     (&["logging-format="], Some((VALUE, "Unsupported log format"))),
     (&["cgroup-driver=none"], None),
+    (
+        &["container-runtime-endpoint="],
+        Some((VALUE, "was not specified or empty")),
+    ),
+    (
+        &["cpu-cfs-quota-period=2s"],
+        Some((VALUE, "must be between 1ms and 1sec")),
+    ),
+    (
+        &["enforce-node-allocatable=pods,system"],
+        Some((VALUE, "Valid options are")),
+    ),
+    (&["enforce-node-allocatable=pods"], None),
+    (
+        &["max-open-files=-1"],
+        Some((VALUE, "must not be a negative number")),
+    ),
+    (
+        &["minimum-image-ttl-duration=-1s"],
+        Some((VALUE, "must not be negative")),
+    ),
+    (&["port=0"], Some((VALUE, "must be between 1 and 65535"))),
+    (
+        &["reserved-cpus=0-x"],
+        Some((VALUE, "unable to parse reservedSystemCPUs")),
+    ),
+    (&["reserved-cpus=0-1,3"], None),
+    (
+        &["eviction-minimum-reclaim=memory.available"],
+        Some((VALUE, "malformed pair")),
+    ),
+    (&["eviction-minimum-reclaim=memory.available=1Gi,,"], None),
+    (
+        &["image-gc-high-threshold=80"],
+        Some((CONFLICT, "must be less than imageGCHighThresholdPercent")),
+    ),
+    (&["image-gc-high-threshold=80", "image-gc-low-threshold=79"], None),
+    (
+        &["system-cgroups=/system"],
+        Some((CONFLICT, "was specified and cgroupRoot")),
+    ),
 ];
 
 /// etcd cannot listen at this address, which is for documentation only (RFC 5737), and exits.
@@ -558,4 +688,9 @@ pub(super) const ETCD: &[Row] = &[
         Some((GATE_VALUE, "requires enabling feature gate LeaseCheckpoint")),
     ),
     (&["feature-gates=AllAlpha=true"], None),
+    (
+        &["auto-compaction-mode="],
+        Some((VALUE, "undefined auto-compaction-mode")),
+    ),
+    (&["compact-hash-check-time=0s"], Some((VALUE, "must be >0"))),
 ];

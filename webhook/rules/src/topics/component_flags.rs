@@ -12,7 +12,9 @@ mod values;
 use std::borrow::Cow;
 
 use checks::{TAINT_EFFECTS, required_by_check};
-use conflicts::{api_server_conflicts, etcd_conflicts, manager_conflicts};
+use conflicts::{
+    api_server_conflicts, etcd_conflicts, kubelet_conflicts, manager_conflicts, signer_conflicts,
+};
 use semver::Version;
 use values::{parse_emulated, required_value};
 
@@ -473,8 +475,9 @@ fn flags_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults
         let conflicts = match component {
             Component::ApiServer => api_server_conflicts(&flags, version.minor),
             Component::Etcd => etcd_conflicts(&flags, &version, kubernetes_version(spec).as_ref()),
-            Component::ControllerManager | Component::Scheduler => manager_conflicts(&flags),
-            Component::Kubelet => Vec::new(),
+            Component::ControllerManager => [manager_conflicts(&flags), signer_conflicts(&flags)].concat(),
+            Component::Scheduler => manager_conflicts(&flags),
+            Component::Kubelet => kubelet_conflicts(&flags),
         };
         for (flag, cause, needed) in conflicts {
             let remedy = format!("remove --{}", flag.name);

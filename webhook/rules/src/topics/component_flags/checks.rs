@@ -1,6 +1,6 @@
 //! What a component demands of a value after it has parsed it.
 
-use std::{borrow::Cow, collections::HashSet, net::IpAddr};
+use std::{borrow::Cow, collections::HashSet, net::IpAddr, ops::RangeBounds, time::Duration};
 
 use semver::Version;
 
@@ -23,9 +23,11 @@ enum Demand {
     Text(&'static str, fn(&str, Option<u64>) -> bool),
     /// A list whose items, but for the empty ones, are what the text says.
     Items(&'static str, fn(&str) -> bool),
+    /// What components of this minor version and later demand.
+    Since(u64, &'static Demand),
 }
 
-use Demand::{Between, Items, NotNegative, OneOf, Text};
+use Demand::{Between, Items, NotNegative, OneOf, Since, Text};
 
 const MANY: f64 = f64::INFINITY;
 
@@ -45,11 +47,18 @@ const CHECKS: &[(&[Component], &[Check])] = &[
             ),
             ("tls-cipher-suites", Text(SUITES, are_cipher_suites)),
             ("logging-format", OneOf("text json")),
+            ("log-flush-frequency", Since(35, &Text("above 0", is_positive))),
         ],
     ),
     (
         &[ApiServer, ControllerManager, Scheduler],
-        &[("emulated-version", Text(EMULATED, is_emulated))],
+        &[
+            ("emulated-version", Text(EMULATED, is_emulated)),
+            (
+                "show-hidden-metrics-for-version",
+                Text("the component's last minor version", is_last_minor),
+            ),
+        ],
     ),
     (
         &[ApiServer],
@@ -62,7 +71,11 @@ const CHECKS: &[(&[Component], &[Check])] = &[
             ),
             ("request-timeout min-request-timeout", NotNegative),
             ("shutdown-delay-duration livez-grace-period", NotNegative),
+            ("shutdown-watch-termination-grace-period", NotNegative),
+            ("storage-initialization-timeout", Since(31, &NotNegative)),
+            ("storage-backend", OneOf(" etcd3")),
             ("storage-media-type", OneOf(MEDIA_TYPES)),
+            ("authorization-mode", Text(MODES, are_modes)),
             ("watch-cache-sizes", Items("RESOURCE#SIZE", is_cache_size)),
             ("strict-transport-security-directives", Items(HSTS, is_hsts)),
             ("cors-allowed-origins", Items(ORIGINS, is_pinned)),
@@ -81,7 +94,14 @@ const CHECKS: &[(&[Component], &[Check])] = &[
             ),
             ("apiserver-count", Between(1.0, MANY)),
             ("kubernetes-service-node-port", Between(0.0, 65535.0)),
-            ("oidc-issuer-url", Text("a URL with https", is_https)),
+            (
+                "oidc-issuer-url service-account-jwks-uri",
+                Text("a URL with https", is_https),
+            ),
+            (
+                "oidc-required-claim",
+                Text("KEY=VALUE", |value, _| is_pair(value)),
+            ),
             (
                 "service-account-issuer",
                 Text("a URL, or a text without a colon", is_issuer),
@@ -102,6 +122,35 @@ const CHECKS: &[(&[Component], &[Check])] = &[
     ),
     (&[Scheduler], &[("leader-elect-resource-lock", OneOf("leases"))]),
     (
+        &[ControllerManager],
+        &[
+            (
+                "concurrent-cron-job-syncs concurrent-ephemeralvolume-syncs concurrent-horizontal-pod-autoscaler-syncs \
+                 concurrent-job-syncs concurrent-statefulset-syncs",
+                Between(1.0, MANY),
+            ),
+            ("concurrent-daemonset-syncs", Since(33, &Between(1.0, MANY))),
+            (
+                "concurrent-device-taint-eviction-syncs",
+                Since(35, &Between(1.0, MANY)),
+            ),
+            ("concurrent-resourceclaim-syncs", Since(36, &Between(1.0, MANY))),
+            (
+                "concurrent-service-endpoint-syncs mirroring-concurrent-service-endpoint-syncs",
+                Between(1.0, 50.0),
+            ),
+            (
+                "max-endpoints-per-slice mirroring-max-endpoints-per-subset",
+                Between(1.0, 1000.0),
+            ),
+            (
+                "attach-detach-reconcile-sync-period",
+                Text("at least 1s", |value, _| is_within(value, SECOND..)),
+            ),
+            ("cidr-allocator-type", Since(33, &OneOf(" RangeAllocator"))),
+        ],
+    ),
+    (
         &[Kubelet],
         &[
             (
@@ -121,6 +170,26 @@ const CHECKS: &[(&[Component], &[Check])] = &[
                 Between(0.0, 100.0),
             ),
             ("container-log-max-files", Between(2.0, MANY)),
+            (
+                "container-runtime-endpoint",
+                Text("set", |value, _| !value.is_empty()),
+            ),
+            (
+                "cpu-cfs-quota-period",
+                Text("between 1ms and 1s", |value, _| {
+                    is_within(value, Duration::from_millis(1)..=SECOND)
+                }),
+            ),
+            ("enforce-node-allocatable", Items(ENFORCEMENTS, is_enforcement)),
+            ("max-open-files", NotNegative),
+            ("minimum-image-ttl-duration", Since(36, &NotNegative)),
+            ("port", Between(1.0, 65535.0)),
+            ("reserved-cpus", Text("a list of CPUs, such as 0-3,8", are_cpus)),
+            (
+                "cpu-manager-policy-options topology-manager-policy-options eviction-minimum-reclaim eviction-soft-grace-period \
+                 qos-reserved",
+                Items("pairs, as KEY=VALUE", is_pair),
+            ),
             ("eviction-hard eviction-soft", Items(THRESHOLDS, is_threshold)),
             ("system-reserved kube-reserved", Items(RESERVED, is_reserved)),
             ("node-labels", Items("labels, as KEY=VALUE", is_label)),
@@ -132,8 +201,11 @@ const CHECKS: &[(&[Component], &[Check])] = &[
         &[
             ("heartbeat-interval", Between(1.0, MANY)),
             ("election-timeout", Between(1.0, 50000.0)),
-            // etcd 3.5 accepts an empty mode.
-            ("auto-compaction-mode", OneOf(" periodic revision")),
+            ("auto-compaction-mode", Text(COMPACTION, is_compaction_mode)),
+            (
+                "compact-hash-check-time experimental-compact-hash-check-time",
+                Text("above 0", is_positive),
+            ),
             (
                 "auto-compaction-retention",
                 Text("a number, or a duration with a unit", is_retention),
@@ -153,6 +225,12 @@ const CHECKS: &[(&[Component], &[Check])] = &[
     ),
 ];
 
+const SECOND: Duration = Duration::from_secs(1);
+
+const MODES: &str = "a list of AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC and Node";
+const ENFORCEMENTS: &str =
+    "none, pods, system-reserved, system-reserved-compressible, kube-reserved and kube-reserved-compressible";
+const COMPACTION: &str = "periodic or revision";
 const EMULATED: &str = "the component's minor version or one of the three before, such as 1.34";
 const MEDIA_TYPES: &str = " application/json application/yaml application/vnd.kubernetes.protobuf";
 const HSTS: &str = "max-age=SECONDS, includeSubDomains or preload";
@@ -222,6 +300,11 @@ fn required(demand: &Demand, value: &str, minor: Option<u64>) -> Option<Cow<'sta
         }
         Text(words, is_accepted) => (is_accepted(value, minor), (*words).to_owned()),
         Items(words, is_accepted) => (items(value).all(is_accepted), format!("a list of {words}")),
+        Since(first, demand) => {
+            return minor
+                .filter(|minor| minor >= first)
+                .and_then(|_| required(demand, value, minor));
+        }
     };
     (!is_accepted).then(|| required.into())
 }
@@ -231,6 +314,50 @@ fn is_emulated(value: &str, minor: Option<u64>) -> bool {
         minor.is_none_or(|minor| (minor.saturating_sub(3)..=minor).contains(&version.minor))
     };
     value.is_empty() || parse_emulated(value).is_some_and(is_near)
+}
+
+fn is_last_minor(value: &str, minor: Option<u64>) -> bool {
+    value.is_empty() || minor.is_none_or(|minor| value == format!("1.{}", minor.saturating_sub(1)))
+}
+
+fn is_positive(value: &str, _: Option<u64>) -> bool {
+    !value.starts_with('-') && value.contains(|c: char| ('1'..='9').contains(&c))
+}
+
+/// Whether a duration is within limits, or no duration, which another check reports.
+fn is_within(value: &str, limits: impl RangeBounds<Duration>) -> bool {
+    parse_duration(value).is_none_or(|duration| limits.contains(&duration) && !value.starts_with('-'))
+}
+
+fn is_pair(item: &str) -> bool {
+    item.contains('=')
+}
+
+fn are_modes(value: &str, _: Option<u64>) -> bool {
+    const MODES: [&str; 6] = ["AlwaysAllow", "AlwaysDeny", "ABAC", "Webhook", "RBAC", "Node"];
+    comma_separated(value).iter().all(|mode| MODES.contains(mode))
+}
+
+fn is_enforcement(item: &str) -> bool {
+    let reserved = item.strip_suffix("-compressible").unwrap_or(item);
+    ["none", "pods"].contains(&item) || ["system-reserved", "kube-reserved"].contains(&reserved)
+}
+
+/// A set of CPUs (`k8s.io/utils/cpuset`, `Parse`).
+fn are_cpus(value: &str, _: Option<u64>) -> bool {
+    let is_range = |range: &str| match range.split_once('-') {
+        Some((first, last)) => {
+            let (first, last) = (first.parse::<u32>(), last.parse::<u32>());
+            matches!((first, last), (Ok(first), Ok(last)) if first <= last)
+        }
+        None => range.parse::<u32>().is_ok(),
+    };
+    value.is_empty() || value.split(',').all(is_range)
+}
+
+/// etcd 3.5 accepts an empty mode.
+fn is_compaction_mode(value: &str, minor: Option<u64>) -> bool {
+    ["periodic", "revision"].contains(&value) || value.is_empty() && minor.is_none_or(|minor| minor < 6)
 }
 
 /// The cipher suites of Go (`crypto/tls`), with the two names that Go gave first.
@@ -283,8 +410,8 @@ fn is_issuer(value: &str, _: Option<u64>) -> bool {
 }
 
 fn is_expiration(value: &str, _: Option<u64>) -> bool {
-    let is_accepted = |seconds: u64| seconds == 0 || (3600..=1 << 32).contains(&seconds);
-    parse_duration(value).is_none_or(|duration| is_accepted(duration.as_secs()))
+    let limits = SECOND * 3600..=Duration::from_secs(1 << 32);
+    parse_duration(value).is_none_or(|duration| duration.is_zero()) || is_within(value, limits)
 }
 
 /// An address, whose IPv4 numbers may have leading zeros (`k8s.io/utils/net`, `ParseCIDRSloppy`).
@@ -331,7 +458,7 @@ fn is_reserved(item: &str) -> bool {
 }
 
 /// A quantity that is not negative (`k8s.io/apimachinery`, `pkg/api/resource`).
-fn is_quantity(value: &str) -> bool {
+pub(super) fn is_quantity(value: &str) -> bool {
     const SUFFIXES: [&str; 16] = [
         "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
     ];

@@ -93,7 +93,11 @@ fn api_server_pairs(flags: &FlagList<'_>) -> Vec<Pair> {
         let others = [
             "oidc-client-id",
             "oidc-username-claim",
+            "oidc-username-prefix",
             "oidc-groups-claim",
+            "oidc-groups-prefix",
+            "oidc-required-claim",
+            "oidc-signing-algs",
             "oidc-ca-file",
         ];
         let other = others.into_iter().find(|name| is_set(name));
@@ -204,6 +208,60 @@ pub(super) fn manager_conflicts<'c>(flags: &FlagList<'c>) -> Vec<Conflict<'c>> {
         .chain(missing_suite(flags))
         .chain(election_times(flags))
         .collect()
+}
+
+/// The certificates and keys with which kube-controller-manager signs for each signer.
+pub(super) fn signer_conflicts<'c>(flags: &FlagList<'c>) -> Vec<Conflict<'c>> {
+    const FLAGS: [[&str; 2]; 4] = [
+        [
+            "--cluster-signing-kubelet-serving-cert-file",
+            "--cluster-signing-kubelet-serving-key-file",
+        ],
+        [
+            "--cluster-signing-kubelet-client-cert-file",
+            "--cluster-signing-kubelet-client-key-file",
+        ],
+        [
+            "--cluster-signing-kube-apiserver-client-cert-file",
+            "--cluster-signing-kube-apiserver-client-key-file",
+        ],
+        [
+            "--cluster-signing-legacy-unknown-cert-file",
+            "--cluster-signing-legacy-unknown-key-file",
+        ],
+    ];
+    let pairs = FLAGS.iter().flat_map(|[certificate, key]| {
+        let name = |flag: &'static str| flag.trim_start_matches('-');
+        let is_set = |flag| !flags.value(name(flag)).is_empty();
+        [
+            (name(certificate), *key, is_set(key)),
+            (name(key), *certificate, is_set(certificate)),
+        ]
+    });
+    lone(flags, &pairs.collect::<Vec<_>>()).collect()
+}
+
+/// The flags that the kubelet validates together (`pkg/kubelet/apis/config/validation`).
+pub(super) fn kubelet_conflicts<'c>(flags: &FlagList<'c>) -> Vec<Conflict<'c>> {
+    let has_root = !flags.value("cgroup-root").is_empty();
+    lone(flags, &[("system-cgroups", "--cgroup-root", has_root)])
+        .chain(image_thresholds(flags))
+        .collect()
+}
+
+/// The thresholds of the garbage collection of images, by default 85 and 80 %.
+fn image_thresholds<'c>(flags: &FlagList<'c>) -> Option<Conflict<'c>> {
+    let names = ["image-gc-high-threshold", "image-gc-low-threshold"];
+    let percentage = |(name, default)| match flags.get(name) {
+        Some(flag) => flag.value.parse::<u8>().ok(),
+        None => Some(default),
+    };
+    let [high, low] = names;
+    let (high, low) = (percentage((high, 85))?, percentage((low, 80))?);
+    let flag = names.iter().find_map(|name| flags.get(name))?;
+    let cause =
+        "--image-gc-high-threshold (by default 85) is not above --image-gc-low-threshold (by default 80)";
+    (low >= high).then(|| (flag, cause.into(), None))
 }
 
 /// The flags without what they need.

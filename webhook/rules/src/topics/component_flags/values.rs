@@ -4,6 +4,7 @@ use std::{borrow::Cow, net::IpAddr, time::Duration};
 
 use semver::Version;
 
+use super::checks::is_quantity;
 use crate::{
     components::Component,
     syntax::{parse_go_duration, parse_version},
@@ -40,6 +41,14 @@ fn required_by_kind(component: Component, flag: &FlagValue<'_>, kind: &str) -> O
             value.is_empty() || value.trim().parse::<IpAddr>().is_ok(),
             "an IP address",
         ),
+        "quantity" => (is_quantity(value), "a quantity, such as 1Mi"),
+        "stringToString" => (
+            value.split(',').all(|item| item.contains('=')),
+            "a list of KEY=VALUE",
+        ),
+        "colonSeparatedMultimapStringString" if !flag.is("feature-gates") => {
+            (items(value).all(|item| item.contains(':')), "a list of KEY:VALUE")
+        }
         "pattern=N" => (
             items(value).all(is_verbosity),
             "a list of file patterns with =N, such as reflector=4",

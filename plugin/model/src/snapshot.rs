@@ -302,6 +302,12 @@ impl Snapshot {
         format!("kubectl kcp reconcile {name} -n {namespace}")
     }
 
+    /// The command that brings back an etcd that has lost its quorum for good.
+    pub fn recover_command(&self) -> String {
+        let (name, namespace) = (self.control_plane.name(), self.control_plane.namespace());
+        format!("kubectl kcp etcd recover {name} -n {namespace}")
+    }
+
     /// The etcd members. Every decision about etcd members uses this function.
     pub fn members(&self) -> EtcdMembers {
         let Some(survey) = self.etcd.value() else {

@@ -6,6 +6,7 @@
 //! - [`check`]: whether the members have the same data
 //! - [`snapshot`], [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`], [`promote`]: one decision each;
 //!   [`owner`] finds the Machine of a member
+//! - [`recover`]: what is left after a lost quorum, and the steps to all members
 
 pub mod changes;
 pub mod check;
@@ -17,5 +18,6 @@ pub mod members;
 pub mod move_leader;
 pub mod owner;
 pub mod promote;
+pub mod recover;
 pub mod remove_member;
 pub mod snapshot;

@@ -1,0 +1,11 @@
+//! The decisions of `etcd recover`, which brings back an etcd that has lost its quorum for good.
+//!
+//! Without a quorum, the workload cluster's API server does not serve, and no member can be asked through it. So the recovery has
+//! two parts, with a decision each:
+//!
+//! - [`remains`]: before the quorum is back: which hosts may have etcd's data, and which of them continues. A script makes the
+//!   member on that host the only one
+//! - [`steps`]: after that: what is left of the lost members and Machines, until the control plane has all its members again
+
+pub mod remains;
+pub mod steps;

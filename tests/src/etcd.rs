@@ -202,6 +202,15 @@ impl EtcdClient {
 
     /// The keys with this prefix, by a linearizable read.
     pub async fn keys(&self, prefix: &str) -> Result<Vec<String>> {
+        self.list_keys(prefix, false).await
+    }
+
+    /// The keys with this prefix that this member has. It needs no quorum.
+    pub async fn known_keys(&self, prefix: &str) -> Result<Vec<String>> {
+        self.list_keys(prefix, true).await
+    }
+
+    async fn list_keys(&self, prefix: &str, serializable: bool) -> Result<Vec<String>> {
         #[derive(Deserialize)]
         struct Answer {
             #[serde(default)]
@@ -216,8 +225,12 @@ impl EtcdClient {
         if let Some(last) = end.last_mut() {
             *last += 1;
         }
-        let range =
-            json!({"key": STANDARD.encode(prefix), "range_end": STANDARD.encode(end), "keys_only": true});
+        let range = json!({
+            "key": STANDARD.encode(prefix),
+            "range_end": STANDARD.encode(end),
+            "keys_only": true,
+            "serializable": serializable,
+        });
         let answer: Answer = self.call("kv/range", &range).await?;
         let keys = answer.kvs.into_iter().map(|pair| {
             let key = STANDARD.decode(pair.key).context("a key that is not base64")?;

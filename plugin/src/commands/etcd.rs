@@ -5,6 +5,7 @@
 //! - [`members`]: shows the members
 //! - [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`], [`promote`]: maintain the members. [`maintenance`] has
 //!   the parts that they share; [`several`] runs them on several control planes; [`report`] prints their results
+//! - [`recover`]: brings back an etcd that has lost its quorum for good
 
 pub mod check;
 pub mod compact;
@@ -14,6 +15,7 @@ mod maintenance;
 pub mod members;
 pub mod move_leader;
 pub mod promote;
+pub mod recover;
 pub mod remove_member;
 mod report;
 mod save;
@@ -36,7 +38,7 @@ use crate::{session::Session, verdict::Verdict};
 /// Check a control plane's etcd, save a snapshot of it, or maintain its members.
 #[derive(Debug, Args)]
 #[command(
-    subcommand_value_name = "check|snapshot|members|defrag|compact|disarm|move-leader|remove-member|promote"
+    subcommand_value_name = "check|snapshot|members|defrag|compact|disarm|move-leader|remove-member|promote|recover"
 )]
 pub struct EtcdArguments {
     #[command(subcommand)]
@@ -63,6 +65,8 @@ pub enum EtcdCommand {
     RemoveMember(remove_member::RemoveMemberArguments),
     /// Give a vote to a learner that has caught up
     Promote(promote::PromoteArguments),
+    /// Bring back an etcd that has lost its quorum for good, from the member that is left
+    Recover(recover::RecoverArguments),
 }
 
 /// Runs `etcd`.
@@ -77,6 +81,7 @@ pub async fn run(arguments: EtcdArguments, session: &Session) -> anyhow::Result<
         EtcdCommand::MoveLeader(arguments) => Box::pin(move_leader::run(&arguments, session)).await,
         EtcdCommand::RemoveMember(arguments) => Box::pin(remove_member::run(&arguments, session)).await,
         EtcdCommand::Promote(arguments) => Box::pin(promote::run(&arguments, session)).await,
+        EtcdCommand::Recover(arguments) => Box::pin(recover::run(&arguments, session)).await,
     }
 }
 

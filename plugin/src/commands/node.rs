@@ -9,7 +9,7 @@ mod etcd_files;
 mod join_script;
 mod labels;
 mod remove;
-mod shell;
+pub(super) mod shell;
 
 use clap::{Args, Subcommand};
 pub use join_script::JoinScriptArguments;

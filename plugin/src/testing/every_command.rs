@@ -50,6 +50,8 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("etcd move-leader edge", &[]),
     ("etcd remove-member edge m", &[]),
     ("etcd promote edge m", &[]),
+    ("etcd recover edge", &[]),
+    ("etcd recover edge --continue", &[]),
     ("leader-migration check edge", &[]),
     ("leader-migration status edge", &[]),
     ("pool lease p --cluster-deployment a", &["env"]),

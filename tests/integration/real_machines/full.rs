@@ -1,5 +1,5 @@
 //! Clusters on real machines, for minutes: Cluster API's unmodified bootstrap data, the anchor of kcp-webhook, and the scripts with
-//! which hosts join and leave.
+//! which hosts join, leave and bring back etcd.
 
 #![expect(clippy::print_stderr, reason = "the figures of a run belong in its output")]
 
@@ -9,6 +9,7 @@ mod cluster_api;
 mod discovery;
 mod kubeadm_files;
 mod nodes;
+mod recovery;
 mod resiliency;
 
 use std::collections::BTreeSet;
@@ -19,8 +20,10 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kcp_tests::cluster::Cluster;
+use kcp_tests::etcd::EtcdClient;
 use kcp_tests::machines::real::{Machine, Site};
 use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::pki::KeyPairFiles;
 use kube::Api;
 
 /// Prints how long each part takes. No test asserts it.
@@ -83,4 +86,18 @@ async fn workload_kubeconfig(
     let file = site.folder().join("workload.conf");
     fs::write(&file, kubeconfig.0).with_context(|| format!("writing {}", file.display()))?;
     Ok(file)
+}
+
+/// The etcd member of a machine.
+async fn etcd_on(machine: &Machine) -> Result<EtcdClient> {
+    let file = |name: &str| machine.file(&format!("/etc/kubernetes/pki/etcd/{name}"));
+    let identity = KeyPairFiles {
+        certificate: file("healthcheck-client.crt"),
+        key: file("healthcheck-client.key"),
+    };
+    let address = machine.address();
+    let address = address
+        .parse()
+        .with_context(|| format!("the address {address}"))?;
+    EtcdClient::new(address, &file("ca.crt"), &identity).await
 }

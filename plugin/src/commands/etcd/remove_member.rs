@@ -51,7 +51,7 @@ pub async fn run(arguments: &RemoveMemberArguments, session: &Session) -> anyhow
     .await
 }
 
-async fn remove_member(
+pub(super) async fn remove_member(
     arguments: &RemoveMemberArguments,
     maintenance: &Maintenance<'_>,
     observed: &Snapshot,

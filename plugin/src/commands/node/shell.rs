@@ -10,7 +10,7 @@ const RESET_MARK: &str = "@@reset.sh";
 const MARK: &str = "=@@";
 
 /// Replaces each mark of the template by the value with the name before it, in single quotes, and [`RESET_MARK`] by [`RESET`].
-pub(super) fn fill(template: &str, values: &[(&str, String)]) -> anyhow::Result<String> {
+pub(in crate::commands) fn fill(template: &str, values: &[(&str, String)]) -> anyhow::Result<String> {
     let mut text = String::new();
     for line in template.lines() {
         if line == RESET_MARK {

@@ -21,7 +21,7 @@ pub(super) const NAMESPACE: &str = "real";
 pub(super) const NAME: &str = "edge";
 
 /// The version of the programs in the images of the machines.
-const VERSION: &str = "v1.36.3";
+pub(super) const VERSION: &str = "v1.36.3";
 
 #[test]
 #[ignore = "needs root: make test-machines PART=full"]
@@ -55,7 +55,7 @@ async fn lives(site: &Arc<Site>, management: &ManagementCluster) -> Result<()> {
 }
 
 /// Each creation and deletion of a Machine is the one that `plan` said.
-async fn changes_are_as_planned(
+pub(super) async fn changes_are_as_planned(
     management: &ManagementCluster,
     cluster: &Cluster,
     clock: &mut Clock,
@@ -148,12 +148,12 @@ async fn lost_machine_is_replaced(
     Ok(())
 }
 
-async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<CommandOutput> {
+pub(super) async fn kcp(management: &ManagementCluster, arguments: &[&str]) -> Result<CommandOutput> {
     let command = ["kcp"].iter().chain(arguments).chain(&["-n", NAMESPACE]);
     management.kubectl().run(command).await
 }
 
-async fn status(management: &ManagementCluster) -> Result<(CommandOutput, Value)> {
+pub(super) async fn status(management: &ManagementCluster) -> Result<(CommandOutput, Value)> {
     let status = kcp(management, &["status", NAME, "-o", "json"]).await?;
     let document = serde_json::from_str(&status.stdout).with_context(|| status.to_string())?;
     schema::holds("controlplanestatus.json", &document).with_context(|| status.to_string())?;
@@ -161,7 +161,7 @@ async fn status(management: &ManagementCluster) -> Result<(CommandOutput, Value)
 }
 
 /// `severity id object` of each finding.
-fn findings(document: &Value) -> Vec<String> {
+pub(super) fn findings(document: &Value) -> Vec<String> {
     let findings = document.pointer("/findings").and_then(Value::as_array);
     let text = |finding: &Value, key: &str| {
         finding
@@ -179,7 +179,11 @@ fn findings(document: &Value) -> Vec<String> {
 }
 
 /// Waits until `status` has no finding, and every etcd member has answered it through a real kubelet.
-async fn is_healthy(management: &ManagementCluster, cluster: &Cluster, replicas: usize) -> Result<()> {
+pub(super) async fn is_healthy(
+    management: &ManagementCluster,
+    cluster: &Cluster,
+    replicas: usize,
+) -> Result<()> {
     wait::until("status finds nothing", || async {
         let (status, document) = status(management).await?;
         let found = findings(&document);

@@ -1,12 +1,12 @@
 //! Faults of etcd on the machines.
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use kcp_tests::cluster::Cluster;
-use kcp_tests::etcd::{Alarm, EtcdClient};
+use kcp_tests::etcd::Alarm;
 use kcp_tests::machines::real::Machine;
-use kcp_tests::pki::KeyPairFiles;
 
 use crate::audit::Audit;
+use crate::real_machines::full::etcd_on;
 use crate::real_machines::full::resiliency::LOST_MEMBER;
 use crate::real_machines::full::resiliency::manifests::Manifest;
 
@@ -40,7 +40,7 @@ pub(super) async fn of_an_added_member(
     cluster: &Cluster,
     machine: &Machine,
 ) -> Result<()> {
-    let etcd = client(machine).await?;
+    let etcd = etcd_on(machine).await?;
     cluster.pause(true).await?;
     cluster.has_condition("Paused", "True").await?;
     let added = etcd.add_voter("https://192.0.2.9:2380").await?;
@@ -61,7 +61,7 @@ pub(super) async fn of_an_added_member(
 
 /// A member reports that it has no space left. etcd then refuses every write, so kubelets cannot renew their Leases.
 pub(super) async fn of_an_alarm(audit: &Audit<'_>, machine: &Machine) -> Result<()> {
-    let etcd = client(machine).await?;
+    let etcd = etcd_on(machine).await?;
     etcd.raise(Alarm::NoSpace, &etcd.status().await?.header.member_id)
         .await?;
     let alarm = format!("member {} has raised the alarm NOSPACE", machine.name());
@@ -77,17 +77,4 @@ pub(super) async fn of_an_alarm(audit: &Audit<'_>, machine: &Machine) -> Result<
         .await?;
     etcd.disarm().await?;
     audit.finds("no alarm", &[]).await
-}
-
-async fn client(machine: &Machine) -> Result<EtcdClient> {
-    let file = |name: &str| machine.file(&format!("/etc/kubernetes/pki/etcd/{name}"));
-    let identity = KeyPairFiles {
-        certificate: file("healthcheck-client.crt"),
-        key: file("healthcheck-client.key"),
-    };
-    let address = machine.address();
-    let address = address
-        .parse()
-        .with_context(|| format!("the address {address}"))?;
-    EtcdClient::new(address, &file("ca.crt"), &identity).await
 }

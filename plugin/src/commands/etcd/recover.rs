@@ -1,0 +1,180 @@
+//! `kubectl kcp etcd recover`: brings back an etcd that has lost its quorum for good, from the member that is left.
+//!
+//! - this file: writes the script for the host of that member
+//! - [`resume`]: after the script has run, what is left to do through the API
+//! - [`report`]: what the command prints
+
+mod report;
+mod resume;
+
+use std::{io::Write as _, path::PathBuf, time::Duration};
+
+use anyhow::Context as _;
+use clap::Args;
+use kcp_api::Object as _;
+use kcp_client::reader::Reader;
+use kcp_control_plane::{
+    change::decision::Refusal,
+    snapshot::Snapshot,
+    verbs::etcd::recover::remains::{Remains, find},
+};
+use report::{RecoveryOutcome, RecoveryReport};
+
+use crate::{
+    arguments::{parse_control_plane, parse_timeout},
+    change::{arguments::WriteArguments, confirmation::ConfirmArguments, report::RefusalReport},
+    commands::{etcd::EtcdMembers, node::shell::fill},
+    file::NewFile,
+    output::{Report, print},
+    session::Session,
+    terminal::{Terminal, table::Layout},
+    verdict::Verdict,
+};
+
+/// The script for the host.
+const SCRIPT: &str = include_str!("recover/recover.sh");
+
+/// The time limit for reading the control plane and its members once.
+const READ_LIMIT: Duration = Duration::from_secs(10);
+
+/// Bring back an etcd that has lost its quorum for good, from the member that is left.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Use this command only if no majority of the members can ever run again; otherwise start them. It has two parts:
+
+1. The command prints a script for the host of the member that is left, and changes nothing. The script keeps a copy of etcd's \
+        data, and makes the member the only one. Run as `bash SCRIPT --check`, it only prints what the member has. If several hosts \
+        are left, compare them, and name the one with the newest data with --survivor.
+2. With --continue, the command deletes the Machines that have lost their members, one after the other, and waits until the \
+        controller has replaced them and every member is healthy.
+
+Each part can be interrupted at any time, and run again.
+
+Examples:
+  kubectl kcp etcd recover edge --survivor edge-9hng4 --script-file recover.sh
+  kubectl kcp etcd recover edge --continue"
+)]
+pub struct RecoverArguments {
+    /// Control plane, as NAME or kcp/NAME
+    #[arg(value_parser = parse_control_plane)]
+    pub name: String,
+
+    /// Machine or Node of the host on which etcd continues; without it, the script only checks if several hosts may be left
+    #[arg(long, value_name = "MACHINE", conflicts_with = "resume")]
+    pub survivor: Option<String>,
+
+    /// Create this file with the script for the host, instead of printing the script
+    #[arg(long, value_name = "FILE", conflicts_with = "resume")]
+    pub script_file: Option<PathBuf>,
+
+    /// After the script has run: replace the Machines that have lost their members
+    #[arg(long = "continue")]
+    pub resume: bool,
+
+    #[command(flatten)]
+    pub confirm: ConfirmArguments,
+
+    #[command(flatten)]
+    pub write: WriteArguments,
+
+    /// With --continue, how long to wait until every member is healthy
+    #[arg(long, value_name = "DURATION", value_parser = parse_timeout, default_value = "30m")]
+    pub timeout: Duration,
+}
+
+/// Runs `etcd recover`.
+pub async fn run(arguments: &RecoverArguments, session: &Session) -> anyhow::Result<Verdict> {
+    if arguments.resume {
+        return Box::pin(resume::run(arguments, session)).await;
+    }
+    // Create the file first, so that a folder that cannot be written is an error before the reads.
+    let file = arguments
+        .script_file
+        .as_deref()
+        .map(NewFile::create)
+        .transpose()?;
+    let connection = session.connect_within(READ_LIMIT).await?;
+    let reader = Reader::discover(&connection).await?;
+    let observed = members(arguments, &reader).observe().await?;
+    let remains = match find(&observed, arguments.survivor.as_deref(), connection.now()) {
+        Ok(remains) => remains,
+        Err(refusal) => return refuse(arguments, session, &observed, "not recovered", &refusal),
+    };
+    let script = write_script(&observed, &remains)?;
+    if let Some(mut file) = file {
+        file.write_all(script.as_bytes())
+            .context("cannot write the script")?;
+        file.finish()?;
+    }
+    let report = RecoveryReport {
+        control_plane: &observed.control_plane,
+        outcome: RecoveryOutcome::Script {
+            remains: &remains,
+            script: arguments.script_file.is_none().then_some(&script),
+            file: arguments.script_file.as_deref(),
+        },
+    };
+    // Text on stdout is the script, so that it can be piped to the host.
+    if report.prints_script() || !arguments.write.output.is_text() {
+        note_lines(&session.terminal, &report.summary(Layout::default()));
+    }
+    print(&report, &arguments.write.output, &session.terminal)?;
+    Ok(report.verdict())
+}
+
+const fn members<'r>(arguments: &'r RecoverArguments, reader: &'r Reader<'r>) -> EtcdMembers<'r> {
+    EtcdMembers {
+        reader,
+        control_plane: arguments.name.as_str(),
+        timeout: READ_LIMIT,
+    }
+}
+
+fn write_script(observed: &Snapshot, remains: &Remains) -> anyhow::Result<String> {
+    let hosts = remains.hosts.iter().filter(|host| !host.is_deleting);
+    let nodes: Vec<&str> = hosts.map(|host| host.node.as_str()).collect();
+    let control_plane = &observed.control_plane;
+    let values = [
+        ("nodes", nodes.join(" ")),
+        ("survivor", remains.survivor.clone().unwrap_or_default()),
+        (
+            "continue_with",
+            report::continue_command(control_plane.name(), control_plane.namespace()),
+        ),
+    ];
+    fill(SCRIPT, &values)
+}
+
+/// Prints why the command does nothing.
+fn refuse(
+    arguments: &RecoverArguments,
+    session: &Session,
+    observed: &Snapshot,
+    not_done: &str,
+    refusal: &Refusal,
+) -> anyhow::Result<Verdict> {
+    let report = RefusalReport {
+        control_plane: &observed.control_plane,
+        not_done,
+        refusal,
+    };
+    let (output, terminal) = (&arguments.write.output, &session.terminal);
+    if !output.is_text() {
+        note_lines(terminal, &report.table(Layout::default()));
+    }
+    print(&report, output, terminal)?;
+    for remedy in &refusal.remedies {
+        terminal.hint(remedy);
+    }
+    Ok(Verdict::Negative)
+}
+
+fn note_lines(terminal: &Terminal, text: &str) {
+    let text = anstream::adapter::strip_str(text).to_string();
+    for line in text.lines() {
+        terminal.note(line);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,277 @@
+//! What `etcd recover` prints: the plan with the script, or how far the recovery is.
+
+use std::path::Path;
+
+use kcp_api::{KubeadmControlPlane, Object as _, kind::KUBEADM_CONTROL_PLANE};
+use kcp_control_plane::verbs::etcd::recover::{
+    remains::{ControlPlaneHost, Remains},
+    steps::Remainder,
+};
+use owo_colors::OwoColorize as _;
+use serde::Serialize;
+
+use crate::{
+    document::{API_VERSION, ObjectName, resource_name},
+    output::Report,
+    terminal::{escape, style::BAD, table::Layout},
+    verdict::Verdict,
+};
+
+/// The command that does what is left after the script.
+pub(super) fn continue_command(name: &str, namespace: &str) -> String {
+    format!("kubectl kcp etcd recover {name} -n {namespace} --continue")
+}
+
+/// What the command has found or done.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum RecoveryOutcome<'r> {
+    /// The plan before the script has run.
+    Script {
+        remains: &'r Remains,
+        /// `None` if the script is in a file.
+        script: Option<&'r String>,
+        file: Option<&'r Path>,
+    },
+    /// The plan after the script has run, in a dry run.
+    DryRun(&'r Remainder),
+    /// Every member is healthy.
+    Recovered { done: &'r [String] },
+    /// The time limit has passed, or a step needs another confirmation.
+    Unfinished {
+        done: &'r [String],
+        /// Why the command has ended, one line each.
+        why: &'r [String],
+    },
+}
+
+pub(super) struct RecoveryReport<'r> {
+    pub(super) control_plane: &'r KubeadmControlPlane,
+    pub(super) outcome: RecoveryOutcome<'r>,
+}
+
+/// The recovery of an etcd that has lost its quorum.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "EtcdRecovery"))]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RecoveryDocument<'r> {
+    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
+    api_version: &'static str,
+    #[cfg_attr(test, schemars(extend("const" = "EtcdRecovery")))]
+    kind: &'static str,
+    /// The control plane.
+    metadata: ObjectName,
+    /// `script` (the first part), or with --continue `dryRun`, `recovered` or `unfinished`.
+    result: &'static str,
+    /// The hosts that may have etcd's data. Empty with --continue.
+    hosts: Vec<RecoveryHost<'r>>,
+    /// The Node of the host on which etcd continues; null if it is not chosen, and with --continue.
+    survivor: Option<&'r str>,
+    /// Why it is unknown whether etcd has a quorum; null if it has lost it, and with --continue.
+    quorum_unknown_because: Option<&'r str>,
+    /// What may be lost, one sentence each. Empty with --continue.
+    may_be_lost: &'r [String],
+    /// What this command has done, one sentence each.
+    done: &'r [String],
+    /// What is left to do, one sentence each.
+    steps: Vec<String>,
+    /// Why the recovery is not finished, one sentence each.
+    reasons: &'r [String],
+    /// The script for the host; null with --continue, or if the script is in a file.
+    script: Option<&'r str>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct RecoveryHost<'r> {
+    machine: &'r str,
+    node: &'r str,
+    /// Null if Cluster API does not know it.
+    address: Option<&'r str>,
+    /// Whether the Machine is being deleted, so that etcd cannot continue there.
+    is_deleting: bool,
+    /// What is known about its etcd member.
+    member: &'r str,
+}
+
+impl<'r> From<&'r ControlPlaneHost> for RecoveryHost<'r> {
+    fn from(host: &'r ControlPlaneHost) -> Self {
+        Self {
+            machine: &host.machine,
+            node: &host.node,
+            address: host.address.as_deref(),
+            is_deleting: host.is_deleting,
+            member: &host.known,
+        }
+    }
+}
+
+impl<'r> RecoveryReport<'r> {
+    pub(super) const fn verdict(&self) -> Verdict {
+        match self.outcome {
+            RecoveryOutcome::Script { .. }
+            | RecoveryOutcome::DryRun(_)
+            | RecoveryOutcome::Recovered { .. } => Verdict::Met,
+            RecoveryOutcome::Unfinished { .. } => Verdict::Negative,
+        }
+    }
+
+    /// Whether the text on stdout is the script for the host.
+    pub(super) const fn prints_script(&self) -> bool {
+        matches!(self.outcome, RecoveryOutcome::Script { script: Some(_), .. })
+    }
+
+    pub(super) fn as_document(&self) -> RecoveryDocument<'r> {
+        let mut document = RecoveryDocument {
+            api_version: API_VERSION,
+            kind: "EtcdRecovery",
+            metadata: ObjectName::from(self.control_plane),
+            result: "script",
+            hosts: Vec::new(),
+            survivor: None,
+            quorum_unknown_because: None,
+            may_be_lost: &[],
+            done: &[],
+            steps: self.steps(),
+            reasons: &[],
+            script: None,
+        };
+        match self.outcome {
+            RecoveryOutcome::Script { remains, script, .. } => {
+                document.hosts = remains.hosts.iter().map(RecoveryHost::from).collect();
+                document.survivor = remains.survivor.as_deref();
+                document.quorum_unknown_because = remains.doubt.as_deref();
+                document.may_be_lost = &remains.losses;
+                document.script = script.map(String::as_str);
+            }
+            RecoveryOutcome::DryRun(left) => {
+                document.result = "dryRun";
+                document.reasons = &left.waits_for;
+            }
+            RecoveryOutcome::Recovered { done } => {
+                document.result = "recovered";
+                document.done = done;
+            }
+            RecoveryOutcome::Unfinished { done, why } => {
+                document.result = "unfinished";
+                document.done = done;
+                document.reasons = why;
+            }
+        }
+        document
+    }
+
+    /// What is left to do, one sentence each.
+    fn steps(&self) -> Vec<String> {
+        let continues = continue_command(self.control_plane.name(), self.control_plane.namespace());
+        match self.outcome {
+            RecoveryOutcome::Script { remains, file, .. } => {
+                let script = file.map_or_else(|| "the script".to_owned(), |file| file.display().to_string());
+                let host = remains.survivor.as_deref().map_or_else(
+                    || {
+                        "with --check as root on each host that is left, compare what it prints, and run this command again with \
+                         --survivor"
+                            .to_owned()
+                    },
+                    |node| {
+                        format!(
+                            "as root on the host of Node {node}: it keeps a copy of etcd's data, and makes the member there the only \
+                             one"
+                        )
+                    },
+                );
+                vec![
+                    format!("run {script} {host}"),
+                    format!("replace the other Machines, one after the other: {continues}"),
+                ]
+            }
+            RecoveryOutcome::DryRun(left) => left.plan(),
+            RecoveryOutcome::Recovered { .. } => Vec::new(),
+            RecoveryOutcome::Unfinished { .. } => vec![format!("run the command again: {continues}")],
+        }
+    }
+
+    /// What the command has found or done, for people.
+    pub(super) fn summary(&self, layout: Layout) -> String {
+        let object = format!("kubeadmcontrolplane/{}", escape(self.control_plane.name()));
+        let steps = self.steps();
+        match self.outcome {
+            RecoveryOutcome::Script { remains, .. } => {
+                let heading = match &remains.survivor {
+                    Some(node) => format!("{object}: etcd continues on Node {}\n", escape(node)),
+                    None => format!("{object}: the host on which etcd continues is not chosen yet\n"),
+                };
+                let doubt = remains.doubt.iter().map(|why| {
+                    format!(
+                        "unknown whether etcd has a quorum: {why}; the script changes nothing if it has one"
+                    )
+                });
+                let lines: Vec<String> = remains.hosts.iter().map(describe).chain(doubt).collect();
+                let text = layout.append_paragraphs(heading, &lines);
+                let text = layout.append_paragraphs(text + "may be lost:\n", &remains.losses);
+                layout.append_paragraphs(text + "steps:\n", &numbered(&steps))
+            }
+            RecoveryOutcome::DryRun(left) if left.is_empty() => {
+                format!("{object}: every etcd member is healthy, nothing is left to do\n")
+            }
+            RecoveryOutcome::DryRun(left) => {
+                let text =
+                    layout.append_paragraphs(format!("{object} recovered (dry run):\n"), &numbered(&steps));
+                layout.append_paragraphs(text + "waits for:\n", &left.waits_for)
+            }
+            RecoveryOutcome::Recovered { done: [] } => {
+                format!("{object}: every etcd member is healthy, nothing is left to do\n")
+            }
+            RecoveryOutcome::Recovered { .. } => {
+                format!("{object} recovered: every etcd member is healthy\n")
+            }
+            RecoveryOutcome::Unfinished { why, .. } => {
+                let heading = format!("{object} {}\n", "not recovered yet:".style(BAD));
+                let text = layout.append_paragraphs(heading, why);
+                layout.append_paragraphs(text + "steps:\n", &numbered(&steps))
+            }
+        }
+    }
+}
+
+fn describe(host: &ControlPlaneHost) -> String {
+    let address = host
+        .address
+        .as_ref()
+        .map_or_else(String::new, |address| format!(", {address}"));
+    let deleting = if host.is_deleting {
+        "is being deleted, so etcd cannot continue there; "
+    } else {
+        ""
+    };
+    format!(
+        "Machine {} (Node {}{address}): {deleting}{}",
+        host.machine, host.node, host.known
+    )
+}
+
+fn numbered(steps: &[String]) -> Vec<String> {
+    let numbered = (1..).zip(steps);
+    numbered
+        .map(|(number, step)| format!("{number}. {step}"))
+        .collect()
+}
+
+impl Report for RecoveryReport<'_> {
+    fn table(&self, layout: Layout) -> String {
+        match self.outcome {
+            RecoveryOutcome::Script {
+                script: Some(script), ..
+            } => script.clone(),
+            _ => self.summary(layout),
+        }
+    }
+
+    fn document(&self) -> impl Serialize {
+        self.as_document()
+    }
+
+    fn names(&self) -> Vec<String> {
+        vec![resource_name(&KUBEADM_CONTROL_PLANE, self.control_plane.name())]
+    }
+}

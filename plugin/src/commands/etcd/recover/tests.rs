@@ -1,0 +1,128 @@
+//! The output of `etcd recover`, and its script.
+
+use std::{path::Path, process::Command};
+
+use kcp_control_plane::{
+    snapshot::{Reading, Snapshot},
+    testing::{
+        objects::now,
+        snapshot::{failure, observed},
+    },
+    verbs::etcd::recover::{
+        remains::{Remains, find},
+        steps::{Step, remainder},
+    },
+};
+
+use super::{
+    report::{RecoveryDocument, RecoveryOutcome, RecoveryReport},
+    write_script,
+};
+use crate::{
+    output::Report as _,
+    terminal::{plain, table::Layout},
+    testing::{assert_every_format, schema},
+    verdict::Verdict::{Met, Negative},
+};
+
+/// Nothing can be read from the workload cluster.
+fn lost() -> Snapshot {
+    let mut observed = observed();
+    let unreachable = failure("workload cluster", "no answer within 5s");
+    observed.workload = Reading::Failed(unreachable.clone());
+    observed.etcd = Reading::Failed(unreachable);
+    observed.machine(1).status.host_address = Some("10.0.0.1".to_owned());
+    observed
+}
+
+/// `m1` is the only member.
+fn recovered() -> Snapshot {
+    let mut observed = observed();
+    for number in [2, 3] {
+        observed.kill(number);
+        observed.nodes()[number - 1].ready = None;
+    }
+    observed.list(1).members.retain(|member| member.id == 1);
+    observed
+}
+
+fn remains(survivor: Option<&str>) -> Remains {
+    find(&lost(), survivor, now()).expect("hosts")
+}
+
+#[test]
+fn each_part_has_its_text_and_exit_code() {
+    let (chosen, unchosen) = (remains(Some("m1")), remains(None));
+    let left = remainder(&recovered(), now()).expect("a quorum");
+    let healthy = remainder(&observed(), now()).expect("a quorum");
+    let script = "#!/bin/bash\n".to_owned();
+    let done: Vec<String> = left.steps.iter().map(Step::describe).collect();
+    let why = vec![
+        "the time limit of 30m has passed".to_owned(),
+        "1 of 3 Machines exist".to_owned(),
+    ];
+    let file = Some(Path::new("recover.sh"));
+    for (name, outcome, verdict) in [
+        (
+            "script",
+            RecoveryOutcome::Script {
+                remains: &chosen,
+                script: Some(&script),
+                file: None,
+            },
+            Met,
+        ),
+        (
+            "script in a file, without a survivor",
+            RecoveryOutcome::Script {
+                remains: &unchosen,
+                script: None,
+                file,
+            },
+            Met,
+        ),
+        ("dry run", RecoveryOutcome::DryRun(&left), Met),
+        ("dry run, healthy", RecoveryOutcome::DryRun(&healthy), Met),
+        ("healthy", RecoveryOutcome::Recovered { done: &[] }, Met),
+        ("recovered", RecoveryOutcome::Recovered { done: &done }, Met),
+        (
+            "unfinished",
+            RecoveryOutcome::Unfinished {
+                done: &done[..1],
+                why: &why,
+            },
+            Negative,
+        ),
+    ] {
+        let observed = lost();
+        let report = RecoveryReport {
+            control_plane: &observed.control_plane,
+            outcome,
+        };
+        assert_eq!(report.verdict(), verdict, "{name}");
+        assert_every_format(&report);
+        schema::conforms(&report.as_document());
+        let document = serde_json::to_string_pretty(&report.as_document()).expect("JSON");
+        let summary = plain(&report.summary(Layout::default()));
+        insta::assert_snapshot!(name, format!("{summary}{document}\n"));
+        let text = report.table(Layout::default());
+        assert_eq!(report.prints_script(), text == script, "{name}");
+    }
+    schema::checked_in::<RecoveryDocument<'_>>("etcdrecovery.json");
+}
+
+#[test]
+fn the_script_names_the_hosts_that_stay() {
+    let observed = lost();
+    for (survivor, expected) in [(Some("m2"), "node-m2"), (None, "")] {
+        let script = write_script(&observed, &remains(survivor)).expect("a script");
+        let nodes = "\nnodes='node-m1 node-m2 node-m3'";
+        let value = format!("\nsurvivor='{expected}'");
+        assert!(script.contains(nodes) && script.contains(&value), "{script}");
+        let next = "\ncontinue_with='kubectl kcp etcd recover c1-cp -n d --continue'";
+        assert!(script.contains(next) && !script.contains("=@@"), "{script}");
+        let output = Command::new("bash").args(["-n", "-c", &script]).output();
+        let output = output.expect("bash");
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
+}

@@ -1,0 +1,297 @@
+//! Two of three machines of Cluster API lose their power and their disks. One script on the host that is left, and one command, bring
+//! back three healthy members with every write that the member there had. Both are killed at random moments, and run again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use kcp_tests::cluster::Cluster;
+use kcp_tests::etcd::EtcdClient;
+use kcp_tests::kubectl::CommandOutput;
+use kcp_tests::machines::real::{Images, Machine};
+use kcp_tests::management_cluster::ManagementCluster;
+use kcp_tests::run::random;
+use kcp_tests::wait;
+use tokio::time::timeout;
+
+use crate::real_machines::full::cluster_api::{
+    NAME, NAMESPACE, VERSION, changes_are_as_planned, findings, is_healthy, kcp, status,
+};
+use crate::real_machines::full::{Clock, etcd_on};
+use crate::real_machines::on_machines;
+use crate::real_machines::scripts::{refuses, run};
+
+/// The prefix of the keys that are written until the loss.
+const PREFIX: &str = "acknowledged/";
+
+/// A write has no answer after this time: the machine has no power.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// How often the script and the command are killed, each after a random number of seconds up to this.
+const KILLS: usize = 10;
+const LONGEST_RUN: u64 = 20;
+
+const SCRIPT: &str = "/var/tmp/recover.sh";
+const CONTINUE: [&str; 5] = ["etcd", "recover", NAME, "--continue", "--yes"];
+
+#[test]
+#[ignore = "needs root: make test-machines PART=full"]
+fn etcd_is_recovered_from_the_machine_that_is_left() {
+    on_machines("recovery", Images::All, async |site| {
+        let management = ManagementCluster::start_at(site).await?;
+        management
+            .with_controllers(NAMESPACE, async || recovers(&management).await)
+            .await
+    });
+}
+
+async fn recovers(management: &ManagementCluster) -> Result<()> {
+    let mut clock = Clock::start();
+    let client = management.client();
+    let cluster = Cluster::create_on_real_machines(client, NAMESPACE, NAME, 3, VERSION).await?;
+    cluster.settled(3).await?;
+    is_healthy(management, &cluster, 3).await?;
+    clock.lap("three machines of Cluster API");
+    let refused = kcp(management, &["etcd", "recover", NAME]).await?;
+    ensure!(
+        refused.code == 1
+            && refused
+                .words()
+                .contains("etcd has a quorum: 3 of 3 voting members healthy"),
+        "{refused}"
+    );
+
+    let (survivor, known) = two_machines_are_lost(management).await?;
+    clock.lap("two machines have lost their power and their disks");
+    let loss = Instant::now();
+    status_names_the_command(management).await?;
+    clock.lap("status names the command");
+
+    let script = script(management, &survivor).await?;
+    the_check_changes_nothing(&survivor, &script).await?;
+    clock.lap("the script with --check");
+    let kills = script_is_killed(&survivor, &script).await?;
+    clock.lap(&format!("the script, killed {kills} times"));
+    has_every_write(&survivor, &known).await?;
+    the_data_is_kept(&survivor)?;
+
+    let kills = command_is_killed(management).await?;
+    clock.lap(&format!("the command, killed {kills} times"));
+    let recovered = kcp(management, &CONTINUE).await?;
+    ensure!(
+        recovered.code == 0 && recovered.words().contains("every etcd member is healthy"),
+        "{recovered}"
+    );
+    is_healthy(management, &cluster, 3).await?;
+    clock.lap(&format!(
+        "three healthy members, {} s after the loss",
+        loss.elapsed().as_secs()
+    ));
+    has_every_write(&survivor, &known).await?;
+    let manifest = survivor.file("/etc/kubernetes/manifests/etcd.yaml");
+    let manifest =
+        fs::read_to_string(&manifest).with_context(|| format!("reading {}", manifest.display()))?;
+    ensure!(!manifest.contains("force-new-cluster"), "{manifest}");
+    refuses(
+        &survivor,
+        &script,
+        &[
+            "etcd has a leader, and so a quorum",
+            "nothing was changed on this host\n",
+        ],
+    )
+    .await?;
+    changes_are_as_planned(management, &cluster, &mut clock).await
+}
+
+/// Two machines lose their power and their disks while a client writes through one of them. Returns the machine that is left, and
+/// the keys that its member has.
+async fn two_machines_are_lost(management: &ManagementCluster) -> Result<(Arc<Machine>, BTreeSet<String>)> {
+    let mut machines = management.machines().fleet()?.machines().await;
+    let chosen = usize::try_from(random() % 3)?;
+    let survivor = machines.swap_remove(chosen);
+    let [first, second] = machines.as_slice() else {
+        bail!("there are {} other machines", machines.len());
+    };
+    let through = etcd_on(first).await?;
+    let writer = tokio::spawn(write(through));
+    let etcd = etcd_on(&survivor).await?;
+    wait::until("the writes have begun", || async {
+        let count = etcd.known_keys(PREFIX).await?.len();
+        ensure!(count > 100, "{count} writes");
+        Ok(())
+    })
+    .await?;
+    tokio::try_join!(first.power_off(), second.power_off())?;
+    for lost in [first, second] {
+        for folder in ["/var/lib", "/etc/kubernetes"] {
+            fs::remove_dir_all(lost.file(folder)).with_context(|| format!("removing {folder}"))?;
+        }
+    }
+    let acknowledged = writer.await?;
+    let known: BTreeSet<String> = etcd.known_keys(PREFIX).await?.into_iter().collect();
+    eprintln!(
+        "{} acknowledged writes, of which the survivor lacks {}",
+        acknowledged.len(),
+        acknowledged.difference(&known).count()
+    );
+    Ok((survivor, known))
+}
+
+/// Writes until a write fails. Returns the keys that etcd has acknowledged.
+async fn write(etcd: EtcdClient) -> BTreeSet<String> {
+    let mut acknowledged = BTreeSet::new();
+    for number in 0_u64.. {
+        let key = format!("{PREFIX}{number:08}");
+        match timeout(ANSWER, etcd.put(&key, "")).await {
+            Ok(Ok(())) => acknowledged.insert(key),
+            _ => break,
+        };
+    }
+    acknowledged
+}
+
+async fn status_names_the_command(management: &ManagementCluster) -> Result<()> {
+    wait::until("status reports the loss", || async {
+        let (status, document) = status(management).await?;
+        let found = findings(&document);
+        ensure!(
+            status.code == 1 && status.stdout.contains("kubectl kcp etcd recover edge -n real"),
+            "{} {found:#?}",
+            status.code
+        );
+        Ok(())
+    })
+    .await
+}
+
+/// The script for the host that is left. Without the name of the host, the script only checks.
+async fn script(management: &ManagementCluster, survivor: &Machine) -> Result<String> {
+    let unchosen = kcp(management, &["etcd", "recover", NAME]).await?;
+    ensure!(
+        unchosen.code == 0 && unchosen.stderr.contains("is not chosen yet"),
+        "{unchosen}"
+    );
+    let why = "this script only checks: run it with --check on each host that is left";
+    refuses(
+        survivor,
+        &unchosen.stdout,
+        &[why, "nothing was changed on this host\n"],
+    )
+    .await?;
+    let file = management.kubectl().scratch_file("recover.sh");
+    let path = file.display().to_string();
+    let command = [
+        "etcd",
+        "recover",
+        NAME,
+        "--survivor",
+        survivor.name(),
+        "--script-file",
+        &path,
+    ];
+    let written = kcp(management, &command).await?;
+    ensure!(
+        written.code == 0 && written.words().contains("may be lost:"),
+        "{written}"
+    );
+    fs::read_to_string(&file).with_context(|| format!("reading {path}"))
+}
+
+async fn the_check_changes_nothing(survivor: &Machine, script: &str) -> Result<()> {
+    survivor.write(SCRIPT, script)?;
+    let checked = survivor.exec(["bash", SCRIPT, "--check"]).await?;
+    let id = etcd_on(survivor).await?.status().await?.header.member_id;
+    let member = format!("member: {}, id {id}, without a leader\n", survivor.name());
+    let others = checked.stdout.matches("does not answer\n").count();
+    ensure!(
+        checked.code == 0 && checked.stdout.contains(&member) && others == 2,
+        "{checked}"
+    );
+    eprintln!("{}", checked.stdout);
+    Ok(())
+}
+
+/// Runs the script until it has succeeded. The host loses its power once. Returns how often the script was killed.
+async fn script_is_killed(survivor: &Machine, script: &str) -> Result<usize> {
+    survivor.write(SCRIPT, script)?;
+    let mut kills = 0;
+    for _ in 0..KILLS {
+        let limit = (1 + random() % LONGEST_RUN).to_string();
+        let ended = survivor
+            .exec(["timeout", "--signal=KILL", &limit, "bash", SCRIPT])
+            .await?;
+        kills += usize::from(is_killed(&ended));
+        if is_killed(&ended) && kills == 2 {
+            survivor.power_off().await?;
+            survivor.power_on().await?;
+        }
+    }
+    // The programs that a killed script has started may not have ended yet.
+    let ended = wait::until("the script succeeds", || async {
+        let ended = run(survivor, script).await?;
+        ensure!(ended.code == 0, "{ended}");
+        Ok(ended)
+    })
+    .await?;
+    ensure!(
+        ended.stderr.contains("has one member, and its API server serves"),
+        "{ended}"
+    );
+    Ok(kills)
+}
+
+/// Succeeds if the host has exactly one complete copy of etcd's data, and nothing else that the script needed.
+fn the_data_is_kept(survivor: &Machine) -> Result<()> {
+    let folder = survivor.file("/var/lib");
+    let entries = fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))?;
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let names: Vec<String> = names.collect::<Result<_>>()?;
+    let copies = names.iter().filter(|name| name.starts_with("etcd-"));
+    let copies: Vec<&String> = copies.collect();
+    let [copy] = copies.as_slice() else {
+        bail!("the copies of etcd's data are {copies:?}");
+    };
+    let database = folder.join(copy).join("member/snap/db");
+    ensure!(database.is_file(), "{} is missing", database.display());
+    let state = survivor.file("/etc/kubernetes/kcp-etcd-recovery");
+    ensure!(!state.exists(), "{} is left", state.display());
+    Ok(())
+}
+
+/// Runs the command until it has been killed often enough. Returns how often.
+async fn command_is_killed(management: &ManagementCluster) -> Result<usize> {
+    let mut kills = 0;
+    for _ in 0..KILLS {
+        let limit = (1 + random() % LONGEST_RUN).to_string();
+        let killed = ["--signal=KILL", limit.as_str(), "kubectl", "kcp"];
+        let command = killed.iter().chain(&CONTINUE).chain(&["-n", NAMESPACE]);
+        let ended = management.kubectl().script("timeout", command).await?;
+        ensure!(is_killed(&ended) || ended.code == 0, "{ended}");
+        kills += usize::from(is_killed(&ended));
+    }
+    Ok(kills)
+}
+
+/// `timeout` kills itself with the command.
+const fn is_killed(ended: &CommandOutput) -> bool {
+    ended.code == 137 || ended.code < 0
+}
+
+/// Succeeds if etcd has every write that the surviving member had.
+async fn has_every_write(survivor: &Machine, known: &BTreeSet<String>) -> Result<()> {
+    let keys = wait::until("etcd lists the keys", || async {
+        etcd_on(survivor).await?.keys(PREFIX).await
+    })
+    .await?;
+    let keys: BTreeSet<String> = keys.into_iter().collect();
+    let lost: Vec<&String> = known.difference(&keys).collect();
+    ensure!(
+        lost.is_empty(),
+        "of {} writes these are lost: {lost:?}",
+        known.len()
+    );
+    Ok(())
+}

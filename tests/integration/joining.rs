@@ -245,9 +245,8 @@ impl Joining<'_> {
         let host = format!("on the host of Machine {first} (");
         let way_out = [
             host.as_str(),
-            "start etcd if it does not run, and list its members: curl -d '{}' https://127.0.0.1:2379/v3/cluster/member/list",
-            "add --force-new-cluster to the command",
-            "then let the controller try again: kubectl kcp reconcile edge -n joining",
+            "start etcd if it does not run; if it runs and waits for a member whose Machine no longer exists",
+            "make it the only member: kubectl kcp etcd recover edge -n joining --survivor",
             "(etcd-no-quorum)",
         ];
         for command in ["status", "why"] {

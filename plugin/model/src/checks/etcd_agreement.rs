@@ -269,6 +269,11 @@ pub fn check_etcd_no_leader(observed: &Snapshot, now: Timestamp) -> CheckResult 
                     "repair the network between this member and the others; or {}",
                     replacement_hint(observed, machine)
                 )),
+                None if latest.is_none() => finding.with_hint(format!(
+                    "start the stopped members on their hosts; if most of them can never run again, continue from one that is left: \
+                     {}",
+                    observed.recover_command()
+                )),
                 None => finding,
             },
         )

@@ -376,10 +376,12 @@ pub fn check_etcd_no_quorum(observed: &Snapshot, now: Timestamp) -> CheckResult 
         || {
             format!(
                 "start the stopped members on their hosts, because the controller cannot; {hosts}etcd recovers once most members \
-                 are running; if the members' data is lost, restore a snapshot: https://etcd.io/docs/v3.6/op-guide/recovery/"
+                 are running; if most of them can never run again, continue from one that is left: {}; if the data of all is lost, \
+                 restore a snapshot: https://etcd.io/docs/v3.6/op-guide/recovery/",
+                observed.recover_command()
             )
         },
-        |machine| force_new_cluster_hint(observed, machine),
+        |machine| sole_member_hint(observed, machine),
     );
     count.into_result(observed, message, Some(&hint))
 }
@@ -400,19 +402,14 @@ fn sole_machine(observed: &Snapshot) -> Option<&Machine> {
     is_left_alone.then_some(machine)
 }
 
-/// How to make the last member the only one. Source: etcd's guide to disaster recovery. Without `linearizable`, a member lists
-/// the members without a quorum; before 3.6, etcdctl cannot ask for such a list.
-fn force_new_cluster_hint(observed: &Snapshot, machine: &Machine) -> String {
+/// How to make the last member the only one.
+fn sole_member_hint(observed: &Snapshot, machine: &Machine) -> String {
     format!(
-        "on the host of {}, start etcd if it does not run, and list its members: curl -d '{{}}' \
-         https://127.0.0.1:2379/v3/cluster/member/list --cacert /etc/kubernetes/pki/etcd/ca.crt --cert \
-         /etc/kubernetes/pki/etcd/healthcheck-client.crt --key /etc/kubernetes/pki/etcd/healthcheck-client.key; if another \
-         member is listed, but its Machine no longer exists or is being deleted, save a copy of /var/lib/etcd, add --force-new-cluster to the \
-         command in /etc/kubernetes/manifests/etcd.yaml, and remove the flag as soon as etcd is healthy: etcd keeps the data \
-         of Machine {}, and forgets all other members; then let the controller try again: {}",
+        "on the host of {}, start etcd if it does not run; if it runs and waits for a member whose Machine no longer exists or is \
+         being deleted, make it the only member: {} --survivor {}",
         host(machine),
-        machine.name(),
-        observed.reconcile_command()
+        observed.recover_command(),
+        machine.name()
     )
 }
 

@@ -110,11 +110,25 @@ pub fn check_management_unreadable(observed: &Snapshot, _: Timestamp) -> CheckRe
 pub fn check_workload_unreachable(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let mut findings = unread_findings(workload_failures(observed));
     for finding in &mut findings {
-        if let Some(hint) = endpoint_hint(observed, &finding.message) {
-            finding.hint = Some(hint);
-        }
+        let hint = finding.hint.take();
+        finding.hint = endpoint_hint(observed, &finding.message).or_else(|| with_recovery(observed, hint));
     }
     require_source(&observed.workload, WORKLOAD, findings)
+}
+
+/// Adds to a hint about the connection what helps if no API server serves because etcd has lost its quorum for good.
+fn with_recovery(observed: &Snapshot, hint: Option<String>) -> Option<String> {
+    let failure = observed.workload.failure();
+    let is_off = failure.is_some_and(|failure| !failure.is_unusable_secret) && !observed.has_external_etcd();
+    hint.map(|hint| {
+        if !is_off {
+            return hint;
+        }
+        format!(
+            "{hint}; if most control plane hosts are lost for good, continue from one that is left: {}",
+            observed.recover_command()
+        )
+    })
 }
 
 /// Returns a hint if the address of the API server in the message differs from the Cluster's endpoint.

@@ -17,7 +17,7 @@ use tonic::transport::{self, Channel};
 use tonic::{Response, Status as Answered};
 use tower::{ServiceExt as _, service_fn};
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{BoxedStream, Endpoint};
 use crate::error::{Call, ConnectionStep, Error, HandshakeError, with_time_limit};
 use crate::response::{Alarm, KeyRevision, KeySpaceHash, Member, Members, Status};
 use crate::rpc::etcdserverpb as wire;
@@ -94,19 +94,35 @@ impl Connection {
         let stream = with_time_limit(ConnectionStep::Handshake, timeouts.handshake, handshake)
             .await?
             .map_err(|error| Error::Handshake(HandshakeError::from_io(&error)))?;
+        let certificate = seen.certificate();
+        let server = ServerIdentity {
+            matches_endpoint_name: certificate.is_some_and(|certificate| certificate.matches_endpoint_name),
+            certificate_not_after: certificate.and_then(|certificate| certificate.not_after),
+        };
+        Self::over(Box::new(stream), server, timeouts).await
+    }
+
+    /// Sets up HTTP/2 over a stream without TLS, such as a socket in a folder that only this user can open.
+    ///
+    /// # Errors
+    /// Fails with [`Error::Handshake`] or [`Error::Deadline`].
+    pub async fn open_without_tls(stream: BoxedStream, timeouts: Timeouts) -> Result<Self, Error> {
+        let server = ServerIdentity {
+            matches_endpoint_name: true,
+            certificate_not_after: None,
+        };
+        Self::over(stream, server, timeouts).await
+    }
+
+    async fn over(stream: BoxedStream, server: ServerIdentity, timeouts: Timeouts) -> Result<Self, Error> {
         let (stream, first_error) = WatchedStream::new(stream);
         let channel = with_time_limit(ConnectionStep::Handshake, timeouts.handshake, channel(stream))
             .await?
             .map_err(|error| Error::Handshake(HandshakeError::Protocol(error.to_string())))?;
-        let certificate = seen.certificate();
         Ok(Self {
             channel,
             first_error,
-            server: ServerIdentity {
-                matches_endpoint_name: certificate
-                    .is_some_and(|certificate| certificate.matches_endpoint_name),
-                certificate_not_after: certificate.and_then(|certificate| certificate.not_after),
-            },
+            server,
             call_timeout: timeouts.call,
         })
     }
@@ -286,7 +302,10 @@ impl Connection {
     /// Reads the value of a key from the current revision (linearizable). `None` if the key does not exist.
     pub async fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         let mut client = self.kv();
-        let request = client.range(wire::RangeRequest { key: key.to_vec() });
+        let request = client.range(wire::RangeRequest {
+            key: key.to_vec(),
+            ..wire::RangeRequest::default()
+        });
         let response = self.call(Call::Range, request).await?;
         Ok(response.kvs.into_iter().next().map(|pair| pair.value))
     }
@@ -294,12 +313,33 @@ impl Connection {
     /// Reads the revision at which a key was last written (linearizable). `None` if the key does not exist.
     pub async fn read_key_revision(&self, key: &[u8]) -> Result<Option<KeyRevision>, Error> {
         let mut client = self.kv();
-        let request = client.range(wire::RangeRequest { key: key.to_vec() });
+        let request = client.range(wire::RangeRequest {
+            key: key.to_vec(),
+            ..wire::RangeRequest::default()
+        });
         let response = self.call(Call::Range, request).await?;
         let pair = response.kvs.into_iter().next();
         Ok(pair.map(|pair| KeyRevision {
             modified: pair.mod_revision,
         }))
+    }
+
+    /// Counts the keys that existed at a revision (linearizable).
+    pub async fn count_keys(&self, revision: i64) -> Result<u64, Error> {
+        // A zero byte as the start and as the end means all keys (etcd, `api/etcdserverpb/rpc.proto`).
+        const EVERY_KEY: &[u8] = &[0];
+        let mut client = self.kv();
+        let request = client.range(wire::RangeRequest {
+            key: EVERY_KEY.to_vec(),
+            range_end: EVERY_KEY.to_vec(),
+            revision,
+            count_only: true,
+        });
+        let response = self.call(Call::Range, request).await?;
+        u64::try_from(response.count).map_err(|_| Error::Malformed {
+            call: Call::Range,
+            message: format!("the member counts {} keys", response.count),
+        })
     }
 
     /// Stores a key with its value.

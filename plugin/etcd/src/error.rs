@@ -213,7 +213,7 @@ impl Error {
     #[must_use]
     pub fn is_compacted(&self) -> bool {
         // etcd's `ErrGRPCCompacted` (`api/v3rpc/rpctypes/error.go`).
-        matches!(self, Self::Rejected { call: Call::Compact | Call::HashKV, code: Code::OutOfRange, message }
+        matches!(self, Self::Rejected { call: Call::Compact | Call::HashKV | Call::Range, code: Code::OutOfRange, message }
             if message.ends_with("required revision has been compacted"))
     }
 

@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio_rustls::client::TlsStream;
 
 use crate::endpoint::BoxedStream;
 
@@ -31,12 +30,12 @@ impl FirstError {
 }
 
 pub(crate) struct WatchedStream {
-    stream: TlsStream<BoxedStream>,
+    stream: BoxedStream,
     first_error: FirstError,
 }
 
 impl WatchedStream {
-    pub(crate) fn new(stream: TlsStream<BoxedStream>) -> (Self, FirstError) {
+    pub(crate) fn new(stream: BoxedStream) -> (Self, FirstError) {
         let first_error = FirstError::default();
         let watched = Self {
             stream,

@@ -12,11 +12,19 @@ pub struct ResponseHeader {
 pub struct RangeRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub key: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub range_end: ::prost::alloc::vec::Vec<u8>,
+    #[prost(int64, tag = "4")]
+    pub revision: i64,
+    #[prost(bool, tag = "9")]
+    pub count_only: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RangeResponse {
     #[prost(message, repeated, tag = "2")]
     pub kvs: ::prost::alloc::vec::Vec<super::mvccpb::KeyValue>,
+    #[prost(int64, tag = "4")]
+    pub count: i64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PutRequest {

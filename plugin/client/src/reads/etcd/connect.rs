@@ -142,6 +142,15 @@ impl MemberConnection {
         }
     }
 
+    /// Counts the keys that existed at a revision. Returns `None` if etcd has already deleted this revision.
+    pub async fn count_keys(&self, revision: i64) -> Result<Option<u64>, MemberError> {
+        match self.connection.count_keys(revision).await {
+            Ok(count) => Ok(Some(count)),
+            Err(error) if error.is_compacted() => Ok(None),
+            Err(error) => Err(self.describe(error)),
+        }
+    }
+
     /// Reads the member's metrics in Prometheus' text format.
     pub async fn metrics(&self) -> Result<String, MemberError> {
         self.described(self.connection.metrics()).await

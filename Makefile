@@ -52,6 +52,7 @@ test-long: ## run the tests that take minutes each: tutorials, flows, upgrade pa
 	@$(call with_assets,all,cargo build --workspace --all-features --locked --bins --tests)
 	@tests/helm/helm > /dev/null
 	@tests/envtest/old-etcd > /dev/null
+	@tests/envtest/s3 > /dev/null
 	cargo test --workspace --all-features --locked --doc
 	INSTA_UPDATE=no RUST_TEST_THREADS=4 cargo test --workspace --all-features --locked --tests -- \
 		--ignored --skip leader_migration:: --skip real_machines:: --skip v1beta1_only::

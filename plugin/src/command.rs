@@ -11,7 +11,7 @@ use crate::{
         bundle::BundleArguments,
         certificates::CertificatesArguments,
         completion::CompletionArguments,
-        etcd::EtcdArguments,
+        etcd::{EtcdArguments, EtcdCommand},
         generate::GenerateArguments,
         kubectl::KubectlArguments,
         leader_migration::LeaderMigrationArguments,
@@ -257,6 +257,7 @@ impl Command {
     pub(crate) fn handles_signals(&self) -> bool {
         match self {
             Self::Pool(pool) => matches!(pool.command, PoolCommand::Exec(_)),
+            Self::Etcd(etcd) => matches!(etcd.command, EtcdCommand::Snapshot(_)),
             Self::Validate(_) => true,
             _ => false,
         }

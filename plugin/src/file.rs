@@ -78,6 +78,11 @@ impl NewFile {
         })
     }
 
+    /// The name that the file gets.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Stores the content durably, and then gives the file its name.
     ///
     /// # Errors

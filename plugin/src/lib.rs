@@ -6,6 +6,7 @@
 //! - [`command`]: the command line
 //! - [`arguments`]: arguments that commands share
 //! - [`session`]: the global flags and the terminal, which every command receives
+//! - `signal`: the signals that end a process
 //! - [`file`], [`configuration`]: files that the user names, and the webhook's configuration
 //! - [`fleet`]: reads several control planes, in one or several contexts
 //! - [`change`]: changes a control plane or a Machine
@@ -40,6 +41,7 @@ pub mod fleet;
 pub mod output;
 pub mod printer;
 pub mod session;
+mod signal;
 pub mod terminal;
 #[cfg(test)]
 mod testing;
@@ -58,6 +60,7 @@ use commands::{
     lint, machine, man, node, plan, pool, reconcile, rollout, rules, scale, status, upgrade, validate,
     version, webhook, why,
 };
+use kcp_storage::StorageError;
 use session::Session;
 use terminal::Terminal;
 use verdict::Verdict;
@@ -202,6 +205,7 @@ fn hint(error: &anyhow::Error) -> Option<String> {
         of_machine
             .or_else(of_member)
             .or_else(of_question)
+            .or_else(|| cause.downcast_ref::<StorageError>()?.hint())
             .or_else(|| cause.downcast_ref::<cluster::Error>()?.hint())
     })
 }

@@ -78,6 +78,8 @@ fn the_model_links_no_client_and_no_terminal() {
 fn the_client_and_the_pools_link_no_terminal() {
     assert_links_none("kcp-client", &TERMINAL_CRATES);
     assert_links_none("kcp-pool", &TERMINAL_CRATES);
+    assert_links_none("kcp-storage", &TERMINAL_CRATES);
+    assert_links_none("kcp-storage", &["kube-client"]);
 }
 
 /// A module's path in its crate, `["plan", "step"]`, and the production code of its file.
@@ -226,6 +228,7 @@ fn no_folders_import_each_other() {
         "plugin",
         "plugin/client",
         "plugin/etcd",
+        "plugin/storage",
         "plugin/model",
         "plugin/pool",
         "webhook",

@@ -172,7 +172,7 @@ async fn run_program(management: &ManagementCluster, name: &str, arguments: &[&s
 }
 
 /// Restores a snapshot with etcdutl, serves it with etcd, and compares each key with the source at the same revision.
-async fn is_equal_to_the_source(
+pub(crate) async fn is_equal_to_the_source(
     management: &ManagementCluster,
     workload: &WorkloadCluster,
     file: &Path,

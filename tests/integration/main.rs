@@ -29,6 +29,7 @@ mod etcd_maintenance;
 mod etcd_members;
 mod etcd_several;
 mod etcd_snapshot;
+mod etcd_snapshot_s3;
 mod etcd_upgrade;
 mod faults;
 mod fleet;

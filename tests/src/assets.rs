@@ -26,6 +26,9 @@ const OLD_ETCD: &str = "tests/envtest/old-etcd";
 /// Builds what real machines run.
 const MACHINES: &str = "tests/envtest/machines";
 
+/// Builds a server of S3.
+const S3: &str = "tests/envtest/s3";
+
 /// Builds Helm.
 const HELM: &str = "tests/helm/helm";
 
@@ -228,6 +231,11 @@ fn output_of(program: &Path, arguments: &[&str]) -> Result<String> {
         .context("reading its output")?
         .trim()
         .to_owned())
+}
+
+/// Finds versitygw, a server of S3. Builds it first if this machine has not done so yet.
+pub(crate) fn s3_server() -> Result<PathBuf> {
+    printed_by(S3)
 }
 
 /// Finds Helm. Builds it first if this machine has not done so yet.

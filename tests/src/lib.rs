@@ -39,6 +39,7 @@ pub mod protected_pod;
 pub mod refusing_webhook;
 pub mod resources;
 pub mod run;
+pub mod s3;
 pub mod volume;
 pub mod wait;
 pub mod workload_access;

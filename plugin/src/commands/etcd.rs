@@ -1,7 +1,9 @@
 //! `kubectl kcp etcd`: works on the etcd members of a control plane.
 //!
 //! - [`check`]: compares the data of the members, and shows how fast their disks are
-//! - [`snapshot`]: saves a snapshot of etcd's data with [`save`]; [`snapshot_first`] does so before a change
+//! - [`snapshot`]: saves snapshots of etcd's data with [`save`] to a [`sink`], and deletes old ones that are [`stored`];
+//!   [`snapshot_list`] lists them; [`snapshot_verify`] restores one on a [`scratch`] member; [`snapshot_first`] saves one before a
+//!   change
 //! - [`members`]: shows the members
 //! - [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`], [`promote`]: maintain the members. [`maintenance`] has
 //!   the parts that they share; [`several`] runs them on several control planes; [`report`] prints their results
@@ -19,9 +21,14 @@ pub mod recover;
 pub mod remove_member;
 mod report;
 mod save;
+mod scratch;
 mod several;
+mod sink;
 pub mod snapshot;
 pub mod snapshot_first;
+mod snapshot_list;
+mod snapshot_verify;
+mod stored;
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +56,7 @@ pub struct EtcdArguments {
 pub enum EtcdCommand {
     /// Check whether all members have the same data, and whether their disks are fast enough
     Check(check::CheckArguments),
-    /// Save a snapshot of etcd's data to a file or to stdout
+    /// Save a snapshot of etcd's data to a file, to S3 or to stdout
     Snapshot(snapshot::SnapshotArguments),
     /// Show the members of a control plane's etcd
     Members(members::MembersArguments),

@@ -30,12 +30,10 @@ use kcp_pool::lease::generated_name;
 use crate::{
     arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_namespace, parse_timeout},
     change::arguments::FIELD_MANAGER,
-    commands::validate::{
-        pods::{EndSignal, Run},
-        report::ValidationReport,
-    },
+    commands::validate::{pods::Run, report::ValidationReport},
     output::{OutputArguments, print},
     session::Session,
+    signal::EndSignal,
     verdict::Verdict,
 };
 

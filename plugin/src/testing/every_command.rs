@@ -42,6 +42,8 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("bundle edge --output-file f", &[]),
     ("etcd check edge", &[]),
     ("etcd snapshot edge --output-file f", &[]),
+    ("etcd snapshot -A --output-file s3://b/ --list", &[]),
+    ("etcd snapshot edge --output-file s3://b/ --verify", &[]),
     ("etcd members edge", &[]),
     ("etcd defrag edge", &[]),
     ("etcd defrag -A --compact --disarm", &[]),

@@ -21,6 +21,7 @@ use kcp_tests::machines::WorkloadCluster;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::process::Process;
 use kcp_tests::run::Run;
+use kcp_tests::s3::{Capacity, S3Server};
 use kcp_tests::{products, wait};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
@@ -56,6 +57,11 @@ struct Figures {
     etcdctl_wall_ms: f64,
     ratio: f64,
     peak_mib: f64,
+    /// The time to S3, relative to etcdctl and curl, which need a disk between them; and the most memory.
+    s3_wall_ms: f64,
+    s3_theirs_ms: f64,
+    s3_ratio: f64,
+    s3_peak_mib: f64,
     /// How many bytes each killed snapshot had written.
     killed_at: Vec<u64>,
     keys: usize,
@@ -63,7 +69,10 @@ struct Figures {
 
 fn main() -> ExitCode {
     match run() {
-        Ok(figures) if figures.ratio > MAX_RATIO || figures.peak_mib > MAX_PEAK_MIB => {
+        Ok(figures)
+            if figures.ratio.max(figures.s3_ratio) > MAX_RATIO
+                || figures.peak_mib.max(figures.s3_peak_mib) > MAX_PEAK_MIB =>
+        {
             eprintln!(
                 "error: at most {MAX_RATIO} times the time of etcdctl and {MAX_PEAK_MIB} MiB are allowed"
             );
@@ -90,6 +99,10 @@ fn run() -> Result<Figures> {
             "etcdctl_wall_ms": rounded(figures.etcdctl_wall_ms),
             "ratio": rounded(figures.ratio),
             "peak_mib": rounded(figures.peak_mib),
+            "s3_wall_ms": rounded(figures.s3_wall_ms),
+            "s3_etcdctl_and_curl_wall_ms": rounded(figures.s3_theirs_ms),
+            "s3_ratio": rounded(figures.s3_ratio),
+            "s3_peak_mib": rounded(figures.s3_peak_mib),
             "killed_at_bytes": figures.killed_at,
             "equal_keys": figures.keys,
         });
@@ -123,6 +136,8 @@ async fn measured(run: &Arc<Run>) -> Result<Figures> {
             .await?;
     }
     let forward = bench.forward().await?;
+    let server = S3Server::start(run, "s3", Capacity::Disk).await?;
+    let mut s3_turns = Vec::new();
     let mut turns = Vec::new();
     let mut bytes = 0;
     for round in 0..ROUNDS {
@@ -134,7 +149,15 @@ async fn measured(run: &Arc<Run>) -> Result<Figures> {
         );
         bytes = ours.bytes;
         turns.push((ours, theirs));
+        let theirs = bench.etcdctl_and_curl_ms(&forward, &server).await?;
+        let ours = bench.ours_to_s3(&server).await?;
+        eprintln!(
+            "round {round} to S3: {:.0} ms, {:.1} MiB; etcdctl and curl {theirs:.0} ms",
+            ours.wall_ms, ours.peak_mib
+        );
+        s3_turns.push((ours, theirs));
     }
+    drop(server);
     drop(forward);
     let wall_ms = median(turns.iter().map(|(ours, _)| ours.wall_ms));
     let killed_at = bench
@@ -148,6 +171,10 @@ async fn measured(run: &Arc<Run>) -> Result<Figures> {
         etcdctl_wall_ms: median(turns.iter().map(|(_, theirs)| *theirs)),
         ratio: median(turns.iter().map(|(ours, theirs)| ours.wall_ms / theirs)),
         peak_mib: turns.iter().map(|(ours, _)| ours.peak_mib).fold(0.0, f64::max),
+        s3_wall_ms: median(s3_turns.iter().map(|(ours, _)| ours.wall_ms)),
+        s3_theirs_ms: median(s3_turns.iter().map(|(_, theirs)| *theirs)),
+        s3_ratio: median(s3_turns.iter().map(|(ours, theirs)| ours.wall_ms / theirs)),
+        s3_peak_mib: s3_turns.iter().map(|(ours, _)| ours.peak_mib).fold(0.0, f64::max),
         killed_at,
         keys,
     })
@@ -228,12 +255,35 @@ impl Bench<'_> {
     /// The time of etcdctl, which writes to a file and syncs it, as we do.
     async fn etcdctl_ms(&self, forward: &Forward) -> Result<f64> {
         let file = self.folder.join("theirs.db");
+        let wall_ms = self.etcdctl_to(forward, &file).await?;
+        fs::remove_file(&file)?;
+        Ok(wall_ms)
+    }
+
+    /// The time of etcdctl, and then of curl, which uploads the file.
+    async fn etcdctl_and_curl_ms(&self, forward: &Forward, server: &S3Server) -> Result<f64> {
+        let file = self.folder.join("theirs.db");
+        let saved_ms = self.etcdctl_to(forward, &file).await?;
+        let started = Instant::now();
+        let output = server.upload(&file, "theirs.db").output().await?;
+        let uploaded_ms = milliseconds(started);
+        ensure!(
+            output.status.success(),
+            "curl: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        fs::remove_file(&file)?;
+        fs::remove_file(server.object("theirs.db")?)?;
+        Ok(saved_ms + uploaded_ms)
+    }
+
+    async fn etcdctl_to(&self, forward: &Forward, file: &Path) -> Result<f64> {
         let started = Instant::now();
         let output = Command::new(self.assets.program("etcdctl"))
             .args(self.credentials()?)
             .arg(format!("--endpoints=https://127.0.0.1:{}", forward.port))
             .args(["snapshot", "save"])
-            .arg(&file)
+            .arg(file)
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output()
@@ -244,7 +294,6 @@ impl Bench<'_> {
             "etcdctl: {}",
             String::from_utf8_lossy(&output.stderr)
         );
-        fs::remove_file(&file)?;
         Ok(wall_ms)
     }
 
@@ -269,8 +318,23 @@ impl Bench<'_> {
     }
 
     async fn ours(&self, file: &Path) -> Result<Ours> {
+        self.measured_to(self.command(file)?, file).await
+    }
+
+    async fn ours_to_s3(&self, server: &S3Server) -> Result<Ours> {
+        let place = format!("s3://{}/ours.db", S3Server::BUCKET);
+        let mut command = self.command(Path::new(&place))?;
+        for variable in server.environment() {
+            let (name, value) = variable.split_once('=').context("no value")?;
+            command.env(name, value);
+        }
+        self.measured_to(command, &server.object("ours.db")?).await
+    }
+
+    /// Runs a command that creates a file, and removes the file.
+    async fn measured_to(&self, mut command: Command, file: &Path) -> Result<Ours> {
         let started = Instant::now();
-        let mut child = self.command(file)?.spawn()?;
+        let mut child = command.spawn()?;
         let id = child.id().context("it has ended")?;
         let mut clock = interval(Duration::from_millis(20));
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);

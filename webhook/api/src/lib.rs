@@ -9,6 +9,7 @@
 //! - Kubernetes: [`secret`], [`webhook_configuration`]. Nodes, Pods, Deployments and `DaemonSets` use `k8s_openapi` types, because their lists
 //!   are read page by page and need no compact type
 //! - [`lease_record`]: the record of a lease in the status of a Hive customization
+//! - [`snapshot_record`]: the record of the last snapshot of etcd in an annotation of a control plane
 //! - [`metadata`], [`condition`], [`reference`], [`remediation`]: types shared by several kinds
 //! - [`review`]: the fields of the same kinds that admission rules read, borrowed from the JSON of a review
 //! - [`syntax`]: the syntax of names, versions and durations
@@ -41,6 +42,7 @@ pub mod reference;
 pub mod remediation;
 pub mod review;
 pub mod secret;
+pub mod snapshot_record;
 pub mod syntax;
 pub mod webhook_configuration;
 

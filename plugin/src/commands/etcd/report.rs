@@ -242,6 +242,14 @@ impl Collected {
         drop(reports);
         Ok(())
     }
+
+    pub(super) fn documents(&self) -> Vec<Value> {
+        self.0.borrow().documents.clone()
+    }
+
+    pub(super) fn names(&self) -> Vec<String> {
+        self.0.borrow().names.clone()
+    }
 }
 
 /// What a command has done to the etcd members of several control planes, or in several steps.
@@ -290,7 +298,7 @@ impl MaintenanceListReport {
         MaintenanceListDocument {
             api_version: API_VERSION,
             kind: "EtcdMaintenanceList",
-            items: self.collected.0.borrow().documents.clone(),
+            items: self.collected.documents(),
             failed: &self.failed,
         }
     }
@@ -309,7 +317,7 @@ impl Report for MaintenanceListReport {
     }
 
     fn names(&self) -> Vec<String> {
-        self.collected.0.borrow().names.clone()
+        self.collected.names()
     }
 }
 

@@ -1,18 +1,15 @@
 //! Saves a snapshot of etcd's data, for `etcd snapshot` and for the changes that take one first.
 
-use std::{
-    io::{self, BufWriter, Write},
-    path::Path,
-    time::Duration,
-};
+use std::{future::Future, path::absolute, time::Duration};
 
-use anyhow::Context as _;
-use kcp_api::Object as _;
+use kcp_api::{Object as _, snapshot_record::SnapshotRecord};
 use kcp_client::{reader::Reader, reads::etcd::MemberConnection};
 use kcp_control_plane::{
     change::decision::Refusal,
     snapshot::{Snapshot, change::ReadScope},
-    verbs::etcd::snapshot::{SnapshotRecord, SnapshotSource, select_source},
+    verbs::etcd::snapshot::{
+        SnapshotSource, name::SnapshotName, place::SnapshotPlace, record_decision, select_source,
+    },
 };
 use kcp_etcd::SnapshotStream;
 
@@ -21,8 +18,10 @@ use crate::{
         arguments::{FIELD_MANAGER, WriteArguments},
         engine::{Engine, Verb},
     },
-    commands::etcd::EtcdMembers,
-    file::{NewFile, STDIN},
+    commands::etcd::{
+        EtcdMembers,
+        sink::{ReadySink, SnapshotSink},
+    },
     output::OutputArguments,
     terminal::Terminal,
 };
@@ -30,15 +29,11 @@ use crate::{
 /// How long a member may send nothing before the snapshot fails.
 const IDLE_LIMIT: Duration = Duration::from_secs(30);
 
-/// The number of bytes that are collected before they are written to the file.
-const BUFFER_BYTES: usize = 1 << 20;
-
 /// Which snapshot to save, and where.
 pub(crate) struct SaveRequest<'r> {
     /// The control plane.
     pub(crate) name: &'r str,
-    /// The file to create, or `-` ([`STDIN`]) for stdout.
-    pub(crate) file: &'r Path,
+    pub(crate) place: &'r SnapshotPlace,
     /// The member that sends the snapshot; `None` for a follower.
     pub(crate) member: Option<&'r str>,
     /// Whether to record the snapshot on the control plane.
@@ -47,26 +42,59 @@ pub(crate) struct SaveRequest<'r> {
     pub(crate) timeout: Duration,
 }
 
+/// How a request to save a snapshot has ended.
+pub(crate) enum SaveOutcome {
+    Saved(Box<Saved>),
+    /// No member is suitable.
+    Refused(Refusal),
+    /// A signal has ended the command.
+    Interrupted,
+}
+
 pub(crate) struct Saved {
     pub(crate) observed: Snapshot,
+    /// The name that the snapshot has in a folder.
+    pub(crate) name: SnapshotName,
     pub(crate) record: SnapshotRecord,
 }
 
 impl SaveRequest<'_> {
-    pub(crate) fn is_stdout(&self) -> bool {
-        self.file == Path::new(STDIN)
-    }
-
-    /// Saves the snapshot. The inner error is the reason why no member is suitable.
+    /// Saves the snapshot, unless `interrupted` ends first. What was uploaded of a snapshot that is not complete is deleted.
     pub(crate) async fn save(
         &self,
         reader: &Reader<'_>,
         terminal: &Terminal,
-    ) -> anyhow::Result<Result<Saved, Refusal>> {
-        // Create the file first, so that a folder that cannot be written is an error before any data is sent.
-        let file = (!self.is_stdout())
-            .then(|| NewFile::create(self.file))
-            .transpose()?;
+        interrupted: impl Future<Output = ()>,
+    ) -> anyhow::Result<SaveOutcome> {
+        let mut sink = None;
+        let outcome = tokio::select! {
+            outcome = Box::pin(self.transfer(reader, terminal, &mut sink)) => outcome,
+            () = interrupted => Ok(SaveOutcome::Interrupted),
+        };
+        terminal.stop_spinning();
+        if let Some(sink) = sink {
+            sink.abort(terminal).await;
+        }
+        if let Ok(SaveOutcome::Saved(saved)) = &outcome
+            && self.is_recorded
+        {
+            Box::pin(store_record(&saved.record, &saved.observed, reader, terminal)).await;
+        }
+        outcome
+    }
+
+    /// Transfers the snapshot. While it is not complete, it is in `sink`.
+    async fn transfer(
+        &self,
+        reader: &Reader<'_>,
+        terminal: &Terminal,
+        sink: &mut Option<SnapshotSink>,
+    ) -> anyhow::Result<SaveOutcome> {
+        let connection = reader.connection;
+        let name = SnapshotName::new(&connection.namespace, self.name, connection.now());
+        // Before any data is sent, so that a folder that cannot be written is an error at once.
+        let ready = ReadySink::open(self.place, &name).await?;
+        let place = ready.place();
         let members = EtcdMembers {
             reader,
             control_plane: self.name,
@@ -75,49 +103,51 @@ impl SaveRequest<'_> {
         let observed = members.observe().await?;
         let SnapshotSource { member, warnings } = match select_source(&observed, self.member) {
             Ok(source) => source,
-            Err(refusal) => return Ok(Err(refusal)),
+            Err(refusal) => return Ok(SaveOutcome::Refused(refusal)),
         };
         for warning in &warnings {
             terminal.warning(warning);
         }
         let opened = members.open(&observed, &member, IDLE_LIMIT).await?;
         let mut stream = opened.start_snapshot().await?;
-        if let Some(mut file) = file {
-            receive(&opened, &mut stream, &mut file, terminal).await?;
-            file.finish()?;
-        } else {
-            receive(&opened, &mut stream, &mut io::stdout().lock(), terminal).await?;
+        let begun = sink.insert(ready.begin().await?);
+        receive(&opened, &mut stream, begun, terminal).await?;
+        if let Some(complete) = sink.take() {
+            complete.finish().await?;
         }
         let record = SnapshotRecord {
             uid: observed.control_plane.uid().to_owned(),
             completed: reader.connection.now(),
             member: member.name,
             bytes: stream.received_bytes(),
+            place: match place {
+                SnapshotPlace::Stdout => None,
+                SnapshotPlace::File(path) => Some(absolute(&path).unwrap_or(path).display().to_string()),
+                SnapshotPlace::Object(object) => Some(object.to_string()),
+            },
         };
-        if self.is_recorded {
-            Box::pin(store_record(&record, &observed, reader, terminal)).await;
-        }
-        Ok(Ok(Saved { observed, record }))
+        Ok(SaveOutcome::Saved(Box::new(Saved {
+            observed,
+            name,
+            record,
+        })))
     }
 }
 
-/// Writes the snapshot as it arrives, and shows the progress.
+/// Stores the snapshot as it arrives, and shows the progress. When this returns, the hash of the snapshot is correct.
 async fn receive(
     connection: &MemberConnection,
     stream: &mut SnapshotStream,
-    output: &mut impl Write,
+    sink: &mut SnapshotSink,
     terminal: &Terminal,
 ) -> anyhow::Result<()> {
-    let mut writer = BufWriter::with_capacity(BUFFER_BYTES, output);
     let mut shown = None;
     loop {
         let chunk = stream.next().await;
         let Some(chunk) = chunk.map_err(|error| connection.describe(error))? else {
-            break;
+            return Ok(());
         };
-        writer
-            .write_all(&chunk.bytes)
-            .context("cannot write the snapshot")?;
+        sink.write(&chunk.bytes).await?;
         let received = stream.received_bytes();
         let mebibytes = received >> 20;
         if shown != Some(mebibytes) {
@@ -126,10 +156,8 @@ async fn receive(
             shown = Some(mebibytes);
         }
     }
-    writer.flush().context("cannot write the snapshot")?;
-    terminal.stop_spinning();
-    Ok(())
 }
+
 /// Records the snapshot on the control plane. A failure causes only a warning, because the snapshot is complete.
 async fn store_record(
     record: &SnapshotRecord,
@@ -156,7 +184,7 @@ async fn store_record(
         waits_for_replacement: false,
     };
     let changed = engine.change_control_plane(&verb, ReadScope::ControlPlane, |snapshot, context| {
-        Ok(record.decide(snapshot.control_plane(), context.now))
+        Ok(record_decision(record, snapshot.control_plane(), context.now))
     });
     if let Err(error) = Box::pin(changed).await {
         terminal.warning(&format!(

@@ -1,5 +1,7 @@
 //! Maintains the etcd members of one control plane, or of several, one after the other.
 
+use std::time::Duration;
+
 use clap::Args;
 use kcp_client::{Connection, reads};
 use kcp_control_plane::snapshot::Snapshot;
@@ -43,44 +45,18 @@ pub(super) async fn maintain_each(
     prints_list: bool,
     command: impl AsyncFn(&Maintenance<'_>, Snapshot) -> anyhow::Result<Verdict>,
 ) -> anyhow::Result<Verdict> {
-    let connection = session.connect_within(options.timeout).await?;
     let collected = Collected::default();
     let is_list = prints_list || selection.name.is_none();
-    let mut failed = Vec::new();
-    let mut verdicts = Vec::new();
-    let selected = Box::pin(selection.select(&connection, options)).await?;
-    let count = selected.len();
-    for (index, object) in selected.into_iter().enumerate() {
-        let ObjectName { name, namespace } = &object;
-        if selection.name.is_none() {
-            session.terminal.note(&format!(
-                "control plane {name} in namespace {namespace} ({} of {count}):",
-                index + 1
-            ));
-        }
-        let own = Connection {
-            namespace: namespace.clone(),
-            ..connection.clone()
-        };
-        let target = MaintenanceTarget {
-            connection: &own,
-            control_plane: name,
-            collected: is_list.then_some(&collected),
-        };
-        let verdict = match Box::pin(target.maintain(options, &session.terminal, &command)).await {
-            Ok(verdict) => verdict,
-            Err(error) if !is_list => return Err(error),
-            Err(error) => {
-                let verdict = report_error(session, &error);
-                failed.push(UnfinishedMaintenance {
-                    metadata: object,
-                    error: format!("{error:#}"),
-                });
-                verdict
-            }
-        };
-        verdicts.push(verdict);
-    }
+    let Selected { verdicts, failed } = selection
+        .for_each(options.timeout, session, is_list, async |connection, name| {
+            let target = MaintenanceTarget {
+                connection,
+                control_plane: name,
+                collected: is_list.then_some(&collected),
+            };
+            Box::pin(target.maintain(options, &session.terminal, &command)).await
+        })
+        .await?;
     let list = MaintenanceListReport {
         collected,
         failed,
@@ -93,19 +69,68 @@ pub(super) async fn maintain_each(
     Ok(Verdict::worst(verdicts))
 }
 
+/// What a command has done to the selected control planes.
+pub(super) struct Selected {
+    /// The verdict of each control plane.
+    pub(super) verdicts: Vec<Verdict>,
+    /// The control planes at which the command failed.
+    pub(super) failed: Vec<UnfinishedMaintenance>,
+}
+
 impl SelectionArguments {
-    async fn select(
+    /// Runs a command on each selected control plane, with a connection in its namespace. A signal ends it. For a list, a
+    /// control plane that fails does not affect the next ones.
+    pub(super) async fn for_each(
         &self,
-        connection: &Connection,
-        options: &MaintenanceOptions,
-    ) -> anyhow::Result<Vec<ObjectName>> {
+        timeout: Duration,
+        session: &Session,
+        is_list: bool,
+        command: impl AsyncFn(&Connection, &str) -> anyhow::Result<Verdict>,
+    ) -> anyhow::Result<Selected> {
+        let connection = session.connect_within(timeout).await?;
+        let selected = Box::pin(self.select(&connection, timeout)).await?;
+        let count = selected.len();
+        let (mut verdicts, mut failed) = (Vec::new(), Vec::new());
+        for (index, object) in selected.into_iter().enumerate() {
+            let ObjectName { name, namespace } = &object;
+            if self.name.is_none() {
+                session.terminal.note(&format!(
+                    "control plane {name} in namespace {namespace} ({} of {count}):",
+                    index + 1
+                ));
+            }
+            let own = Connection {
+                namespace: namespace.clone(),
+                ..connection.clone()
+            };
+            let verdict = match Box::pin(command(&own, name)).await {
+                Ok(verdict) => verdict,
+                Err(error) if !is_list => return Err(error),
+                Err(error) => {
+                    let verdict = report_error(session, &error);
+                    failed.push(UnfinishedMaintenance {
+                        metadata: object,
+                        error: format!("{error:#}"),
+                    });
+                    verdict
+                }
+            };
+            verdicts.push(verdict);
+            if verdict == Verdict::Interrupted {
+                break;
+            }
+        }
+        Ok(Selected { verdicts, failed })
+    }
+
+    async fn select(&self, connection: &Connection, timeout: Duration) -> anyhow::Result<Vec<ObjectName>> {
         if let Some(name) = &self.name {
             return Ok(vec![ObjectName {
                 name: name.clone(),
                 namespace: connection.namespace.clone(),
             }]);
         }
-        let limit = reads::list_limit(options.timeout);
+        let limit = reads::list_limit(timeout);
         let reader = reads::discover(connection, limit).await?;
         let namespace = (!self.all_namespaces).then_some(connection.namespace.as_str());
         let selector = self.selector.as_deref();

@@ -1,17 +1,17 @@
 //! `--snapshot` of the commands that replace Machines: saves a snapshot of etcd before the change.
 
-use std::{path::PathBuf, time::Duration};
+use std::{future::pending, time::Duration};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use jiff::Timestamp;
 use kcp_api::{KubeadmControlPlane, Object as _};
 use kcp_client::reader::Reader;
-use kcp_control_plane::verbs::etcd::snapshot::{file_name, recent_snapshot_warning};
+use kcp_control_plane::verbs::etcd::snapshot::{place::SnapshotPlace, recent_snapshot_warning};
 
 use crate::{
-    commands::etcd::save::{SaveRequest, Saved},
-    terminal::{Terminal, escape},
+    commands::etcd::save::{SaveOutcome, SaveRequest},
+    terminal::Terminal,
 };
 
 /// The time limit for finding a member and connecting to it.
@@ -20,9 +20,14 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// The flag of commands that replace Machines.
 #[derive(Clone, Debug, Args)]
 pub struct SnapshotFirstArguments {
-    /// First save a snapshot of etcd to this file, or to a new file in this folder; if that fails, change nothing
-    #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
-    pub snapshot: Option<PathBuf>,
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "dry_run",
+        help = "First save a snapshot of etcd to this file or to s3://BUCKET/NAME, or under a new name in this folder; if that \
+            fails, change nothing"
+    )]
+    pub snapshot: Option<SnapshotPlace>,
 }
 
 impl SnapshotFirstArguments {
@@ -49,37 +54,31 @@ impl SnapshotFirstArguments {
         reader: &Reader<'_>,
         terminal: &Terminal,
     ) -> anyhow::Result<()> {
-        let Some(path) = &self.snapshot else {
+        let Some(place) = &self.snapshot else {
             return Ok(());
         };
-        let file = if path.is_dir() {
-            path.join(file_name(control_plane, reader.connection.now()))
-        } else {
-            path.clone()
-        };
-        let request = SaveRequest {
-            name: control_plane.name(),
-            file: &file,
-            member: None,
-            is_recorded: true,
-            timeout: TIMEOUT,
-        };
-        if request.is_stdout() {
+        if *place == SnapshotPlace::Stdout {
             return Err(anyhow!(
                 "--snapshot cannot write to stdout; specify a file or a folder"
             ));
         }
-        let saved = Box::pin(request.save(reader, terminal))
+        let request = SaveRequest {
+            name: control_plane.name(),
+            place,
+            member: None,
+            is_recorded: true,
+            timeout: TIMEOUT,
+        };
+        // A signal ends the command as always.
+        let saved = Box::pin(request.save(reader, terminal, pending()))
             .await
-            .and_then(|saved| saved.map_err(|refusal| anyhow!(refusal.why.join("; "))));
-        let Saved { record, .. } =
-            saved.context("nothing was changed, because no snapshot of etcd could be saved")?;
-        terminal.note(&format!(
-            "snapshot of etcd member {} is complete, {} bytes, in {}",
-            record.member,
-            record.bytes,
-            escape(&file.display().to_string())
-        ));
+            .and_then(|outcome| match outcome {
+                SaveOutcome::Saved(saved) => Ok(saved),
+                SaveOutcome::Refused(refusal) => Err(anyhow!(refusal.why.join("; "))),
+                SaveOutcome::Interrupted => Err(anyhow!("interrupted")),
+            });
+        let saved = saved.context("nothing was changed, because no snapshot of etcd could be saved")?;
+        terminal.note(&saved.line());
         Ok(())
     }
 }

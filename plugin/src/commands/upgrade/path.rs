@@ -12,8 +12,11 @@ use kcp_client::{
 use kcp_control_plane::{
     change::decision::{Refusal, RefusedBy},
     snapshot::change::{ChangeSnapshot, ReadScope},
-    verbs::upgrade_path::{
-        NextStep, OldWorker, PathOptions, PathState, UpgradePath, topology_refusal, upgrade_path,
+    verbs::{
+        etcd::snapshot::place::SnapshotPlace,
+        upgrade_path::{
+            NextStep, OldWorker, PathOptions, PathState, UpgradePath, topology_refusal, upgrade_path,
+        },
     },
 };
 use owo_colors::OwoColorize as _;
@@ -31,18 +34,26 @@ use crate::{
 /// etcd.
 const ADD_ON_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Whether each snapshot gets a name of its own in this place.
+fn is_folder(place: &SnapshotPlace) -> bool {
+    match place {
+        SnapshotPlace::File(path) => path.is_dir(),
+        SnapshotPlace::Object(object) => object.is_folder(),
+        SnapshotPlace::Stdout => false,
+    }
+}
+
 /// Upgrades until the control plane is at `to`, or until it cannot continue. Without `--wait`, writes one upgrade at most.
 pub(super) async fn run(
     arguments: &UpgradeArguments,
     to: &str,
     engine: &Engine<'_>,
 ) -> anyhow::Result<Verdict> {
-    if let Some(path) = &arguments.snapshot.snapshot {
+    if let Some(place) = &arguments.snapshot.snapshot {
         ensure!(
-            path.is_dir(),
-            "--snapshot {} is not an existing folder; with --via, specify an existing folder, because each upgrade \
-             saves its own snapshot",
-            path.display()
+            is_folder(place),
+            "--snapshot {place} is not an existing folder; with --via, specify an existing folder, because each upgrade \
+             saves its own snapshot"
         );
     }
     let (mut is_first, mut has_waited) = (true, false);

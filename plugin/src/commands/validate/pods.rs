@@ -2,17 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    io,
     time::{Duration, Instant},
 };
 
 use futures_util::stream::{self, StreamExt as _};
 use kcp_client::{Error, reads::failure::one_line, validation::ValidationPods};
 use kcp_control_plane::validation::{NodeFacts, Probe, ProbePods, Progress, pod::RUN_LABEL};
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    time::sleep,
-};
+use tokio::time::sleep;
 
 use crate::terminal::Terminal;
 
@@ -153,28 +149,5 @@ impl Run<'_> {
         format!(
             "delete them in the validated cluster: kubectl delete pods -n {namespace} -l {RUN_LABEL}={run}"
         )
-    }
-}
-
-/// The signals that end a process.
-pub(super) struct EndSignal([Signal; 3]);
-
-impl EndSignal {
-    /// Makes this process receive the signals, instead of ending because of them.
-    pub(super) fn listen() -> io::Result<Self> {
-        Ok(Self([
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::hangup())?,
-        ]))
-    }
-
-    pub(super) async fn wait(&mut self) {
-        let Self([interrupt, terminate, hangup]) = self;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
     }
 }

@@ -1,12 +1,15 @@
 //! The decision of `etcd snapshot`: which member sends the snapshot, and the record of it on the control
-//! plane.
+//! plane. [`place`] is where it is stored, and [`name`] its name in a folder; [`verification`] compares it with its etcd.
+
+pub mod name;
+pub mod place;
+pub mod verification;
 
 use std::cmp::Reverse;
 
 use jiff::{SignedDuration, Timestamp};
-use kcp_api::{KubeadmControlPlane, Object as _, names::annotation};
+use kcp_api::{KubeadmControlPlane, names::annotation, snapshot_record::SnapshotRecord};
 use kcp_etcd::{AlarmKind, Status};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
@@ -28,63 +31,37 @@ pub struct SnapshotSource {
     pub warnings: Vec<String>,
 }
 
-/// The last snapshot of a control plane's etcd, as the value of the annotation `etcd-snapshot`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct SnapshotRecord {
-    /// The uid of the control plane. A control plane that was created from a copied manifest has a different
-    /// uid.
-    pub uid: String,
-    /// When the snapshot was complete.
-    pub completed: Timestamp,
-    /// The name of the member's node, or `host:port` of an external etcd.
-    pub member: String,
-    /// The size of the snapshot in bytes.
-    pub bytes: u64,
-}
-
-impl SnapshotRecord {
-    /// The record of a control plane. `None` if the record is missing or not valid, belongs to another control
-    /// plane, or is from the future.
-    pub fn from_control_plane(control_plane: &KubeadmControlPlane, now: Timestamp) -> Option<Self> {
-        let record = control_plane.annotation(annotation::ETCD_SNAPSHOT)?;
-        let record: Self = serde_json::from_str(record).ok()?;
-        let is_possible = record.completed.duration_since(now) <= CLOCK_TOLERANCE;
-        (is_possible && record.uid == control_plane.uid()).then_some(record)
+/// Decides how to store a record, unless a newer one is stored.
+pub fn record_decision(
+    record: &SnapshotRecord,
+    control_plane: &KubeadmControlPlane,
+    now: Timestamp,
+) -> Decision {
+    let stored = SnapshotRecord::from_control_plane(control_plane, now);
+    if let Some(stored) = stored.filter(|stored| stored.completed >= record.completed) {
+        return Decision::Unchanged(format!(
+            "a newer snapshot, from {}, is already recorded",
+            stored.completed
+        ));
     }
-
-    /// Decides how to store this record, unless a newer one is stored.
-    pub fn decide(&self, control_plane: &KubeadmControlPlane, now: Timestamp) -> Decision {
-        let stored = Self::from_control_plane(control_plane, now);
-        if let Some(stored) = stored.filter(|stored| stored.completed >= self.completed) {
-            return Decision::Unchanged(format!(
-                "a newer snapshot, from {}, is already recorded",
-                stored.completed
-            ));
-        }
-        // A record always has a JSON form.
-        let text = serde_json::to_string(self).unwrap_or_default();
-        Decision::Write(Proposal {
-            write: ObjectWrite::Patch {
-                patch: json!({"metadata": {"annotations": {annotation::ETCD_SNAPSHOT: text}}}),
-                subresource: None,
-            },
-            outcome: "has a record of the snapshot".to_owned(),
-            warnings: Vec::new(),
-            consequences: Vec::new(),
-            event: ChangeEvent {
-                reason: "EtcdSnapshotTaken",
-                action: "EtcdSnapshot",
-                note_verb: "etcd snapshot taken",
-                detail: format!("from member {}, {} bytes", self.member, self.bytes),
-            },
-        })
-    }
+    // A record always has a JSON form.
+    let text = serde_json::to_string(record).unwrap_or_default();
+    Decision::Write(Proposal {
+        write: ObjectWrite::Patch {
+            patch: json!({"metadata": {"annotations": {annotation::ETCD_SNAPSHOT: text}}}),
+            subresource: None,
+        },
+        outcome: "has a record of the snapshot".to_owned(),
+        warnings: Vec::new(),
+        consequences: Vec::new(),
+        event: ChangeEvent {
+            reason: "EtcdSnapshotTaken",
+            action: "EtcdSnapshot",
+            note_verb: "etcd snapshot taken",
+            detail: format!("from member {}, {} bytes", record.member, record.bytes),
+        },
+    })
 }
-
-/// How far in the future the time of a record may be. The time comes from the clock of another API server.
-const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// How long a recorded snapshot counts as recent, before a change that replaces Machines.
 const RECENT: SignedDuration = SignedDuration::from_hours(24);
@@ -106,16 +83,6 @@ pub fn recent_snapshot_warning(control_plane: &KubeadmControlPlane, now: Timesta
     Some(format!(
         "{recorded}; to save a snapshot before the change, use --snapshot FILE"
     ))
-}
-
-/// The name of a file for a snapshot of the control plane, such as `default-edge-20261123T120000Z.db`.
-pub fn file_name(control_plane: &KubeadmControlPlane, now: Timestamp) -> String {
-    format!(
-        "{}-{}-{}.db",
-        control_plane.namespace(),
-        control_plane.name(),
-        now.strftime("%Y%m%dT%H%M%SZ")
-    )
 }
 
 /// Selects the member that sends the snapshot: a follower that has applied the latest writes, so that the
@@ -223,7 +190,7 @@ fn with_choice(why: &str, survey: &EtcdSurvey) -> Refusal {
 mod tests {
     use kcp_etcd::{Alarm, AlarmKind};
 
-    use super::{SnapshotRecord, file_name, recent_snapshot_warning, select_source};
+    use super::{SnapshotRecord, recent_snapshot_warning, record_decision, select_source};
     use crate::{
         change::decision::Decision,
         snapshot::{Reading, Snapshot, etcd::Alarms},
@@ -336,6 +303,7 @@ mod tests {
                     completed: now() - jiff::SignedDuration::from_hours(hours),
                     member: "node-m2".to_owned(),
                     bytes: 544,
+                    place: None,
                 };
                 let text = serde_json::to_string(&record).expect("JSON");
                 let annotations = [("kubectl-kcp.dev/etcd-snapshot".to_owned(), text)];
@@ -354,10 +322,6 @@ mod tests {
         assert_eq!(warning(Some(25), |_| {}).as_deref(), Some(old));
         assert_eq!(warning(None, external), None);
         assert_eq!(warning(None, uninitialized), None);
-        assert_eq!(
-            file_name(&snapshot().control_plane, now()),
-            "d-c1-cp-20260821T120000Z.db"
-        );
     }
 
     #[test]
@@ -368,8 +332,9 @@ mod tests {
             completed: now(),
             member: "node-m2".to_owned(),
             bytes: 544,
+            place: Some("s3://backups/edge.db".to_owned()),
         };
-        let Decision::Write(proposal) = newer.decide(&control_plane, now()) else {
+        let Decision::Write(proposal) = record_decision(&newer, &control_plane, now()) else {
             panic!("not written");
         };
         let text = serde_json::to_string(&newer).expect("JSON");
@@ -392,7 +357,7 @@ mod tests {
             ..newer
         };
         assert!(matches!(
-            older.decide(&control_plane, now()),
+            record_decision(&older, &control_plane, now()),
             Decision::Unchanged(_)
         ));
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
-use kcp_api::{KubeadmControlPlane, Object as _};
+use kcp_api::{KubeadmControlPlane, Object as _, snapshot_record::SnapshotRecord};
 use owo_colors::{OwoColorize as _, Style};
 
 use crate::commands::status::screen::{Layout, age, findings::count_entries};
@@ -13,7 +13,6 @@ use kcp_control_plane::{
     inspection::{Basis, Health, Inspection},
     quorum::Votes,
     snapshot::{Reading, Snapshot, Workload, workload::Addon},
-    verbs::etcd::snapshot::SnapshotRecord,
 };
 
 /// The width of a label in the summary, with its colon and spaces, in terminal cells.
@@ -50,11 +49,10 @@ pub(super) fn summary(
     ];
     if let Some(record) = SnapshotRecord::from_control_plane(control_plane, now) {
         let age = age(Some(record.completed), now);
-        lines.push((
-            "Snapshot",
-            format!("{age} ago, from etcd member {}", record.member),
-            plain,
-        ));
+        let place = record.place.map(|place| format!(", in {place}"));
+        let place = place.unwrap_or_default();
+        let text = format!("{age} ago, from etcd member {}{place}", record.member);
+        lines.push(("Snapshot", text, plain));
     }
     let mut text = String::new();
     for (label, value, style) in lines {

@@ -335,17 +335,25 @@ fn prints_changes_of_the_leader_and_of_alarms() {
 }
 
 #[test]
-fn the_summary_shows_the_age_of_the_last_etcd_snapshot() {
-    let with_record = example::healthy().after(|observed| {
-        let record = format!(
-            r#"{{"uid":"{}","completed":"{}","member":"node-m2","bytes":20512}}"#,
-            kcp_api::Object::uid(&observed.control_plane),
-            minutes_ago(12)
-        );
-        let annotation = ("kubectl-kcp.dev/etcd-snapshot".to_owned(), record);
-        observed.control_plane().metadata.annotations = Some([annotation].into());
-    });
-    let text = plain(&screen(&with_record, Some(80), false).text());
-    let line = text.lines().find(|line| line.starts_with("Snapshot:"));
-    assert_eq!(line, Some("Snapshot:      12m ago, from etcd member node-m2"));
+fn the_summary_shows_the_age_and_the_place_of_the_last_etcd_snapshot() {
+    for (place, expected) in [
+        ("", "Snapshot:      12m ago, from etcd member node-m2"),
+        (
+            r#","place":"s3://backups/edge.db""#,
+            "Snapshot:      12m ago, from etcd member node-m2, in s3://backups/edge.db",
+        ),
+    ] {
+        let with_record = example::healthy().after(|observed| {
+            let record = format!(
+                r#"{{"uid":"{}","completed":"{}","member":"node-m2","bytes":20512{place}}}"#,
+                kcp_api::Object::uid(&observed.control_plane),
+                minutes_ago(12)
+            );
+            let annotation = ("kubectl-kcp.dev/etcd-snapshot".to_owned(), record);
+            observed.control_plane().metadata.annotations = Some([annotation].into());
+        });
+        let text = plain(&screen(&with_record, Some(80), false).text());
+        let line = text.lines().find(|line| line.starts_with("Snapshot:"));
+        assert_eq!(line, Some(expected));
+    }
 }

@@ -1,0 +1,192 @@
+//! The snapshots in a folder: lists them, and deletes old ones.
+
+use std::{
+    fs,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, anyhow};
+use kcp_control_plane::verbs::etcd::snapshot::{
+    name::{SnapshotName, superseded},
+    place::{ObjectPlace, SnapshotPlace},
+};
+use kcp_storage::Bucket;
+
+use crate::output::OutputArguments;
+
+/// What a command wants to know of the snapshots in a folder.
+pub(super) struct FolderRequest<'r> {
+    pub(super) place: &'r SnapshotPlace,
+    /// The control plane; `None` for all.
+    pub(super) name: Option<&'r str>,
+    /// The member to compare with; `None` for a follower.
+    pub(super) member: Option<&'r str>,
+    pub(super) timeout: Duration,
+    pub(super) output: &'r OutputArguments,
+}
+
+/// A folder with snapshots.
+pub(super) enum SnapshotFolder {
+    Local(PathBuf),
+    Remote(Box<Bucket>, ObjectPlace),
+}
+
+/// A snapshot in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct StoredSnapshot {
+    pub(super) name: SnapshotName,
+    pub(super) bytes: u64,
+    /// The file or the object.
+    pub(super) place: SnapshotPlace,
+}
+
+impl SnapshotFolder {
+    /// Opens a folder. Sends no request.
+    ///
+    /// # Errors
+    /// The place is no folder.
+    pub(super) fn open(place: &SnapshotPlace) -> anyhow::Result<Self> {
+        match place {
+            SnapshotPlace::File(path) if path.is_dir() => Ok(Self::Local(path.clone())),
+            SnapshotPlace::Object(object) if object.is_folder() => {
+                Ok(Self::Remote(Box::new(Bucket::open(object)?), object.clone()))
+            }
+            _ => Err(anyhow!(
+                "--output-file {place} is not an existing folder, or one of a bucket, such as s3://backups/prod/"
+            )),
+        }
+    }
+
+    /// Lists the snapshots that this program has named, oldest first. Ignores everything else in the folder.
+    pub(super) async fn list(&self) -> anyhow::Result<Vec<StoredSnapshot>> {
+        let mut stored = match self {
+            Self::Local(folder) => {
+                let listed = local(folder);
+                listed.with_context(|| format!("cannot list {}", folder.display()))?
+            }
+            Self::Remote(bucket, folder) => {
+                let objects = bucket.list(&folder.key).await?;
+                let snapshots = objects.into_iter().filter_map(|object| {
+                    let name = object.key.strip_prefix(&folder.key)?.parse().ok()?;
+                    Some(StoredSnapshot {
+                        name,
+                        bytes: object.bytes,
+                        place: SnapshotPlace::Object(ObjectPlace {
+                            bucket: folder.bucket.clone(),
+                            key: object.key,
+                        }),
+                    })
+                });
+                snapshots.collect()
+            }
+        };
+        stored.sort_by(|one, other| {
+            let order = |stored: &StoredSnapshot| (stored.name.began(), stored.name.clone());
+            order(one).cmp(&order(other))
+        });
+        Ok(stored)
+    }
+
+    /// The snapshots to delete, so that `kept` are left with the newest.
+    pub(super) async fn superseded(
+        &self,
+        newest: &SnapshotName,
+        kept: NonZeroUsize,
+    ) -> anyhow::Result<Vec<StoredSnapshot>> {
+        let stored = self.list().await?;
+        let superseded = superseded(stored.iter().map(|stored| &stored.name), newest, kept);
+        let is_superseded = |snapshot: &&StoredSnapshot| superseded.contains(&&snapshot.name);
+        Ok(stored.iter().filter(is_superseded).cloned().collect())
+    }
+
+    /// Deletes a snapshot. One that no longer exists is not an error.
+    pub(super) async fn delete(&self, snapshot: &StoredSnapshot) -> anyhow::Result<()> {
+        match (self, &snapshot.place) {
+            (Self::Remote(bucket, _), SnapshotPlace::Object(object)) => {
+                Ok(bucket.delete(&object.key).await?)
+            }
+            (_, SnapshotPlace::File(path)) => match fs::remove_file(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(error).with_context(|| format!("cannot delete {}", path.display()))
+                }
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        }
+    }
+}
+
+fn local(folder: &Path) -> std::io::Result<Vec<StoredSnapshot>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(Ok(name)) = name.to_str().map(str::parse) else {
+            continue;
+        };
+        // Not of the target of a link, which is not ours.
+        let metadata = entry.metadata()?;
+        if metadata.is_file() {
+            found.push(StoredSnapshot {
+                name,
+                bytes: metadata.len(),
+                place: SnapshotPlace::File(entry.path()),
+            });
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, num::NonZeroUsize, os::unix::fs::symlink};
+
+    use kcp_control_plane::verbs::etcd::snapshot::place::SnapshotPlace;
+
+    use super::SnapshotFolder;
+
+    #[tokio::test]
+    async fn only_what_this_program_has_named_is_listed_and_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let ours = [
+            "d_edge_20260101T000000Z.db",
+            "d_edge_20260102T000000Z.db",
+            "d_edge_20260103T000000Z.db",
+            "d_other_20250101T000000Z.db",
+        ];
+        let theirs = ["edge.db", "d_edge_20260101T000000Z.db.age", "notes"];
+        for name in ours.iter().chain(&theirs) {
+            fs::write(path(name), "12345").unwrap();
+        }
+        symlink(path("notes"), path("d_edge_20240101T000000Z.db")).unwrap();
+        fs::create_dir(path("d_edge_20230101T000000Z.db")).unwrap();
+        let opened = SnapshotFolder::open(&SnapshotPlace::File(folder.path().to_owned())).unwrap();
+        let stored = opened.list().await.unwrap();
+        let names: Vec<String> = stored.iter().map(|stored| stored.name.to_string()).collect();
+        assert_eq!(names, [ours[3], ours[0], ours[1], ours[2]]);
+        assert!(stored.iter().all(|stored| stored.bytes == 5), "{stored:?}");
+
+        let newest = ours[2].parse().unwrap();
+        let old = opened.superseded(&newest, NonZeroUsize::MIN).await.unwrap();
+        let names: Vec<String> = old.iter().map(|stored| stored.name.to_string()).collect();
+        assert_eq!(names, [ours[0], ours[1]]);
+        for snapshot in &old {
+            opened.delete(snapshot).await.unwrap();
+            opened.delete(snapshot).await.unwrap();
+        }
+        let left = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, 7, "two of nine are gone");
+        assert!(path(ours[2]).exists());
+    }
+
+    #[test]
+    fn a_file_is_no_folder() {
+        for place in ["edge.db", "-", "s3://b/edge.db"] {
+            let error = SnapshotFolder::open(&place.parse().unwrap()).err().unwrap();
+            assert!(error.to_string().contains("is not an existing folder"), "{error}");
+        }
+    }
+}

@@ -24,12 +24,13 @@ const FILES: [&str; 3] = [
 ];
 
 /// Metrics of objects and events that this cluster may not have. A server announces a family only with a sample.
-const WITHOUT_SAMPLE: [&str; 5] = [
+const WITHOUT_SAMPLE: [&str; 6] = [
     "kcp_webhook_canary_timestamp_seconds",
     "kcp_webhook_disabled_since_timestamp_seconds",
     "kcp_webhook_unregistered_version",
     "kcp_webhook_denial_events",
     "kcp_webhook_pool_entries",
+    "kcp_webhook_etcd_snapshot_timestamp_seconds",
 ];
 
 #[test]

@@ -7,6 +7,7 @@
 //! - `discovery`: reads the versions of a group from the API server
 //! - `cluster_deployments`: finds the `ClusterDeployment`s that belong to a pool or use a customization
 //! - `pool_entries`: counts the entries of pools by the leases on them
+//! - `etcd_snapshots`: when the last snapshot of each control plane's etcd was recorded
 //! - `list`: live reads of lists
 //! - `live_reads`: reads from the API server until a deadline
 //! - `shared_reads`: shares one response between the reviews that read the same path
@@ -21,6 +22,7 @@ mod authorization;
 mod cache;
 mod cluster_deployments;
 mod discovery;
+mod etcd_snapshots;
 mod events;
 mod kinds;
 mod list;
@@ -52,7 +54,7 @@ use thiserror::Error;
 
 use self::{kinds::Caches, live_reads::ApiServer, subject::is_path_segment, view::FilledView};
 use crate::{
-    metrics::{Metrics, PoolEntries, PoolName},
+    metrics::{LastSnapshot, Metrics, PoolEntries, PoolName},
     tasks::Tasks,
 };
 
@@ -167,6 +169,11 @@ impl ClusterReader {
     /// Counts the entries of each pool by the state of their lease records.
     pub(crate) fn count_pool_entries(&self, now: Timestamp) -> BTreeMap<PoolName, PoolEntries> {
         self.caches.count_pool_entries(now)
+    }
+
+    /// The last snapshot of each control plane's etcd.
+    pub(crate) fn last_snapshots(&self, now: Timestamp) -> Vec<LastSnapshot> {
+        self.caches.last_snapshots(now)
     }
 
     /// The API versions in which the API server serves control planes, but which this program does not know.

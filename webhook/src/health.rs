@@ -71,8 +71,10 @@ impl Health {
             }
             "/metrics" => {
                 if self.pools_counted.admit().is_some() {
-                    let pools = self.cluster.count_pool_entries(Timestamp::now());
-                    self.metrics.set_pool_entries(pools);
+                    let now = Timestamp::now();
+                    self.metrics
+                        .set_pool_entries(self.cluster.count_pool_entries(now));
+                    self.metrics.set_last_snapshots(self.cluster.last_snapshots(now));
                 }
                 match self.metrics.encode() {
                     Ok(text) => answer(StatusCode::OK, metrics::CONTENT_TYPE, text),

@@ -1,6 +1,7 @@
 //! Prometheus metrics. If controller-runtime has the same metric, it has the same name here, so that dashboards for
 //! controller-runtime work.
 
+mod etcd_snapshots;
 mod pool_entries;
 mod requests;
 
@@ -14,8 +15,10 @@ use prometheus_client::{
     registry::Registry,
 };
 
+pub(crate) use self::etcd_snapshots::LastSnapshot;
 pub(crate) use self::pool_entries::{OTHER_POOLS, PoolEntries, PoolName};
 use self::{
+    etcd_snapshots::SnapshotGauges,
     pool_entries::PoolGauges,
     requests::{InFlight, Requests},
 };
@@ -118,6 +121,7 @@ pub(crate) struct Metrics {
     denial_events: Family<EventLabels, Counter>,
     unregistered_versions: Family<VersionLabels, Gauge>,
     pool_entries: PoolGauges,
+    etcd_snapshots: SnapshotGauges,
     pub(crate) connections: ConnectionMetrics,
     pub(crate) panics: Counter,
     pub(crate) unverified_reviews: Counter,
@@ -149,6 +153,7 @@ impl Metrics {
             denial_events: Family::default(),
             unregistered_versions: Family::default(),
             pool_entries: PoolGauges::default(),
+            etcd_snapshots: SnapshotGauges::default(),
             connections: ConnectionMetrics::default(),
             panics: Counter::default(),
             unverified_reviews: Counter::default(),
@@ -287,6 +292,7 @@ impl Metrics {
             self.denial_events.clone(),
         );
         self.pool_entries.register(registry);
+        self.etcd_snapshots.register(registry);
         self.register_connections();
     }
 
@@ -465,6 +471,11 @@ impl Metrics {
             };
             self.unregistered_versions.get_or_create(&labels).set(1);
         }
+    }
+
+    /// Replaces the last snapshots of all control planes.
+    pub(crate) fn set_last_snapshots(&self, snapshots: Vec<LastSnapshot>) {
+        self.etcd_snapshots.set(snapshots);
     }
 
     /// Replaces the numbers of entries of all pools.

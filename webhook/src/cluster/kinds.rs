@@ -22,6 +22,7 @@ use kcp_api::{
     kind::{self, Kind},
     lease_record::LeaseState,
     names::annotation,
+    snapshot_record::SnapshotRecord,
 };
 use kcp_rules::view::{self, object::PoolFragment};
 use serde::{Deserialize, Serialize};
@@ -180,6 +181,9 @@ pub(super) struct CachedControlPlane {
     pub(super) resource_version: Box<str>,
     /// The control plane as JSON, without the fields that no rule reads.
     pub(super) text: Arc<str>,
+    /// When the last recorded snapshot of etcd was complete, for a metric. `None` if none is recorded.
+    pub(super) snapshot: Option<Timestamp>,
+    pub(super) created: Option<Timestamp>,
 }
 
 /// The fields of the metadata and of the status that rules read. Of `managedFields`, which are long, only the times are left, and
@@ -217,6 +221,9 @@ fn prune(value: &mut Value, kept: &Value) {
     }
 }
 
+/// The annotation [`annotation::ETCD_SNAPSHOT`] in the metadata.
+const SNAPSHOT: &str = "/annotations/kubectl-kcp.dev~1etcd-snapshot";
+
 /// A control plane whose spec stays text.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -236,6 +243,11 @@ impl Cached for CachedControlPlane {
         let mut pruned: PrunedControlPlane<'_> = serde_json::from_str(object)?;
         let resource_version = pruned.metadata.get("resourceVersion").and_then(Value::as_str);
         let resource_version = resource_version.unwrap_or_default().into();
+        let text = |pointer: &str| pruned.metadata.pointer(pointer).and_then(Value::as_str);
+        let created = text("/creationTimestamp").and_then(|time| time.parse().ok());
+        let uid = text("/uid").unwrap_or_default();
+        let snapshot = text(SNAPSHOT).and_then(|record| SnapshotRecord::parse(record, uid));
+        let snapshot = snapshot.map(|record| record.completed);
         let annotations = pruned
             .metadata
             .get_mut("annotations")
@@ -247,6 +259,8 @@ impl Cached for CachedControlPlane {
         Ok(Self {
             resource_version,
             text: serde_json::to_string(&pruned)?.into(),
+            snapshot,
+            created,
         })
     }
 

@@ -299,11 +299,6 @@ pub(super) const API_SERVER: &[Row] = &[
     ),
     (&["encryption-provider-config-automatic-reload=false"], None),
     (
-        &["authorization-mode=Node,Rbac"],
-        Some((VALUE, "is not a valid mode")),
-    ),
-    (&["authorization-mode=RBAC,Node"], None),
-    (
         &["storage-backend=etcd2"],
         Some((VALUE, "--storage-backend invalid")),
     ),

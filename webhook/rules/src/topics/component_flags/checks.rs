@@ -75,7 +75,6 @@ const CHECKS: &[(&[Component], &[Check])] = &[
             ("storage-initialization-timeout", Since(31, &NotNegative)),
             ("storage-backend", OneOf(" etcd3")),
             ("storage-media-type", OneOf(MEDIA_TYPES)),
-            ("authorization-mode", Text(MODES, are_modes)),
             ("watch-cache-sizes", Items("RESOURCE#SIZE", is_cache_size)),
             ("strict-transport-security-directives", Items(HSTS, is_hsts)),
             ("cors-allowed-origins", Items(ORIGINS, is_pinned)),
@@ -227,7 +226,6 @@ const CHECKS: &[(&[Component], &[Check])] = &[
 
 const SECOND: Duration = Duration::from_secs(1);
 
-const MODES: &str = "a list of AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC and Node";
 const ENFORCEMENTS: &str =
     "none, pods, system-reserved, system-reserved-compressible, kube-reserved and kube-reserved-compressible";
 const COMPACTION: &str = "periodic or revision";
@@ -331,11 +329,6 @@ fn is_within(value: &str, limits: impl RangeBounds<Duration>) -> bool {
 
 fn is_pair(item: &str) -> bool {
     item.contains('=')
-}
-
-fn are_modes(value: &str, _: Option<u64>) -> bool {
-    const MODES: [&str; 6] = ["AlwaysAllow", "AlwaysDeny", "ABAC", "Webhook", "RBAC", "Node"];
-    comma_separated(value).iter().all(|mode| MODES.contains(mode))
 }
 
 fn is_enforcement(item: &str) -> bool {

@@ -1,6 +1,13 @@
 //! What a component demands of a value after it has parsed it.
 
-use std::{borrow::Cow, collections::HashSet, net::IpAddr, ops::RangeBounds, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    net::IpAddr,
+    ops::RangeBounds,
+    sync::LazyLock,
+    time::Duration,
+};
 
 use semver::Version;
 
@@ -31,7 +38,7 @@ use Demand::{Between, Items, NotNegative, OneOf, Since, Text};
 
 const MANY: f64 = f64::INFINITY;
 
-/// Flags, and what their values must be.
+/// Flags, separated by blanks, and what their values must be.
 type Check = (&'static str, Demand);
 
 /// The checks of components. From component-base (`cli/flag`, `logs/api/v1`, `compatibility`), apiserver
@@ -224,6 +231,21 @@ const CHECKS: &[(&[Component], &[Check])] = &[
     ),
 ];
 
+type ComponentDemand = (&'static [Component], &'static Demand);
+
+/// The demands of each flag, with the components that have them.
+static DEMANDS: LazyLock<HashMap<&str, Vec<ComponentDemand>>> = LazyLock::new(|| {
+    let mut demands: HashMap<_, Vec<_>> = HashMap::new();
+    for (components, checks) in CHECKS {
+        for (names, demand) in *checks {
+            for name in names.split(' ') {
+                demands.entry(name).or_default().push((*components, demand));
+            }
+        }
+    }
+    demands
+});
+
 const SECOND: Duration = Duration::from_secs(1);
 
 const ENFORCEMENTS: &str =
@@ -249,13 +271,11 @@ pub(super) fn required_by_check(
     flags: &FlagList<'_>,
     flag: &FlagValue<'_>,
 ) -> Option<Cow<'static, str>> {
-    let own = CHECKS
-        .iter()
-        .filter(|(components, _)| components.contains(&component));
-    let mut checks = own.flat_map(|(_, checks)| checks.iter());
-    let (_, demand) = checks.find(|(names, _)| names.split(' ').any(|name| flag.is(name)))?;
+    let name = flag.name.replace('_', "-");
+    let mut demands = DEMANDS.get(&*name)?.iter();
+    let (_, demand) = demands.find(|(components, _)| components.contains(&component))?;
     // kube-apiserver looks at these only if it writes an audit log.
-    let target = match flag.name.replace('_', "-").get(..9) {
+    let target = match name.get(..9) {
         Some("audit-log") => Some("audit-log-path"),
         Some("audit-web") => Some("audit-webhook-config-file"),
         _ => None,
@@ -274,37 +294,37 @@ pub(super) fn required_by_check(
 }
 
 fn required(demand: &Demand, value: &str, minor: Option<u64>) -> Option<Cow<'static, str>> {
-    let (is_accepted, required) = match demand {
-        OneOf(words) => {
-            let list = words.trim_start().replace(' ', ", ");
-            let list = if list.contains(',') {
-                format!("one of {list}")
-            } else {
-                list
-            };
-            (words.split(' ').any(|word| word == value), list)
-        }
-        Between(low, high) => {
-            let number: f64 = value.replace('_', "").parse().ok()?;
-            let range = match *high {
-                MANY => format!("at least {low}"),
-                _ => format!("between {low} and {high}"),
-            };
-            ((*low..=*high).contains(&number), range)
-        }
-        NotNegative => {
-            let is_zero = !value.contains(|c: char| ('1'..='9').contains(&c));
-            (is_zero || !value.starts_with('-'), "0 or more".to_owned())
-        }
-        Text(words, is_accepted) => (is_accepted(value, minor), (*words).to_owned()),
-        Items(words, is_accepted) => (items(value).all(is_accepted), format!("a list of {words}")),
+    let is_accepted = match demand {
+        OneOf(words) => words.split(' ').any(|word| word == value),
+        Between(low, high) => (*low..=*high).contains(&value.replace('_', "").parse().ok()?),
+        NotNegative => !value.starts_with('-') || !value.contains(|c: char| ('1'..='9').contains(&c)),
+        Text(_, is_accepted) => is_accepted(value, minor),
+        Items(_, is_accepted) => items(value).all(is_accepted),
         Since(first, demand) => {
             return minor
                 .filter(|minor| minor >= first)
                 .and_then(|_| required(demand, value, minor));
         }
     };
-    (!is_accepted).then(|| required.into())
+    (!is_accepted).then(|| demand.in_words())
+}
+
+impl Demand {
+    /// What the flag must be, as the end of a sentence.
+    fn in_words(&self) -> Cow<'static, str> {
+        match self {
+            OneOf(words) => match words.trim_start() {
+                word if !word.contains(' ') => word.into(),
+                words => format!("one of {}", words.replace(' ', ", ")).into(),
+            },
+            Between(low, MANY) => format!("at least {low}").into(),
+            Between(low, high) => format!("between {low} and {high}").into(),
+            NotNegative => "0 or more".into(),
+            Text(words, _) => (*words).into(),
+            Items(words, _) => format!("a list of {words}").into(),
+            Since(_, demand) => demand.in_words(),
+        }
+    }
 }
 
 fn is_emulated(value: &str, minor: Option<u64>) -> bool {

@@ -1,16 +1,13 @@
 //! What is left of a control plane whose etcd has lost its quorum: the hosts that may have its data.
 
 use jiff::Timestamp;
-use kcp_api::{Machine, Object as _};
+use kcp_api::{Machine, Object as _, snapshot_record::SnapshotRecord};
 
 use crate::{
     change::decision::Refusal,
     checks::machine_grace::are_machines_read,
     snapshot::Snapshot,
-    verbs::etcd::{
-        members::{EtcdCluster, no_such_member, refusal},
-        snapshot::SnapshotRecord,
-    },
+    verbs::etcd::members::{EtcdCluster, no_such_member, refusal},
 };
 
 /// The hosts that may have etcd's data.
@@ -184,8 +181,12 @@ fn losses(observed: &Snapshot, now: Timestamp) -> Vec<String> {
     }
     losses.push(match SnapshotRecord::from_control_plane(control_plane, now) {
         Some(record) => format!(
-            "the last recorded snapshot of etcd is from {}, of member {}",
-            record.completed, record.member
+            "the last recorded snapshot of etcd is from {}, of member {}{}",
+            record.completed,
+            record.member,
+            record
+                .place
+                .map_or_else(String::new, |place| format!(", at {place}"))
         ),
         None => "no snapshot of etcd is recorded".to_owned(),
     });

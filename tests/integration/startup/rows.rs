@@ -332,6 +332,7 @@ pub(super) const API_SERVER: &[Row] = &[
         &["log-json-info-buffer-size=1MB"],
         Some((VALUE, "quantities must match the regular expression")),
     ),
+    (&["allow-metric-labels=m1,l1=v1,v2"], None),
     (
         &["allow-metric-labels=a"],
         Some((VALUE, "must be formatted as key=value")),

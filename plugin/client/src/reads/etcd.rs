@@ -101,13 +101,14 @@ const fn member(
 fn member_response(report: Report, name: &str, failures: &FailureContext) -> MemberResponse {
     let server = report.connection.server();
     let describe = |error| failures.describe(name, error);
-    let metrics = report.metrics.map_err(describe).and_then(|text| {
-        EtcdMetrics::parse(&text).map_err(|why| Failure {
+    let metrics = match report.metrics {
+        Ok(text) => EtcdMetrics::parse(&text).map_err(|why| Failure {
             object: object_name(name),
             message: why.to_owned(),
             ..Failure::default()
-        })
-    });
+        }),
+        Err(error) => Err(describe(error)),
+    };
     let mut status = report.status.map_err(describe);
     if let (Ok(status), Ok(metrics)) = (&mut status, &metrics) {
         // Before etcd 3.6, only the metrics have the quota.

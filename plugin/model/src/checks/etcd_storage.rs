@@ -78,6 +78,9 @@ pub const DISK: [DiskOperation; 2] = [
     },
 ];
 
+/// The number of operations from which on the 99th percentile is more than a single one.
+const MIN_OPERATIONS: u64 = 100;
+
 /// The check warns if a database uses at least this percentage of its quota, so that there is time to compact
 /// the database.
 const SPACE_WARNING_PERCENT: u64 = 80;
@@ -177,33 +180,45 @@ pub fn check_etcd_fragmentation(observed: &Snapshot, _: Timestamp) -> CheckResul
 
 pub fn check_etcd_disk_slow(observed: &Snapshot, _: Timestamp) -> CheckResult {
     let survey = require(&observed.etcd, ETCD)?;
-    let responses = survey.responses();
-    let read = responses.filter_map(|(queried, response)| Some((queried, response.metrics.as_ref().ok()?)));
-    let read: Vec<_> = read.collect();
-    if read.is_empty() {
+    if survey.responses().all(|(_, response)| response.metrics.is_err()) {
         return Err(NoResult::unknown("no etcd member has reported its metrics"));
     }
-    // Without fsyncs (--unsafe-no-fsync), etcd does not wait for the disk.
-    let measured = read
-        .into_iter()
-        .filter(|(_, metrics)| metrics.wal_fsync.is_some());
     let hint = format!(
         "give etcd a faster disk, or one of its own, and measure again: kubectl kcp etcd check {} -n {} --sample 1m",
         observed.control_plane.name(),
         observed.control_plane.namespace()
     );
-    let slow = measured.flat_map(|(queried, metrics)| {
-        DISK.iter().filter_map(move |DiskOperation { name, latency, limit }| {
-            let p99 = latency(metrics)?.p99;
-            let message = format!(
-                "the disk is slow: 99 % of the {name} took up to {:.1} ms, and etcd needs less than {} ms",
-                p99.div_duration_f64(Duration::from_millis(1)),
-                limit.as_millis()
-            );
-            (p99 >= *limit).then(|| member_finding(queried, CheckOutcome::Warn, &message))
-        })
-    });
-    Ok(slow.map(|finding| finding.with_hint(hint.clone())).collect())
+    let findings = survey
+        .responses()
+        .flat_map(|(queried, response)| match &response.metrics {
+            Ok(metrics) => slow_operations(metrics)
+                .map(|message| member_finding(queried, CheckOutcome::Warn, &message).with_hint(hint.clone()))
+                .collect(),
+            Err(failure) => {
+                let message = format!("the speed of its disk is unknown: {}", failure.message);
+                vec![member_finding(queried, CheckOutcome::Info, &message)]
+            }
+        });
+    Ok(findings.collect())
+}
+
+/// Says which operations on its disk take a member too long.
+fn slow_operations(metrics: &EtcdMetrics) -> impl Iterator<Item = String> {
+    // Without fsyncs (--unsafe-no-fsync), etcd does not wait for the disk.
+    let is_measured = metrics.wal_fsync.is_some();
+    let operations = DISK.iter().filter(move |_| is_measured);
+    operations.filter_map(|DiskOperation { name, latency, limit }| {
+        let Latency { operations, p99, .. } = latency(metrics)?;
+        let since = metrics
+            .since
+            .map_or_else(String::new, |since| format!(" since {since}"));
+        let message = format!(
+            "the disk is slow: 99 % of the {name}{since} took up to {:.1} ms, and etcd needs less than {} ms",
+            p99.div_duration_f64(Duration::from_millis(1)),
+            limit.as_millis()
+        );
+        (operations >= MIN_OPERATIONS && p99 >= *limit).then_some(message)
+    })
 }
 
 pub fn check_etcd_versions_differ(observed: &Snapshot, now: Timestamp) -> CheckResult {
@@ -287,8 +302,11 @@ pub fn check_etcd_upgrade_unsafe(observed: &Snapshot, _: Timestamp) -> CheckResu
 pub(super) mod test_cases {
     use crate::{
         checks::tests::Case,
-        snapshot::etcd::metrics::EtcdMetrics,
-        testing::snapshot::{failure, latency},
+        snapshot::etcd::metrics::{EtcdMetrics, Latency},
+        testing::{
+            objects::minutes_ago,
+            snapshot::{failure, latency},
+        },
     };
 
     pub(crate) const CASES: &[Case] = &[
@@ -325,9 +343,21 @@ pub(super) mod test_cases {
                 backend_commit: Some(latency(commit)),
                 ..EtcdMetrics::default()
             };
-            o.answer(1).metrics = Ok(metrics(9.9, 25.04));
+            o.answer(1).metrics = Ok(EtcdMetrics {
+                since: Some(minutes_ago(2_880)),
+                ..metrics(9.9, 25.04)
+            });
             o.answer(2).metrics = Ok(metrics(10.0, 24.9));
             o.answer(3).metrics = Err(failure("etcd member node-m3", "Metrics: no response within 3 s"));
+        }),
+        ("etcd-disk-slow", "too_few_operations", |o| {
+            o.answer(1).metrics = Ok(EtcdMetrics {
+                wal_fsync: Some(Latency {
+                    operations: 99,
+                    ..latency(90.0)
+                }),
+                ..EtcdMetrics::default()
+            });
         }),
         ("etcd-disk-slow", "no_metrics", |o| {
             for number in 1..=3 {

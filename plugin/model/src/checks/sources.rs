@@ -1,6 +1,7 @@
 //! Checks whether each source of the snapshot could be read.
 
 use jiff::Timestamp;
+use kcp_api::Condition;
 
 use crate::{
     checks::{
@@ -116,12 +117,15 @@ pub fn check_workload_unreachable(observed: &Snapshot, _: Timestamp) -> CheckRes
     require_source(&observed.workload, WORKLOAD, findings)
 }
 
-/// Adds to a hint about the connection what helps if no API server serves because etcd has lost its quorum for good.
+/// Adds to a hint about the connection what helps if no API server serves because etcd has lost its quorum for good. Not while
+/// Cluster API is connected.
 fn with_recovery(observed: &Snapshot, hint: Option<String>) -> Option<String> {
     let failure = observed.workload.failure();
     let is_off = failure.is_some_and(|failure| !failure.is_unusable_secret) && !observed.has_external_etcd();
+    let cluster = observed.cluster.value();
+    let probe = cluster.and_then(|cluster| cluster.status.remote_connection.as_ref());
     hint.map(|hint| {
-        if !is_off {
+        if !is_off || probe.is_some_and(Condition::is_true) {
             return hint;
         }
         format!(

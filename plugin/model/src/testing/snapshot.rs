@@ -202,6 +202,7 @@ fn queried(id: u64, machine: &str) -> QueriedMember {
 /// A latency with this 99th percentile, in milliseconds.
 pub fn latency(p99: f64) -> Latency {
     Latency {
+        operations: 100,
         p50: Duration::from_millis(1),
         p99: Duration::from_secs_f64(p99 / 1_000.0),
     }

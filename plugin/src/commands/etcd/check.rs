@@ -159,7 +159,11 @@ async fn read(
             name: member.name.clone(),
             member_id,
             hash: hash.map_err(|error| error.failure().clone()),
-            sampled: sampled.map(|metrics| metrics.map_err(|error| error.failure().clone())),
+            sampled: match sampled {
+                Some(Ok(metrics)) => Some(Ok(metrics)),
+                Some(Err(error)) => Some(Err(error.failure().clone())),
+                None => None,
+            },
         })
     });
     (revision, readings.collect())
@@ -315,6 +319,7 @@ mod tests {
 
     fn reading(number: u32, hash: u32) -> MemberReading {
         let latency = Latency {
+            operations: 100,
             p50: Duration::from_micros(810),
             p99: Duration::from_micros(3_970) * number,
         };

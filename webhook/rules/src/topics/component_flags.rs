@@ -20,7 +20,7 @@ use values::{parse_emulated, required_value};
 
 use crate::{
     action::Action,
-    api::ControlPlaneSpec,
+    api::{ControlPlaneSpec, kubeadm_config::KubeadmConfigSpec},
     case::{Case, V1BETA1, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
@@ -121,6 +121,13 @@ pub(super) struct Given<'c> {
 }
 
 impl Given<'_> {
+    /// Whether the kubelet may have other settings beside its flags than those of kubeadm.
+    pub(super) fn has_kubelet_configuration(&self, spec: &ControlPlaneSpec<'_>) -> bool {
+        self.flags.get("config-dir").is_some()
+            || self.flags.get("config").is_some()
+            || spec.kubeadm_config().is_some_and(KubeadmConfigSpec::has_patches)
+    }
+
     /// The version whose feature gates apply, as `--emulated-version` may say; `None` if it is not known.
     pub(super) fn gates_version(&self) -> Option<Version> {
         let is_emulated = self.flags.get("emulated-version").is_some();
@@ -466,15 +473,17 @@ fn taint_refused(spec: &ControlPlaneSpec<'_>, faults: &mut Faults) {
 /// Reports flags that the component refuses together.
 fn flags_conflict(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     let spec = change.new;
-    for Given {
-        component,
-        version,
-        flags,
-    } in given(spec)
-    {
+    for given in given(spec) {
+        let is_configured = given.has_kubelet_configuration(spec);
+        let Given {
+            component,
+            version,
+            flags,
+        } = given;
         let conflicts = match component {
             Component::ApiServer => api_server_conflicts(&flags, version.minor),
             Component::Etcd => etcd_conflicts(&flags, &version, kubernetes_version(spec).as_ref()),
+            Component::Kubelet if is_configured => Vec::new(),
             Component::ControllerManager => [manager_conflicts(&flags), signer_conflicts(&flags)].concat(),
             Component::Scheduler => manager_conflicts(&flags),
             Component::Kubelet => kubelet_conflicts(&flags),

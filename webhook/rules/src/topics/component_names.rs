@@ -2,7 +2,7 @@
 
 use crate::{
     action::Action,
-    api::{ControlPlaneSpec, kubeadm_config::KubeadmConfigSpec},
+    api::ControlPlaneSpec,
     case::{Case, V1BETA2},
     cel::{Cel, NoCel},
     change::Change,
@@ -250,11 +250,7 @@ fn unmet_gates(
     flag: &FlagValue<'_>,
     spec: &ControlPlaneSpec<'_>,
 ) -> Vec<(&'static str, Vec<&'static str>)> {
-    // The configuration of the kubelet may have other gates.
-    let is_configured = given.component == Component::Kubelet
-        && (given.flags.get("config-dir").is_some()
-            || given.flags.get("config").is_some()
-            || spec.kubeadm_config().is_some_and(KubeadmConfigSpec::has_patches));
+    let is_configured = given.component == Component::Kubelet && given.has_kubelet_configuration(spec);
     let accepted = gates(given.component, given.version.minor, flag).map(|(name, value)| {
         let value = parse_bool(value)?;
         let Answer::Known(gate) = answer(given, name) else {

@@ -40,6 +40,8 @@ pub struct EtcdMetrics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(any(test, feature = "testing"), derive(schemars::JsonSchema))]
 pub struct Latency {
+    /// How many operations were measured.
+    pub operations: u64,
     /// Half of the operations took at most this many milliseconds.
     #[serde(rename = "p50Milliseconds", serialize_with = "in_milliseconds")]
     #[cfg_attr(any(test, feature = "testing"), schemars(with = "f64"))]
@@ -103,7 +105,9 @@ impl EtcdMetrics {
 impl Latency {
     fn new(buckets: &[(f64, f64)]) -> Option<Self> {
         let quantile = |share| Duration::try_from_secs_f64(quantile(buckets, share)?).ok();
+        let (_, operations) = buckets.last()?;
         Some(Self {
+            operations: format!("{operations:.0}").parse().ok()?,
             p50: quantile(0.5)?,
             p99: quantile(0.99)?,
         })
@@ -229,10 +233,12 @@ process_start_time_seconds 1.76e+09
             since: Some("2025-10-09T08:53:20Z".parse().expect("a time")),
             // 99 of 100 are in the last bucket, which has no upper limit.
             wal_fsync: Some(Latency {
+                operations: 100,
                 p50: Duration::from_secs_f64(0.002),
                 p99: Duration::from_secs_f64(8.192),
             }),
             backend_commit: Some(Latency {
+                operations: 100,
                 p50: Duration::from_secs_f64(0.002),
                 p99: Duration::from_secs_f64(0.006),
             }),
@@ -258,6 +264,7 @@ process_start_time_seconds 1.76e+09
             since: Some(since),
             wal_fsync: None,
             backend_commit: Some(Latency {
+                operations: 1,
                 p50: Duration::from_secs_f64(0.006),
                 p99: Duration::from_secs_f64(0.00796),
             }),

@@ -11,7 +11,7 @@ use std::{
 
 use semver::Version;
 
-use super::values::{parse_duration, parse_emulated};
+use super::values::{is_quantity, parse_duration, parse_emulated};
 use crate::{
     components::Component::{self, ApiServer, ControllerManager, Etcd, Kubelet, Scheduler},
     syntax::{key_fault, label_value_fault, may_kubelet_set},
@@ -468,23 +468,6 @@ fn is_reserved(item: &str) -> bool {
     let names = ["cpu", "memory", "ephemeral-storage", "pid"];
     item.split_once('=')
         .is_some_and(|(name, value)| names.contains(&name.trim()) && is_quantity(value.trim()))
-}
-
-/// A quantity that is not negative (`k8s.io/apimachinery`, `pkg/api/resource`).
-pub(super) fn is_quantity(value: &str) -> bool {
-    const SUFFIXES: [&str; 16] = [
-        "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
-    ];
-    let end = value
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(value.len());
-    let (number, suffix) = value.split_at(end);
-    let exponent = suffix
-        .strip_prefix(['e', 'E'])
-        .map(|exponent| exponent.parse::<i32>().is_ok());
-    !number.starts_with('-')
-        && number.parse::<f64>().is_ok()
-        && (exponent == Some(true) || SUFFIXES.contains(&suffix))
 }
 
 /// A label. Another rule reports those that a kubelet may not set.

@@ -4,7 +4,6 @@ use std::{borrow::Cow, net::IpAddr, time::Duration};
 
 use semver::Version;
 
-use super::checks::is_quantity;
 use crate::{
     components::Component,
     syntax::{parse_go_duration, parse_version},
@@ -42,10 +41,7 @@ fn required_by_kind(component: Component, flag: &FlagValue<'_>, kind: &str) -> O
             "an IP address",
         ),
         "quantity" => (is_quantity(value), "a quantity, such as 1Mi"),
-        "stringToString" => (
-            value.split(',').all(|item| item.contains('=')),
-            "a list of KEY=VALUE",
-        ),
+        "stringToString" => (is_map(value), "a list of KEY=VALUE"),
         "colonSeparatedMultimapStringString" if !flag.is("feature-gates") => {
             (items(value).all(|item| item.contains(':')), "a list of KEY:VALUE")
         }
@@ -94,6 +90,32 @@ pub(super) fn parse_emulated(value: &str) -> Option<Version> {
     let version = value.strip_prefix("kube=").unwrap_or(value);
     let parsed = parse_version(&format!("{version}.0")).ok();
     parsed.filter(|_| version.matches('.').count() == 1)
+}
+
+/// A quantity that is not negative (`k8s.io/apimachinery`, `pkg/api/resource`).
+pub(super) fn is_quantity(value: &str) -> bool {
+    const SUFFIXES: [&str; 16] = [
+        "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+    ];
+    let end = value
+        .find(|c: char| c.is_ascii_alphabetic())
+        .unwrap_or(value.len());
+    let (number, suffix) = value.split_at(end);
+    let exponent = suffix
+        .strip_prefix(['e', 'E'])
+        .map(|exponent| exponent.parse::<i32>().is_ok());
+    !number.starts_with('-')
+        && number.parse::<f64>().is_ok()
+        && (exponent == Some(true) || SUFFIXES.contains(&suffix))
+}
+
+/// A map as pflag reads it (`string_to_string.go`): one pair, or several as CSV. Text with quotes is not judged.
+fn is_map(value: &str) -> bool {
+    match value.matches('=').count() {
+        0 => false,
+        1 => true,
+        _ => value.contains('"') || value.split(',').all(|item| item.contains('=')),
+    }
 }
 
 fn is_verbosity(item: &str) -> bool {

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use jiff::SignedDuration;
 use kcp_tests::assets::Assets;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::CommandOutput;
@@ -148,7 +149,13 @@ impl Bench<'_> {
         self.install_cron_job().await?;
         let folder = self.server.object("cron")?;
         fs::create_dir(&folder)?;
-        let ours = |day: u8| format!("{NAMESPACE}_{NAME}_2020010{day}T000000Z.db");
+        let control_planes = resources::control_planes(self.management.client(), NAMESPACE);
+        let created = control_planes.get(NAME).await?.metadata.creation_timestamp;
+        let created = created.context("no creationTimestamp")?.0;
+        let ours = |seconds: i64| {
+            let began = created + SignedDuration::from_secs(seconds);
+            format!("{NAMESPACE}_{NAME}_{}.db", began.strftime("%Y%m%dT%H%M%SZ"))
+        };
         let theirs = [
             format!("{NAMESPACE}_other_20200101T000000Z.db"),
             format!("other_{NAME}_20200101T000000Z.db"),
@@ -188,7 +195,7 @@ impl Bench<'_> {
         ensure!(saved.code == 0, "{saved}");
         let document: Value = serde_json::from_str(&saved.stdout)?;
         schema::holds("etcdsnapshotlist.json", &document)?;
-        let deleted = [1, 2].map(|day| format!("s3://backups/cron/{}", ours(day)));
+        let deleted = [1, 2].map(|seconds| format!("s3://backups/cron/{}", ours(seconds)));
         ensure!(
             document.pointer("/items/0/deleted") == Some(&deleted.as_slice().into())
                 && document
@@ -442,6 +449,11 @@ impl Bench<'_> {
         workload: &WorkloadCluster,
         cluster: &Cluster,
     ) -> Result<()> {
+        // A part that was on its way can arrive after the abort, and would look like the start of the next upload.
+        let parts = self.server.bucket()?.join(".sgwtmp");
+        if parts.exists() {
+            fs::remove_dir_all(parts)?;
+        }
         let member = cluster.machines().await?.pop().context("no Machine")?;
         let (ended, killed) = tokio::join!(self.snapshot("s3://backups/dead.db", &[]), async {
             self.has_begun().await?;

@@ -6,7 +6,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream::BoxStream};
 use kcp_control_plane::verbs::etcd::snapshot::place::ObjectPlace;
 use object_store::{
     ClientConfigKey, ObjectStore, ObjectStoreExt as _, RetryConfig,
-    aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey},
+    aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, Checksum},
     path::Path,
 };
 use rustls::{
@@ -16,9 +16,10 @@ use rustls::{
 
 use crate::{error::StorageError, http::StorageConnector, upload::Upload};
 
-/// How often a request is tried again, and for how long in all. Only requests that change nothing twice are tried again.
+/// How often a request is tried again, and for how long in all: after one that has timed out, there is time for another. The token of
+/// a role is valid for five minutes after it was asked for.
 const RETRIES: usize = 4;
-const RETRY_LIMIT: Duration = Duration::from_secs(120);
+const RETRY_LIMIT: Duration = Duration::from_secs(280);
 
 /// The maximum number of objects in a list. A snapshot each hour for ten years is fewer.
 const MAX_OBJECTS: usize = 100_000;
@@ -49,11 +50,24 @@ impl Bucket {
             place: format!("s3://{}", place.bucket),
             cause,
         };
-        let builder = AmazonS3Builder::from_env();
-        let set = |key| builder.get_config_value(&key).filter(|value| !value.is_empty());
+        // A variable that is set but empty counts as absent.
+        let variables = env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            let value = value.into_string().ok().filter(|value| !value.is_empty())?;
+            let key = name
+                .starts_with("AWS_")
+                .then(|| name.to_ascii_lowercase().parse());
+            Some((key?.ok()?, value))
+        });
+        let builder = variables.fold(AmazonS3Builder::new(), |builder, (key, value)| {
+            builder.with_config(key, value)
+        });
+        let set = |key| builder.get_config_value(&key);
         let endpoint = set(AmazonS3ConfigKey::S3Endpoint).or_else(|| set(AmazonS3ConfigKey::Endpoint));
         let allows_http = set(AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
-        check_endpoint(endpoint.as_deref(), allows_http.as_deref()).map_err(fails)?;
+        for endpoint in [endpoint, set(AmazonS3ConfigKey::StsEndpoint)] {
+            check_endpoint(endpoint.as_deref(), allows_http.as_deref()).map_err(fails)?;
+        }
         let has_credentials = [
             AmazonS3ConfigKey::AccessKeyId,
             AmazonS3ConfigKey::WebIdentityTokenFile,
@@ -72,6 +86,8 @@ impl Bucket {
             .with_bucket_name(&place.bucket)
             .with_http_connector(connector.clone())
             .with_retry(retries)
+            // A bucket with a lock demands one.
+            .with_checksum_algorithm(Checksum::SHA256)
             .build()
             .map_err(|error| fails(error.to_string()))?;
         Ok(Self {
@@ -86,7 +102,12 @@ impl Bucket {
     /// # Errors
     /// The server could not be asked.
     pub async fn has(&self, key: &str) -> Result<Option<bool>, StorageError> {
-        match self.store.head(&self.path(key)?).await {
+        let found = self.store.head(&self.path(key)?).await;
+        // That there is none is no failure.
+        if let Err(object_store::Error::NotFound { .. }) = found {
+            self.connector.forget_failure();
+        }
+        match found {
             Ok(_) => Ok(Some(true)),
             Err(object_store::Error::NotFound { .. }) => Ok(Some(false)),
             Err(
@@ -194,6 +215,9 @@ fn check_endpoint(endpoint: Option<&str>, allows_http: Option<&str>) -> Result<(
         return Ok(());
     };
     // The URL may contain a password, so no message shows it.
+    if endpoint.contains('@') {
+        return Err("the URL of an endpoint contains a user: set AWS_ACCESS_KEY_ID instead".to_owned());
+    }
     let uri: http::Uri = endpoint
         .parse()
         .map_err(|_| "the value of AWS_ENDPOINT_URL is not a URL".to_owned())?;
@@ -250,7 +274,8 @@ mod tests {
             ),
             (Some("http://s3.example"), None, "would be sent unencrypted"),
             (Some("s3.example:9000"), None, "must begin with https://"),
-            (Some("https://u:p@ s3"), None, "is not a URL"),
+            (Some("https://u:p@s3.example"), None, "contains a user"),
+            (Some("https:// s3"), None, "is not a URL"),
         ] {
             let checked = check_endpoint(endpoint, allows_http).err().unwrap_or_default();
             assert!(checked.contains(expected), "{endpoint:?}: {checked}");

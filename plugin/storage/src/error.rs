@@ -36,8 +36,11 @@ impl StorageError {
         else {
             return None;
         };
+        // A machine can have a role without a variable. A code of S3 says that the server knows the credentials.
+        let may_lack_credentials =
+            !has_credentials && !matches!(cause, Failure::Refused { code, .. } if !code.is_empty());
         let hint = match cause {
-            _ if !has_credentials => {
+            _ if may_lack_credentials => {
                 "the environment names no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_ROLE_ARN and \
                  AWS_WEB_IDENTITY_TOKEN_FILE"
             }
@@ -62,7 +65,7 @@ impl StorageError {
                 _ => return None,
             },
             Failure::Unreachable(_) => {
-                "check AWS_ENDPOINT_URL, AWS_REGION and HTTPS_PROXY; a CA of your own belongs into AWS_CA_BUNDLE"
+                "check AWS_ENDPOINT_URL, AWS_REGION and HTTPS_PROXY; set AWS_CA_BUNDLE to a file with your CA"
             }
             Failure::Interrupted(_) | Failure::Other(_) => return None,
         };
@@ -186,10 +189,11 @@ mod tests {
                 "check AWS_ACCESS_KEY_ID",
             ),
             (
-                refused(403, "InvalidAccessKeyId"),
+                refused(403, "AccessDenied"),
                 false,
-                "the environment names no credentials",
+                "give the credentials s3:PutObject",
             ),
+            (refused(403, ""), false, "the environment names no credentials"),
             (
                 refused(403, "AccessDenied"),
                 true,

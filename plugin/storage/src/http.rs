@@ -100,6 +100,10 @@ impl StorageConnector {
         }
     }
 
+    pub(crate) fn forget_failure(&self) {
+        *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     fn record(&self, failure: Failure) {
         *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
     }

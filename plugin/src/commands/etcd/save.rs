@@ -67,10 +67,17 @@ impl SaveRequest<'_> {
         interrupted: impl Future<Output = ()>,
     ) -> anyhow::Result<SaveOutcome> {
         let mut sink = None;
-        let outcome = tokio::select! {
+        let mut outcome = tokio::select! {
             outcome = Box::pin(self.transfer(reader, terminal, &mut sink)) => outcome,
             () = interrupted => Ok(SaveOutcome::Interrupted),
         };
+        // No signal ends this: the server could give the object its name although this program says that it did not.
+        if let Ok(SaveOutcome::Saved(_)) = &outcome
+            && let Some(complete) = sink.take()
+            && let Err(error) = complete.finish().await
+        {
+            outcome = Err(error);
+        }
         terminal.stop_spinning();
         if let Some(sink) = sink {
             sink.abort(terminal).await;
@@ -83,7 +90,7 @@ impl SaveRequest<'_> {
         outcome
     }
 
-    /// Transfers the snapshot. While it is not complete, it is in `sink`.
+    /// Transfers the snapshot to `sink`, and checks it. The caller finishes it.
     async fn transfer(
         &self,
         reader: &Reader<'_>,
@@ -112,9 +119,6 @@ impl SaveRequest<'_> {
         let mut stream = opened.start_snapshot().await?;
         let begun = sink.insert(ready.begin().await?);
         receive(&opened, &mut stream, begun, terminal).await?;
-        if let Some(complete) = sink.take() {
-            complete.finish().await?;
-        }
         let record = SnapshotRecord {
             uid: observed.control_plane.uid().to_owned(),
             completed: reader.connection.now(),

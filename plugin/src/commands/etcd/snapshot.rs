@@ -207,7 +207,10 @@ impl SnapshotRun<'_> {
         let (Some(folder), Some(kept)) = (self.folder, self.arguments.keep) else {
             return Ok(());
         };
-        let superseded = folder.superseded(&saved.name, kept).await?;
+        // Those from before are of a control plane with the same name that was lost, and may be its last ones.
+        let created = saved.observed.control_plane.metadata.creation_timestamp.as_ref();
+        let created = created.map(|created| created.0);
+        let superseded = folder.superseded(&saved.name, created, kept).await?;
         if superseded.is_empty() {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! `--snapshot` of the commands that replace Machines: saves a snapshot of etcd before the change.
 
-use std::{future::pending, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -11,6 +11,7 @@ use kcp_control_plane::verbs::etcd::snapshot::{place::SnapshotPlace, recent_snap
 
 use crate::{
     commands::etcd::save::{SaveOutcome, SaveRequest},
+    signal::EndSignal,
     terminal::Terminal,
 };
 
@@ -69,8 +70,8 @@ impl SnapshotFirstArguments {
             is_recorded: true,
             timeout: TIMEOUT,
         };
-        // A signal ends the command as always.
-        let saved = Box::pin(request.save(reader, terminal, pending()))
+        let mut signal = EndSignal::listen().context("cannot receive signals")?;
+        let saved = Box::pin(request.save(reader, terminal, signal.wait()))
             .await
             .and_then(|outcome| match outcome {
                 SaveOutcome::Saved(saved) => Ok(saved),

@@ -25,6 +25,7 @@ use crate::{
     document::{API_VERSION, ObjectName, resource_name},
     output::{Report, print},
     session::Session,
+    signal::EndSignal,
     terminal::table::Layout,
     verdict::Verdict,
 };
@@ -32,8 +33,16 @@ use crate::{
 /// The time limit of a call to the member of the control plane, which reads its whole database for a hash.
 const CALL_LIMIT: Duration = Duration::from_secs(5 * 60);
 
-/// Verifies the newest snapshot of a control plane.
+/// Verifies the newest snapshot of a control plane. A signal ends the scratch member, and removes its folder.
 pub(super) async fn run(request: &FolderRequest<'_>, session: &Session) -> anyhow::Result<Verdict> {
+    let mut signal = EndSignal::listen().context("cannot receive signals")?;
+    tokio::select! {
+        verdict = Box::pin(verify(request, session)) => verdict,
+        () = signal.wait() => Ok(Verdict::Interrupted),
+    }
+}
+
+async fn verify(request: &FolderRequest<'_>, session: &Session) -> anyhow::Result<Verdict> {
     let name = request
         .name
         .context("--verify needs the name of a control plane")?;

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
+use jiff::Timestamp;
 use kcp_control_plane::verbs::etcd::snapshot::{
     name::{SnapshotName, superseded},
     place::{ObjectPlace, SnapshotPlace},
@@ -89,14 +90,17 @@ impl SnapshotFolder {
         Ok(stored)
     }
 
-    /// The snapshots to delete, so that `kept` are left with the newest.
+    /// The snapshots to delete, so that `kept` are left with the newest, of those since the control plane was created.
     pub(super) async fn superseded(
         &self,
         newest: &SnapshotName,
+        created: Option<Timestamp>,
         kept: NonZeroUsize,
     ) -> anyhow::Result<Vec<StoredSnapshot>> {
         let stored = self.list().await?;
-        let superseded = superseded(stored.iter().map(|stored| &stored.name), newest, kept);
+        let names = stored.iter().map(|stored| &stored.name);
+        let since = names.filter(|name| created.is_none_or(|created| name.began() >= created));
+        let superseded = superseded(since, newest, kept);
         let is_superseded = |snapshot: &&StoredSnapshot| superseded.contains(&&snapshot.name);
         Ok(stored.iter().filter(is_superseded).cloned().collect())
     }
@@ -170,7 +174,14 @@ mod tests {
         assert!(stored.iter().all(|stored| stored.bytes == 5), "{stored:?}");
 
         let newest = ours[2].parse().unwrap();
-        let old = opened.superseded(&newest, NonZeroUsize::MIN).await.unwrap();
+        let created = Some("2026-01-02T00:00:00Z".parse().unwrap());
+        let since = opened
+            .superseded(&newest, created, NonZeroUsize::MIN)
+            .await
+            .unwrap();
+        let names: Vec<String> = since.iter().map(|stored| stored.name.to_string()).collect();
+        assert_eq!(names, [ours[1]]);
+        let old = opened.superseded(&newest, None, NonZeroUsize::MIN).await.unwrap();
         let names: Vec<String> = old.iter().map(|stored| stored.name.to_string()).collect();
         assert_eq!(names, [ours[0], ours[1]]);
         for snapshot in &old {

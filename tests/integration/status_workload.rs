@@ -209,6 +209,7 @@ impl Observer {
                 is_deleting: false,
                 message: None,
                 crash_loop: None,
+                forces_new_cluster: false,
             })
         });
         let read_pods: Option<Vec<StaticPod>> = read.static_pods.value().map(|pods| {

@@ -438,6 +438,7 @@ mod tests {
                 is_deleting: false,
                 message: None,
                 crash_loop: None,
+                forces_new_cluster: false,
             }])
         );
         assert_eq!(workload.core_dns, Reading::Read(None));

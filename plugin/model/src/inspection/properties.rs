@@ -291,6 +291,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
         ready_since: None,
         is_deleting: deleting,
         crash_loop: None,
+        forces_new_cluster: false,
     });
     let add_on = (any::<i64>(), any::<i64>()).prop_map(|(desired, ready)| Addon {
         desired_pods: desired,

@@ -93,6 +93,8 @@ pub struct StaticPod {
     pub message: Option<String>,
     /// `None` unless kubelet waits before it starts a container again (`CrashLoopBackOff`).
     pub crash_loop: Option<CrashLoop>,
+    /// Whether its command has `--force-new-cluster`, with which each start of etcd removes all other members.
+    pub forces_new_cluster: bool,
 }
 
 /// A container that ends again and again.

@@ -105,6 +105,7 @@ fn workload() -> Workload {
             is_deleting: false,
             message: None,
             crash_loop: None,
+            forces_new_cluster: false,
         })
     });
     let add_on = |pods| {

@@ -42,13 +42,14 @@ const READ_LIMIT: Duration = Duration::from_secs(10);
 #[command(
     after_help = "Use this command only if no majority of the members can ever run again; otherwise start them. It has two parts:
 
-1. The command prints a script for the host of the member that is left, and changes nothing. The script keeps a copy of etcd's \
-        data, and makes the member the only one. Run as `bash SCRIPT --check`, it only prints what the member has. If several hosts \
-        are left, compare them, and name the one with the newest data with --survivor.
+1. The command prints a script for the host of the member that is left, and changes nothing. Run as `bash SCRIPT`, it only \
+        prints what the member has, and names the other members. If several hosts are left, compare them, and name the one with the \
+        newest data with --survivor. Only if the hosts of all other members are off, and their data is lost or older, run it with \
+        --lost MEMBER,MEMBER: it keeps a copy of etcd's data, and makes the member the only one.
 2. With --continue, the command deletes the Machines that have lost their members, one after the other, and waits until the \
         controller has replaced them and every member is healthy.
 
-Each part can be interrupted at any time, and run again.
+Each part can be interrupted at any time, and run again. --yes, --dry-run and --timeout apply only to --continue.
 
 Examples:
   kubectl kcp etcd recover edge --survivor edge-9hng4 --script-file recover.sh

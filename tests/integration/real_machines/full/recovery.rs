@@ -21,7 +21,7 @@ use crate::real_machines::full::cluster_api::{
 };
 use crate::real_machines::full::{Clock, etcd_on};
 use crate::real_machines::on_machines;
-use crate::real_machines::scripts::{refuses, run};
+use crate::real_machines::scripts::refuses;
 
 /// The prefix of the keys that are written until the loss.
 const PREFIX: &str = "acknowledged/";
@@ -29,11 +29,14 @@ const PREFIX: &str = "acknowledged/";
 /// A write has no answer after this time: the machine has no power.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// How often the script and the command are killed, each after a random number of seconds up to this.
-const KILLS: usize = 10;
-const LONGEST_RUN: u64 = 20;
+/// How often the script and the command are killed, each after a random number of seconds up to a limit.
+const SCRIPT_KILLS: usize = 7;
+const LONGEST_SCRIPT: u64 = 30;
+const COMMAND_KILLS: usize = 10;
+const LONGEST_COMMAND: u64 = 20;
 
 const SCRIPT: &str = "/var/tmp/recover.sh";
+const STATE: &str = "/etc/kubernetes/kcp-etcd-recovery";
 const CONTINUE: [&str; 5] = ["etcd", "recover", NAME, "--continue", "--yes"];
 
 #[test]
@@ -63,16 +66,16 @@ async fn recovers(management: &ManagementCluster) -> Result<()> {
         "{refused}"
     );
 
-    let (survivor, known) = two_machines_are_lost(management).await?;
+    let (survivor, known, others) = two_machines_are_lost(management).await?;
     clock.lap("two machines have lost their power and their disks");
     let loss = Instant::now();
     status_names_the_command(management).await?;
     clock.lap("status names the command");
 
     let script = script(management, &survivor).await?;
-    the_check_changes_nothing(&survivor, &script).await?;
-    clock.lap("the script with --check");
-    let kills = script_is_killed(&survivor, &script).await?;
+    the_check_changes_nothing(&survivor, &script, &others).await?;
+    clock.lap("the script without an argument");
+    let kills = script_is_killed(&survivor, &others).await?;
     clock.lap(&format!("the script, killed {kills} times"));
     has_every_write(&survivor, &known).await?;
     the_data_is_kept(&survivor)?;
@@ -107,8 +110,10 @@ async fn recovers(management: &ManagementCluster) -> Result<()> {
 }
 
 /// Two machines lose their power and their disks while a client writes through one of them. Returns the machine that is left, and
-/// the keys that its member has.
-async fn two_machines_are_lost(management: &ManagementCluster) -> Result<(Arc<Machine>, BTreeSet<String>)> {
+/// the keys that its member has, and the names of the lost members as the script wants them.
+async fn two_machines_are_lost(
+    management: &ManagementCluster,
+) -> Result<(Arc<Machine>, BTreeSet<String>, String)> {
     let mut machines = management.machines().fleet()?.machines().await;
     let chosen = usize::try_from(random() % 3)?;
     let survivor = machines.swap_remove(chosen);
@@ -137,7 +142,8 @@ async fn two_machines_are_lost(management: &ManagementCluster) -> Result<(Arc<Ma
         acknowledged.len(),
         acknowledged.difference(&known).count()
     );
-    Ok((survivor, known))
+    let lost = format!("{},{}", first.name(), second.name());
+    Ok((survivor, known, lost))
 }
 
 /// Writes until a write fails. Returns the keys that etcd has acknowledged.
@@ -174,13 +180,15 @@ async fn script(management: &ManagementCluster, survivor: &Machine) -> Result<St
         unchosen.code == 0 && unchosen.stderr.contains("is not chosen yet"),
         "{unchosen}"
     );
-    let why = "this script only checks: run it with --check on each host that is left";
-    refuses(
-        survivor,
-        &unchosen.stdout,
-        &[why, "nothing was changed on this host\n"],
-    )
-    .await?;
+    survivor.write(SCRIPT, &unchosen.stdout)?;
+    let refused = survivor.exec(["bash", SCRIPT, "--lost", "a,b"]).await?;
+    for why in [
+        "this script only checks: run it without an argument on each host that is left",
+        "--lost names a, but the other etcd members are: ",
+        "nothing was changed on this host\n",
+    ] {
+        ensure!(refused.code == 1 && refused.stderr.contains(why), "{refused}");
+    }
     let file = management.kubectl().scratch_file("recover.sh");
     let path = file.display().to_string();
     let command = [
@@ -200,29 +208,38 @@ async fn script(management: &ManagementCluster, survivor: &Machine) -> Result<St
     fs::read_to_string(&file).with_context(|| format!("reading {path}"))
 }
 
-async fn the_check_changes_nothing(survivor: &Machine, script: &str) -> Result<()> {
+async fn the_check_changes_nothing(survivor: &Machine, script: &str, lost: &str) -> Result<()> {
     survivor.write(SCRIPT, script)?;
-    let checked = survivor.exec(["bash", SCRIPT, "--check"]).await?;
-    let id = etcd_on(survivor).await?.status().await?.header.member_id;
-    let member = format!("member: {}, id {id}, without a leader\n", survivor.name());
-    let others = checked.stdout.matches("does not answer\n").count();
+    let checked = wait::until("the script reads the member", || async {
+        let checked = survivor.exec(["bash", SCRIPT]).await?;
+        ensure!(checked.code == 0, "{checked}");
+        Ok(checked.stdout)
+    })
+    .await?;
+    let member = format!("member: {}, without a leader\n", survivor.name());
+    let others = checked.matches("does not answer\n").count();
+    let named = lost.split(',').all(|name| checked.contains(name));
     ensure!(
-        checked.code == 0 && checked.stdout.contains(&member) && others == 2,
+        checked.contains(&member) && others == 2 && named && checked.contains(" --lost "),
         "{checked}"
     );
-    eprintln!("{}", checked.stdout);
+    eprintln!("{checked}");
+    let partly = lost.split(',').next().unwrap_or_default();
+    let refused = survivor.exec(["bash", SCRIPT, "--lost", partly]).await?;
+    let why = "--lost does not name the etcd member";
+    ensure!(refused.code == 1 && refused.stderr.contains(why), "{refused}");
+    let state = survivor.file(STATE);
+    ensure!(!state.exists(), "{} exists", state.display());
     Ok(())
 }
 
 /// Runs the script until it has succeeded. The host loses its power once. Returns how often the script was killed.
-async fn script_is_killed(survivor: &Machine, script: &str) -> Result<usize> {
-    survivor.write(SCRIPT, script)?;
+async fn script_is_killed(survivor: &Machine, lost: &str) -> Result<usize> {
     let mut kills = 0;
-    for _ in 0..KILLS {
-        let limit = (1 + random() % LONGEST_RUN).to_string();
-        let ended = survivor
-            .exec(["timeout", "--signal=KILL", &limit, "bash", SCRIPT])
-            .await?;
+    for _ in 0..SCRIPT_KILLS {
+        let limit = (1 + random() % LONGEST_SCRIPT).to_string();
+        let command = ["timeout", "--signal=KILL", &limit, "bash", SCRIPT, "--lost", lost];
+        let ended = survivor.exec(command).await?;
         kills += usize::from(is_killed(&ended));
         if is_killed(&ended) && kills == 2 {
             survivor.power_off().await?;
@@ -231,13 +248,15 @@ async fn script_is_killed(survivor: &Machine, script: &str) -> Result<usize> {
     }
     // The programs that a killed script has started may not have ended yet.
     let ended = wait::until("the script succeeds", || async {
-        let ended = run(survivor, script).await?;
+        let ended = survivor.exec(["bash", SCRIPT, "--lost", lost]).await?;
         ensure!(ended.code == 0, "{ended}");
         Ok(ended)
     })
     .await?;
     ensure!(
-        ended.stderr.contains("has one member, and its API server serves"),
+        ended
+            .stderr
+            .contains("serves, and so does its API server; next: "),
         "{ended}"
     );
     Ok(kills)
@@ -256,7 +275,7 @@ fn the_data_is_kept(survivor: &Machine) -> Result<()> {
     };
     let database = folder.join(copy).join("member/snap/db");
     ensure!(database.is_file(), "{} is missing", database.display());
-    let state = survivor.file("/etc/kubernetes/kcp-etcd-recovery");
+    let state = survivor.file(STATE);
     ensure!(!state.exists(), "{} is left", state.display());
     Ok(())
 }
@@ -264,8 +283,8 @@ fn the_data_is_kept(survivor: &Machine) -> Result<()> {
 /// Runs the command until it has been killed often enough. Returns how often.
 async fn command_is_killed(management: &ManagementCluster) -> Result<usize> {
     let mut kills = 0;
-    for _ in 0..KILLS {
-        let limit = (1 + random() % LONGEST_RUN).to_string();
+    for _ in 0..COMMAND_KILLS {
+        let limit = (1 + random() % LONGEST_COMMAND).to_string();
         let killed = ["--signal=KILL", limit.as_str(), "kubectl", "kcp"];
         let command = killed.iter().chain(&CONTINUE).chain(&["-n", NAMESPACE]);
         let ended = management.kubectl().script("timeout", command).await?;

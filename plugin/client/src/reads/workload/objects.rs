@@ -58,7 +58,13 @@ pub fn node(node: v1::Node) -> Node {
 /// Extracts the fields of a static pod. `None` if the pod's name is not `COMPONENT-NODE`, as kubeadm names static pods.
 pub fn static_pod(pod: Pod) -> Option<StaticPod> {
     let name = pod.metadata.name?;
-    let node = pod.spec?.node_name?;
+    let spec = pod.spec?;
+    let mut words = spec
+        .containers
+        .iter()
+        .flat_map(|container| container.command.iter().chain(&container.args).flatten());
+    let forces_new_cluster = words.any(|word| word.starts_with("--force-new-cluster"));
+    let node = spec.node_name?;
     let component = Component::ALL.into_iter().find(|component| {
         let of_node = name.strip_prefix(component.as_str());
         of_node.and_then(|of_node| of_node.strip_prefix('-')) == Some(&node)
@@ -86,6 +92,7 @@ pub fn static_pod(pod: Pod) -> Option<StaticPod> {
         is_deleting: pod.metadata.deletion_timestamp.is_some(),
         message: problem.or_else(|| reason_and_message(status.reason, status.message)),
         crash_loop,
+        forces_new_cluster,
     })
 }
 
@@ -329,9 +336,16 @@ mod tests {
                 is_deleting: false,
                 message: None,
                 crash_loop: None,
+                forces_new_cluster: false,
             });
             assert_eq!(pod(name, &status), expected, "{name}");
         }
+        let forced = json!({
+            "metadata": {"name": "etcd-n-1"},
+            "spec": {"nodeName": "n-1", "containers": [{"name": "etcd", "command": ["etcd", "--force-new-cluster"]}]},
+        });
+        let forced = serde_json::from_value(forced).expect("a pod");
+        assert!(static_pod(forced).is_some_and(|pod| pod.forces_new_cluster));
     }
 
     #[test]

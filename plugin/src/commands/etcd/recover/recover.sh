@@ -2,12 +2,15 @@
 # Makes the etcd member on this host the only one of its cluster, after the other members were lost for good.
 # Written by `kubectl kcp etcd recover`. It contains no secrets.
 #
-#   bash SCRIPT --check   prints what the member on this host has, and changes nothing
-#   bash SCRIPT           checks, keeps a copy of etcd's data, and makes the member the only one
+#   bash SCRIPT                        prints what the member on this host has, and changes nothing
+#   bash SCRIPT --lost MEMBER,MEMBER   checks, keeps a copy of etcd's data, and makes the member the only one; the list names
+#                                      every other member. Use it only if the hosts of these members are off, and their data is
+#                                      lost or older. If a host runs, stop its etcd for good, and write MEMBER:stopped
 #
-# Nothing is changed on the host until every check has passed. If the script is killed at any point, it continues when it runs again.
+# Nothing is changed on the host until every check has passed. If the script is killed at any point, run it again.
 set -euo pipefail
 umask 077
+export LC_ALL=C
 
 # Values. Each line that ends with @@ is replaced by a value in single quotes.
 nodes=@@          # the Nodes of the control plane, separated by blanks
@@ -16,10 +19,12 @@ continue_with=@@  # the command that does the rest
 
 readonly MANIFESTS=/etc/kubernetes/manifests
 readonly MANIFEST=$MANIFESTS/etcd.yaml API_SERVER=$MANIFESTS/kube-apiserver.yaml
-# What an interrupted run needs: the manifest as it was, the folder of the copy, and whether the member is the only one.
+# What an interrupted run needs: the manifest as it was, the members, and the name of the copy.
 readonly STATE=/etc/kubernetes/kcp-etcd-recovery
 # A member without a quorum elects no leader. An election takes a second or two.
-readonly LEADER_SAMPLES=5
+readonly SAMPLES=5 CONNECT_SECONDS=2
+# Beside the copy, etcd and the kubelet need space.
+readonly SPACE_MARGIN_KIB=524288
 readonly STOP_LIMIT_SECONDS=120 START_LIMIT_SECONDS=300 API_LIMIT_SECONDS=600 RESTART_KUBELET_AFTER_SECONDS=20
 
 say() { printf '%s\n' "$*" >&2; }
@@ -31,15 +36,17 @@ stop_at_problems() {
   [ "${#problems[@]}" -gt 0 ] || return 0
   local text
   for text in "${problems[@]}"; do say "error: $text"; done
-  say "nothing was changed on this host"
+  [ "$stage" != new ] || say "nothing was changed on this host"
   exit 1
 }
 
+lost=
 case ${1:-} in
-  --check) only_checks=yes ;;
-  '') only_checks=no ;;
-  *) fail "unknown argument $1: use --check, or no argument" ;;
+  '') ;;
+  --lost) lost=${2:-} ;;
+  *) fail "unknown argument $1" ;;
 esac
+[ $# -eq 0 ] || { [ $# -eq 2 ] && [ -n "$lost" ]; } || fail "--lost needs the names of all other members, separated by commas"
 [ "$(id -u)" -eq 0 ] || fail "run this script as root"
 command -v curl >/dev/null || fail "curl is not installed"
 exec 9>/run/kcp-etcd-recovery.lock
@@ -51,23 +58,22 @@ flag() { sed -nE "s/^ *- $1=(.*)\$/\1/p" "$2" | head -n 1; }
 # A number or text of a JSON document, by its name. Empty if it is absent. Numbers of 64 bits are text in etcd's JSON.
 field() { [[ $2 =~ \"$1\":\"?([^\",}]*) ]] && printf '%s' "${BASH_REMATCH[1]}" || true; }
 
-# Sends a request to the member on this host. It needs no quorum.
+# Sends a request to the member on this host.
 ask() {
   curl --silent --fail --max-time 5 --cacert "$authority" --cert "${authority%/*}/healthcheck-client.crt" \
     --key "${authority%/*}/healthcheck-client.key" --data '{}' "$client_url/v3/$1"
 }
 
-# Reads `status`, `members` (one JSON object a line), `own_id`, and `leader` (empty without a leader) from the member.
+# Reads `status`, `members` (one JSON object a line), and `leader` (empty without a leader) from the member. None needs a quorum.
 ask_member() {
   local list
   status=$(ask maintenance/status) && list=$(ask cluster/member/list) || return 1
-  members=$(sed -E 's/^.*"members":\[//; s/\},\{/}\n{/g' <<<"$list")
-  own_id=$(field member_id "$status")
   leader=$(field leader "$status")
   [ "$leader" != 0 ] || leader=
+  members=$(sed -E 's/^.*"members":\[//; s/\},\{/}\n{/g' <<<"$list")
 }
-count_members() { grep -c '"ID":' <<<"$members"; }
-is_only_member() { ask_member && [ "$(count_members)" -eq 1 ] && [ "$leader" = "$own_id" ]; }
+count_members() { grep -cE '"(ID|id)":' <<<"$members"; }
+other_members() { grep -vF "\"name\":\"$name\"" <<<"$members" || true; }
 
 # Whether an etcd with this host's data runs, in the container of any pod: is_running [FLAG]. With a flag, only one that has it.
 is_running() {
@@ -75,7 +81,7 @@ is_running() {
   for process in /proc/[0-9]*; do
     { mapfile -d '' -t words <"$process/cmdline"; } 2>/dev/null || continue
     [ "${#words[@]}" -gt 0 ] && [ "${words[0]##*/}" = etcd ] || continue
-    [ "$process/root$data" -ef "$data" ] || continue
+    [ "$process/root$data_flag" -ef "$data" ] || continue
     [ -n "${1:-}" ] || return 0
     for word in "${words[@]}"; do [ "$word" != "$1" ] || return 0; done
   done
@@ -92,17 +98,21 @@ wait_until() {
   done
 }
 
-# The manifest as it was before this script changed it.
-source_manifest=$MANIFEST
-is_begun=no
-if [ -e "$STATE/etcd.yaml" ]; then source_manifest=$STATE/etcd.yaml is_begun=yes; fi
+# How far an interrupted run came: `stopped` (it has stopped etcd), or `forced` (it has started etcd with the flag). In each other
+# case, etcd may have changed since, so that everything is checked again.
+stage=new source_manifest=$MANIFEST
+if [ -e "$STATE/etcd.yaml" ]; then
+  if [ ! -e "$MANIFEST" ]; then stage=stopped; elif grep -q force-new-cluster "$MANIFEST"; then stage=forced; fi
+  [ "$stage" = new ] || source_manifest=$STATE/etcd.yaml
+fi
 [ -e "$source_manifest" ] || fail "there is no $MANIFEST: no etcd member of kubeadm runs on this host; nothing was changed on this host"
-data=$(flag --data-dir "$source_manifest")
+data_flag=$(flag --data-dir "$source_manifest")
+data=$(realpath -m "${data_flag:-/}")
 name=$(flag --name "$source_manifest")
 authority=$(flag --trusted-ca-file "$source_manifest")
 client_url=$(flag --listen-client-urls "$source_manifest")
 client_url=${client_url%%,*}
-for value in data name authority client_url; do
+for value in data_flag name authority client_url; do
   [ -n "${!value}" ] || fail "the manifest of etcd is not one of kubeadm: it has no $value; nothing was changed on this host"
 done
 
@@ -111,15 +121,19 @@ check_host() {
     *" $name "*) ;;
     *) problem "the etcd member on this host is $name, but the script is for the Nodes $nodes" ;;
   esac
-  if [ "$only_checks" = no ]; then
+  if [ -n "$lost" ]; then
     if [ -z "$survivor" ]; then
-      problem "this script only checks: run it with --check on each host that is left, and write a new script for the host whose member has the newest raft index, with --survivor"
+      problem "this script only checks: run it without an argument on each host that is left, and write a new script for the host whose member has the newest raft index, with --survivor"
     elif [ "$name" != "$survivor" ]; then
       problem "the etcd member on this host is $name, but etcd is to continue on $survivor"
     fi
   fi
   systemctl is-active --quiet kubelet || problem "the kubelet does not run: systemctl start kubelet"
-  [ -d "$data/member" ] || problem "$data has no data of etcd"
+  if ! [ -f "$data/member/snap/db" ] || ! compgen -G "$data/member/wal/*.wal" >/dev/null; then
+    problem "$data has no data of etcd"
+  elif [ -n "$(find "$data" ! -type d ! -type f)" ] || grep -qe --wal-dir "$source_manifest"; then
+    problem "a copy of $data would not be complete: etcd has a part of its data elsewhere (a symbolic link, or --wal-dir)"
+  fi
   if [ "$(grep -cE '^ *- etcd$' "$source_manifest")" -ne 1 ] || grep -q force-new-cluster "$source_manifest"; then
     problem "the command in $source_manifest is not that of kubeadm: correct it"
   fi
@@ -128,62 +142,94 @@ check_host() {
 check_space() {
   local needed available
   needed=$(du --summarize --block-size=1K "$data" | cut -f1)
+  needed=$((needed + needed / 10 + SPACE_MARGIN_KIB))
   available=$(df --output=avail --block-size=1K "$(dirname "$data")" | tail -n 1)
   [ "$available" -gt "$needed" ] ||
-    problem "$(dirname "$data") has $available KiB of space, but a copy of $data needs $needed KiB"
+    problem "$(dirname "$data") has $available KiB of space, but a copy of $data and a margin need $needed KiB"
 }
 
-# Whether something listens at the peer URL of a member.
-answers() {
-  local place=${1#*://} host port
+# Prints "answers URL" if something listens at a peer URL, "refuses URL" if only its host responds, and otherwise nothing.
+probe() {
+  local place=${1#*://} host port text
   host=${place%:*} port=${place##*:}
   host=${host#[} host=${host%]}
-  timeout 3 bash -c 'exec 3<>"/dev/tcp/$1/$2"' -- "$host" "$port" 2>/dev/null
-}
-
-# Reads the members, checks that they have no quorum and that no other member runs, and sets `found` to what to print.
-check_members() {
-  local sample member other url state wal
-  found=()
-  if ! ask_member; then
-    problem "the etcd member on this host does not respond at $client_url: read its log: crictl logs \$(crictl ps -aq --name etcd | head -n 1)"
-    return
+  if text=$(timeout "$CONNECT_SECONDS" bash -c 'exec 3<>"/dev/tcp/$1/$2"' -- "$host" "$port" 2>&1); then
+    printf 'answers %s\n' "$1"
+  elif [[ $text == *refused* ]]; then
+    printf 'refuses %s\n' "$1"
   fi
-  for ((sample = 1; sample < LEADER_SAMPLES; sample++)); do
-    [ -z "$leader" ] || break
-    sleep 1
-    ask_member || true
-  done
-  if is_only_member; then return; fi
-  [ -z "$leader" ] || problem "etcd has a leader, and so a quorum: it needs no recovery"
-  while read -r member; do
-    [ "$(field ID "$member")" != "$own_id" ] || continue
-    other=$(field name "$member")
-    url=$(grep -oE '"peerURLs":\["[^"]*' <<<"$member" | cut -d '"' -f 4)
-    state="does not answer"
-    if [ -n "$url" ] && answers "$url"; then
-      state=answers
-      problem "the etcd member ${other:-without a name} answers at $url: if its data is newer (compare with --check), let etcd continue there; otherwise stop it first, on its host: mv $MANIFEST /root/"
+}
+peer_urls() { sed -E 's/^.*"peerURLs"://; s/"clientURLs".*//' <<<"$1" | grep -oE '[a-z]+://[^"]*' || true; }
+
+# Reads the members, checks that they have no quorum and that no other member runs, and sets `found` to what to print and `is_only`:
+# check_members SAMPLES
+check_members() {
+  local sample member other url state wal list states='' has_leader=no names=()
+  found=() is_only=no status=''
+  for ((sample = 0; sample < $1; sample++)); do
+    if [ "$stage" = stopped ]; then
+      members=$(cat "$STATE/members") leader=''
+    elif ! ask_member; then
+      if [ "$(field isLearner "$status")" = true ]; then
+        problem "the etcd member on this host is a learner, which may lack data, so that etcd cannot continue here"
+      else
+        problem "the etcd member on this host does not respond at $client_url: read its log: crictl logs \$(crictl ps -aq --name etcd | head -n 1); a member that was restarted without a quorum serves no clients, so that this script cannot check it: make a copy of $data, and add --force-new-cluster to $MANIFEST by hand for one start"
+      fi
+      return
+    elif [ -n "$leader" ] && [ "$(count_members)" -eq 1 ]; then
+      is_only=yes found=("etcd has only the member $name, and a leader")
+      return
     fi
-    found+=("other member: ${other:-(not started)}, at ${url:-an unknown address}, $state")
-  done <<<"$members"
+    [ -z "$leader" ] || has_leader=yes
+    states+=$(for url in $(peer_urls "$(other_members)"); do probe "$url" & done; sleep 1; wait)$'\n'
+  done
+  [ "$has_leader" = no ] || problem "etcd has a leader, and so a quorum: it needs no recovery"
+  [ "$(grep -F "\"name\":\"$name\"" <<<"$members" | grep -c '"isLearner":true')" -eq 0 ] ||
+    problem "the etcd member on this host is a learner, which may lack data, so that etcd cannot continue here"
+  while read -r member; do
+    [ -n "$member" ] || continue
+    other=$(field name "$member")
+    [ -n "$other" ] || other=$(field '[Ii][Dd]' "$member")
+    names+=("$other")
+    state="does not answer"
+    list=$(peer_urls "$member")
+    for url in $list; do
+      if grep -qxF "answers $url" <<<"$states"; then
+        state=answers
+        problem "the etcd member $other answers at $url: if its data is newer (run this script there, and compare), let etcd continue there; otherwise stop it first, on its host: mv $MANIFEST /root/"
+      elif grep -qxF "refuses $url" <<<"$states"; then
+        state="does not answer, but its host runs"
+        case ,$lost, in
+          *",$other:stopped,"*) ;;
+          *) problem "the host of the etcd member $other runs, so that its etcd may start again: if its data is newer, let etcd continue there; otherwise stop it for good, on its host: mv $MANIFEST /root/; then write $other:stopped after --lost" ;;
+        esac
+      fi
+    done
+    found+=("other member: $other, at ${list:-an unknown address}, $state")
+    case ,$lost, in
+      ,, | *",$other,"* | *",$other:stopped,"*) ;;
+      *) problem "--lost does not name the etcd member $other" ;;
+    esac
+  done <<<"$(other_members)"
+  if [ "${#names[@]}" -eq 0 ]; then
+    problem "etcd has only the member $name, which has no leader yet: run this script again"
+  fi
+  for other in ${lost//,/ }; do
+    case " ${names[*]} " in
+      *" ${other%:stopped} "*) ;;
+      *) problem "--lost names ${other%:stopped}, but the other etcd members are: ${names[*]}" ;;
+    esac
+  done
   # etcd fills the next file before it uses it; its name ends in .tmp.
   wal=$(find "$data/member/wal" -name '*.wal' -printf '%T@\n' | sort -n | tail -n 1)
   wal=$(date -u -d "@${wal%.*}" +%Y-%m-%dT%H:%M:%SZ)
-  state="with a leader"
-  [ -n "$leader" ] || state="without a leader"
-  found+=("member: $name, id $own_id, $state"
-    "raft index: $(field raftIndex "$status"), of term $(field raftTerm "$status")"
-    "revision: $(field revision "$status")"
-    "newest write: not later than $wal")
-}
-
-# A run that was interrupted has passed these checks, and has changed what they check.
-checked() {
-  check_host
-  if [ "$is_begun" = no ]; then
-    check_members
-    check_space
+  state="without a leader"
+  [ "$has_leader" = no ] || state="with a leader"
+  found+=("member: $name, $state")
+  found+=("raft index: $(field raftIndex "$status"), of term $(field raftTerm "$status")" "revision: $(field revision "$status")")
+  found+=("newest write: not later than $wal")
+  if [ -n "$survivor" ] && [ "${#problems[@]}" -eq 0 ]; then
+    found+=("only if the hosts of these members are off, and their data is lost or older, run this script with: --lost $(IFS=,; printf '%s' "${names[*]}")")
   fi
 }
 
@@ -195,52 +241,73 @@ install_manifest() {
   mv "$STATE/manifest" "$MANIFEST"
 }
 
+# Whatever ends a run early, the kubelet gets the manifest back as it was.
+put_back() {
+  local code=$?
+  [ "$code" -ne 0 ] && [ -e "$STATE/etcd.yaml" ] || return 0
+  [ ! -s "$STATE/copy" ] || rm -rf "$(cat "$STATE/copy").partial"
+  if install_manifest <"$STATE/etcd.yaml"; then
+    say "$MANIFEST is as it was; run this script again"
+  else
+    say "put the manifest of etcd back: cp $STATE/etcd.yaml $MANIFEST"
+  fi
+}
+
 begin() {
+  [ ! -s "$STATE/copy" ] || rm -rf "$(cat "$STATE/copy").partial"
   rm -rf "$STATE"
   mkdir "$STATE"
-  printf '%s-before-recovery-%s' "${data%/}" "$(date -u +%Y%m%dT%H%M%SZ)" >"$STATE/copy"
+  printf '%s\n' "$members" >"$STATE/members"
   cp -p "$MANIFEST" "$STATE/etcd.yaml.new"
-  sync "$STATE/copy" "$STATE/etcd.yaml.new"
+  sync "$STATE/members" "$STATE/etcd.yaml.new"
   mv "$STATE/etcd.yaml.new" "$STATE/etcd.yaml"
+  sync "$STATE"
+  trap put_back EXIT
 }
 
 is_stopped() { ! is_running; }
 
+# The files of a folder, with their sizes and times.
+files() { find "$1" -type f -printf '%P %s %T@\n' | sed -E 's/\.[0-9]+$//' | sort; }
+
 keep_copy() {
-  copy=$(cat "$STATE/copy")
-  [ ! -e "$copy" ] || return 0
   say "stopping etcd"
   rm -f "$MANIFEST"
   wait_until "$STOP_LIMIT_SECONDS" is_stopped ||
-    fail "the kubelet has not stopped etcd within $STOP_LIMIT_SECONDS seconds: look at journalctl -u kubelet, and run this script again"
+    fail "the kubelet has not stopped etcd within $STOP_LIMIT_SECONDS seconds: look at journalctl -u kubelet"
+  copy=$(cat "$STATE/copy" 2>/dev/null) || copy=
+  if [ -n "$copy" ]; then
+    [ ! -d "$copy" ] || [ "$(files "$copy")" != "$(files "$data")" ] || return 0
+    rm -rf "$copy.partial"
+  fi
+  copy=$data-before-recovery-$(date -u +%Y%m%dT%H%M%SZ)
+  printf '%s' "$copy" >"$STATE/copy"
+  sync "$STATE/copy"
   say "copying $data to $copy"
-  rm -rf "$copy.partial"
   cp --archive --reflink=auto "$data" "$copy.partial"
+  [ "$(files "$copy.partial")" = "$(files "$data")" ] || fail "the copy differs from $data"
   sync --file-system "$copy.partial"
   mv "$copy.partial" "$copy"
+  sync "${copy%/*}"
 }
 
 start() {
   wait_until "$START_LIMIT_SECONDS" "$@" ||
-    fail "etcd does not serve as the only member after $START_LIMIT_SECONDS seconds: read its log: crictl logs \$(crictl ps -aq --name etcd | head -n 1); its data as it was is in $copy; run this script again"
+    fail "etcd does not serve after $START_LIMIT_SECONDS seconds: read its log: crictl logs \$(crictl ps -aq --name etcd | head -n 1)${copy:+; its data as it was is in $copy}"
 }
 
+# etcd forgets the other members before it serves.
+is_forced() { is_running --force-new-cluster && ask_member && [ -n "$leader" ]; }
 forget_others() {
-  [ ! -e "$STATE/only-member" ] || return 0
   say "starting etcd with --force-new-cluster"
   sed -E 's/^( *)- etcd$/&\n\1- --force-new-cluster/' "$STATE/etcd.yaml" | install_manifest
-  start is_only_member
-  touch "$STATE/only-member"
-  sync "$STATE"
+  start is_forced
+  # Some versions of etcd do not sync what they have committed.
+  sync --file-system "$data"
 }
 
 # With the flag, each start of etcd would remove members that have joined since.
 is_without_flag() { ! is_running --force-new-cluster && is_running && ask_member && [ -n "$leader" ]; }
-start_as_before() {
-  say "starting etcd as before"
-  install_manifest <"$STATE/etcd.yaml"
-  start is_without_flag
-}
 
 is_served() {
   local port
@@ -261,23 +328,33 @@ serve() {
     fail "etcd is the only member and serves, but the API server does not after $API_LIMIT_SECONDS seconds: crictl logs \$(crictl ps -aq --name kube-apiserver | head -n 1)"
 }
 
-checked
-if [ "$only_checks" = yes ]; then
-  if [ "$is_begun" = yes ]; then found=("a recovery on this host has not ended: run the script without --check"); fi
-  printf '%s\n' "${found[@]:-etcd has only the member $name, and a leader}"
+[ "$stage" = new ] || [ -z "$lost" ] || trap put_back EXIT
+check_host
+# A run that was interrupted has passed the other checks, and has changed what they check.
+[ "$stage" = forced ] || check_members "$SAMPLES"
+[ "$stage" != new ] || check_space
+if [ -z "$lost" ]; then
+  [ "$stage" = new ] || found=("a recovery on this host has not ended: run this script again as before, with --lost")
+  [ "${#found[@]}" -eq 0 ] || printf '%s\n' "${found[@]}"
   stop_at_problems
   exit 0
 fi
 stop_at_problems
-if [ "$is_begun" = yes ] || ! is_only_member; then
-  [ "$is_begun" = yes ] || begin
-  keep_copy
-  forget_others
-  start_as_before
-  # The manifest says whether a run was interrupted.
-  rm "$STATE/etcd.yaml"
-  rm -rf "$STATE"
-  say "the data as it was before is in $copy"
+if [ "$stage" = new ] && [ "$is_only" = no ]; then
+  begin
+  check_members 1
+  stop_at_problems
 fi
+copy=$(cat "$STATE/copy" 2>/dev/null) || copy=
+if [ "$stage" = forced ] || [ "$is_only" = no ]; then
+  [ "$stage" = forced ] || keep_copy
+  forget_others
+  say "starting etcd as before"
+  install_manifest <"$STATE/etcd.yaml"
+fi
+start is_without_flag
+trap - EXIT
+[ -z "$copy" ] || say "the data as it was before is in $copy"
+rm -rf "$STATE"
 serve
-say "etcd on $name has one member, and its API server serves; next: $continue_with"
+say "etcd on $name serves, and so does its API server; next: $continue_with"

@@ -66,7 +66,7 @@ pub(super) struct RecoveryDocument<'r> {
     hosts: Vec<RecoveryHost<'r>>,
     /// The Node of the host on which etcd continues; null if it is not chosen, and with --continue.
     survivor: Option<&'r str>,
-    /// Why it is unknown whether etcd has a quorum; null if it has lost it, and with --continue.
+    /// Why it is unknown whether etcd has a quorum; null if members report that they have no leader, and with --continue.
     quorum_unknown_because: Option<&'r str>,
     /// What may be lost, one sentence each. Empty with --continue.
     may_be_lost: &'r [String],
@@ -166,22 +166,27 @@ impl<'r> RecoveryReport<'r> {
         let continues = continue_command(self.control_plane.name(), self.control_plane.namespace());
         match self.outcome {
             RecoveryOutcome::Script { remains, file, .. } => {
-                let script = file.map_or_else(|| "the script".to_owned(), |file| file.display().to_string());
-                let host = remains.survivor.as_deref().map_or_else(
-                    || {
-                        "with --check as root on each host that is left, compare what it prints, and run this command again with \
-                         --survivor"
-                            .to_owned()
-                    },
-                    |node| {
-                        format!(
-                            "as root on the host of Node {node}: it keeps a copy of etcd's data, and makes the member there the only \
-                             one"
-                        )
-                    },
+                let script = file.map_or_else(
+                    || "the script".to_owned(),
+                    |file| format!("bash {}", file.display()),
                 );
+                let Some(node) = &remains.survivor else {
+                    return vec![format!(
+                        "run {script} as root on each host that is left: it changes nothing; compare what it prints, and run this \
+                         command again with --survivor"
+                    )];
+                };
                 vec![
-                    format!("run {script} {host}"),
+                    format!(
+                        "run {script} as root on the host of Node {node}: it changes nothing, and names the other etcd members"
+                    ),
+                    "make sure that the hosts of these members are off, and that their data is lost or older; this host cannot know: \
+                     they may have a quorum without it"
+                        .to_owned(),
+                    format!(
+                        "run {script} there with --lost and the names of these members: it keeps a copy of etcd's data, and makes the \
+                         member there the only one"
+                    ),
                     format!("replace the other Machines, one after the other: {continues}"),
                 ]
             }
@@ -203,7 +208,7 @@ impl<'r> RecoveryReport<'r> {
                 };
                 let doubt = remains.doubt.iter().map(|why| {
                     format!(
-                        "unknown whether etcd has a quorum: {why}; the script changes nothing if it has one"
+                        "unknown whether etcd has a quorum: {why}; the script cannot know either whether hosts that it does not reach have one"
                     )
                 });
                 let lines: Vec<String> = remains.hosts.iter().map(describe).chain(doubt).collect();

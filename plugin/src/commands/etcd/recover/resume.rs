@@ -157,13 +157,14 @@ impl Recovery<'_> {
                                 step.describe()
                             )]);
                         }
-                        Some(step) => match self.take(step).await? {
-                            Ok(()) => {
+                        Some(step) => match self.take(step).await {
+                            Ok(Ok(())) => {
                                 terminal.note(&format!("done: {}", step.describe()));
                                 done.push(step.describe());
                                 continue;
                             }
-                            Err(why) => why,
+                            Ok(Err(why)) => why,
+                            Err(error) => vec![format!("{error:#}")],
                         },
                         None => left.waits_for,
                     },
@@ -310,7 +311,7 @@ const fn verb<'v>(name: &'v str, infinitive: &'static str) -> Verb<'v> {
     }
 }
 
-/// Whether the user has agreed to the step. A host that was running may have stopped since.
+/// Whether the user has agreed to the step. A host that was running, or may have been, may have stopped since.
 fn is_agreed(agreed: &[Step], step: &Step) -> bool {
     agreed.iter().any(|agreed| match (agreed, step) {
         (
@@ -318,7 +319,7 @@ fn is_agreed(agreed: &[Step], step: &Step) -> bool {
             Step::DeleteMachine {
                 uid: own, runs: now, ..
             },
-        ) => uid == own && (*runs || !now),
+        ) => uid == own && (*runs == Some(true) || runs == now || *now == Some(false)),
         _ => agreed == step,
     })
 }

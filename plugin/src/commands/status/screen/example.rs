@@ -114,6 +114,7 @@ fn add_learner(observed: &mut Snapshot) {
         is_deleting: false,
         message: None,
         crash_loop: None,
+        forces_new_cluster: false,
     });
     observed.pods().extend(pods);
     observed.each_list(|list| {

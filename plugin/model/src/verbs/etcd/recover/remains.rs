@@ -19,7 +19,7 @@ pub struct Remains {
     pub survivor: Option<String>,
     /// What may be lost, one line each.
     pub losses: Vec<String>,
-    /// Why it is unknown whether etcd has a quorum. `None` if its members report that they have none.
+    /// Why it is unknown whether etcd has a quorum. `None` if a member reports that it has no leader, and none reports one.
     pub doubt: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub fn find(observed: &Snapshot, requested: Option<&str>, now: Timestamp) -> Res
     })
 }
 
-/// Returns why it is unknown whether etcd has a quorum. `None` if its members report that they have none.
+/// Returns why it is unknown whether etcd has a quorum. `None` if a member reports that it has no leader, and none reports one.
 ///
 /// # Errors
 /// etcd has a quorum, or must have one because the API server reads from it.
@@ -77,7 +77,18 @@ fn refuse_quorum(observed: &Snapshot) -> Result<Option<String>, Refusal> {
         Ok(cluster) if cluster.select_voter().is_ok() => {
             format!("etcd has a quorum: {}", cluster.votes())
         }
-        Ok(_) => return Ok(None),
+        Ok(cluster) => {
+            let queried = cluster.survey.queried.iter();
+            let statuses: Vec<_> = queried.filter_map(|member| member.status().ok()).collect();
+            let why = if statuses.is_empty() {
+                "no member responds"
+            } else if statuses.iter().any(|status| status.leader.is_some()) {
+                "a member has a leader"
+            } else {
+                return Ok(None);
+            };
+            return Ok(Some(format!("{why}; {}", cluster.votes())));
+        }
         Err(unread) => {
             let nodes = observed.workload.value().map(|workload| &workload.nodes);
             let lacks_etcd = observed
@@ -168,8 +179,8 @@ fn restore_refusal(observed: &Snapshot, why: &str) -> Refusal {
 fn losses(observed: &Snapshot, now: Timestamp) -> Vec<String> {
     let control_plane = &observed.control_plane;
     let mut losses = vec![
-        "the writes that the surviving member does not have: on each host that is left, the script with --check prints the \
-         member's newest revision, and a time after which it has no write"
+        "the writes that the surviving member does not have: on each host that is left, the script without an argument prints \
+         the member's newest revision, and a time after which it has no write"
             .to_owned(),
     ];
     let seen = control_plane.condition("EtcdClusterHealthy");
@@ -391,6 +402,13 @@ mod tests {
         let mut observed = observed();
         observed.kill(2);
         observed.kill(3);
+        observed.status(1).leader = None;
+        let remains = find(&observed, Some("m1"), now()).expect("hosts");
+        assert_eq!(remains.doubt, None);
+        let votes = "1 of 3 voting members healthy, 2 needed for quorum";
+        observed.status(1).leader = Some(1);
+        let remains = find(&observed, Some("m1"), now()).expect("hosts");
+        assert_eq!(remains.doubt, Some(format!("a member has a leader; {votes}")));
         observed.status(1).leader = None;
         let remains = find(&observed, Some("m1"), now()).expect("hosts");
         assert_eq!(remains.doubt, None);

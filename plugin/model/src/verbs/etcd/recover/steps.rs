@@ -26,8 +26,8 @@ pub enum Step {
     DeleteMachine {
         name: String,
         uid: String,
-        /// Whether its Node is ready: its host still runs, and may have data of etcd.
-        runs: bool,
+        /// Whether its Node is ready: its host still runs, and may have data of etcd. `None` if it is unknown.
+        runs: Option<bool>,
     },
     RemoveMember {
         id: u64,
@@ -41,13 +41,22 @@ impl Step {
         match self {
             Self::Resume => "resume the control plane".to_owned(),
             Self::DeleteMachine {
-                name, runs: false, ..
+                name,
+                runs: Some(false),
+                ..
             } => {
                 format!("delete Machine {name}, whose member is not in etcd any more")
             }
-            Self::DeleteMachine { name, runs: true, .. } => format!(
+            Self::DeleteMachine {
+                name,
+                runs: Some(true),
+                ..
+            } => format!(
                 "delete Machine {name}, whose member is not in etcd any more, although its host runs: its copy of etcd's data is \
                  deleted too"
+            ),
+            Self::DeleteMachine { name, runs: None, .. } => format!(
+                "delete Machine {name}, whose member is not in etcd any more; it is unknown whether its host runs"
             ),
             Self::RemoveMember { name, .. } => {
                 format!("remove etcd member {name}, which runs on no Machine")
@@ -215,6 +224,7 @@ fn judge(observed: &Snapshot) -> Result<EtcdCluster<'_>, Refusal> {
     }
     cluster.refuse_corruption()?;
     cluster.select_voter().map_err(with_first_part)?;
+    refuse_flag(observed)?;
     let stays = |name: &str| {
         let mut staying = observed.machines.iter().filter(|machine| !machine.is_deleting());
         staying.any(|machine| observed.node_of(machine) == Some(name))
@@ -229,21 +239,50 @@ fn judge(observed: &Snapshot) -> Result<EtcdCluster<'_>, Refusal> {
     Ok(cluster)
 }
 
+/// # Errors
+/// A member would remove the others when it starts again, or it is unknown.
+fn refuse_flag(observed: &Snapshot) -> Result<(), Refusal> {
+    let workload = observed.workload.value();
+    let Some(pods) = workload.and_then(|workload| workload.static_pods.value()) else {
+        return Err(refusal(
+            "it is unknown whether a member starts with --force-new-cluster: could not read the Pods of etcd"
+                .to_owned(),
+        ));
+    };
+    let Some(pod) = pods.iter().find(|pod| pod.forces_new_cluster) else {
+        return Ok(());
+    };
+    let node = &pod.node;
+    let mut refusal = refusal(format!(
+        "etcd on Node {node} starts with --force-new-cluster, so that its next start would remove every member that has joined: the \
+         script has not ended"
+    ));
+    refusal.remedies.push(format!(
+        "run the script again on the host of Node {node}, as before"
+    ));
+    Err(refusal)
+}
+
 /// Whether the Machine can never work again: it has joined or failed to join, but etcd does not list its member.
 fn is_lost(observed: &Snapshot, cluster: &EtcdCluster<'_>, machine: &Machine, now: Timestamp) -> bool {
     // The kubelet of a Machine that joins runs.
     let is_done = Phase::from_machine(machine, now) == Phase::Settled
         || node(observed, machine).is_some_and(|node| node.is_unreachable);
-    // A member without a name may be about to start on any Node.
-    let has_no_member = |node: &str| {
-        let mut members = cluster.members.iter();
-        members.all(|member| member.has_started && member.name != node)
-    };
-    !machine.is_deleting() && is_done && observed.node_of(machine).is_none_or(has_no_member)
+    let mut members = cluster.members.iter();
+    let node = observed.node_of(machine);
+    // A member without a name may be about to start on any Node, and one without a Machine may run on a Machine without a Node.
+    let has_no_member = members.all(|member| {
+        let name = Some(member.name.as_str());
+        let mut machines = observed.machines.iter();
+        member.has_started
+            && name != node
+            && (node.is_some() || machines.any(|other| observed.node_of(other) == name))
+    });
+    !machine.is_deleting() && is_done && has_no_member
 }
 
-fn runs(observed: &Snapshot, machine: &Machine) -> bool {
-    node(observed, machine).is_some_and(|node| node.ready == Some(true))
+fn runs(observed: &Snapshot, machine: &Machine) -> Option<bool> {
+    node(observed, machine)?.ready
 }
 
 fn node<'o>(observed: &'o Snapshot, machine: &Machine) -> Option<&'o Node> {
@@ -291,7 +330,7 @@ mod tests {
     use super::{Remainder, decide_deletion, remainder};
     use crate::{
         change::decision::Decision,
-        snapshot::{Reading, Snapshot},
+        snapshot::{Reading, Snapshot, workload::Component},
         testing::{
             machine,
             objects::{annotate, condition, minutes_ago, now, pause, set, use_external_etcd},
@@ -304,7 +343,7 @@ mod tests {
         let mut observed = observed();
         for number in [2, 3] {
             observed.kill(number);
-            observed.nodes()[number - 1].ready = None;
+            observed.nodes()[number - 1].ready = Some(false);
         }
         observed.list(1).members.retain(|member| member.id == 1);
         for (number, machine) in (1..).zip(&mut observed.machines) {
@@ -413,6 +452,30 @@ mod tests {
                 ),
             ),
             (
+                "it is unknown whether a host runs",
+                |o| o.nodes()[1].ready = None,
+                (
+                    &[
+                        "delete Machine m2, whose member is not in etcd any more; it is unknown whether its host runs",
+                        M3,
+                    ],
+                    Some(0),
+                    &[NO_M2, NO_M3],
+                ),
+            ),
+            (
+                "a Machine without a Node, and every member is that of another one",
+                |o| o.machine(2).status.node_name = None,
+                (
+                    &[
+                        "delete Machine m2, whose member is not in etcd any more; it is unknown whether its host runs",
+                        M3,
+                    ],
+                    Some(0),
+                    &[NO_M2, NO_M3],
+                ),
+            ),
+            (
                 "paused",
                 |o| pause(&mut o.control_plane.metadata),
                 (&["resume the control plane", M2, M3], Some(0), &[NO_M2, NO_M3]),
@@ -482,6 +545,18 @@ mod tests {
                 ),
             ),
             (
+                "a Machine without a Node, and a member that may be its own",
+                |o| {
+                    *o = observed();
+                    o.machine(2).status.node_name = None;
+                },
+                (
+                    &[],
+                    None,
+                    &[NO_M2, "etcd lists member node-m2, which runs on no Machine"],
+                ),
+            ),
+            (
                 "a member that never started is left of a Machine that is gone",
                 |o| {
                     o.machines.truncate(1);
@@ -519,6 +594,20 @@ mod tests {
                 |o| o.etcd = Reading::Failed(failure("etcd", "no answer")),
                 "no answer; if etcd has lost its quorum for good, first run on the host that survives the script of: kubectl kcp \
                  etcd recover c1-cp -n d",
+            ),
+            (
+                "the next start of a member removes the others",
+                |o| o.pod(Component::Etcd, 1).forces_new_cluster = true,
+                "etcd on Node node-m1 starts with --force-new-cluster, so that its next start would remove every member that has joined: \
+                 the script has not ended; run the script again on the host of Node node-m1, as before",
+            ),
+            (
+                "the Pods could not be read",
+                |o| {
+                    let failed = Reading::Failed(failure("Pod", "forbidden"));
+                    o.workload().static_pods = failed;
+                },
+                "it is unknown whether a member starts with --force-new-cluster: could not read the Pods of etcd",
             ),
             (
                 "the Machine of the member is being deleted",

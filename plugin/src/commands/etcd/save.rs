@@ -55,6 +55,8 @@ pub(crate) struct Saved {
     pub(crate) observed: Snapshot,
     /// The name that the snapshot has in a folder.
     pub(crate) name: SnapshotName,
+    /// The place as the user wrote it. `None` for stdout.
+    pub(crate) place: Option<String>,
     pub(crate) record: SnapshotRecord,
 }
 
@@ -119,6 +121,7 @@ impl SaveRequest<'_> {
         let mut stream = opened.start_snapshot().await?;
         let begun = sink.insert(ready.begin().await?);
         receive(&opened, &mut stream, begun, terminal).await?;
+        let shown = (place != SnapshotPlace::Stdout).then(|| place.to_string());
         let record = SnapshotRecord {
             uid: observed.control_plane.uid().to_owned(),
             completed: reader.connection.now(),
@@ -133,6 +136,7 @@ impl SaveRequest<'_> {
         Ok(SaveOutcome::Saved(Box::new(Saved {
             observed,
             name,
+            place: shown,
             record,
         })))
     }

@@ -238,7 +238,7 @@ impl SnapshotRun<'_> {
 impl Saved {
     /// One line about the snapshot.
     pub(crate) fn line(&self) -> String {
-        let place = self.record.place.as_ref();
+        let place = self.place.as_ref();
         let place = place.map(|place| format!(", in {place}")).unwrap_or_default();
         escape(&format!(
             "kubeadmcontrolplane/{}: snapshot of etcd member {} is complete, {} bytes{place}",
@@ -383,6 +383,7 @@ mod tests {
         Saved {
             name: SnapshotName::new("d", "c1-cp", now()),
             observed,
+            place: place.map(str::to_owned),
             record: SnapshotRecord {
                 uid: "u1".to_owned(),
                 completed: now(),

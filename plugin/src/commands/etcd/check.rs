@@ -219,8 +219,7 @@ async fn sample_metrics(
     sleep(sample).await;
     let both = first.into_iter().zip(read().await);
     both.map(|(first, second)| {
-        let between = |first: String, second: String| EtcdMetrics::between(&first, &second, since);
-        Some(first.and_then(|first| between(first, second?).map_err(unread)))
+        Some(first.and_then(|first| EtcdMetrics::between(&first, &second?, since).map_err(unread)))
     })
     .collect()
 }

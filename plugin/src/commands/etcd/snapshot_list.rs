@@ -103,10 +103,7 @@ struct StoredDocument {
 impl StoredListDocument {
     fn new(report: &StoredReport) -> Self {
         let items = report.stored.iter().map(|stored| StoredDocument {
-            metadata: ObjectName {
-                name: stored.name.control_plane.clone(),
-                namespace: stored.name.namespace.clone(),
-            },
+            metadata: stored.control_plane(),
             began: stored.name.began(),
             bytes: stored.bytes,
             place: stored.place.to_string(),

@@ -232,10 +232,7 @@ impl<'r> VerificationDocument<'r> {
         Self {
             api_version: API_VERSION,
             kind: "EtcdSnapshotVerification",
-            metadata: ObjectName {
-                name: stored.name.control_plane.clone(),
-                namespace: stored.name.namespace.clone(),
-            },
+            metadata: stored.control_plane(),
             began: stored.name.began(),
             bytes: stored.bytes,
             place: stored.place.to_string(),

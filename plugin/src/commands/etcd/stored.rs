@@ -15,9 +15,9 @@ use kcp_control_plane::verbs::etcd::snapshot::{
 };
 use kcp_storage::Bucket;
 
-use crate::output::OutputArguments;
+use crate::{document::ObjectName, output::OutputArguments};
 
-/// What a command wants to know of the snapshots in a folder.
+/// A request about the snapshots in a folder.
 pub(super) struct FolderRequest<'r> {
     pub(super) place: &'r SnapshotPlace,
     /// The control plane; `None` for all.
@@ -41,6 +41,16 @@ pub(super) struct StoredSnapshot {
     pub(super) bytes: u64,
     /// The file or the object.
     pub(super) place: SnapshotPlace,
+}
+
+impl StoredSnapshot {
+    /// The control plane in the name of the snapshot.
+    pub(super) fn control_plane(&self) -> ObjectName {
+        ObjectName {
+            name: self.name.control_plane.clone(),
+            namespace: self.name.namespace.clone(),
+        }
+    }
 }
 
 impl SnapshotFolder {

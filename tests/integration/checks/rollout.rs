@@ -28,10 +28,11 @@ const OUTDATED: &str = "status-outdated";
 const UNRECORDED: &str = "change-not-recorded";
 
 /// The checks that report the creation and the replacement of Machines as information.
-const INFO_DURING_ROLLOUT: [&str; 17] = [
+const INFO_DURING_ROLLOUT: [&str; 18] = [
     "api-servers-mismatch",
     "api-servers-not-ready",
     "controller-managers-not-ready",
+    "etcd-disk-slow",
     "etcd-no-leader",
     "etcd-learners-stuck",
     "etcd-member-lists-differ",

@@ -194,10 +194,12 @@ pub fn check_etcd_disk_slow(observed: &Snapshot, _: Timestamp) -> CheckResult {
             Ok(metrics) => slow_operations(metrics)
                 .map(|message| member_finding(queried, CheckOutcome::Warn, &message).with_hint(hint.clone()))
                 .collect(),
-            Err(failure) => {
+            Err(failure) if response.status.is_ok() => {
                 let message = format!("the speed of its disk is unknown: {}", failure.message);
                 vec![member_finding(queried, CheckOutcome::Info, &message)]
             }
+            // `etcd-members-unresponsive` reports a member without a status.
+            Err(_) => Vec::new(),
         });
     Ok(findings.collect())
 }
@@ -348,6 +350,10 @@ pub(super) mod test_cases {
                 ..metrics(9.9, 25.04)
             });
             o.answer(2).metrics = Ok(metrics(10.0, 24.9));
+            o.answer(3).metrics = Err(failure("etcd member node-m3", "Metrics: no response within 3 s"));
+        }),
+        ("etcd-disk-slow", "neither_status_nor_metrics", |o| {
+            o.answer(3).status = Err(failure("etcd member node-m3", "Status: no response within 3 s"));
             o.answer(3).metrics = Err(failure("etcd member node-m3", "Metrics: no response within 3 s"));
         }),
         ("etcd-disk-slow", "too_few_operations", |o| {

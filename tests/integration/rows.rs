@@ -23,7 +23,7 @@ mod send;
 
 use std::sync::Arc;
 
-use kcp_rules::{case::Case, topics::TOPICS};
+use kcp_rules::{case::Case, topics::written_cases};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::shared::with_management_cluster;
@@ -39,7 +39,7 @@ fn the_webhook_that_the_row_names_answers_every_row() {
         let environment = Arc::new(Environment::start(management).await.unwrap());
         let turns = Arc::new(Semaphore::new(IN_FLIGHT));
         let mut sent = JoinSet::new();
-        let rows = TOPICS.iter().flat_map(|topic| topic.cases).flat_map(Case::rows);
+        let rows = written_cases().flat_map(Case::rows);
         for (number, row) in rows.enumerate() {
             let (environment, turns) = (environment.clone(), turns.clone());
             sent.spawn(async move {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 use kcp_rules::Configuration;
 use kcp_rules::case::{Base, Case, V1BETA1, V1BETA2, Write};
-use kcp_rules::topics::TOPICS;
+use kcp_rules::topics::written_cases;
 use kcp_tests::addresses::free_port;
 use kcp_tests::cluster_api::FEATURE_GATES;
 use kcp_tests::cluster_api_alone::ClusterApiAlone;
@@ -46,7 +46,7 @@ impl Environment {
         };
         environment.spare_the_seeder().await?;
         environment.serve(management, "sighted", None).await?;
-        for case in TOPICS.iter().flat_map(|topic| topic.cases) {
+        for case in written_cases() {
             let configuration = document(&case.configuration());
             if !environment.blind.contains_key(&configuration) {
                 let name = format!("blind-{}", environment.blind.len());

@@ -11,7 +11,7 @@ use kcp_rules::api::control_plane::Shape;
 use kcp_rules::case::{Answer, Base, Case, V1BETA1, V1BETA2, Write};
 use kcp_rules::cel::{Cel, NoCel};
 use kcp_rules::row::Row;
-use kcp_rules::topics::{TOPICS, rules};
+use kcp_rules::topics::{rules, written_cases};
 use kcp_rules::{Action, Configuration, Finding, Rule};
 use kcp_tests::cluster_api_alone::ClusterApiAlone;
 use kcp_tests::management_cluster::ManagementCluster;
@@ -41,7 +41,7 @@ fn the_policies_alone_decide_every_row_alike() {
         let environment = Arc::new(Environment::start(management).await.unwrap());
         let turns = Arc::new(Semaphore::new(IN_FLIGHT));
         let mut sent = JoinSet::new();
-        let rows = TOPICS.iter().flat_map(|topic| topic.cases).flat_map(Case::rows);
+        let rows = written_cases().flat_map(Case::rows);
         for (number, row) in rows.enumerate() {
             let (environment, turns) = (environment.clone(), turns.clone());
             sent.spawn(async move {
@@ -97,7 +97,7 @@ impl Environment {
             let request = Request::new(Verb::Delete, &path);
             request.send(environment.cluster.client()).await?.succeeded()?;
         }
-        for case in TOPICS.iter().flat_map(|topic| topic.cases) {
+        for case in written_cases() {
             let configuration = document(&case.configuration());
             if !environment.judges.contains_key(&configuration) {
                 let name = format!("policies-{}", environment.judges.len());

@@ -49,6 +49,8 @@ pub struct Case {
     pub enabled_rule: Option<&'static str>,
     /// The response of an API server; `None` if it follows from the findings.
     pub answer: Option<Answer>,
+    /// Whether the topology of a Cluster asks for the change. No API server is asked about such a case.
+    pub in_topology: bool,
     /// The expected rule ids and field paths, in table order.
     pub findings: &'static [(&'static str, &'static str)],
 }
@@ -70,6 +72,7 @@ impl Case {
             },
             enabled_rule: None,
             answer: None,
+            in_topology: false,
             findings,
         }
     }
@@ -219,6 +222,13 @@ impl Case {
             (_, [.., b'1']) => &[Base::ControlPlane(V1BETA1)],
             _ => &[Base::ControlPlane(V1BETA2)],
         };
+        self
+    }
+
+    /// Has the topology of a Cluster ask for the change, so that findings name fields of the Cluster.
+    #[must_use]
+    pub const fn in_topology(mut self) -> Self {
+        self.in_topology = true;
         self
     }
 

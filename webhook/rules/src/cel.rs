@@ -40,6 +40,7 @@ pub enum NoCel {
     DefaultedFirst,
     SchemaFirst,
     TooLong,
+    Writer,
 }
 
 impl NoCel {
@@ -55,6 +56,9 @@ impl NoCel {
                 "Cluster API sets the default before policies run, so a policy never sees an omitted field"
             }
             Self::SchemaFirst => "the CRD schema rejects the object before policies run",
+            Self::Writer => {
+                "the rule exempts the controllers that the configuration of kcp-webhook names, and a policy does not know them"
+            }
             Self::TooLong => "the expression would be too long to read",
         }
     }

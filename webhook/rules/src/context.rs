@@ -2,10 +2,20 @@
 
 use jiff::Timestamp;
 
-use crate::{feature_gates::FeatureGates, trusted_users::TrustedUsers, view::View};
+use crate::{action::Action, feature_gates::FeatureGates, trusted_users::TrustedUsers, view::View};
 
 /// The field manager of Cluster API's topology controller, which writes a whole control plane at once.
-pub(crate) const TOPOLOGY_MANAGER: &str = "capi-topology";
+pub const TOPOLOGY_MANAGER: &str = "capi-topology";
+
+/// What the judgement of a topology knows beside the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfTopology {
+    /// Whether the configuration of kubeadm is that of the control plane. It is not if patches of the class change a template,
+    /// and if no template can be read.
+    pub knows_configuration: bool,
+    /// Whether the Cluster is created paused, as `clusterctl move` does with a copy.
+    pub is_copy: bool,
+}
 
 /// The context of a change. Every part may be unknown: `lint` does not know the writer, and a webhook without API
 /// access does not know other objects.
@@ -29,6 +39,9 @@ pub struct Context<'c> {
     pub authorizes_overrides: bool,
     /// Whether a cluster already stores the object, so that nobody writes it now.
     pub is_stored: bool,
+    /// What is known about the topology that asks for the change of a control plane; `None` if the control plane itself is
+    /// written.
+    pub topology: Option<OfTopology>,
 }
 
 impl Context<'_> {
@@ -60,6 +73,14 @@ impl Context<'_> {
         self.feature_gates.ignition || self.are_gates_unknown
     }
 
+    /// The severest action on a problem that depends on the configuration of kubeadm.
+    pub(crate) fn of_configuration(&self) -> Action {
+        match self.topology {
+            Some(topology) if !topology.knows_configuration => Action::Warn,
+            _ => Action::Deny,
+        }
+    }
+
     fn is_one_of(&self, users: &[String]) -> bool {
         self.writer
             .is_some_and(|writer| users.iter().any(|user| user == writer))
@@ -79,5 +100,6 @@ impl Context<'_> {
         trusted_users: None,
         authorizes_overrides: false,
         is_stored: false,
+        topology: None,
     };
 }

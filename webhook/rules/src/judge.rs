@@ -15,8 +15,8 @@ use crate::{
     fault::{CauseReason, CollectedFault, Fault, Faults},
     finding::Finding,
     overrides,
-    rule::{Check, Rule, Scope},
-    topics,
+    rule::{Check, InTopology, Rule, Scope},
+    topics, topology,
     view::Part,
 };
 use kcp_api::names::annotation;
@@ -60,6 +60,10 @@ pub trait HasRules: Sized {
     fn metadata(&self) -> &Metadata<'_>;
     /// The namespace and name of the customization that the object refers to; `None` if it refers to none.
     fn customization(&self) -> Option<(&str, &str)> {
+        None
+    }
+    /// The version of Kubernetes; `None` for kinds without one.
+    fn version(&self) -> Option<&str> {
         None
     }
     /// Calls `apply` with the function that checks a change with a rule. Rules about other kinds find nothing.
@@ -108,6 +112,10 @@ macro_rules! judged_with_common_spec {
                 &self.metadata
             }
 
+            fn version(&self) -> Option<&str> {
+                self.common_spec().version()
+            }
+
             fn with_checker(change: &Change<'_, Self>, apply: impl FnOnce(&dyn Fn(&Rule, &mut Faults))) {
                 // Once for all rules, of which most read it.
                 let (new, old) = (change.new.common_spec(), change.old.map(Self::common_spec));
@@ -141,8 +149,11 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
         ..Judgement::default()
     };
     T::with_checker(change, |check| {
-        for rule in topics::rules().filter(|rule| rule.operations.contains(&change.operation)) {
-            let action = configuration.action(rule);
+        let applies = |rule: &&Rule| {
+            rule.operations.contains(&change.operation) && rule.topology.checks(context.topology.is_some())
+        };
+        for rule in topics::rules().filter(applies) {
+            let action = configuration.action(rule).min(severest(rule, change));
             if action == Action::Off {
                 continue;
             }
@@ -177,7 +188,23 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
     soften_copy(change, &mut judgement);
     apply_overrides(change, &mut judgement);
     authorize(change, configuration, &mut judgement);
+    if context.topology.is_some() {
+        judgement.findings.iter_mut().for_each(topology::place);
+    }
     judgement
+}
+
+/// The severest action of a rule. A rule that a new version alone can break only warns where nobody can take the version back.
+fn severest<T: HasRules>(rule: &Rule, change: &Change<'_, T>) -> Action {
+    let context = &change.context;
+    let changes_version = || {
+        change
+            .old
+            .is_some_and(|old| old.version() != change.new.version())
+    };
+    let strands = rule.topology == InTopology::Strands
+        && (context.topology.is_some() || context.is_written_by_cluster_api() && changes_version());
+    if strands { Action::Warn } else { Action::Deny }
 }
 
 /// The denial of a change that a rule could not check.
@@ -279,6 +306,9 @@ fn is_copy<T: HasRules>(change: &Change<'_, T>, needs: &mut BTreeSet<Part>) -> b
     let context = &change.context;
     if context.is_stored || context.is_written_by_hive() {
         return !context.is_stored;
+    }
+    if let Some(topology) = context.topology {
+        return topology.is_copy;
     }
     let Some(owner) = change.new.metadata().cluster_owner() else {
         return false;

@@ -21,6 +21,7 @@
 //! - [`exemption`]: exemptions of writes by user, group and namespace; findings do not deny an exempt write
 //! - [`row`]: applies all rules to one case
 //! - [`admission_policy`]: the rules with CEL as `ValidatingAdmissionPolicy` objects
+//! - [`topology`]: the topology of a Cluster, as a change of its control plane
 //! - [`defaulting`]: default values as minimal JSON patches
 //! - [`registration`]: the webhook configurations, and how to disable and enable them
 //! - [`probe`]: the report of `kcp-webhook probe`
@@ -58,6 +59,7 @@ pub mod registration;
 pub mod row;
 pub mod rule;
 pub mod topics;
+pub mod topology;
 pub mod trusted_users;
 pub mod view;
 
@@ -71,5 +73,5 @@ pub use fault::{CauseReason, Fault, Faults};
 pub use feature_gates::FeatureGates;
 pub use finding::Finding;
 pub use judge::{HasRules, Judgement, judge};
-pub use rule::{OnUnread, Rule, Scope};
+pub use rule::{InTopology, OnUnread, Rule, Scope};
 pub use trusted_users::TrustedUsers;

@@ -9,7 +9,7 @@ use crate::{
     api::Metadata,
     cel::{Cel, NoCel},
     fault::quote,
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics,
 };
 
@@ -23,6 +23,7 @@ pub static NOT_ALLOWED: Rule = Rule {
     action: Action::Deny,
     scope: Scope::Transition,
     overridable: false,
+    topology: InTopology::Unjudged,
     source: "the field authorizeOverrides of the configuration",
     check: Check::ControlPlane(|_, _| {}),
     cel: Cel::None(NoCel::OtherObjects),

@@ -11,7 +11,7 @@ use crate::{
     },
     case::{Answer, Base, Case, NOW, Write},
     change::Change,
-    context::Context,
+    context::{Context, OfTopology},
     finding::Finding,
     judge::{HasRules, Judgement, judge},
     view::View,
@@ -110,6 +110,10 @@ impl Row<'_> {
             field_manager: self.case.field_manager,
             now: NOW.parse().ok(),
             view: Some(view),
+            topology: self.case.in_topology.then_some(OfTopology {
+                knows_configuration: true,
+                is_copy: false,
+            }),
             ..Context::UNKNOWN
         };
         judge(&change.with_context(context), &self.case.configuration())

@@ -36,6 +36,33 @@ pub enum OnUnread {
     Warn,
 }
 
+/// Whether the rule also checks the topology of a Cluster, from which Cluster API's topology controller writes the control
+/// plane. [`crate::topology`] says how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InTopology {
+    /// A topology cannot break the rule, or only patches of its class decide.
+    Unjudged,
+    /// The values of a topology can break the rule.
+    Judged,
+    /// A new version alone can break the rule. On the Cluster it only warns, because patches of the class may change the
+    /// configuration together with the version. It never denies a new version that the topology controller writes, because
+    /// nobody can take the version of a topology back.
+    Strands,
+    /// The rule checks nothing but topologies.
+    Only,
+}
+
+impl InTopology {
+    /// Whether the rule checks a change that a topology asks for, or else one of the object itself.
+    pub(crate) const fn checks(self, of_topology: bool) -> bool {
+        match self {
+            Self::Unjudged => !of_topology,
+            Self::Judged | Self::Strands => true,
+            Self::Only => of_topology,
+        }
+    }
+}
+
 /// The function of a rule, by the kind that it checks.
 #[derive(Clone, Copy, Debug)]
 pub enum Check {
@@ -45,7 +72,7 @@ pub enum Check {
     ControlPlaneSpec(fn(&Change<'_, ControlPlaneSpec<'_>>, &mut Faults)),
     /// Checks `KubeadmControlPlaneTemplate`s.
     Template(fn(&Change<'_, KubeadmControlPlaneTemplate<'_>>, &mut Faults)),
-    /// Checks Cluster API's `Cluster`s. Only `lint` applies these rules; the webhook does not review
+    /// Checks Cluster API's `Cluster`s. Only `lint` applies these rules; the webhook reviews nothing but the topology of
     /// Clusters.
     Cluster(fn(&Change<'_, Cluster<'_>>, &mut Faults)),
     /// Checks `ClusterPool`s.
@@ -88,6 +115,8 @@ pub struct Rule {
     pub scope: Scope,
     /// Whether the annotation [`kcp_api::names::annotation::OVERRIDE_RULES`] can turn a denial by this rule into a warning.
     pub overridable: bool,
+    /// Whether the rule also checks the topology of a Cluster.
+    pub topology: InTopology,
     /// The document that requires the rule, and its section.
     pub source: &'static str,
     pub check: Check,
@@ -96,6 +125,13 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// The kinds of object that the rule checks.
+    pub fn kinds(&self) -> Vec<&'static str> {
+        let own = (self.topology != InTopology::Only).then(|| self.check.kinds());
+        let cluster = (self.topology != InTopology::Unjudged).then_some("Cluster");
+        own.into_iter().flatten().copied().chain(cluster).collect()
+    }
+
     /// The other objects that the rule reads.
     pub const fn reads(&self) -> &'static [Part] {
         match self.scope {

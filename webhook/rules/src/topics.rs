@@ -41,6 +41,7 @@ pub mod scale_with_upgrade;
 pub mod static_pods;
 pub mod taints;
 pub mod template;
+pub mod topology;
 pub mod users;
 pub mod version;
 
@@ -65,6 +66,7 @@ pub static TOPICS: &[Topic] = &[
     scale_with_upgrade::TOPIC,
     joining::TOPIC,
     remediation::TOPIC,
+    topology::TOPIC,
     deletion::TOPIC,
     control_plane_ref::TOPIC,
     immutability::TOPIC,
@@ -104,6 +106,12 @@ pub static TOPICS: &[Topic] = &[
 /// All rules, in the order in which findings are reported.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     TOPICS.iter().flat_map(|topic| topic.rules)
+}
+
+/// The cases that write the object itself, so that an API server can be asked about them.
+pub fn written_cases() -> impl Iterator<Item = &'static Case> {
+    let all = TOPICS.iter().flat_map(|topic| topic.cases);
+    all.filter(|case| !case.in_topology)
 }
 
 /// Whether a rule has this id.

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use kcp_rules::{
     case::{Base, Case, Write},
-    topics::{TOPICS, rules},
+    topics::{rules, written_cases},
 };
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub(crate) struct Seed {
 }
 
 pub(crate) fn seeds() -> Vec<Seed> {
-    let rows = TOPICS.iter().flat_map(|topic| topic.cases);
+    let rows = written_cases();
     let mut seeds: Vec<Seed> = rows
         .flat_map(|case| case.bases.iter().flat_map(move |base| of_row(case, *base)))
         .collect();

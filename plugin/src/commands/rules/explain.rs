@@ -185,7 +185,7 @@ impl Explanation {
             fact("what to do", &remedy);
         }
         let verbs = operations(rule).join(", ").to_lowercase();
-        fact("checks", &format!("{} on {verbs}", rule.check.kinds().join(", ")));
+        fact("checks", &format!("{} on {verbs}", rule.kinds().join(", ")));
         fact("considers", scope_text(rule.scope));
         fact("effect", effect_of(rule.action));
         if let Some(on_unread) = rule.on_unread() {

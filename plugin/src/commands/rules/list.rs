@@ -34,7 +34,7 @@ fn table(layout: Layout) -> String {
     for rule in rules() {
         table.add_row([
             rule.id.into(),
-            rule.check.kinds().join(",").into(),
+            rule.kinds().join(",").into(),
             operations(rule).join(",").to_lowercase().into(),
             action(rule.action),
             scope(rule.scope).into(),
@@ -62,7 +62,7 @@ struct RuleList {
 #[serde(rename_all = "camelCase")]
 pub(super) struct RuleItem {
     id: &'static str,
-    kinds: &'static [&'static str],
+    kinds: Vec<&'static str>,
     operations: Vec<&'static str>,
     action: Action,
     /// What the rule reads: the new object, the old one too (transition), or also other objects of the cluster.
@@ -98,7 +98,7 @@ impl RuleItem {
     pub(super) fn new(rule: &'static Rule) -> Self {
         Self {
             id: rule.id,
-            kinds: rule.check.kinds(),
+            kinds: rule.kinds(),
             operations: operations(rule),
             action: rule.action,
             scope: scope(rule.scope),

@@ -42,7 +42,7 @@ fn section(rule: &'static Rule) -> String {
     };
     item("rule", &markdown(rule.summary));
     item("why", &markdown(rule.why));
-    let kinds = rule.check.kinds().join(", ");
+    let kinds = rule.kinds().join(", ");
     let verbs = operations(rule).join(", ").to_lowercase();
     item("checks", &format!("{kinds} on {verbs}"));
     item("default action", &format!("{:?}", rule.action).to_lowercase());

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Metadata, Text};
+use super::{Metadata, Text, control_plane::Rollout, machine_template::ObjectMeta};
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Cluster<'a> {
@@ -18,6 +18,60 @@ pub struct Cluster<'a> {
 pub struct ClusterSpec<'a> {
     #[serde(borrow)]
     pub control_plane_ref: Option<ControlPlaneRef<'a>>,
+    /// Whether Cluster API's controllers leave the Cluster alone.
+    pub paused: Option<bool>,
+    /// What the topology controller writes to the objects of the Cluster. `None` if the Cluster has no class.
+    pub topology: Option<ClusterTopology<'a>>,
+}
+
+/// The `spec.topology` of a [`Cluster`].
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ClusterTopology<'a> {
+    /// The name of the class. Only v1beta1 has this field.
+    #[serde(borrow)]
+    pub class: Option<Text<'a>>,
+    /// The namespace of the class. Only v1beta1 has this field.
+    pub class_namespace: Option<Text<'a>>,
+    /// Only v1beta2 has this field.
+    pub class_ref: Option<ClassRef<'a>>,
+    /// The Kubernetes version of the control plane and of the workers.
+    pub version: Option<Text<'a>>,
+    pub control_plane: Option<ControlPlaneTopology<'a>>,
+}
+
+/// A reference to a `ClusterClass`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ClassRef<'a> {
+    #[serde(borrow)]
+    pub name: Option<Text<'a>>,
+    pub namespace: Option<Text<'a>>,
+}
+
+/// The values of a topology for the control plane.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ControlPlaneTopology<'a> {
+    /// The labels and annotations of the control plane and of its Machines.
+    #[serde(borrow)]
+    pub metadata: Option<ObjectMeta<'a>>,
+    /// `None` if something else sets the number of Machines.
+    pub replicas: Option<i64>,
+    /// Only the time of the rollout.
+    pub rollout: Option<Rollout<'a>>,
+}
+
+impl ClusterTopology<'_> {
+    /// The namespace and the name of the class; the namespace is `None` if it is that of the Cluster.
+    pub fn class(&self) -> Option<(Option<&str>, &str)> {
+        let by_ref = self
+            .class_ref
+            .as_ref()
+            .and_then(|class| Some((class.namespace.as_deref(), class.name.as_deref()?)));
+        let by_name = || Some((self.class_namespace.as_deref(), self.class.as_deref()?));
+        by_ref.or_else(by_name)
+    }
 }
 
 /// A reference to the control plane object of a cluster.
@@ -32,6 +86,17 @@ pub struct ControlPlaneRef<'a> {
 }
 
 impl<'a> Cluster<'a> {
+    /// What the topology controller writes; `None` if the Cluster has no class.
+    pub fn topology(&self) -> Option<&ClusterTopology<'a>> {
+        self.spec.as_ref()?.topology.as_ref()
+    }
+
+    /// Whether Cluster API's controllers leave the Cluster alone.
+    pub fn is_paused(&self) -> bool {
+        let spec = self.spec.as_ref();
+        spec.and_then(|spec| spec.paused).unwrap_or(false)
+    }
+
     /// The name of the Cluster's control plane; `None` unless it is a `KubeadmControlPlane`.
     pub fn control_plane_name(&self) -> Option<&Text<'a>> {
         let reference = self.spec.as_ref()?.control_plane_ref.as_ref()?;

@@ -166,6 +166,12 @@ impl Metadata<'_> {
         self.annotation(name).is_some()
     }
 
+    /// Whether Cluster API's topology controller manages the object.
+    pub fn is_owned_by_topology(&self) -> bool {
+        let labels = self.labels.as_ref();
+        labels.is_some_and(|labels| labels.contains_key(label::TOPOLOGY_OWNED))
+    }
+
     /// Whether the object is being deleted.
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp.is_some()

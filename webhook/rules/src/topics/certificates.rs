@@ -7,7 +7,7 @@ use crate::{
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
@@ -28,6 +28,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: must be less than the validity period",
         check: Check::ControlPlaneSpec(expiry_days_endless),
         cel: Cel::Faults(include_str!("cel/certificates-expiry-days-endless.cel")),
@@ -41,6 +42,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: at most the CA's validity period",
         check: Check::ControlPlaneSpec(validity_above_ca),
         cel: Cel::Faults(include_str!("cel/certificate-validity-above-ca.cel")),
@@ -54,6 +56,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
+        topology: InTopology::Unjudged,
         source: "Kubernetes, cmd/kubeadm/app/apis/kubeadm/validation/validation.go: ValidateEncryptionAlgorithm",
         check: Check::ControlPlane(algorithm_unknown),
         cel: Cel::Faults(include_str!("cel/encryption-algorithm-unknown.cel")),

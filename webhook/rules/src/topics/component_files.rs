@@ -11,7 +11,7 @@ use crate::{
     change::Change,
     components::Component,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::{
         Topic,
         component_flags::{Given, given},
@@ -35,6 +35,7 @@ const RULES: &[Rule] = &[Rule {
     action: Action::Deny,
     scope: Scope::Object,
     overridable: true,
+    topology: InTopology::Unjudged,
     source: "kubeadm, app/phases/controlplane/volumes.go; kubernetes/kubernetes#133574",
     check: Check::ControlPlaneSpec(file_unmounted),
     cel: Cel::None(NoCel::TooLong),

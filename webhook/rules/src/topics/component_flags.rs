@@ -26,7 +26,7 @@ use crate::{
     change::Change,
     components::{self, Absence, Answer, Component, Flag},
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     syntax::{may_kubelet_set, parse_version},
     topics::{
         Topic,
@@ -55,6 +55,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         // Somebody may run a build of their own.
         overridable: true,
+        topology: InTopology::Strands,
         source: DERIVED,
         check: Check::ControlPlaneSpec(flag_unknown),
         cel: Cel::None(NoCel::TooLong),
@@ -67,6 +68,7 @@ const RULES: &[Rule] = &[
         action: Action::Audit,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: DERIVED,
         check: Check::ControlPlaneSpec(flag_deprecated),
         cel: Cel::None(NoCel::TooLong),
@@ -80,6 +82,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
+        topology: InTopology::Strands,
         source: "spf13/pflag and Go's flag, strconv and time; the validation of options in kube-apiserver, component-base, the kubelet \
                  and etcd",
         check: Check::ControlPlaneSpec(value_refused),
@@ -94,6 +97,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
+        topology: InTopology::Strands,
         source: "kube-apiserver and etcd: validation of options; kubeadm, app/phases/controlplane/manifests.go",
         check: Check::ControlPlaneSpec(flags_conflict),
         cel: Cel::None(NoCel::TooLong),
@@ -107,6 +111,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Strands,
         source: "kubernetes/kubernetes, pkg/kubelet/apis/well_known_labels.go; KEP-279",
         check: Check::ControlPlaneSpec(kubelet_label_refused),
         cel: Cel::None(NoCel::TooLong),

@@ -7,7 +7,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::Topic,
     view::{self, Part, View},
 };
@@ -28,6 +28,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster(&[Part::ControlPlanes]),
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Create: the sample refers to my-controlplane, but creates \
                  my-control-plane",
         check: Check::Cluster(references_unknown_control_plane),
@@ -42,6 +43,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::Cluster]),
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Modifications required to existing API Types: Cluster.Spec.ControlPlaneRef",
         check: Check::ControlPlane(cluster_references_other),
         cel: Cel::None(NoCel::OtherObjects),

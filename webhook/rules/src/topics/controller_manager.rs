@@ -10,7 +10,7 @@ use crate::{
     components,
     fault::{CauseReason, Fault, Faults, HIDDEN},
     leader_migration::{Component, Flags, StartupError, cloud_provider, startup_error},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::{
         Topic,
         extra_args::{FlagList, controller_manager, kubelets},
@@ -34,6 +34,7 @@ const RULES: &[Rule] = &[
         scope: Scope::Object,
         // A build of Kubernetes can contain a controller of another name.
         overridable: true,
+        topology: InTopology::Strands,
         source: "kube-controller-manager 1.37.0: not in the list of known controllers",
         check: Check::ControlPlaneSpec(flag_refused),
         cel: Cel::None(NoCel::TooLong),
@@ -47,6 +48,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
+        topology: InTopology::Strands,
         source: "kubernetes/kubernetes, cmd/kube-controller-manager/app/cloudproviders.go; KEP-2395",
         check: Check::ControlPlaneSpec(cloud_provider_removed),
         cel: Cel::FaultsOfControlPlanes(include_str!("cel/cloud-provider-removed.cel")),
@@ -61,6 +63,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "KEP-2395, external cloud providers: the kubelet taints a Node until the provider initializes it",
         check: Check::ControlPlaneSpec(kubelet_cloud_provider_differs),
         cel: Cel::Faults(include_str!("cel/kubelet-cloud-provider-differs.cel")),

@@ -12,7 +12,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, ON_CREATE, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_CREATE, ON_WRITE, Rule, Scope},
     syntax::is_dns1123_subdomain,
     topics::Topic,
     view::{self, Part, View},
@@ -34,6 +34,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster(&[Part::ClusterDeployments, Part::Customization]),
         overridable: true,
+        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
                  ClusterDeploymentCustomization\"",
         check: Check::ClusterDeployment(held_by_another),
@@ -48,6 +49,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::Customization]),
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Hive, ClusterPool controller: it deletes excess clusters, and sets a finalizer on each customization \
                  of an inventory",
         check: Check::ClusterDeployment(not_made_by_hive),

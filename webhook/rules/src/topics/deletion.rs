@@ -7,7 +7,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, ON_DELETE, Rule, Scope},
+    rule::{Check, InTopology, ON_DELETE, Rule, Scope},
     topics::Topic,
     view::{Cluster, Part, View},
 };
@@ -28,6 +28,7 @@ const RULES: &[Rule] = &[Rule {
     action: Action::Deny,
     scope: Scope::Cluster(&[Part::Cluster, Part::WorkerMachines, Part::NamespaceTerminating]),
     overridable: true,
+    topology: InTopology::Unjudged,
     source: "KubeadmControlPlane proposal, Delete: blocked until all the worker nodes are deleted",
     check: Check::ControlPlane(deleted_with_workers),
     cel: Cel::None(NoCel::OtherObjects),

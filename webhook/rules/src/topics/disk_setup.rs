@@ -7,7 +7,7 @@ use crate::{
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
@@ -26,6 +26,7 @@ const RULES: &[Rule] = &[Rule {
     action: Action::Deny,
     scope: Scope::Object,
     overridable: false,
+    topology: InTopology::Unjudged,
     source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateDiskSetup",
     check: Check::ControlPlaneSpec(partitions_above_hundred),
     cel: Cel::Faults(include_str!("cel/disk-layout-above-hundred.cel")),

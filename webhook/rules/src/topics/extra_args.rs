@@ -10,7 +10,7 @@ use crate::{
     change::Change,
     components::Component,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
@@ -29,6 +29,7 @@ const RULES: &[Rule] = &[Rule {
     action: Action::Deny,
     scope: Scope::Object,
     overridable: false,
+    topology: InTopology::Unjudged,
     source: "CRD of KubeadmControlPlane v1beta2: extraArgs name must be unique",
     check: Check::ControlPlaneSpec(duplicate),
     cel: Cel::None(NoCel::SchemaFirst),

@@ -7,7 +7,7 @@ use crate::{
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, ON_CREATE, Rule, Scope},
+    rule::{Check, InTopology, ON_CREATE, Rule, Scope},
     topics::Topic,
 };
 
@@ -27,6 +27,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Hive, ClusterPool validating webhook",
         check: Check::ClusterPool(pool_name_too_long),
         cel: Cel::Faults(include_str!("cel/pool-name-too-long.cel")),
@@ -40,6 +41,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Hive, validating webhook of ClusterDeploymentCustomization",
         check: Check::Customization(customization_name_too_long),
         cel: Cel::Faults(include_str!("cel/customization-name-too-long.cel")),

@@ -11,7 +11,7 @@ use crate::{
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN, quote},
     feature_gates::FeatureGates,
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::{Topic, files::files, users},
 };
 
@@ -31,6 +31,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: true,
+        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
         check: Check::ControlPlaneSpec(gate_off),
         cel: Cel::Faults(include_str!("cel/ignition-gate-off.cel")),
@@ -44,6 +45,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
         check: Check::ControlPlaneSpec(without_format),
         cel: Cel::Faults(include_str!("cel/ignition-without-format.cel")),
@@ -57,6 +59,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateIgnition",
         check: Check::ControlPlaneSpec(settings_unsupported),
         cel: Cel::None(NoCel::TooLong),

@@ -12,7 +12,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
@@ -31,6 +31,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "OCI distribution specification, Pulling manifests: the grammar of a tag",
         check: Check::ControlPlaneSpec(tag_invalid),
         cel: Cel::None(NoCel::TooLong),
@@ -44,6 +45,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: the tag must parse as a version",
         check: Check::ControlPlaneSpec(dns_tag_not_a_version),
         cel: Cel::None(NoCel::Grammar),

@@ -15,7 +15,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, ON_UPDATE, Rule, Scope},
+    rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
 
@@ -36,6 +36,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Transition,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: the paths that its allow list omits",
         check: Check::ControlPlane(cluster_configuration_immutable),
         cel: Cel::Faults(include_str!("cel/cluster-configuration-immutable.cel")),
@@ -49,6 +50,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Transition,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Create: all three stanzas should be specified",
         check: Check::ControlPlane(section_removed),
         cel: Cel::Faults(include_str!("cel/kubeadm-section-removed.cel")),
@@ -63,6 +65,7 @@ const RULES: &[Rule] = &[
         action: Action::Off,
         scope: Scope::Transition,
         overridable: true,
+        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal of 2019, Upgrade: kubeadmConfigSpec is immutable; Cluster API now \
                  allows changes",
         check: Check::ControlPlane(config_frozen),

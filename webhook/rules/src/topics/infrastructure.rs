@@ -7,7 +7,7 @@ use crate::{
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
@@ -27,6 +27,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, New API Types: infrastructureRef is required",
         check: Check::ControlPlane(reference_incomplete),
         cel: Cel::Faults(include_str!("cel/infrastructure-ref-incomplete.cel")),
@@ -40,6 +41,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/conversion: v1beta2 has no infrastructureRef.namespace",
         check: Check::ControlPlane(namespace_ignored),
         cel: Cel::FaultsOnlyInV1Beta1(include_str!("cel/infrastructure-ref-namespace-ignored.cel")),

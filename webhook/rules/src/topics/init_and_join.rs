@@ -11,7 +11,7 @@ use crate::{
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
@@ -31,6 +31,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Create: all three stanzas should be specified",
         check: Check::ControlPlane(section_missing),
         cel: Cel::Faults(include_str!("cel/kubeadm-section-missing.cel")),
@@ -44,6 +45,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: timeouts",
         check: Check::ControlPlaneSpec(health_check_seconds_differ),
         cel: Cel::FaultsOnlyInV1Beta2(include_str!("cel/health-check-seconds-differ.cel")),
@@ -57,6 +59,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: authProvider or exec",
         check: Check::ControlPlaneSpec(discovery_user_conflict),
         cel: Cel::Faults(include_str!("cel/discovery-user-conflict.cel")),

@@ -12,7 +12,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::{Change, Operation},
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::Topic,
     view::{Part, Pool, View},
 };
@@ -33,6 +33,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Hive's CRD: spec.inventory itself is the list, not \
                  spec.inventory.ClusterDeploymentCustomizations as in the design document",
         check: Check::ClusterPool(inventory_not_a_list),
@@ -47,6 +48,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Validation\": the inventory is \
                  not an empty list",
         check: Check::ClusterPool(inventory_empty),
@@ -60,6 +62,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Size and MaxSize\": nonempty entries",
         check: Check::ClusterPool(entry_name_empty),
         cel: Cel::Faults(include_str!("cel/inventory-name-empty.cel")),
@@ -73,6 +76,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
                  ClusterDeploymentCustomization\": one holder for each customization",
         check: Check::ClusterPool(entry_duplicate),
@@ -86,6 +90,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::Customizations]),
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Validation\": a reference to a \
                  ClusterDeploymentCustomization that does not exist",
         check: Check::ClusterPool(entry_name_unknown),
@@ -101,6 +106,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster(&[Part::Pools]),
         overridable: true,
+        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Maintaining the lease of the \
                  ClusterDeploymentCustomization\"; Hive: a pool frees the leases that another pool has on \
                  the same entries",

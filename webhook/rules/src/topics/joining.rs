@@ -8,7 +8,7 @@ use crate::{
     change::Change,
     fault::{CauseReason, Fault, Faults},
     progress,
-    rule::{Check, ON_UPDATE, Rule, Scope},
+    rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
     topics::{Topic, scale_with_upgrade::starts_rollout},
     trusted_users,
     view::{Cluster, Machine, Part, View},
@@ -30,6 +30,7 @@ const RULES: &[Rule] = &[Rule {
     action: Action::Deny,
     scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
     overridable: true,
+    topology: InTopology::Judged,
     source: "Cluster API issue 11772; scale.go, selectMachineForInPlaceUpdateOrScaleDown: an outdated Machine with \
              unhealthy components goes first",
     check: Check::ControlPlane(joining_machine_outdated),

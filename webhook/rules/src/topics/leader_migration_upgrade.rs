@@ -13,7 +13,7 @@ use crate::{
     leader_migration::{
         Component, ControllerManagerChange, ControllerManagers, Phase, Row, UpgradeEffect, pair::Runner,
     },
-    rule::{Check, ON_UPDATE, Rule, Scope},
+    rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
     topics::{
         Topic,
         controller_managers::{cloud_controller_manager, kube_controller_manager},
@@ -36,6 +36,7 @@ const RULES: &[Rule] = &[Rule {
     action: Action::Deny,
     scope: Scope::Transition,
     overridable: true,
+    topology: InTopology::Strands,
     source: "KEP-2436, Rollout, Upgrade and Rollback Planning: controllers run in no component, or in several",
     check: Check::ControlPlane(handover_unsafe),
     cel: Cel::None(NoCel::Grammar),

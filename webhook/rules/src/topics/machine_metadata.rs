@@ -7,10 +7,11 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     syntax::{key_fault, label_value_fault},
     topics::Topic,
 };
+use kcp_api::names::annotation;
 
 pub(super) const TOPIC: Topic = Topic {
     name: "machine-metadata",
@@ -27,6 +28,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Judged,
         source: "Kubernetes, Labels and Selectors: Syntax and character set",
         check: Check::ControlPlaneSpec(label_invalid),
         cel: Cel::None(NoCel::TooLong),
@@ -39,6 +41,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Judged,
         source: "Kubernetes, Annotations: Syntax and character set",
         check: Check::ControlPlaneSpec(annotation_invalid),
         cel: Cel::None(NoCel::TooLong),
@@ -52,10 +55,42 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Judged,
         source: "Kubernetes, apimachinery/pkg/api/validation/objectmeta.go: TotalAnnotationSizeLimitB",
         check: Check::ControlPlaneSpec(annotations_too_large),
         cel: Cel::None(NoCel::TooLong),
     },
+    Rule {
+        id: "machine-annotation-misplaced",
+        summary: "annotations that act on one Machine must not be set for all",
+        why: "Cluster API copies the annotations to every Machine of the control plane. These pause the Machines, have \
+              MachineHealthChecks replace all of them, or pretend a remediation.",
+        operations: ON_WRITE,
+        action: Action::Deny,
+        scope: Scope::Object,
+        overridable: false,
+        topology: InTopology::Judged,
+        source: "Cluster API, api/core/v1beta2/common_types.go: PausedAnnotation, RemediateMachineAnnotation",
+        check: Check::ControlPlaneSpec(annotation_misplaced),
+        cel: Cel::Faults(include_str!("cel/machine-annotation-misplaced.cel")),
+    },
+];
+
+/// The annotations that act on one Machine, with what they do.
+const OF_ONE_MACHINE: &[(&str, &str)] = &[
+    (annotation::PAUSED, "pauses every Machine"),
+    (
+        annotation::REMEDIATE_MACHINE,
+        "has MachineHealthChecks replace every Machine",
+    ),
+    (
+        annotation::REMEDIATION_FOR,
+        "is the record of a remediation, which Cluster API sets itself",
+    ),
+    (
+        annotation::REMEDIATION_IN_PROGRESS,
+        "is the record of a remediation, which Cluster API sets itself",
+    ),
 ];
 
 /// Kubernetes' limit for the annotations of an object: 256 KiB.
@@ -105,6 +140,29 @@ fn annotation_invalid(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Fa
     }
 }
 
+fn annotation_misplaced(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
+    let all = change.new.metadata();
+    for (path, metadata) in all.filter(|(path, _)| path.ends_with(".machineTemplate.metadata")) {
+        let is_set = |key: &str| {
+            metadata
+                .annotations
+                .iter()
+                .flatten()
+                .any(|(set, _)| &**set == key)
+        };
+        for (key, effect) in OF_ONE_MACHINE.iter().filter(|(key, _)| is_set(key)) {
+            faults.push(Fault {
+                field: format!("{path}.annotations[{key}]").into(),
+                reason: CauseReason::Forbidden,
+                value: None,
+                detail: format!("the annotation reaches every Machine of the control plane, and {effect}")
+                    .into(),
+                remedy: "remove it here, and annotate the one Machine".into(),
+            });
+        }
+    }
+}
+
 fn annotations_too_large(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults) {
     for (path, metadata) in change.new.metadata() {
         let annotations = metadata.annotations.iter().flatten();
@@ -131,6 +189,7 @@ fn annotations_too_large(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut
 }
 
 const LABEL: &str = "machine-label-invalid";
+const MISPLACED: &str = "machine-annotation-misplaced";
 const ANNOTATION: &str = "machine-annotation-invalid";
 
 /// JSON that contains a string of 256 KiB. Together with its key, the string exceeds the limit.
@@ -204,6 +263,30 @@ const CASES: &[Case] = &[
             (LABEL, "spec.template.spec.machineTemplate.metadata.labels"),
             (ANNOTATION, "spec.template.metadata.annotations"),
         ],
+    ),
+    Case::create(
+        "rejects_annotations_of_one_machine",
+        r#"{"spec":{"machineTemplate":{"metadata":{"annotations":{"cluster.x-k8s.io/paused":"",
+            "cluster.x-k8s.io/remediate-machine":""}}}}}"#,
+        &[
+            (
+                MISPLACED,
+                "spec.machineTemplate.metadata.annotations[cluster.x-k8s.io/paused]",
+            ),
+            (
+                MISPLACED,
+                "spec.machineTemplate.metadata.annotations[cluster.x-k8s.io/remediate-machine]",
+            ),
+        ],
+    ),
+    Case::template(
+        "rejects_annotation_of_one_machine_in_template",
+        r#"{"spec":{"template":{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}},
+            "spec":{"machineTemplate":{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}}}}}}}"#,
+        &[(
+            MISPLACED,
+            "spec.template.spec.machineTemplate.metadata.annotations[cluster.x-k8s.io/paused]",
+        )],
     ),
     Case::template(
         "rejects_large_annotation_in_template",

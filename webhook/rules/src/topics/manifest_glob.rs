@@ -7,7 +7,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, HIDDEN},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
@@ -26,6 +26,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Go, path/filepath Match: ErrBadPattern",
         check: Check::Customization(glob_malformed),
         cel: Cel::None(NoCel::Grammar),
@@ -39,6 +40,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Hive, ManifestSelector: a glob is relative to the installer's directory",
         check: Check::Customization(glob_leaves_directory),
         cel: Cel::None(NoCel::Grammar),

@@ -10,7 +10,7 @@ use crate::{
     change::Change,
     fault::{CauseReason, Fault, Faults},
     pool_version::pool_version,
-    rule::{Check, ON_UPDATE, Rule, Scope},
+    rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
     topics::Topic,
     view::{ClusterDeployment, Part, View},
 };
@@ -31,6 +31,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::ClusterDeployments]),
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", sections \"Pool Version\", \"Adding An \
                  Inventory\" and \"Deleting The Inventory\"",
         check: Check::ClusterPool(version_changed),
@@ -44,6 +45,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::ClusterDeployments]),
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Hive design document \"ClusterPool inventory\", section \"Removing An Entry from the Inventory\"",
         check: Check::ClusterPool(entry_removed),
         cel: Cel::None(NoCel::OtherObjects),

@@ -7,7 +7,7 @@ use crate::{
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, ON_CREATE, ON_UPDATE, Rule, Scope},
+    rule::{Check, InTopology, ON_CREATE, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
 
@@ -27,6 +27,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Transition,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Hive, validating webhook of ClusterDeployment: clusterPoolRef is immutable",
         check: Check::ClusterDeployment(reference_changed),
         cel: Cel::Faults(include_str!("cel/pool-ref-changed.cel")),
@@ -40,6 +41,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Transition,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Hive, validating webhook of ClusterDeployment: claimName is immutable once set",
         check: Check::ClusterDeployment(claim_changed),
         cel: Cel::Faults(include_str!("cel/claim-name-changed.cel")),
@@ -53,6 +55,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Hive, validating webhook of ClusterDeployment: claimName must be empty, unless the ClusterDeployment is restored from a backup",
         check: Check::ClusterDeployment(claim_set_on_creation),
         cel: Cel::Faults(include_str!("cel/claim-name-given.cel")),

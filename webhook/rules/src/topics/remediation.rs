@@ -7,7 +7,7 @@ use crate::{
     cel::Cel,
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
@@ -25,6 +25,7 @@ const RULES: &[Rule] = &[Rule {
     action: Action::Deny,
     scope: Scope::Object,
     overridable: false,
+    topology: InTopology::Unjudged,
     source: "KubeadmControlPlane proposal, Remediation: maxRetry; the CRD has no minimum",
     check: Check::ControlPlaneSpec(max_retry_negative),
     cel: Cel::Faults(include_str!("cel/max-retry-negative.cel")),

@@ -7,7 +7,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_UPDATE, ON_WRITE, Rule, Scope},
     topics::Topic,
 };
 
@@ -27,6 +27,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Judged,
         source: "KubeadmControlPlane proposal of 2019, Scale Down: scale to 0 must be rejected",
         check: Check::ControlPlane(replicas_not_positive),
         cel: Cel::FaultsAlsoForScale(include_str!("cel/replicas-not-positive.cel")),
@@ -40,6 +41,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Judged,
         source: "KubeadmControlPlane proposal, New API Types",
         check: Check::ControlPlane(replicas_even),
         cel: Cel::Faults(include_str!("cel/replicas-even.cel")),
@@ -53,6 +55,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Transition,
         overridable: false,
+        topology: InTopology::Judged,
         source: "KubeadmControlPlane proposal, New API Types: replicas default to 1",
         check: Check::ControlPlane(replicas_dropped),
         cel: Cel::None(NoCel::DefaultedFirst),
@@ -66,6 +69,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Judged,
         source: "KubeadmControlPlane proposal, Non-Goals: etcd limits; etcd FAQ: at most seven members",
         check: Check::ControlPlane(replicas_above_seven),
         cel: Cel::Faults(include_str!("cel/replicas-above-seven.cel")),
@@ -95,16 +99,19 @@ fn replicas_even(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faul
     };
     if replicas > 0 && replicas % 2 == 0 && !change.new.has_external_etcd() {
         let fewer = replicas - 1;
-        faults.push(Fault {
-            field: FIELD.into(),
-            reason: CauseReason::Invalid,
-            value: Some(replicas.to_string()),
-            detail: format!(
-                "with stacked etcd, {replicas} Machines tolerate no more failures than {fewer} would"
-            )
-            .into(),
-            remedy: format!("set {fewer} or {}", replicas.saturating_add(1)).into(),
-        });
+        faults.push_at_most(
+            change.context.of_configuration(),
+            Fault {
+                field: FIELD.into(),
+                reason: CauseReason::Invalid,
+                value: Some(replicas.to_string()),
+                detail: format!(
+                    "with stacked etcd, {replicas} Machines tolerate no more failures than {fewer} would"
+                )
+                .into(),
+                remedy: format!("set {fewer} or {}", replicas.saturating_add(1)).into(),
+            },
+        );
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     context::TOPOLOGY_MANAGER,
     fault::{CauseReason, Fault, Faults},
     progress::{self, Stage, UnobservedChange},
-    rule::{Check, ON_UPDATE, Rule, Scope},
+    rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
     topics::Topic,
     trusted_users,
     view::{Cluster, Machine, Part, View},
@@ -31,6 +31,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
+        topology: InTopology::Judged,
         source: "KubeadmControlPlane proposal of 2019, Scale Up: not in conjunction with an upgrade, enforced by \
                  a validation webhook",
         check: Check::ControlPlane(scales_with_upgrade),
@@ -46,6 +47,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
+        topology: InTopology::Judged,
         source: "KubeadmControlPlane proposal of 2019, Scale Up and Scale Down: not in conjunction with an \
                  upgrade operation",
         check: Check::ControlPlane(scales_during_rollout),
@@ -60,6 +62,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
+        topology: InTopology::Judged,
         source: "KubeadmControlPlane proposals of 2019 and 2021, Scale Up and Scale Down: not in conjunction \
                  with adopting Machines",
         check: Check::ControlPlane(scales_while_adopting),
@@ -266,12 +269,14 @@ fn severity(change: &Change<'_, KubeadmControlPlane<'_>>) -> Action {
     }
 }
 
-/// Whether the topology controller writes replicas that it owns. Labels and the field manager of the request do not
-/// show this, because any client can set them.
+/// Whether the topology controller writes replicas that it owns, or that this write gives to it: a topology that sets the
+/// replicas for the first time, and one that takes them back from `kubectl scale`. Labels and the field manager of the request do
+/// not show this, because any client can set them.
 fn is_topology_controller(change: &Change<'_, KubeadmControlPlane<'_>>) -> bool {
     let owns_replicas =
-        |old: &KubeadmControlPlane<'_>| old.metadata.has_applied(TOPOLOGY_MANAGER, "f:replicas");
-    change.context.is_written_by_cluster_api() && change.old.is_some_and(owns_replicas)
+        |object: &KubeadmControlPlane<'_>| object.metadata.has_applied(TOPOLOGY_MANAGER, "f:replicas");
+    change.context.is_written_by_cluster_api()
+        && (owns_replicas(change.new) || change.old.is_some_and(owns_replicas))
 }
 
 fn paused_cluster() -> View {
@@ -403,6 +408,19 @@ const ROLLING_V1BETA1: &str = r#"{"metadata":{"generation":4},"spec":{"replicas"
     "status":{"observedGeneration":4,"replicas":3,"updatedReplicas":2}}"#;
 const FIVE: &str = r#"{"spec":{"replicas":5}}"#;
 const FIVE_UPGRADED: &str = r#"{"spec":{"replicas":5,"version":"v1.34.3"}}"#;
+/// A control plane that `kubectl scale` has scaled, so that the topology controller does not own the replicas.
+const SCALED: &str = r#"{"metadata":{"generation":5,"managedFields":[{"manager":"capi-topology","operation":"Apply",
+    "apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","time":"2026-05-01T00:00:00Z","fieldsType":"FieldsV1",
+    "fieldsV1":{"f:spec":{"f:version":{}}}},{"manager":"kubectl","operation":"Update","subresource":"scale",
+    "apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","time":"2026-06-01T11:59:00Z","fieldsType":"FieldsV1",
+    "fieldsV1":{"f:spec":{"f:replicas":{}}}}]},"spec":{"replicas":5,"version":"v1.34.2"},
+    "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
+const THREE_AND_OWNED: &str = r#"{"metadata":{"managedFields":[{"manager":"capi-topology","operation":"Apply",
+    "apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","time":"2026-06-01T00:00:00Z","fieldsType":"FieldsV1",
+    "fieldsV1":{"f:spec":{"f:replicas":{},"f:version":{}}}}]},"spec":{"replicas":3}}"#;
+const FIVE_UPGRADED_AND_OWNED: &str = r#"{"metadata":{"managedFields":[{"manager":"capi-topology","operation":"Apply",
+    "apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","time":"2026-06-01T00:00:00Z","fieldsType":"FieldsV1",
+    "fieldsV1":{"f:spec":{"f:replicas":{},"f:version":{}}}}]},"spec":{"replicas":5,"version":"v1.34.3"}}"#;
 const WITH: &str = "replicas-with-upgrade";
 const DURING: &str = "replicas-during-rollout";
 const ADOPTING: &str = "replicas-while-adopting";
@@ -690,4 +708,22 @@ const CASES: &[Case] = &[
         &[(DURING, FIELD)],
     )
     .only_in_version(V1BETA1),
+    Case::update(
+        "warns_the_topology_controller_that_sets_replicas_for_the_first_time",
+        THREE,
+        FIVE_UPGRADED_AND_OWNED,
+        &[(WITH, FIELD)],
+    )
+    .with_writer(trusted_users::CLUSTER_API)
+    .with_field_manager(TOPOLOGY_MANAGER)
+    .only_in_version(V1BETA2),
+    Case::update(
+        "warns_the_topology_controller_that_takes_back_a_scale",
+        SCALED,
+        THREE_AND_OWNED,
+        &[(DURING, FIELD)],
+    )
+    .with_writer(trusted_users::CLUSTER_API)
+    .with_field_manager(TOPOLOGY_MANAGER)
+    .only_in_version(V1BETA2),
 ];

@@ -7,7 +7,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, ON_UPDATE, Rule, Scope},
+    rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
     topics::Topic,
 };
 
@@ -26,6 +26,7 @@ const RULES: &[Rule] = &[Rule {
     action: Action::Deny,
     scope: Scope::Transition,
     overridable: false,
+    topology: InTopology::Unjudged,
     source: "Cluster API, webhooks/admission/kubeadmcontrolplanetemplate.go: spec.template.spec is immutable",
     check: Check::Template(spec_immutable),
     cel: Cel::None(NoCel::Normalized),

@@ -7,7 +7,7 @@ use crate::{
     cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults},
-    rule::{Check, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
     topics::{Topic, files},
 };
 
@@ -27,6 +27,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateUsers",
         check: Check::ControlPlaneSpec(passwd_conflict),
         cel: Cel::Faults(include_str!("cel/user-passwd-conflict.cel")),
@@ -40,6 +41,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Cluster API, bootstrap/kubeadm/webhooks/admission/kubeadmconfig.go: validateUsers",
         check: Check::ControlPlaneSpec(secret_incomplete),
         cel: Cel::None(NoCel::SchemaFirst),

@@ -12,7 +12,7 @@ use crate::{
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
     progress,
-    rule::{Check, ON_UPDATE, ON_WRITE, Rule, Scope},
+    rule::{Check, InTopology, ON_UPDATE, ON_WRITE, Rule, Scope},
     syntax::parse_version,
     topics::Topic,
     view::{Machine, Part, View},
@@ -34,6 +34,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Judged,
         source: "KubeadmControlPlane proposal, New API Types",
         check: Check::ControlPlane(version_not_semantic),
         cel: Cel::Faults(include_str!("cel/version-not-semantic.cel")),
@@ -47,6 +48,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Object,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Cluster API, webhooks/admission/kubeadmcontrolplane.go: must start with v",
         check: Check::ControlPlane(version_without_v),
         cel: Cel::Faults(include_str!("cel/version-without-v.cel")),
@@ -60,6 +62,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Transition,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "Kubernetes version skew policy; cluster-api issue 2578",
         check: Check::ControlPlane(skips_minor),
         cel: Cel::Faults(include_str!("cel/version-skips-minor.cel")),
@@ -74,6 +77,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster(&[Part::Machines]),
         overridable: false,
+        topology: InTopology::Judged,
         source: "Kubernetes version skew policy: Machines would be two minor versions apart",
         check: Check::ControlPlane(changes_too_early),
         cel: Cel::None(NoCel::OtherObjects),
@@ -87,6 +91,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
+        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(version_lowered),
         cel: Cel::None(NoCel::OtherObjects),
@@ -100,6 +105,7 @@ const RULES: &[Rule] = &[
         action: Action::Deny,
         scope: Scope::Cluster(&[Part::Machines, Part::Cluster]),
         overridable: true,
+        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(lowered_unverified),
         cel: Cel::None(NoCel::OtherObjects),
@@ -113,6 +119,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Cluster(&[Part::Machines]),
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, Non-Goals: no data store rollback guarantee",
         check: Check::ControlPlane(upgrade_reverted),
         cel: Cel::None(NoCel::OtherObjects),
@@ -126,6 +133,7 @@ const RULES: &[Rule] = &[
         action: Action::Warn,
         scope: Scope::Transition,
         overridable: false,
+        topology: InTopology::Unjudged,
         source: "KubeadmControlPlane proposal, user story 7: respond to a CVE by upgrading",
         check: Check::ControlPlane(patch_lowered),
         cel: Cel::Faults(include_str!("cel/version-patch-lowered.cel")),
@@ -188,7 +196,7 @@ fn skips_minor(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults
 }
 
 /// The versions before and after an update; `None` unless both are valid.
-fn version_change<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<VersionChange<'c>> {
+pub(super) fn version_change<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<VersionChange<'c>> {
     let old = change.old?.spec.version.as_deref()?;
     let new = change.new.spec.version.as_deref()?;
     Some(VersionChange {
@@ -199,11 +207,11 @@ fn version_change<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<Ve
     })
 }
 
-struct VersionChange<'c> {
-    old: &'c str,
-    new: &'c str,
-    from: Version,
-    to: Version,
+pub(super) struct VersionChange<'c> {
+    pub(super) old: &'c str,
+    pub(super) new: &'c str,
+    pub(super) from: Version,
+    pub(super) to: Version,
 }
 
 impl VersionChange<'_> {
@@ -215,7 +223,7 @@ impl VersionChange<'_> {
         minor(&self.to) < minor(&self.from)
     }
 
-    fn fault(&self, detail: String, remedy: impl Into<Cow<'static, str>>) -> Fault {
+    pub(super) fn fault(&self, detail: String, remedy: impl Into<Cow<'static, str>>) -> Fault {
         Fault {
             field: FIELD.into(),
             reason: CauseReason::Forbidden,

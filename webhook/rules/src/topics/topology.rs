@@ -1,0 +1,216 @@
+//! Control planes of a `ClusterClass`, which Cluster API's topology controller writes.
+
+use crate::{
+    action::Action,
+    api::KubeadmControlPlane,
+    case::{Case, V1BETA2},
+    cel::{Cel, NoCel},
+    change::Change,
+    context::TOPOLOGY_MANAGER,
+    fault::{CauseReason, Fault, Faults, quote},
+    rule::{Check, InTopology, ON_UPDATE, Rule, Scope},
+    topics::{Topic, version::version_change},
+    trusted_users,
+};
+
+pub(super) const TOPIC: Topic = Topic {
+    name: "topology",
+    rules: RULES,
+    cases: CASES,
+};
+
+const RULES: &[Rule] = &[
+    Rule {
+        id: "topology-version-lowered",
+        summary: "a Cluster's topology must not lower the version",
+        why: "The topology controller plans no downgrade: each of its reconciles fails, and Cluster API does not let you take the \
+              lower version back. Its webhook overlooks a pre-release of the same release and a lower build.",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Transition,
+        overridable: true,
+        topology: InTopology::Only,
+        source: "Cluster API, exp/topology/desiredstate/upgrade_plan.go: invalid ControlPlane upgrade plan",
+        check: Check::ControlPlane(lowered_in_topology),
+        cel: Cel::None(NoCel::OtherObjects),
+    },
+    Rule {
+        id: "version-owned-by-topology",
+        summary: "the version of a control plane that a topology owns is raised at its Cluster",
+        why: "The topology controller does not take a higher version back: each of its reconciles fails, and Cluster API then \
+              refuses to raise the version of the Cluster.",
+        operations: ON_UPDATE,
+        action: Action::Deny,
+        scope: Scope::Transition,
+        overridable: true,
+        topology: InTopology::Unjudged,
+        source: "Cluster API, exp/topology/desiredstate/upgrade_plan.go: invalid ControlPlane upgrade plan; cluster-api issue 7395",
+        check: Check::ControlPlane(raised_beside_topology),
+        cel: Cel::None(NoCel::Writer),
+    },
+    Rule {
+        id: "field-owned-by-topology",
+        summary: "fields that a Cluster's topology owns are changed at the Cluster",
+        why: "The topology controller applies its values again within seconds, so the change has no effect, or starts a rollout that \
+              the next change ends.",
+        operations: ON_UPDATE,
+        action: Action::Warn,
+        scope: Scope::Transition,
+        overridable: false,
+        topology: InTopology::Unjudged,
+        source: "cluster-api issues 5442 and 7395",
+        check: Check::ControlPlane(changed_beside_topology),
+        cel: Cel::None(NoCel::Writer),
+    },
+];
+
+fn lowered_in_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    // The order of semver includes pre-releases and builds.
+    let Some(version_change) = version_change(change).filter(|change| change.to < change.from) else {
+        return;
+    };
+    faults.push(version_change.fault(
+        format!(
+            "it is below {}, and the topology controller would fail until it is above",
+            version_change.old
+        ),
+        format!("keep {}, or set a higher version", version_change.old),
+    ));
+}
+
+fn raised_beside_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let owned = change.old.filter(|old| old.metadata.is_owned_by_topology());
+    let Some((owned, version_change)) = owned.zip(version_change(change)) else {
+        return;
+    };
+    if version_change.to <= version_change.from || change.context.is_written_by_cluster_api() {
+        return;
+    }
+    let cluster = owned.metadata.cluster_name().unwrap_or("NAME");
+    faults.push(version_change.fault(
+        format!("the topology of Cluster {cluster} owns the version, and its controller fails if the control plane is ahead"),
+        format!("set spec.topology.version of Cluster {cluster} to {}", quote(version_change.new)),
+    ));
+}
+
+fn changed_beside_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    // For a Scale, the webhook knows the control plane from a cache, without the owners of its fields.
+    let old = change.old.filter(|_| change.subresource.is_none());
+    let owned = old.filter(|old| old.metadata.is_owned_by_topology());
+    let Some(old) = owned.filter(|_| !change.context.is_written_by_cluster_api()) else {
+        return;
+    };
+    let (was, is) = (&old.spec, &change.new.spec);
+    let cluster = old.metadata.cluster_name().unwrap_or("NAME");
+    let class = format!("change the ClusterClass of Cluster {cluster}, or a variable of the Cluster");
+    let replicas = format!("set spec.topology.controlPlane.replicas of Cluster {cluster}");
+    let fields = [
+        ("replicas", was.replicas != is.replicas, replicas),
+        (
+            "kubeadmConfigSpec",
+            was.kubeadm_config_spec != is.kubeadm_config_spec,
+            class.clone(),
+        ),
+        (
+            "machineTemplate",
+            was.machine_template != is.machine_template,
+            class,
+        ),
+    ];
+    let is_owned = |field: &str| old.metadata.has_applied(TOPOLOGY_MANAGER, &format!("f:{field}"));
+    for (field, _, remedy) in fields
+        .into_iter()
+        .filter(|(field, changes, _)| *changes && is_owned(field))
+    {
+        faults.push(Fault {
+            field: format!("spec.{field}").into(),
+            reason: CauseReason::Forbidden,
+            value: None,
+            detail: format!(
+                "the topology of Cluster {cluster} takes back what it owns of this field within seconds"
+            )
+            .into(),
+            remedy: remedy.into(),
+        });
+    }
+}
+
+const VERSION: &str = "spec.topology.version";
+const LOWERED: &str = "topology-version-lowered";
+const RAISED: &str = "version-owned-by-topology";
+const REVERTED: &str = "field-owned-by-topology";
+const AT: &str = r#"{"spec":{"version":"v1.34.2+b.2"}}"#;
+const OWNED: &str = r#"{"metadata":{"generation":4,"labels":{"topology.cluster.x-k8s.io/owned":"","cluster.x-k8s.io/cluster-name":"edge"},
+    "managedFields":[{"manager":"capi-topology","operation":"Apply","apiVersion":"controlplane.cluster.x-k8s.io/v1beta2",
+    "time":"2026-05-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:replicas":{},"f:version":{},
+    "f:kubeadmConfigSpec":{"f:clusterConfiguration":{}}}}}]},"spec":{"replicas":3,"version":"v1.34.2"},
+    "status":{"observedGeneration":4,"replicas":3,"upToDateReplicas":3,"version":"v1.34.2"}}"#;
+const RAISE: &str = r#"{"spec":{"version":"v1.34.3"}}"#;
+
+const CASES: &[Case] = &[
+    Case::update(
+        "accepts_higher_build_in_topology",
+        AT,
+        r#"{"spec":{"version":"v1.34.2+b.10"}}"#,
+        &[],
+    )
+    .in_topology(),
+    Case::update(
+        "rejects_lower_build_in_topology",
+        AT,
+        r#"{"spec":{"version":"v1.34.2+b.1"}}"#,
+        &[(LOWERED, VERSION)],
+    )
+    .in_topology(),
+    Case::update(
+        "rejects_pre_release_in_topology",
+        AT,
+        r#"{"spec":{"version":"v1.34.2-rc.1"}}"#,
+        &[(LOWERED, VERSION)],
+    )
+    .in_topology(),
+    Case::update(
+        "rejects_lower_minor_in_topology",
+        AT,
+        r#"{"spec":{"version":"v1.33.9"}}"#,
+        &[(LOWERED, VERSION)],
+    )
+    .in_topology(),
+    Case::update(
+        "rejects_version_raised_beside_its_topology",
+        OWNED,
+        RAISE,
+        &[(RAISED, "spec.version")],
+    )
+    .only_in_version(V1BETA2),
+    Case::update(
+        "accepts_version_raised_by_the_topology_controller",
+        OWNED,
+        RAISE,
+        &[],
+    )
+    .with_writer(trusted_users::CLUSTER_API)
+    .only_in_version(V1BETA2),
+    Case::update(
+        "warns_of_replicas_changed_beside_the_topology",
+        OWNED,
+        r#"{"spec":{"replicas":5}}"#,
+        &[(REVERTED, "spec.replicas")],
+    )
+    .only_in_version(V1BETA2),
+    Case::update(
+        "warns_of_configuration_changed_beside_the_topology",
+        OWNED,
+        r#"{"spec":{"kubeadmConfigSpec":{"preKubeadmCommands":["true"]}}}"#,
+        &[(REVERTED, "spec.kubeadmConfigSpec")],
+    )
+    .only_in_version(V1BETA2),
+    Case::update(
+        "accepts_scale_of_the_topology_controller",
+        OWNED,
+        r#"{"spec":{"replicas":5}}"#,
+        &[],
+    )
+    .with_writer(trusted_users::CLUSTER_API)
+    .only_in_version(V1BETA2),
+];

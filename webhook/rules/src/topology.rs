@@ -1,0 +1,182 @@
+//! The topology of a Cluster, judged as the change of the control plane that the topology controller makes of it.
+//!
+//! No rule is written twice. A write of a Cluster becomes a change of its `KubeadmControlPlane`: the values that the write
+//! changes are merged into the control plane, or into the template of the class if there is none yet. The rules whose row says
+//! so judge that change, and [`place`] moves their findings to the fields of the Cluster.
+//!
+//! A value that the write leaves alone stays as it is in the control plane, so that a user is never denied because of it. Nor is
+//! the value denied that the control plane has.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    api::{
+        Cluster, DecodeError, KubeadmControlPlane, KubeadmControlPlaneTemplate, Metadata, Text,
+        cluster::ClusterTopology,
+        control_plane::{Rollout, Shape},
+        decode,
+        machine_template::{MachineTemplate, ObjectMeta},
+    },
+    finding::Finding,
+    rule::InTopology,
+};
+
+/// The labels or annotations that a topology sets.
+type Values<'a> = Option<BTreeMap<Text<'a>, Option<Text<'a>>>>;
+
+/// The control plane before and after a write of the topology of its Cluster.
+///
+/// The version before the write is the one that the old topology asks for, although the control plane may not have it yet: until
+/// then, Cluster API treats the control plane as in an upgrade.
+pub fn changed<'a>(
+    control_plane: &KubeadmControlPlane<'a>,
+    old: Option<&ClusterTopology<'a>>,
+    new: &ClusterTopology<'a>,
+) -> (KubeadmControlPlane<'a>, KubeadmControlPlane<'a>) {
+    let (mut before, mut after) = (control_plane.clone(), control_plane.clone());
+    let pending = old.and_then(|old| old.version.as_ref());
+    if let Some(version) = new
+        .version
+        .as_ref()
+        .filter(|version| Some(*version) != control_plane.spec.version.as_ref())
+    {
+        if let Some(pending) = pending {
+            before.spec.version = Some(pending.clone());
+        }
+        after.spec.version = Some(version.clone());
+    }
+    let replicas = |topology: &ClusterTopology<'_>| topology.control_plane.as_ref()?.replicas;
+    match (old.and_then(replicas), replicas(new)) {
+        (before, asked) if before == asked => {}
+        (_, asked) => after.spec.replicas = asked,
+    }
+    let was = old.and_then(|old| rollout_after(old));
+    if let Some(time) = rollout_after(new).filter(|time| Some(*time) != was) {
+        set_rollout_after(&mut after, time.clone());
+    }
+    set_metadata(&mut after, old, new);
+    (before, after)
+}
+
+/// The control plane that the topology controller creates from the topology of a new Cluster, as far as it is known without the
+/// patches of the class. `template` is `None` if it cannot be read. If the control plane of a Cluster cannot be read, it has only
+/// the values that the write changes.
+///
+/// # Errors
+/// None in practice: the empty control plane decodes.
+pub fn created<'a>(
+    cluster: &Cluster<'a>,
+    old: Option<&ClusterTopology<'a>>,
+    topology: &ClusterTopology<'a>,
+    template: Option<&KubeadmControlPlaneTemplate<'a>>,
+) -> Result<KubeadmControlPlane<'a>, DecodeError> {
+    let mut control_plane: KubeadmControlPlane<'a> =
+        decode(r#"{"apiVersion":"controlplane.cluster.x-k8s.io/v1beta2","spec":{}}"#)?;
+    if let Some(template) = template {
+        control_plane.api_version.clone_from(&template.api_version);
+        if let Some(spec) = template.template().and_then(|template| template.spec.as_deref()) {
+            control_plane.spec = spec.clone();
+        }
+    }
+    control_plane.metadata = Metadata {
+        namespace: cluster.metadata.namespace.clone(),
+        ..Metadata::default()
+    };
+    Ok(changed(&control_plane, old, topology).1)
+}
+
+fn rollout_after<'t, 'a>(topology: &'t ClusterTopology<'a>) -> Option<&'t Text<'a>> {
+    topology.control_plane.as_ref()?.rollout.as_ref()?.after.as_ref()
+}
+
+fn set_rollout_after<'a>(control_plane: &mut KubeadmControlPlane<'a>, time: Text<'a>) {
+    match control_plane.shape() {
+        Shape::V1Beta1 => control_plane.spec.rollout_after = Some(time),
+        Shape::V1Beta2 => {
+            let rollout = control_plane.spec.rollout.get_or_insert_with(Rollout::default);
+            rollout.after = Some(time);
+        }
+    }
+}
+
+/// Sets the labels and annotations that a write changes, which the control plane and its Machines get.
+fn set_metadata<'a>(
+    control_plane: &mut KubeadmControlPlane<'a>,
+    old: Option<&ClusterTopology<'a>>,
+    new: &ClusterTopology<'a>,
+) {
+    fn of<'t, 'a>(topology: &'t ClusterTopology<'a>) -> Option<&'t ObjectMeta<'a>> {
+        topology.control_plane.as_ref()?.metadata.as_ref()
+    }
+    let Some(new) = of(new) else { return };
+    let old = old.and_then(of);
+    let of_machines = control_plane
+        .spec
+        .machine_template
+        .get_or_insert_with(MachineTemplate::default)
+        .metadata
+        .get_or_insert_with(ObjectMeta::default);
+    let metadata = &mut control_plane.metadata;
+    set(
+        &mut metadata.labels,
+        &mut of_machines.labels,
+        old.map(|old| &old.labels),
+        &new.labels,
+    );
+    let before = old.map(|old| &old.annotations);
+    set(
+        &mut metadata.annotations,
+        &mut of_machines.annotations,
+        before,
+        &new.annotations,
+    );
+}
+
+fn set<'a>(
+    own: &mut Option<BTreeMap<Text<'a>, Text<'a>>>,
+    of_machines: &mut Values<'a>,
+    old: Option<&Values<'a>>,
+    new: &Values<'a>,
+) {
+    let old = old.and_then(Option::as_ref);
+    let changed = new.iter().flatten();
+    for (key, value) in changed.filter(|(key, value)| old.and_then(|old| old.get(*key)) != Some(*value)) {
+        let text = value.clone().unwrap_or_else(|| "".into());
+        own.get_or_insert_default().insert(key.clone(), text);
+        of_machines
+            .get_or_insert_default()
+            .insert(key.clone(), value.clone());
+    }
+}
+
+/// Moves a finding from a field of the control plane to the field of the Cluster from which it comes.
+pub(crate) fn place(finding: &mut Finding) {
+    const VERSION: &str = "spec.topology.version";
+    const CONTROL_PLANE: &str = "spec.topology.controlPlane";
+    let fault = &mut finding.fault;
+    let metadata = fault.field.strip_prefix("spec.machineTemplate.metadata");
+    let metadata = metadata.or_else(|| fault.field.strip_prefix("metadata"));
+    let field = match (&*fault.field, metadata) {
+        (_, Some(below)) => format!("{CONTROL_PLANE}.metadata{below}"),
+        ("spec.version", _) => VERSION.to_owned(),
+        ("spec.rollout.after" | "spec.rolloutAfter" | "spec.upgradeAfter", _) => {
+            format!("{CONTROL_PLANE}.rollout.after")
+        }
+        (path, _) if finding.rule.topology == InTopology::Strands => {
+            fault.detail = format!("of the KubeadmControlPlane, {path}: {}", fault.detail).into();
+            let remedy = &fault.remedy;
+            fault.remedy =
+                format!("before the upgrade, change the ClusterClass or its variables: {remedy}").into();
+            fault.value = None;
+            VERSION.to_owned()
+        }
+        (path, _) => {
+            if path != "spec.replicas" {
+                fault.value = None;
+            }
+            format!("{CONTROL_PLANE}.replicas")
+        }
+    };
+    fault.field = field.into();
+    finding.exact_field = None;
+}

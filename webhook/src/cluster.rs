@@ -4,6 +4,7 @@
 //! - `view`: reads the objects that rules need
 //! - `subject`: the names of the object under review
 //! - `authorization`: checks what a user may do, and reads the labels of a namespace
+//! - `topology`: reads what the topology of a Cluster changes
 //! - `discovery`: reads the versions of a group from the API server
 //! - `cluster_deployments`: finds the `ClusterDeployment`s that belong to a pool or use a customization
 //! - `pool_entries`: counts the entries of pools by the leases on them
@@ -32,6 +33,7 @@ mod read_error;
 mod registration;
 mod shared_reads;
 mod subject;
+mod topology;
 mod versions;
 mod view;
 mod watch;

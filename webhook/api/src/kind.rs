@@ -68,6 +68,7 @@ const fn kubernetes(group: &'static str, kind: &'static str, plural: &'static st
 }
 
 pub const CLUSTER: Kind = cluster_api("Cluster", "clusters");
+pub const CLUSTER_CLASS: Kind = cluster_api("ClusterClass", "clusterclasses");
 pub const MACHINE: Kind = cluster_api("Machine", "machines");
 pub const MACHINE_DEPLOYMENT: Kind = cluster_api("MachineDeployment", "machinedeployments");
 pub const MACHINE_DRAIN_RULE: Kind = cluster_api("MachineDrainRule", "machinedrainrules");

@@ -3,7 +3,7 @@
 //! Each kind has one file: a public struct with the fields that are read, under their Kubernetes names, and private
 //! types for the JSON of each API version. v1beta1 and v1beta2 decode into the same struct, which follows v1beta2.
 //!
-//! - Cluster API: [`control_plane`], [`machine`], [`cluster`], [`machine_health_check`], [`kubeadm_config`],
+//! - Cluster API: [`control_plane`], [`machine`], [`cluster`], [`cluster_class`], [`machine_health_check`], [`kubeadm_config`],
 //!   [`machine_deployment`], [`machine_drain_rule`], [`extension_config`]
 //! - Hive: [`hive`]
 //! - Kubernetes: [`secret`], [`webhook_configuration`]. Nodes, Pods, Deployments and `DaemonSets` use `k8s_openapi` types, because their lists
@@ -23,6 +23,7 @@
 )]
 
 pub mod cluster;
+pub mod cluster_class;
 pub mod condition;
 pub mod control_plane;
 pub mod decode;
@@ -47,6 +48,7 @@ pub mod syntax;
 pub mod webhook_configuration;
 
 pub use cluster::Cluster;
+pub use cluster_class::ClusterClass;
 pub use condition::{Condition, ConditionStatus};
 pub use control_plane::{KubeadmControlPlane, KubeadmControlPlaneSpec};
 pub use decode::{DecodeError, List, Undecodable, decode, decode_each, decode_list};

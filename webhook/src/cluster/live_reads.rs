@@ -149,7 +149,11 @@ impl LiveReads<'_> {
     }
 
     /// Reads a path of the API, and counts the read. Names in `path` must have passed [`is_path_segment`].
-    async fn read(&self, path: &str, projection: Projection) -> Result<Arc<BufferedBody>, ReadError> {
+    pub(super) async fn read(
+        &self,
+        path: &str,
+        projection: Projection,
+    ) -> Result<Arc<BufferedBody>, ReadError> {
         let target = (path.to_owned(), projection, self.peer);
         let read = async || match self.get(path, projection).await {
             // Do not share this error, because only this review's deadline has passed.

@@ -226,7 +226,7 @@ impl LiveReads<'_> {
         Ok(Some(customization.into()))
     }
 
-    async fn path(&self, kind: Kind, namespace: &str) -> Result<String, ReadError> {
+    pub(super) async fn path(&self, kind: Kind, namespace: &str) -> Result<String, ReadError> {
         let Kind { group, plural, .. } = kind;
         let version = self.discover_version(group).await?;
         Ok(format!("/apis/{group}/{version}/namespaces/{namespace}/{plural}"))

@@ -2,6 +2,7 @@
 //!
 //! - `object`: writes to an object
 //! - `scale`: writes to the scale subresource of a control plane
+//! - `topology`: writes of the topology of a Cluster
 //! - `evaluator`: evaluates rules, and reads the other objects that they need
 //! - `kind`: the kinds that rules check
 
@@ -9,6 +10,7 @@ mod evaluator;
 mod kind;
 mod object;
 mod scale;
+mod topology;
 
 use std::{mem, sync::Arc};
 
@@ -41,6 +43,8 @@ enum ReviewedResource {
     ControlPlane,
     ControlPlaneScale,
     Template,
+    /// A Cluster, of which only the topology is reviewed.
+    Cluster,
     ClusterPool,
     Customization,
     ClusterDeployment,
@@ -57,6 +61,7 @@ impl ReviewedResource {
             (group::CONTROL_PLANE, CONTROL_PLANES, "") => Some(Self::ControlPlane),
             (group::CONTROL_PLANE, CONTROL_PLANES, "scale") => Some(Self::ControlPlaneScale),
             (group::CONTROL_PLANE, "kubeadmcontrolplanetemplates", "") => Some(Self::Template),
+            (group::CLUSTER, "clusters", "") => Some(Self::Cluster),
             (group::HIVE, "clusterpools", "") => Some(Self::ClusterPool),
             (group::HIVE, "clusterdeploymentcustomizations", "") => Some(Self::Customization),
             (group::HIVE, "clusterdeployments", "") => Some(Self::ClusterDeployment),
@@ -102,7 +107,8 @@ impl Admission {
         {
             return decision;
         }
-        if hook == Hook::Mutate && request.operation == Operation::Delete {
+        let is_deletion = request.operation == Operation::Delete;
+        if is_deletion && (hook == Hook::Mutate || target == ReviewedResource::Cluster) {
             return Decision::allowed();
         }
         let decision = self.decide_on(target, hook, request, objects).await;
@@ -137,6 +143,7 @@ impl Admission {
             ReviewedResource::Template => {
                 object::decide::<KubeadmControlPlaneTemplate<'_>>(hook, request, texts, evaluator).await
             }
+            ReviewedResource::Cluster => topology::decide(request, texts, evaluator).await,
             ReviewedResource::ClusterPool => {
                 object::decide::<ClusterPool<'_>>(hook, request, texts, evaluator).await
             }

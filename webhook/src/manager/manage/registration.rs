@@ -4,6 +4,7 @@
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
+use kcp_api::names::group;
 use kcp_rules::registration::{
     CANARY_ENTRY, CANARY_LEASE, CONFIGURATION, disabled_entries, disabled_until, enabled, has_only_canary,
     is_disabled, static_pod_url,
@@ -76,11 +77,12 @@ impl Hook {
     }
 }
 
-/// Replaces the shipped version of control planes.
+/// Replaces the shipped version of control planes and Clusters, which Cluster API serves in the same versions.
 fn set_version(entry: &mut Value, version: &str) {
     let rules = entry.get_mut("rules").and_then(Value::as_array_mut);
     for rule in rules.into_iter().flatten() {
-        if rule.pointer("/apiGroups/0").and_then(Value::as_str) == Some(CONTROL_PLANES) {
+        let group = rule.pointer("/apiGroups/0").and_then(Value::as_str);
+        if group.is_some_and(|group| [CONTROL_PLANES, group::CLUSTER].contains(&group)) {
             set(rule, "/apiVersions", json!([version]));
         }
     }

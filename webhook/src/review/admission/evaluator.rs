@@ -64,7 +64,10 @@ impl Evaluator {
         reads: &LiveReads<'_>,
         configuration: &Configuration,
     ) -> Evaluation {
-        let context = context(request);
+        let context = Context {
+            topology: change.context.topology,
+            ..context(request)
+        };
         let evaluate = |view: &View| {
             judge(
                 &change.with_context(Context {
@@ -235,7 +238,12 @@ impl Evaluation {
 fn subject<T: HasRules>(request: &Request<'_>, change: &Change<'_, T>) -> Option<Subject> {
     // Use the stored object if there is one, because a client can omit owners and labels from the new object.
     let metadata = change.old.unwrap_or(change.new).metadata();
-    Subject::new(&request.namespace, &request.name, metadata.cluster_name())?
+    let name = match change.context.topology {
+        // The review is that of the Cluster.
+        Some(_) => metadata.name.as_deref().unwrap_or_default(),
+        None => &request.name,
+    };
+    Subject::new(&request.namespace, name, metadata.cluster_name())?
         .with_customization(change.new.customization())
 }
 

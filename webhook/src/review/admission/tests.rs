@@ -1,5 +1,6 @@
 mod cached;
 mod registration;
+mod topology;
 mod verdicts;
 
 use base64::{Engine, engine::general_purpose::STANDARD};

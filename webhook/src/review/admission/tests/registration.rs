@@ -155,14 +155,11 @@ fn only_writes_of_control_planes_fail_closed() {
 fn registers_exactly_what_rules_check() {
     let mut checked: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for rule in topics::rules() {
-        for kind in rule.check.kinds() {
+        for kind in rule.kinds() {
             let operations = rule.operations.iter().map(|operation| operation.as_str());
             checked.entry(kind).or_default().extend(operations);
         }
     }
-    // Checked only by lint.
-    checked.remove("Cluster");
-
     for hook in Hook::ALL {
         let mut registered: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         let entries = entries();
@@ -170,6 +167,7 @@ fn registers_exactly_what_rules_check() {
             let kind = match entry.target().unwrap() {
                 ReviewedResource::ControlPlane => "KubeadmControlPlane",
                 ReviewedResource::Template => "KubeadmControlPlaneTemplate",
+                ReviewedResource::Cluster => "Cluster",
                 ReviewedResource::ClusterPool => "ClusterPool",
                 ReviewedResource::Customization => "ClusterDeploymentCustomization",
                 ReviewedResource::ClusterDeployment => "ClusterDeployment",
@@ -185,6 +183,8 @@ fn registers_exactly_what_rules_check() {
         }
         let mut expected = checked.clone();
         if hook == Hook::Mutate {
+            // A topology has no defaults.
+            expected.remove("Cluster");
             // A deletion needs no defaults, and Cluster API's webhooks do not check it earlier.
             for operations in expected.values_mut() {
                 operations.remove("DELETE");
@@ -218,6 +218,7 @@ fn match_conditions_let_controllers_finish() {
             ReviewedResource::ControlPlaneScale => None,
             _ if entry.operations().contains("DELETE") => None,
             ReviewedResource::ClusterDeployment => Some("pool-reference-changes"),
+            ReviewedResource::Cluster => Some("topology-changes"),
             _ => Some("spec-changes"),
         };
         let names: Vec<_> = conditions.iter().map(|(name, _)| *name).collect();
@@ -232,6 +233,10 @@ fn match_conditions_let_controllers_finish() {
                 "not-being-deleted" => assert_eq!(expression, NOT_DELETING),
                 "spec-changes" => assert!(
                     expression.contains("object.spec != oldObject.spec"),
+                    "{expression}"
+                ),
+                "topology-changes" => assert!(
+                    expression.contains("object.spec.topology[?key] != oldObject.?spec.?topology[?key]"),
                     "{expression}"
                 ),
                 _ => assert!(

@@ -10,6 +10,7 @@
 //! - [`substitution`]: recognizes placeholders, and fills the variables of clusterctl templates
 //! - [`kubeadm_config`]: checks the configuration of workers
 //! - [`health_check`]: checks a `MachineHealthCheck` beside its control plane
+//! - [`topology`]: checks the topology of a Cluster
 //! - [`schema`]: finds what an API server rejects or drops
 //! - [`update`]: merges an update as an API server does
 //! - [`check`]: applies the rules
@@ -34,6 +35,7 @@ mod subject;
 mod substitution;
 #[cfg(test)]
 mod tests;
+mod topology;
 mod unrendered;
 mod update;
 

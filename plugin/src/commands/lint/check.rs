@@ -9,6 +9,7 @@ use kcp_rules::{
         KubeadmControlPlane, KubeadmControlPlaneTemplate, Metadata, decode,
         hive::{ClusterPoolSpec, Inventory},
     },
+    context::OfTopology,
     defaulting::SetDefaults,
     judge as judge_change,
     topics::rollout,
@@ -21,6 +22,7 @@ use crate::commands::lint::{
     kubeadm_config::{self, WorkerVersions},
     related_objects::{RelatedObjects, ReviewedObject},
     subject::Subject,
+    topology::Topologies,
     update,
 };
 
@@ -50,6 +52,7 @@ pub(super) struct Linter<'l> {
     pub(super) are_gates_unknown: bool,
     pub(super) worker_versions: &'l WorkerVersions,
     pub(super) related_objects: &'l RelatedObjects,
+    pub(super) topologies: &'l Topologies,
     pub(super) now: Timestamp,
 }
 
@@ -102,7 +105,7 @@ impl Linter<'_> {
         let found = match subject {
             Subject::ControlPlane => self.check_typed::<KubeadmControlPlane<'_>>(text, old, namespace),
             Subject::Template => self.check_typed::<KubeadmControlPlaneTemplate<'_>>(text, old, namespace),
-            Subject::Cluster => self.check_typed::<Cluster<'_>>(text, old, namespace),
+            Subject::Cluster => self.check_cluster(text, old, namespace),
             Subject::ClusterPool => self.check_typed::<ClusterPool<'_>>(text, old, namespace),
             Subject::Customization => {
                 self.check_typed::<ClusterDeploymentCustomization<'_>>(text, old, namespace)
@@ -129,6 +132,46 @@ impl Linter<'_> {
                 .unwrap_or_else(|error| vec![undecodable(&error)])
         });
         kubeadm_config::of_machine(subject, found)
+    }
+
+    fn check_cluster(
+        &self,
+        text: &str,
+        old: OldObject<'_>,
+        namespace: &str,
+    ) -> Result<Vec<Fault>, DecodeError> {
+        let mut faults = self.check_typed::<Cluster<'_>>(text, old, namespace)?;
+        let cluster: Cluster<'_> = decode(text)?;
+        let Some(asked) = cluster.topology() else {
+            return Ok(faults);
+        };
+        let stored: Option<Cluster<'_>> = match old {
+            OldObject::Object(old) => decode(old).ok(),
+            OldObject::Nothing | OldObject::Itself | OldObject::Unknown => None,
+        };
+        let source = self
+            .topologies
+            .source(stored.as_ref().unwrap_or(&cluster), asked, namespace);
+        let was = stored.as_ref().and_then(Cluster::topology);
+        // A control plane or a template that cannot be decoded has a finding of its own.
+        let Ok((before, after)) = source.control_planes(&cluster, was, asked) else {
+            return Ok(faults);
+        };
+        let is_stored = matches!(old, OldObject::Itself);
+        let change = match &before {
+            Some(before) if !is_stored => Change::update(before, &after),
+            _ => Change::create(&after),
+        };
+        let context = Context {
+            is_stored,
+            topology: Some(OfTopology {
+                knows_configuration: source.knows_configuration(),
+                is_copy: matches!(old, OldObject::Nothing) && cluster.is_paused(),
+            }),
+            ..Context::UNKNOWN
+        };
+        faults.extend(self.check_change(change.with_context(context), namespace));
+        Ok(faults)
     }
 
     /// Sets the webhook's defaults before the rules run, as an API server does, and reports the values that they correct.

@@ -23,6 +23,7 @@ use crate::commands::lint::{
     source::{self, SourceError},
     subject::{LintRole, Subject},
     substitution::substitute,
+    topology::Topologies,
     unrendered::{self, Foreign},
 };
 use crate::file;
@@ -196,6 +197,7 @@ impl Input {
             are_gates_unknown: configuration.is_none(),
             worker_versions: &WorkerVersions::new(&objects, &namespace),
             related_objects: &related_objects,
+            topologies: &Topologies::new(&objects, &namespace),
             now,
         };
         let control_planes = ControlPlanes::new(&objects, &namespace);

@@ -1234,6 +1234,65 @@ fn a_cluster_in_the_files_says_whose_control_plane_it_is() {
     assert_eq!(files(&cluster), 0);
 }
 
+/// A Cluster of a class, with this topology of its control plane.
+fn of_class(topology: &Value) -> String {
+    let template = r#"{"kind":"KubeadmControlPlaneTemplate","name":"example"}"#;
+    let mut object = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "edge"},
+        "spec": {"topology": {"classRef": {"name": "fleet"}, "version": "v1.34.2"}},
+    });
+    object["spec"]["topology"]["controlPlane"] = topology.clone();
+    format!(
+        r#"{object}
+---
+{{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"ClusterClass","metadata":{{"name":"fleet"}},"spec":{{"controlPlane":{{"templateRef":{template}}}}}}}
+"#
+    )
+}
+
+#[test]
+fn the_topology_of_a_cluster_is_checked_with_its_class() {
+    let even = || {
+        vec![(
+            "replicas-even".to_owned(),
+            "spec.topology.controlPlane.replicas".to_owned(),
+        )]
+    };
+    let template = Base::Template(V1BETA2).object();
+    let mut external = template.clone();
+    external["spec"]["template"]["spec"]["kubeadmConfigSpec"]["clusterConfiguration"]["etcd"] =
+        json!({"external": {"endpoints": ["https://a"], "caFile": "/a", "certFile": "/a", "keyFile": "/a"}});
+    let two = of_class(&json!({"replicas": 2}));
+    for (files, verdict, expected) in [
+        (format!("{two}---\n{template}"), Verdict::Negative, even()),
+        (format!("{two}---\n{external}"), Verdict::Met, vec![]),
+        // Without the template, it is unknown whether etcd is stacked.
+        (two, Verdict::Met, even()),
+        (of_class(&json!({"replicas": 3})), Verdict::Met, vec![]),
+    ] {
+        let report = lint_yaml(&files);
+        assert_eq!((report.verdict(), found(&report)), (verdict, expected), "{files}");
+    }
+}
+
+#[test]
+fn an_update_of_a_topology_is_checked_with_the_old_one() {
+    let cluster = |replicas: &Value| {
+        let mut object = Base::Cluster.object();
+        object["metadata"]["name"] = json!("edge");
+        object["spec"] = json!({"topology": {"classRef": {"name": "fleet"}, "version": "v1.34.2",
+            "controlPlane": {"replicas": replicas, "metadata": {"labels": {"a": "b"}}}}});
+        object
+    };
+    let report = |old: i64, new: i64| found(&lint_update(Some(&cluster(&json!(old))), &cluster(&json!(new))));
+    let zero = vec![(
+        "replicas-not-positive".to_owned(),
+        "spec.topology.controlPlane.replicas".to_owned(),
+    )];
+    assert_eq!(report(3, 0), zero);
+    assert_eq!(report(0, 0), []);
+}
+
 fn samples(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../manifests/samples")

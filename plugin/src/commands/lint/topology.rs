@@ -1,0 +1,124 @@
+//! Checks the topology of a Cluster as the change of its control plane, or with the template of its class, if the files have them.
+
+use std::collections::HashMap;
+
+use kcp_api::{ClusterClass, kind::CLUSTER_CLASS};
+use kcp_rules::{
+    api::{Cluster, DecodeError, KubeadmControlPlane, cluster::ClusterTopology, decode},
+    topology,
+};
+
+use crate::commands::lint::{
+    object::Object,
+    subject::{LintRole, Subject},
+};
+
+/// What the files, or a cluster, have of the control planes of Clusters, by namespace and name.
+#[derive(Debug, Default)]
+pub(super) struct Topologies {
+    classes: HashMap<Key, ClusterClass>,
+    templates: HashMap<Key, String>,
+    control_planes: HashMap<Key, String>,
+}
+
+/// The namespace and the name of an object.
+type Key = (String, String);
+
+/// The object that has the configuration of a control plane.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source<'t> {
+    ControlPlane(&'t str),
+    Template { text: &'t str, is_patched: bool },
+    Unknown,
+}
+
+fn key(namespace: &str, name: &str) -> Key {
+    (namespace.to_owned(), name.to_owned())
+}
+
+impl Topologies {
+    pub(super) fn new(objects: &[Object], namespace: &str) -> Self {
+        let mut topologies = Self::default();
+        for object in objects {
+            let Some(name) = object.name.name.as_deref() else {
+                continue;
+            };
+            let key = key(object.namespace_or(namespace), name);
+            match object.role {
+                LintRole::Subject(Subject::Template) => {
+                    topologies.templates.insert(key, object.text.clone());
+                }
+                LintRole::Subject(Subject::ControlPlane) => {
+                    topologies.control_planes.insert(key, object.text.clone());
+                }
+                LintRole::Ignored if object.name.kind.as_deref() == Some(CLUSTER_CLASS.kind) => {
+                    topologies
+                        .classes
+                        .extend(serde_json::from_str(&object.text).map(|class| (key, class)));
+                }
+                _ => {}
+            }
+        }
+        topologies
+    }
+
+    /// The control plane of a Cluster, or else the template of its class.
+    pub(super) fn source(
+        &self,
+        cluster: &Cluster<'_>,
+        topology: &ClusterTopology<'_>,
+        namespace: &str,
+    ) -> Source<'_> {
+        let control_plane = cluster.control_plane_name();
+        if let Some(text) = control_plane.and_then(|name| self.control_planes.get(&key(namespace, name))) {
+            return Source::ControlPlane(text);
+        }
+        let template = || {
+            let (of_class, name) = topology.class()?;
+            let namespace = of_class.unwrap_or(namespace);
+            let class = self.classes.get(&key(namespace, name))?;
+            let text = self
+                .templates
+                .get(&key(namespace, class.control_plane_template()?))?;
+            Some(Source::Template {
+                text,
+                is_patched: class.has_patches(),
+            })
+        };
+        template().unwrap_or(Source::Unknown)
+    }
+}
+
+impl<'t> Source<'t> {
+    /// Whether the configuration of kubeadm is that of the control plane.
+    pub(super) const fn knows_configuration(self) -> bool {
+        matches!(
+            self,
+            Self::ControlPlane(_)
+                | Self::Template {
+                    is_patched: false,
+                    ..
+                }
+        )
+    }
+
+    /// The control plane before the write of a topology, if there is one, and after it.
+    pub(super) fn control_planes(
+        self,
+        cluster: &Cluster<'t>,
+        was: Option<&ClusterTopology<'t>>,
+        asked: &ClusterTopology<'t>,
+    ) -> Result<(Option<KubeadmControlPlane<'t>>, KubeadmControlPlane<'t>), DecodeError> {
+        Ok(match self {
+            Self::ControlPlane(text) => {
+                let (before, after) = topology::changed(&decode(text)?, was, asked);
+                (Some(before), after)
+            }
+            Self::Template { text, .. } => {
+                let template = decode(text)?;
+                (None, topology::created(cluster, was, asked, Some(&template))?)
+            }
+            Self::Unknown => (None, topology::created(cluster, was, asked, None)?),
+        })
+    }
+}

@@ -73,9 +73,19 @@ async fn topology(management: &ManagementCluster) -> Result<()> {
         "the topology controller does not own {}",
         cluster.get().await?
     );
+    let both = json!({"version": NEW, "controlPlane": {"replicas": 3}});
+    let denied = cluster.patch_topology(&both).await;
+    ensure!(
+        denied.is_err_and(|error| format!("{error:#}").contains("(replicas-with-upgrade)")),
+        "the webhook has admitted {both}"
+    );
+    // The annotation of the control plane also overrides rules for the Cluster.
+    let until = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1);
+    let overridden = format!("replicas-with-upgrade={}", until.strftime("%Y-%m-%dT%H:%M:%SZ"));
     cluster
-        .patch_topology(&json!({"version": NEW, "controlPlane": {"replicas": 3}}))
+        .patch(&json!({"metadata": {"annotations": {"kubectl-kcp.dev/override-rules": overridden}}}))
         .await?;
+    cluster.patch_topology(&both).await?;
     wait::until(
         "the topology controller has changed the control plane",
         || async {
@@ -88,7 +98,7 @@ async fn topology(management: &ManagementCluster) -> Result<()> {
     .await?;
     cluster.settled(3).await?;
     has_version(&cluster, NEW).await?;
-    // The webhook would deny the same write of a person.
+    // At the control plane, only the write of a person would have needed the override.
     let rule = r#"{rule="replicas-with-upgrade",decision="audit"}"#;
     let metrics = management.admission().metrics().await?;
     let counted = metrics.lines().find(|line| line.contains(rule));

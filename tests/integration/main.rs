@@ -86,6 +86,7 @@ mod startup;
 mod status_read;
 mod status_workload;
 mod stopped_controller;
+mod topology;
 mod tutorials;
 mod unobserved_changes;
 mod unreachable_leader;

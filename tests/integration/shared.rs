@@ -56,13 +56,30 @@ pub(crate) fn with_management_cluster(test: impl AsyncFnOnce(&ManagementCluster)
 /// Runs a test while Cluster API's controllers reconcile a namespace, after waiting for its turn. Fails if a webhook
 /// refused one of their writes.
 pub(crate) fn with_controllers(namespace: &str, test: impl AsyncFnOnce(&ManagementCluster) -> Result<()>) {
+    with_refusals(namespace, None, test);
+}
+
+/// [`with_controllers`] in which our webhooks refuse writes of the controllers with the text `expected`.
+pub(crate) fn with_controllers_refused(
+    namespace: &str,
+    expected: &str,
+    test: impl AsyncFnOnce(&ManagementCluster) -> Result<()>,
+) {
+    with_refusals(namespace, Some(expected), test);
+}
+
+fn with_refusals(
+    namespace: &str,
+    expected: Option<&str>,
+    test: impl AsyncFnOnce(&ManagementCluster) -> Result<()>,
+) {
     with_management_cluster(async |management| {
         let _turn = WORKLOAD_CLUSTERS
             .acquire()
             .await
             .expect("the semaphore is never closed");
         let lived = management
-            .with_controllers(namespace, async || test(management).await)
+            .with_controllers_refused(namespace, expected, async || test(management).await)
             .await;
         if let Err(error) = lived {
             panic!("{error:#}");

@@ -98,11 +98,21 @@ impl ManagementCluster {
         namespace: &str,
         live: impl AsyncFnOnce() -> Result<T>,
     ) -> Result<T> {
+        self.with_controllers_refused(namespace, None, live).await
+    }
+
+    /// [`Self::with_controllers`] in which webhooks refuse writes of the controllers with the text `expected`.
+    pub async fn with_controllers_refused<T>(
+        &self,
+        namespace: &str,
+        expected: Option<&str>,
+        live: impl AsyncFnOnce() -> Result<T>,
+    ) -> Result<T> {
         self.create_namespace(namespace).await?;
         let scope = Scope::Namespace(namespace);
         self.controllers.start(scope).await?;
         let lived = live().await;
-        let unrefused = self.controllers.stop(scope).await;
+        let unrefused = self.controllers.stop(scope, expected).await;
         // A refused write is the likely cause of any other failure.
         unrefused.and(lived)
     }
@@ -128,7 +138,7 @@ impl ManagementCluster {
 
     /// Ends the controllers of [`Self::start_controllers`], and fails when a webhook refused one of their writes.
     pub async fn stop_controllers(&self) -> Result<()> {
-        self.controllers.stop(Scope::All).await
+        self.controllers.stop(Scope::All, None).await
     }
 
     /// Creates a namespace. It remains until the run ends, because no kube-controller-manager would empty it.

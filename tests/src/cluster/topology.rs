@@ -17,6 +17,18 @@ impl Cluster {
         replicas: u32,
         version: &str,
     ) -> Result<Self> {
+        Self::create_of_class_with(client, namespace, name, replicas, version, &json!({})).await
+    }
+
+    /// [`Self::create_of_class`] with more fields of the `clusterConfiguration`.
+    pub async fn create_of_class_with(
+        client: &Client,
+        namespace: &str,
+        name: &str,
+        replicas: u32,
+        version: &str,
+        configuration: &Value,
+    ) -> Result<Self> {
         let cluster = Self::new(client, namespace, name, json!({}), super::on_stand_ins());
         let api = |resource| Api::namespaced_with(client.clone(), namespace, &resource);
         create(
@@ -31,7 +43,7 @@ impl Cluster {
         .await?;
         create(
             &resources::control_plane_templates(client, namespace),
-            control_plane_template(name),
+            control_plane_template(name, configuration),
         )
         .await?;
         create(&resources::cluster_classes(client, namespace), class(name)).await?;
@@ -63,14 +75,16 @@ fn stand_in_cluster_template(name: &str) -> Value {
     })
 }
 
-fn control_plane_template(name: &str) -> Value {
+fn control_plane_template(name: &str, configuration: &Value) -> Value {
+    let mut configuration = configuration.clone();
+    if let Some(fields) = configuration.as_object_mut() {
+        fields.insert("apiServer".to_owned(), json!({"certSANs": ["127.0.0.1"]}));
+    }
     json!({
         "apiVersion": format!("{CONTROL_PLANE_GROUP}/v1beta2"),
         "kind": "KubeadmControlPlaneTemplate",
         "metadata": {"name": name},
-        "spec": {"template": {"spec": {"kubeadmConfigSpec": {
-            "clusterConfiguration": {"apiServer": {"certSANs": ["127.0.0.1"]}},
-        }}}},
+        "spec": {"template": {"spec": {"kubeadmConfigSpec": {"clusterConfiguration": configuration}}}},
     })
 }
 

@@ -57,14 +57,14 @@ impl Controllers {
         Ok(())
     }
 
-    /// Ends a set. Fails if its logs contain a write that a webhook refused.
-    pub(crate) async fn stop(&self, scope: Scope<'_>) -> Result<()> {
+    /// Ends a set. Fails if its logs contain a write that a webhook refused, without the text `expected`.
+    pub(crate) async fn stop(&self, scope: Scope<'_>, expected: Option<&str>) -> Result<()> {
         let Some(mut managers) = self.sets.lock().await.remove(scope.namespace()) else {
             bail!("no controllers run for {scope:?}")
         };
         managers.stop().await?;
         for log in managers.logs() {
-            refusals::none_in(&log)?;
+            refusals::none_in(&log, expected)?;
         }
         Ok(())
     }

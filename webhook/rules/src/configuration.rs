@@ -62,8 +62,8 @@ pub struct Configuration {
     /// subjectaccessreviews.
     #[serde(default)]
     pub authorize_overrides: bool,
-    /// Whether the server records each denial as an Event on the object, except for dry runs, and the same denial at most once
-    /// in ten minutes. The server then needs the permission to create events.
+    /// Whether the server records each denial as an Event on the object, except for dry runs of anybody but Cluster API's topology
+    /// controller, and the same denial at most once in ten minutes. The server then needs the permission to create events.
     #[serde(default)]
     pub denial_events: bool,
     /// Writes whose findings are only recorded in the audit log.

@@ -1,15 +1,18 @@
 //! Records denials as Events on the object, so that `kubectl describe` and `kubectl get events` show them: the client that a
 //! webhook denies is often a controller or a pipeline whose log users rarely read.
 //!
-//! An Event is a side effect, so a dry run records none (Kubernetes, "Dynamic Admission Control", Side effects).
+//! An Event is a side effect, so a dry run records none (Kubernetes, "Dynamic Admission Control", Side effects). There is one
+//! exception: the topology controller tries each write of a control plane with a dry run, so that the denial of what a topology
+//! asks for leaves no other trace on the control plane. Nothing but Cluster API's own service account is believed.
 
 use std::{collections::HashMap, env, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
+use kcp_rules::{TrustedUsers, context::TOPOLOGY_MANAGER};
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::Instant};
 
-use super::decode::{Operation, Review};
+use super::decode::{Operation, Request, Review};
 use crate::{
     cluster::ClusterReader,
     configuration::CurrentConfiguration,
@@ -75,9 +78,10 @@ impl DenialEvents {
     /// Records a decision if the configuration says so, and if it is the denial of a write, and not of a dry run. Never
     /// waits.
     pub(crate) fn record(&self, review: &Review<'_>, decision: &Decision) {
-        if self.configuration.get().denial_events
+        let configuration = self.configuration.get();
+        if configuration.denial_events
             && let ReviewResult::Invalid(invalid) = &decision.verdict
-            && let Some(denial) = denial(review, invalid)
+            && let Some(denial) = denial(review, invalid, &configuration.trusted_users)
             && self.waiting.try_send(denial).is_err()
         {
             self.metrics.count_denial_event(EventResult::Dropped);
@@ -85,11 +89,20 @@ impl DenialEvents {
     }
 }
 
-/// The Event of a denial. `None` for a dry run, and for an object without a name, to which an Event cannot refer. The API server
+/// Whether Cluster API's topology controller makes the write.
+fn is_of_topology_controller(request: &Request<'_>, trusted: &TrustedUsers) -> bool {
+    let options = request.options.as_ref();
+    let manager = options.and_then(|options| options.field_manager.as_deref());
+    let users = &trusted.cluster_api;
+    manager == Some(TOPOLOGY_MANAGER) && users.iter().any(|user| user == request.user_info.name())
+}
+
+/// The Event of a denial. `None` for a dry run of anybody but the topology controller, and for an object without a name, to which an Event cannot refer. The API server
 /// refuses a `generateName` that ends in a dot (apimachinery, `NameIsDNSSubdomain`).
-fn denial(review: &Review<'_>, invalid: &Invalid) -> Option<Denial> {
+fn denial(review: &Review<'_>, invalid: &Invalid, trusted: &TrustedUsers) -> Option<Denial> {
     let request = &review.request;
-    if request.is_dry_run() || request.name.is_empty() {
+    let leaves_no_event = request.is_dry_run() && !is_of_topology_controller(request, trusted);
+    if leaves_no_event || request.name.is_empty() {
         return None;
     }
     let causes = invalid.causes.iter();
@@ -219,7 +232,7 @@ mod tests {
     #[test]
     fn an_event_names_the_object_the_user_and_the_causes() {
         let text = review(r#","name":"edge","oldObject":{"metadata":{"uid":"u-1"}}"#);
-        let Denial { key, event } = denial(&decoded(&text), &invalid()).unwrap();
+        let Denial { key, event } = denial(&decoded(&text), &invalid(), &TrustedUsers::default()).unwrap();
         assert_eq!(key.rules, ["replicas-even"]);
         assert_eq!(
             event["note"],
@@ -240,7 +253,24 @@ mod tests {
     fn a_dry_run_and_a_generated_name_have_no_event() {
         for more in [r#","name":"edge","dryRun":true"#, "", r#","name":"""#] {
             let text = review(more);
-            assert_eq!(denial(&decoded(&text), &invalid()), None, "{more}");
+            let found = denial(&decoded(&text), &invalid(), &TrustedUsers::default());
+            assert_eq!(found, None, "{more}");
+        }
+    }
+
+    #[test]
+    fn a_dry_run_of_the_topology_controller_has_an_event() {
+        let dry_run = |manager: &str| {
+            format!(r#","name":"edge","dryRun":true,"options":{{"fieldManager":"{manager}"}}"#)
+        };
+        for (user, manager, has_event) in [
+            (kcp_rules::trusted_users::CLUSTER_API, "capi-topology", true),
+            (kcp_rules::trusted_users::CLUSTER_API, "kubectl", false),
+            ("alice", "capi-topology", false),
+        ] {
+            let text = review(&dry_run(manager)).replace("alice", user);
+            let found = denial(&decoded(&text), &invalid(), &TrustedUsers::default());
+            assert_eq!(found.is_some(), has_event, "{user} as {manager}");
         }
     }
 

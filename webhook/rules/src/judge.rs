@@ -113,7 +113,7 @@ macro_rules! judged_with_common_spec {
             }
 
             fn version(&self) -> Option<&str> {
-                self.common_spec().version()
+                self.common_spec().version_text()
             }
 
             fn with_checker(change: &Change<'_, Self>, apply: impl FnOnce(&dyn Fn(&Rule, &mut Faults))) {

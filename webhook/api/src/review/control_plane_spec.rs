@@ -1,6 +1,8 @@
 //! The fields that a `KubeadmControlPlane` and a `KubeadmControlPlaneTemplate` share, with their paths in each kind.
 
-use std::{borrow::Cow, fmt::Display};
+use std::{borrow::Cow, cell::OnceCell, fmt::Display};
+
+use semver::Version;
 
 use super::{
     IntOrString, Text,
@@ -11,11 +13,13 @@ use super::{
 use crate::syntax::parse_version;
 
 /// The spec of a `KubeadmControlPlane` or of a `KubeadmControlPlaneTemplate`. Rules that read it apply to both kinds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ControlPlaneSpec<'c> {
     shape: Shape,
     root: &'static str,
     spec: Option<&'c KubeadmControlPlaneSpec<'c>>,
+    /// Parsed at most once, because many rules read it.
+    version: OnceCell<Option<Version>>,
     metadata: Option<(&'static str, &'c ObjectMeta<'c>)>,
 }
 
@@ -26,6 +30,7 @@ impl<'c> ControlPlaneSpec<'c> {
             shape,
             root,
             spec,
+            version: OnceCell::new(),
             metadata: None,
         }
     }
@@ -58,15 +63,20 @@ impl<'c> ControlPlaneSpec<'c> {
     }
 
     /// The version of Kubernetes as written; `None` if there is none, as in the template of a control plane.
-    pub fn version(&self) -> Option<&'c str> {
+    pub fn version_text(&self) -> Option<&'c str> {
         self.spec?.version.as_deref()
     }
 
-    /// The minor version of Kubernetes; `None` if the version is invalid, and if there is none, as in the template of a
-    /// control plane.
+    /// The version of Kubernetes; `None` if it is invalid, and if there is none, as in the template of a control plane.
+    pub fn version(&self) -> Option<&Version> {
+        let parse = || parse_version(self.version_text()?).ok();
+        self.version.get_or_init(parse).as_ref()
+    }
+
+    /// The minor version of Kubernetes; `None` where [`Self::version`] is.
     pub fn minor(&self) -> Option<u64> {
-        let version = parse_version(self.spec?.version.as_ref()?).ok()?;
-        (version.major == 1).then_some(version.minor)
+        let version = self.version().filter(|version| version.major == 1)?;
+        Some(version.minor)
     }
 
     pub fn cluster_configuration(&self) -> Option<&'c ClusterConfiguration<'c>> {

@@ -27,7 +27,7 @@ use crate::{
     components::{self, Absence, Answer, Component, Flag},
     fault::{CauseReason, Fault, Faults, HIDDEN},
     rule::{Check, InTopology, ON_WRITE, Rule, Scope},
-    syntax::{may_kubelet_set, parse_version},
+    syntax::may_kubelet_set,
     topics::{
         Topic,
         etcd::etcd_version,
@@ -173,8 +173,8 @@ pub(super) fn given<'c>(spec: &ControlPlaneSpec<'c>) -> impl Iterator<Item = Giv
 /// The version of the components. If the object has none, as a template of a control plane, the newest that is known; `None` if the
 /// version is not valid, which another rule reports.
 pub(super) fn kubernetes_version(spec: &ControlPlaneSpec<'_>) -> Option<Version> {
-    match spec.version() {
-        Some(version) => parse_version(version).ok(),
+    match spec.version_text() {
+        Some(_) => spec.version().cloned(),
         None => Some(Version::new(1, components::minors(Component::ApiServer).1, 0)),
     }
 }
@@ -422,7 +422,7 @@ fn value_refused(change: &Change<'_, ControlPlaneSpec<'_>>, faults: &mut Faults)
     } in given(spec)
     {
         // A template may be for another version.
-        let minor = spec.version().map(|_| version.minor);
+        let minor = spec.version_text().map(|_| version.minor);
         for flag in flags.iter().filter(|flag| !has_placeholder(flag.value)) {
             let Answer::Known(known) = components::flag(component, flag.name, &version) else {
                 continue;

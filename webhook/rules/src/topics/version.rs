@@ -173,32 +173,23 @@ fn version_without_v(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut 
 }
 
 fn skips_minor(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
-    let old = change.old.and_then(|old| old.spec.version.as_deref());
-    let (Some(old), Some(new)) = (old, change.new.spec.version.as_deref()) else {
+    let Some(version_change) = version_change(change) else {
         return;
     };
-    let (Ok(from), Ok(to)) = (parse_version(old), parse_version(new)) else {
-        return;
-    };
+    let VersionChange { old, from, to, .. } = &version_change;
     let next = (from.major, from.minor.saturating_add(1));
-    if (to.major, to.minor) > next {
-        faults.push(Fault {
-            field: FIELD.into(),
-            reason: CauseReason::Forbidden,
-            value: Some(quote(new)),
-            detail: format!(
-                "kubeadm upgrades one minor version at a time, and this control plane is at {old}"
-            )
-            .into(),
-            remedy: format!("upgrade to v{}.{} first and wait for the rollout", next.0, next.1).into(),
-        });
+    if minor(to) > next {
+        faults.push(version_change.fault(
+            format!("kubeadm upgrades one minor version at a time, and this control plane is at {old}"),
+            format!("upgrade to v{}.{} first and wait for the rollout", next.0, next.1),
+        ));
     }
 }
 
-/// The versions before and after an update; `None` unless both are valid.
+/// The versions before and after an update that changes the version; `None` unless both are valid.
 pub(super) fn version_change<'c>(change: &Change<'c, KubeadmControlPlane<'_>>) -> Option<VersionChange<'c>> {
     let old = change.old?.spec.version.as_deref()?;
-    let new = change.new.spec.version.as_deref()?;
+    let new = change.new.spec.version.as_deref().filter(|new| *new != old)?;
     Some(VersionChange {
         old,
         new,

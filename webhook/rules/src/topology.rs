@@ -46,9 +46,9 @@ pub fn changed<'a>(
         after.spec.version = Some(version.clone());
     }
     let replicas = |topology: &ClusterTopology<'_>| topology.control_plane.as_ref()?.replicas;
-    match (old.and_then(replicas), replicas(new)) {
-        (before, asked) if before == asked => {}
-        (_, asked) => after.spec.replicas = asked,
+    let asked = replicas(new);
+    if asked != old.and_then(replicas) {
+        after.spec.replicas = asked;
     }
     let was = old.and_then(|old| rollout_after(old));
     if let Some(time) = rollout_after(new).filter(|time| Some(*time) != was) {

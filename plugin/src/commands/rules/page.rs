@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use kcp_control_plane::testing::page::{assert_generated, markdown};
 use kcp_rules::{
-    Rule,
+    InTopology, Rule,
     topics::{TOPICS, Topic},
 };
 
@@ -46,6 +46,10 @@ fn section(rule: &'static Rule) -> String {
     let verbs = operations(rule).join(", ").to_lowercase();
     item("checks", &format!("{kinds} on {verbs}"));
     item("default action", &format!("{:?}", rule.action).to_lowercase());
+    if rule.topology == InTopology::Strands {
+        let why = "the rule only warns; so it does of a new version that the topology controller writes";
+        item("in the topology of a Cluster", why);
+    }
     let is_overridable = if rule.overridable { "yes" } else { "no" };
     item("override", is_overridable);
     let is_exported = match rule.cel.no_cel() {

@@ -8,6 +8,7 @@ mod audit;
 mod boundary;
 mod changes;
 mod checks;
+mod class_clusters;
 mod cluster_rules;
 mod cluster_view;
 mod completion;

@@ -1,5 +1,6 @@
 //! Decides whether a change may be written.
 
+pub mod cluster_write;
 pub mod confirmation;
 pub mod decision;
 pub mod ownership;

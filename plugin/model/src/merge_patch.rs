@@ -86,6 +86,20 @@ fn collect_fields<'p>(path: &mut Vec<&'p str>, value: &'p Value, found: &mut Vec
     }
 }
 
+/// Makes a patch set the field at `path` to `value`; null makes the patch remove it.
+pub fn set(patch: &mut Value, path: &[&str], value: Value) {
+    let Some((name, rest)) = path.split_first() else {
+        *patch = value;
+        return;
+    };
+    if !patch.is_object() {
+        *patch = Value::Object(Map::new());
+    }
+    if let Value::Object(fields) = patch {
+        set(fields.entry(*name).or_insert(Value::Null), rest, value);
+    }
+}
+
 pub fn value_at<'o>(object: &'o Value, path: &[&str]) -> Option<&'o Value> {
     path.iter().try_fold(object, |value, name| value.get(name))
 }

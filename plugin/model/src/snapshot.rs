@@ -21,7 +21,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use kcp_api::{
-    Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _, Reference, names::label,
+    Cluster, KubeadmControlPlane, KubeadmControlPlaneSpec, Machine, Object as _, Reference,
+    cluster::{Topology, TopologyControlPlane},
+    names::label,
 };
 
 use certificates::Certificate;
@@ -243,6 +245,20 @@ impl Snapshot {
         )
     }
 
+    /// The managed topology of the Cluster. `None` if the Cluster has none, or was not read.
+    pub fn topology(&self) -> Option<&Topology> {
+        self.cluster.value()?.spec.topology.as_ref()
+    }
+
+    /// Changes the version of the Cluster's managed topology.
+    pub fn set_topology_version(&mut self, version: &str) {
+        if let Reading::Read(cluster) = &mut self.cluster
+            && let Some(topology) = &mut cluster.spec.topology
+        {
+            topology.version = Some(version.to_owned());
+        }
+    }
+
     /// Whether the spec refers to an infrastructure template that does not exist.
     pub fn lacks_template(&self, spec: &KubeadmControlPlaneSpec) -> bool {
         matches!(
@@ -274,9 +290,29 @@ impl Snapshot {
     pub fn topology_version(&self, desired: &KubeadmControlPlaneSpec) -> Option<&str> {
         let cluster = self.cluster.value()?;
         let step = cluster.topology_upgrade_step().filter(|step| !step.is_empty());
-        let version = cluster.spec.topology.as_ref()?.version.as_deref()?;
+        let version = self.topology()?.version.as_deref()?;
         let is_reached = version == desired.version() || step == Some(desired.version());
         (!is_reached).then(|| step.unwrap_or(version))
+    }
+
+    /// The values of the Cluster's topology, besides the version, that the topology controller has not carried over to the control
+    /// plane yet: one line each.
+    pub fn pending_topology_values(&self) -> Vec<String> {
+        let Some(topology) = self.topology() else {
+            return Vec::new();
+        };
+        let spec = &self.control_plane.spec;
+        let TopologyControlPlane { replicas, rollout } = &topology.control_plane;
+        let replicas = replicas.filter(|replicas| spec.replicas != Some(*replicas));
+        let after = rollout.after.filter(|after| spec.rollout_after != Some(*after));
+        let line = |field: &str, value: String| {
+            format!(
+                "Cluster API's topology controller has not set the control plane's {field} to {value} yet"
+            )
+        };
+        let replicas = replicas.map(|replicas| line("replicas", replicas.to_string()));
+        let after = after.map(|after| line("time of a rollout", after.to_string()));
+        replicas.into_iter().chain(after).collect()
     }
 
     /// The name of the control plane in messages, such as `KubeadmControlPlane/c1-cp`.

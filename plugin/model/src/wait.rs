@@ -33,7 +33,7 @@ impl WaitCondition {
     /// Checks whether a control plane meets the condition. `uid` is the control plane's uid at the first poll.
     pub fn progress(&self, snapshot: &Snapshot, uid: Option<&str>, now: Timestamp) -> WaitProgress {
         let control_plane = &snapshot.control_plane;
-        if let Some(why) = self.why_impossible(control_plane, uid) {
+        if let Some(why) = self.why_impossible(snapshot, uid) {
             return WaitProgress::Impossible(why);
         }
         let missing = self.missing(snapshot, now);
@@ -48,7 +48,9 @@ impl WaitCondition {
         }
     }
 
-    fn why_impossible(&self, control_plane: &KubeadmControlPlane, uid: Option<&str>) -> Option<String> {
+    fn why_impossible(&self, snapshot: &Snapshot, uid: Option<&str>) -> Option<String> {
+        let control_plane = &snapshot.control_plane;
+        let topology = snapshot.topology();
         if uid.is_some_and(|uid| uid != control_plane.uid()) {
             return Some("the control plane was deleted and created again".to_owned());
         }
@@ -56,6 +58,17 @@ impl WaitCondition {
             return Some("the control plane is being deleted".to_owned());
         }
         match self {
+            // The topology controller carries a change of the Cluster over to the control plane later.
+            Self::Replicas(replicas)
+                if topology.is_some_and(|topology| topology.control_plane.replicas == Some(*replicas)) =>
+            {
+                None
+            }
+            Self::Version(version)
+                if topology.is_some_and(|topology| topology.version.as_ref() == Some(version)) =>
+            {
+                None
+            }
             Self::Replicas(replicas) if control_plane.desired_replicas() != *replicas => Some(format!(
                 "another client has changed replicas to {}",
                 control_plane.desired_replicas()
@@ -131,8 +144,9 @@ impl WaitCondition {
                 );
             }
         }
-        if matches!(self, Self::RolledOut) {
-            missing.extend(missing_topology_version(snapshot));
+        missing.extend(missing_from_topology(snapshot));
+        if matches!(self, Self::Version(_)) {
+            missing.extend(unfinished_topology(snapshot));
         }
         if missing.is_empty() {
             // For a moment, the counts still contain a Machine that no longer exists.
@@ -143,20 +157,54 @@ impl WaitCondition {
     }
 }
 
-/// The version that the Cluster's topology has not set yet. Until then, the control plane is complete only by its own spec.
-fn missing_topology_version(snapshot: &Snapshot) -> Option<String> {
+/// What the topology controller has not carried over to the control plane yet: one line each. Until then, the control plane is
+/// complete only by its own spec.
+fn missing_from_topology(snapshot: &Snapshot) -> Vec<String> {
     if let Some(failure) = snapshot.cluster.failure() {
-        return Some(format!(
-            "whether the Cluster's topology has set the version is unknown: {}",
+        return vec![format!(
+            "whether the Cluster's topology has been carried over is unknown: {}",
             failure.message
-        ));
+        )];
     }
-    let version = snapshot.topology_version(&snapshot.control_plane.spec)?;
-    let current = snapshot.control_plane.spec.version();
-    let problem = Problem::TopologyVersion {
-        version: version.to_owned(),
+    let Some(topology) = snapshot.topology() else {
+        return Vec::new();
     };
-    Some(format!("{}; the version is still {current}", problem.message()))
+    let spec = &snapshot.control_plane.spec;
+    let version = topology
+        .version
+        .as_ref()
+        .filter(|version| *version != spec.version());
+    let version = version.map(|version| {
+        let problem = Problem::TopologyVersion {
+            version: version.clone(),
+        };
+        format!("{}; the version is still {}", problem.message(), spec.version())
+    });
+    version
+        .into_iter()
+        .chain(snapshot.pending_topology_values())
+        .collect()
+}
+
+/// What the topology controller still waits for, such as the upgrade of workers.
+fn unfinished_topology(snapshot: &Snapshot) -> Option<String> {
+    let cluster = snapshot
+        .cluster
+        .value()
+        .filter(|cluster| cluster.spec.topology.is_some())?;
+    let condition = cluster.status.topology_reconciled.as_ref()?;
+    if condition.observed_generation < cluster.metadata.generation && condition.observed_generation.is_some()
+    {
+        return Some(
+            "Cluster API's topology controller has not seen the change of the Cluster yet".to_owned(),
+        );
+    }
+    (!condition.is_true()).then(|| {
+        format!(
+            "Cluster API's topology controller is not done: {}",
+            condition.message_or_reason()
+        )
+    })
 }
 
 /// Returns the blocker that stops a pending change until a person acts.
@@ -297,6 +345,7 @@ mod tests {
         let mut cluster = cluster("");
         cluster.spec.topology = Some(Topology {
             version: Some(version.to_owned()),
+            ..Topology::default()
         });
         snapshot.cluster = Reading::Read(cluster);
     }
@@ -393,7 +442,7 @@ mod tests {
                 "the_topology_is_unknown",
                 RolledOut,
                 |s| s.cluster = Reading::Failed(failure("Cluster/c1", "forbidden")),
-                waiting(&["whether the Cluster's topology has set the version is unknown: forbidden"]),
+                waiting(&["whether the Cluster's topology has been carried over is unknown: forbidden"]),
             ),
             (
                 "the_template_is_missing",

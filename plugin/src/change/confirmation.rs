@@ -93,7 +93,12 @@ impl Engine<'_> {
                 if !self.ask(confirm, &asked, proposal, &[]).await? {
                     let control_plane = snapshot.control_plane();
                     let json = &snapshot.json;
-                    return Ok(Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, json, control_plane));
+                    return Ok(Changed::unconfirmed(
+                        &KUBEADM_CONTROL_PLANE,
+                        verb.name,
+                        json,
+                        control_plane,
+                    ));
                 }
                 Agreement::To(Some(asked))
             } else {
@@ -131,7 +136,12 @@ impl Engine<'_> {
                 let drain = forecast(machine.observed(), &DeletedMachines::one(machine.object.name()));
                 if !self.ask(confirm, &asked, &proposal, &drain).await? {
                     let control_plane = machine.control_plane_snapshot.control_plane();
-                    return Ok(Changed::unconfirmed(&MACHINE, found.object(), control_plane));
+                    return Ok(Changed::unconfirmed(
+                        &MACHINE,
+                        verb.name,
+                        found.object(),
+                        control_plane,
+                    ));
                 }
                 agreement = Agreement::To(Some(asked));
             }

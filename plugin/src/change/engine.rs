@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use jiff::Timestamp;
 use kcp_api::{
     Kind, KubeadmControlPlane, Object as _,
-    kind::{KUBEADM_CONTROL_PLANE, MACHINE},
+    kind::{CLUSTER, KUBEADM_CONTROL_PLANE, MACHINE},
 };
 use kcp_rules::{Configuration, view::View};
 use kube::core::ApiResource;
@@ -23,6 +23,7 @@ use kcp_client::{
 };
 use kcp_control_plane::{
     change::{
+        cluster_write::{in_cluster, is_written_to_cluster},
         decision::{ChangeEvent, Decision, ObjectReference, ObjectWrite, Proposal, Refusal, RefusedBy},
         replacement::apply_replacement_refusal,
     },
@@ -62,6 +63,7 @@ pub struct Engine<'e> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changed {
     pub kind: &'static Kind,
+    pub name: String,
     /// The JSON of the object on which the verb decided.
     pub json: String,
     /// The name of the control plane; `None` for a Machine without one.
@@ -100,8 +102,21 @@ struct EventReferences {
     related: Option<ObjectReference>,
 }
 
+/// A control plane whose topology the Cluster sets, and the JSON of this Cluster, which the change writes.
+struct ClusterSnapshot {
+    control_plane: ChangeSnapshot,
+    cluster: String,
+}
+
+impl ReadObject for ClusterSnapshot {
+    fn object(&self) -> &str {
+        &self.cluster
+    }
+}
+
 impl Engine<'_> {
-    /// Lets a verb change a control plane.
+    /// Lets a verb change a control plane. If Cluster API's topology controller sets the changed fields, the verb changes the
+    /// Cluster instead.
     pub async fn change_control_plane(
         &self,
         verb: &Verb<'_>,
@@ -141,10 +156,69 @@ impl Engine<'_> {
             regarding: self.control_plane_reference(snapshot.control_plane()),
             related: None,
         };
+        let snapshot = read().await?;
+        let manager = &self.arguments.field_manager;
+        if snapshot.observed.has_managed_topology()
+            && let Some(cluster) = snapshot.control_plane().cluster().map(str::to_owned)
+            && is_written_to_cluster(&decide(&snapshot)?, &snapshot.json, manager)?
+        {
+            first.replace(Some(snapshot));
+            return self
+                .change_cluster(verb, &cluster, read, decide, references)
+                .await;
+        }
+        first.replace(Some(snapshot));
         let resource = &self.reader.control_plane_resource;
         let updated = self.apply(verb, resource, read, decide, references).await?;
         let control_plane = Some(updated.snapshot.control_plane().name().to_owned());
-        Ok(Changed::new(&KUBEADM_CONTROL_PLANE, control_plane, updated))
+        Ok(Changed::new(
+            &KUBEADM_CONTROL_PLANE,
+            verb.name,
+            control_plane,
+            updated,
+        ))
+    }
+
+    /// Lets a verb change the Cluster of a control plane.
+    async fn change_cluster(
+        &self,
+        verb: &Verb<'_>,
+        cluster: &str,
+        mut read: impl AsyncFnMut() -> anyhow::Result<ChangeSnapshot>,
+        decide: impl Fn(&ChangeSnapshot) -> anyhow::Result<Decision>,
+        references: impl Fn(&ChangeSnapshot) -> EventReferences,
+    ) -> anyhow::Result<Changed> {
+        let connection = self.reader.connection;
+        let resource = &self.reader.cluster_resource;
+        let read = async || {
+            let control_plane = read().await?;
+            let cluster = connection
+                .get_text(resource, &connection.namespace, cluster)
+                .await?;
+            anyhow::Ok(ClusterSnapshot {
+                control_plane,
+                cluster,
+            })
+        };
+        let decide = |snapshot: &ClusterSnapshot| {
+            let ClusterSnapshot {
+                control_plane,
+                cluster,
+            } = snapshot;
+            let decision = decide(control_plane)?;
+            let manager = &self.arguments.field_manager;
+            Ok(in_cluster(decision, &control_plane.json, cluster, manager)?)
+        };
+        let references = |snapshot: &ClusterSnapshot| references(&snapshot.control_plane);
+        let of_cluster = Verb {
+            name: cluster,
+            ..*verb
+        };
+        let updated = self
+            .apply(&of_cluster, resource, read, decide, references)
+            .await?;
+        let control_plane = Some(verb.name.to_owned());
+        Ok(Changed::new(&CLUSTER, cluster, control_plane, updated))
     }
 
     /// Lets a verb change a Machine of a control plane.
@@ -197,7 +271,7 @@ impl Engine<'_> {
                 warnings = read_concurrent_deletions(machine, self.reader).await;
             }
         }
-        let mut changed = Changed::new(&MACHINE, control_plane, updated);
+        let mut changed = Changed::new(&MACHINE, verb.name, control_plane, updated);
         changed.warnings.extend(warnings);
         Ok(changed)
     }
@@ -342,11 +416,13 @@ impl Changed {
     /// The result of a verb whose confirmation prompt the user answered with no.
     pub(crate) fn unconfirmed(
         kind: &'static Kind,
+        name: &str,
         object: &str,
         control_plane: &KubeadmControlPlane,
     ) -> Self {
         Self {
             kind,
+            name: name.to_owned(),
             json: object.to_owned(),
             control_plane: Some(control_plane.name().to_owned()),
             warnings: Vec::new(),
@@ -359,6 +435,7 @@ impl Changed {
     pub(crate) fn without_write(snapshot: &ChangeSnapshot, outcome: ChangeOutcome) -> Self {
         Self {
             kind: &KUBEADM_CONTROL_PLANE,
+            name: snapshot.control_plane().name().to_owned(),
             json: snapshot.json.clone(),
             control_plane: Some(snapshot.control_plane().name().to_owned()),
             warnings: Vec::new(),
@@ -369,6 +446,7 @@ impl Changed {
 
     fn new<S: ReadObject>(
         kind: &'static Kind,
+        name: &str,
         control_plane: Option<String>,
         updated: Updated<S, Decision>,
     ) -> Self {
@@ -402,6 +480,7 @@ impl Changed {
         };
         Self {
             kind,
+            name: name.to_owned(),
             json: snapshot.object().to_owned(),
             control_plane,
             warnings,

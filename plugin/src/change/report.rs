@@ -2,7 +2,10 @@
 //! object, or a [`ChangeRefused`].
 
 use anyhow::Context as _;
-use kcp_api::{KubeadmControlPlane, Object as _, kind::KUBEADM_CONTROL_PLANE};
+use kcp_api::{
+    KubeadmControlPlane, Object as _,
+    kind::{CLUSTER, KUBEADM_CONTROL_PLANE},
+};
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 use serde_json::Value;
@@ -114,7 +117,7 @@ impl Changed {
         is_configured: bool,
         layout: Layout,
     ) -> String {
-        let object = format!("{}/{}", self.kind.kind.to_lowercase(), escape(verb.name));
+        let object = format!("{}/{}", self.kind.kind.to_lowercase(), escape(&self.name));
         if let Some(RefusalReason { judge, lines, .. }) = self.reason(verb, is_configured) {
             let cause = match self.outcome {
                 ChangeOutcome::Conflict(_) => "conflict: changed by another client".to_owned(),
@@ -177,7 +180,7 @@ impl Report for ChangeReport<'_> {
                 api_version: API_VERSION,
                 kind: "ChangeRefused",
                 metadata: ObjectName {
-                    name: self.verb.name.to_owned(),
+                    name: self.changed.name.clone(),
                     namespace: self.namespace.to_owned(),
                 },
                 refused_by: judge,
@@ -190,7 +193,7 @@ impl Report for ChangeReport<'_> {
     /// The changed object, as `kubectl get -o name` prints it; empty if nothing was written.
     fn names(&self) -> Vec<String> {
         match self.changed.reason(self.verb, self.is_configured) {
-            None => vec![resource_name(self.changed.kind, self.verb.name)],
+            None => vec![resource_name(self.changed.kind, &self.changed.name)],
             Some(_) => Vec::new(),
         }
     }
@@ -242,7 +245,7 @@ impl Engine<'_> {
         if !output.is_text() {
             self.print_text(&report.table(Layout::default()))?;
             let now = match (&changed.outcome, self.arguments.dry_run) {
-                (ChangeOutcome::Done { .. }, None) => self.read_back(verb.name, changed).await,
+                (ChangeOutcome::Done { .. }, None) => self.read_back(changed).await,
                 _ => None,
             };
             report.object = changed.object_after(now.as_deref())?;
@@ -256,14 +259,19 @@ impl Engine<'_> {
     }
 
     /// Reads the object after the write; `None` if it no longer exists or cannot be read.
-    async fn read_back(&self, name: &str, changed: &Changed) -> Option<String> {
+    async fn read_back(&self, changed: &Changed) -> Option<String> {
         let connection = self.reader.connection;
         let resource = if changed.kind == &KUBEADM_CONTROL_PLANE {
             &self.reader.control_plane_resource
+        } else if changed.kind == &CLUSTER {
+            &self.reader.cluster_resource
         } else {
             &self.reader.machine_resource
         };
-        match connection.get_text(resource, &connection.namespace, name).await {
+        match connection
+            .get_text(resource, &connection.namespace, &changed.name)
+            .await
+        {
             Ok(now) => is_same(&changed.json, &now).then_some(now),
             Err(Error::NotFound { .. }) => None,
             Err(error) => {
@@ -328,6 +336,7 @@ mod tests {
     fn changed(outcome: ChangeOutcome) -> Changed {
         Changed {
             kind: &KUBEADM_CONTROL_PLANE,
+            name: "c1-cp".to_owned(),
             json: json!({"metadata": {"name": "c1-cp", "x": 1}, "spec": {"replicas": 3}}).to_string(),
             control_plane: Some("c1-cp".to_owned()),
             warnings: Vec::new(),

@@ -26,7 +26,10 @@ use kcp_api::kind::KUBEADM_CONTROL_PLANE;
 use kcp_client::{
     ReadLimit,
     reader::Reader,
-    reads::planned::{Reads, Unread, add_obstacles, fetch},
+    reads::{
+        change::LIMIT,
+        planned::{Reads, Unread, add_obstacles, fetch},
+    },
 };
 use kcp_control_plane::{
     change::{decision::Decision, replacement::apply_replacement_refusal},
@@ -43,6 +46,7 @@ use report::RolloutReport;
 use serde::Serialize;
 
 use crate::{
+    arguments::ControlPlaneName,
     change::{
         arguments::{ReviewArguments, WriteArguments},
         engine::{ChangeOutcome, Changed, Engine, FORCE_EFFECT, Verb},
@@ -72,13 +76,6 @@ pub async fn run(arguments: RolloutArguments, session: &Session) -> anyhow::Resu
 }
 
 async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let verb = Verb {
-        name: &arguments.name,
-        infinitive: "roll out",
-        not_done: "rollout not started",
-        force_effect: Some(FORCE_EFFECT),
-        waits_for_replacement: true,
-    };
     let options = StartOptions {
         start: arguments.start_time(),
         force: arguments.force,
@@ -86,6 +83,14 @@ async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow:
     let configuration = arguments.review.read()?;
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;
+    let name = &arguments.name.read(&reader, ReadLimit::per_read(LIMIT)).await?;
+    let verb = Verb {
+        name,
+        infinitive: "roll out",
+        not_done: "rollout not started",
+        force_effect: Some(FORCE_EFFECT),
+        waits_for_replacement: true,
+    };
     let terminal = &session.terminal;
     let engine = Engine {
         reader: &reader,
@@ -109,7 +114,7 @@ async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow:
     };
     let mut confirm = arguments.confirm;
     if arguments.snapshot.is_set() {
-        let snapshot = Box::pin(engine.read(&arguments.name, ReadScope::All)).await?;
+        let snapshot = Box::pin(engine.read(name, ReadScope::All)).await?;
         let view = snapshot.view();
         let refusal = engine.refusal_during_replacement(&verb, &snapshot, None);
         let decision = decide(&snapshot, engine.context(&view))?;
@@ -128,7 +133,8 @@ async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow:
         let asked = start::question(&snapshot, options.start);
         if !engine.ask(confirm, &asked, &proposal, &[]).await? {
             let control_plane = snapshot.control_plane();
-            let changed = Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, &snapshot.json, control_plane);
+            let changed =
+                Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, verb.name, &snapshot.json, control_plane);
             return engine.report(&verb, &changed).await;
         }
         confirm.yes = true;
@@ -143,17 +149,11 @@ async fn start_rollout(arguments: &StartArguments, session: &Session) -> anyhow:
 }
 
 async fn cancel_rollout(arguments: &CancelArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let verb = Verb {
-        name: &arguments.name,
-        infinitive: "cancel the rollout of",
-        not_done: "rollout not cancelled",
-        force_effect: None,
-        waits_for_replacement: false,
-    };
     let scope = ReadScope::AllOnceRollingOut;
     let (write, review) = (&arguments.write, &arguments.review);
     let cancel = change(
-        &verb,
+        &arguments.name,
+        ("cancel the rollout of", "rollout not cancelled"),
         scope,
         write,
         review,
@@ -168,24 +168,15 @@ async fn pause_or_resume(
     action: PauseAction,
     session: &Session,
 ) -> anyhow::Result<Verdict> {
-    let (infinitive, not_done) = match action {
-        PauseAction::Pause => ("pause", "not paused"),
-        PauseAction::Resume => ("resume", "not resumed"),
-    };
-    let verb = Verb {
-        name: &arguments.name,
-        infinitive,
-        not_done,
-        force_effect: None,
-        waits_for_replacement: false,
+    let (texts, scope) = match action {
+        PauseAction::Pause => (("pause", "not paused"), ReadScope::ControlPlane),
+        PauseAction::Resume => (("resume", "not resumed"), ReadScope::All),
     };
     let (write, review) = (&arguments.write, &arguments.review);
     let pause = change(
-        &verb,
-        match action {
-            PauseAction::Pause => ReadScope::ControlPlane,
-            PauseAction::Resume => ReadScope::All,
-        },
+        &arguments.name,
+        texts,
+        scope,
         write,
         review,
         session,
@@ -194,10 +185,11 @@ async fn pause_or_resume(
     pause.await
 }
 
-/// Lets a verb change a control plane, and prints the result. `decide` gets the snapshot and the API version of the control
-/// plane.
+/// Lets a verb change a control plane, and prints the result. `infinitive` and `not_done` are those of [`Verb`]. `decide` gets the
+/// snapshot and the API version of the control plane.
 async fn change(
-    verb: &Verb<'_>,
+    name: &ControlPlaneName,
+    (infinitive, not_done): (&'static str, &str),
     scope: ReadScope,
     write: &WriteArguments,
     review: &ReviewArguments,
@@ -213,11 +205,18 @@ async fn change(
         arguments: write,
         configuration: configuration.as_ref(),
     };
+    let verb = Verb {
+        name: &name.read(&reader, ReadLimit::per_read(LIMIT)).await?,
+        infinitive,
+        not_done,
+        force_effect: None,
+        waits_for_replacement: false,
+    };
     let api_version = &reader.control_plane_resource.api_version;
-    let changed = engine.change_control_plane(verb, scope, |snapshot, context| {
+    let changed = engine.change_control_plane(&verb, scope, |snapshot, context| {
         decide(snapshot, api_version, context)
     });
-    engine.report(verb, &Box::pin(changed).await?).await
+    engine.report(&verb, &Box::pin(changed).await?).await
 }
 
 async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow::Result<Verdict> {
@@ -261,13 +260,9 @@ async fn status(arguments: &RolloutStatusArguments, session: &Session) -> anyhow
 async fn show_history(arguments: &HistoryArguments, session: &Session) -> anyhow::Result<Verdict> {
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;
-    let fetched = Box::pin(fetch(
-        &reader,
-        &connection.namespace,
-        &arguments.name,
-        ReadLimit::per_read(READ_LIMIT),
-    ))
-    .await?;
+    let limit = ReadLimit::per_read(READ_LIMIT);
+    let name = arguments.name.read(&reader, limit).await?;
+    let fetched = Box::pin(fetch(&reader, &connection.namespace, &name, limit)).await?;
     for Unread { kind, error, .. } in &fetched.unread {
         session
             .terminal

@@ -10,7 +10,11 @@ use std::{
 };
 
 use clap::Args;
-use kcp_api::{Reference, kind::KUBEADM_CONTROL_PLANE};
+use kcp_api::{
+    ClusterClass, Reference,
+    cluster::Topology,
+    kind::{CLUSTER_CLASS, KUBEADM_CONTROL_PLANE},
+};
 use kcp_client::{
     ReadLimit,
     reader::Reader,
@@ -27,15 +31,15 @@ use kcp_control_plane::{
         change::{ChangeSnapshot, ReadScope},
     },
     verbs::{
-        upgrade::{Notice, Upgrade, UpgradeOptions, decide},
-        upgrade_path::{parse_full_version, versions_between},
+        upgrade::{Notice, Upgrade, UpgradeOptions, decide, over_several_versions},
+        upgrade_path::{chained_versions, parse_full_version, versions_between},
     },
     wait::WaitCondition,
 };
 use owo_colors::OwoColorize as _;
 
 use crate::{
-    arguments::parse_control_plane,
+    arguments::{ControlPlaneName, parse_control_plane_of_cluster},
     change::{
         arguments::{ReviewArguments, WriteArguments},
         confirmation::ConfirmArguments,
@@ -62,9 +66,9 @@ use crate::{
   kubectl kcp upgrade edge --to v1.36.3 --via v1.34.9,v1.35.6 --dry-run client
   kubectl kcp upgrade edge --to v1.36.3 --via v1.34.9,v1.35.6 --snapshot backups/ --yes --wait")]
 pub struct UpgradeArguments {
-    /// Control plane to upgrade, as NAME or kcp/NAME
-    #[arg(value_parser = parse_control_plane)]
-    pub name: String,
+    /// Control plane to upgrade, as NAME, kcp/NAME or cluster/NAME
+    #[arg(value_parser = parse_control_plane_of_cluster)]
+    pub name: ControlPlaneName,
 
     /// New Kubernetes version, such as v1.34.2
     #[arg(long, value_name = "VERSION", value_parser = parse_full_version)]
@@ -116,41 +120,79 @@ pub async fn run(arguments: UpgradeArguments, session: &Session) -> anyhow::Resu
         arguments: &arguments.write,
         configuration: configuration.as_ref(),
     };
+    let name = &arguments.name.read(&reader, ReadLimit::per_read(LIMIT)).await?;
     if !arguments.via.is_empty() {
-        return Box::pin(path::run(&arguments, &arguments.to, &engine)).await;
+        return Box::pin(path::run(&arguments, name, &arguments.to, &engine)).await;
     }
     let namespace = &connection.namespace;
-    let on_interrupt = format!(
-        "the upgrade continues; watch with: kubectl kcp rollout status {} -n {namespace}",
-        arguments.name
-    );
-    Box::pin(upgrade_and_wait(&arguments, &arguments.to, on_interrupt, &engine)).await
+    let on_interrupt =
+        format!("the upgrade continues; watch with: kubectl kcp rollout status {name} -n {namespace}");
+    let chain = chain(&arguments, name, &engine).await?;
+    let target = Target {
+        first: chain.first().unwrap_or(&arguments.to),
+        last: &arguments.to,
+    };
+    if chain.len() > 1 {
+        let text = format!(
+            "Cluster API upgrades the control plane over {}, the versions of the ClusterClass. This is the first of these upgrades:\n\n",
+            escape(&chain.join(", "))
+        );
+        engine.print_text(&text)?;
+    }
+    Box::pin(upgrade_and_wait(&arguments, name, target, on_interrupt, &engine)).await
+}
+
+/// The version of the next upgrade, and the one to which the Cluster's topology goes on from there.
+#[derive(Clone, Copy, Debug)]
+struct Target<'t> {
+    first: &'t str,
+    last: &'t str,
+}
+
+impl<'t> Target<'t> {
+    const fn only(version: &'t str) -> Self {
+        Self {
+            first: version,
+            last: version,
+        }
+    }
+}
+
+/// The versions over which Cluster API's topology controller upgrades the control plane by itself. Empty if the Cluster has no
+/// managed topology, or if its class does not list them all.
+async fn chain(arguments: &UpgradeArguments, name: &str, engine: &Engine<'_>) -> anyhow::Result<Vec<String>> {
+    let reader = engine.reader;
+    let snapshot = reader.read_snapshot(&reader.connection.namespace, name).await?;
+    let from = snapshot.control_plane.spec.version();
+    let Some(class) = snapshot.topology().and_then(Topology::class) else {
+        return Ok(Vec::new());
+    };
+    if versions_between(from, &arguments.to).is_none() {
+        return Ok(Vec::new());
+    }
+    let namespace = class.namespace.as_ref().unwrap_or(&reader.connection.namespace);
+    let resource = reader.served.resource(&CLUSTER_CLASS)?;
+    let class: ClusterClass = reader.connection.get(&resource, namespace, &class.name).await?;
+    Ok(chained_versions(from, &arguments.to, class.kubernetes_versions()))
 }
 
 /// Upgrades the control plane to one version. With `--wait`, waits until the upgrade is complete.
 async fn upgrade_and_wait(
     arguments: &UpgradeArguments,
-    version: &str,
+    name: &str,
+    target: Target<'_>,
     on_interrupt: String,
     engine: &Engine<'_>,
 ) -> anyhow::Result<Verdict> {
     let namespace = &engine.reader.connection.namespace;
     let before = match arguments.wait {
-        Some(_) => Some(engine.reader.read_snapshot(namespace, &arguments.name).await?),
+        Some(_) => Some(engine.reader.read_snapshot(namespace, name).await?),
         None => None,
     };
-    let verdict = Box::pin(upgrade(arguments, version, engine)).await?;
+    let verdict = Box::pin(upgrade(arguments, name, target, engine)).await?;
     match (verdict, arguments.wait) {
         (Verdict::Met, Some(timeout)) => {
-            Box::pin(wait_for(
-                arguments,
-                version,
-                timeout,
-                before,
-                on_interrupt,
-                engine,
-            ))
-            .await
+            Box::pin(wait_for(name, target.last, timeout, before, on_interrupt, engine)).await
         }
         _ => Ok(verdict),
     }
@@ -158,14 +200,13 @@ async fn upgrade_and_wait(
 
 /// Waits until all Machines are ready and up to date with this version in the spec.
 async fn wait_for(
-    arguments: &UpgradeArguments,
+    name: &str,
     version: &str,
     timeout: Duration,
     before: Option<Snapshot>,
     on_interrupt: String,
     engine: &Engine<'_>,
 ) -> anyhow::Result<Verdict> {
-    let name = &arguments.name;
     let done = format!(
         "kubeadmcontrolplane/{} is at {}, with all Machines ready and up to date\n",
         escape(name),
@@ -185,14 +226,15 @@ async fn wait_for(
 /// Shows a preview of the upgrade, asks the user to confirm, and writes the version.
 async fn upgrade(
     arguments: &UpgradeArguments,
-    version: &str,
+    name: &str,
+    Target { first: version, last }: Target<'_>,
     engine: &Engine<'_>,
 ) -> anyhow::Result<Verdict> {
-    let UpgradeArguments { name, write, .. } = arguments;
+    let write = &arguments.write;
     let verb = Verb {
         name,
         infinitive: "upgrade",
-        not_done: &format!("not upgraded to {version}"),
+        not_done: &format!("not upgraded to {last}"),
         force_effect: Some(FORCE_EFFECT),
         waits_for_replacement: true,
     };
@@ -252,7 +294,7 @@ async fn upgrade(
         .warn(control_plane, engine.now(), engine.terminal);
     if asks {
         let goal = format!(
-            "upgrade control plane {name} from {} to {version}",
+            "upgrade control plane {name} from {} to {last}",
             snapshot.observed.control_plane.spec.version()
         );
         let place = engine.reader.connection.describe_target();
@@ -261,8 +303,12 @@ async fn upgrade(
             .confirm(&goal, &place, false, engine.terminal)
             .await?
         {
-            let changed =
-                Changed::unconfirmed(&KUBEADM_CONTROL_PLANE, &snapshot.json, snapshot.control_plane());
+            let changed = Changed::unconfirmed(
+                &KUBEADM_CONTROL_PLANE,
+                name,
+                &snapshot.json,
+                snapshot.control_plane(),
+            );
             return engine.report(&verb, &changed).await;
         }
         // Read the workers again, because they may have changed while the user read the preview.
@@ -274,7 +320,12 @@ async fn upgrade(
     Box::pin(saved).await?;
     let changed = engine.change_control_plane(&verb, ReadScope::All, |snapshot, context| {
         let upgrade = decide(snapshot, context, &workers)?;
-        Ok(upgrade.into_confirmed_decision(asks.then_some(&shown)))
+        let decision = upgrade.into_confirmed_decision(asks.then_some(&shown));
+        Ok(if version == last {
+            decision
+        } else {
+            over_several_versions(decision, snapshot.control_plane().spec.version(), last)
+        })
     });
     let changed = Box::pin(changed).await?;
     engine.report(&verb, &changed).await

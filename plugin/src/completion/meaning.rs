@@ -117,7 +117,8 @@ mod tests {
         for (path, id, expected) in [
             ("status", "name", "kcp cl"),
             ("scale", "name", "kcp cl"),
-            ("rollout start", "name", "kcp"),
+            ("rollout start", "name", "kcp cl"),
+            ("etcd check", "name", "kcp"),
             ("machine replace", "name", "ma"),
             ("pool status", "pool", "cp"),
             ("pool release", "target", "cp cdc"),

@@ -64,6 +64,23 @@ impl Cluster {
             .context("patching the Cluster's topology")?;
         Ok(())
     }
+
+    /// Patches the `ClusterClass` with a merge patch.
+    pub async fn patch_class(&self, patch: &Value) -> Result<()> {
+        resources::cluster_classes(&self.client, &self.namespace)
+            .patch(&self.name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .context("patching the ClusterClass")?;
+        Ok(())
+    }
+
+    /// The Cluster.
+    pub async fn get_cluster(&self) -> Result<Value> {
+        let cluster = resources::clusters(&self.client, &self.namespace)
+            .get(&self.name)
+            .await;
+        Ok(serde_json::to_value(cluster.context("reading the Cluster")?)?)
+    }
 }
 
 fn stand_in_cluster_template(name: &str) -> Value {

@@ -52,9 +52,52 @@ pub struct Endpoint {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Topology {
+    /// The name of the `ClusterClass` in v1beta1; empty in v1beta2. [`Self::class`] reads both.
+    pub class: String,
+    pub class_namespace: Option<String>,
+    pub class_ref: Option<ClassReference>,
     pub version: Option<String>,
+    #[serde(deserialize_with = "null_as_default")]
+    pub control_plane: TopologyControlPlane,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct ClassReference {
+    pub name: String,
+    /// `None` if the class is in the namespace of the Cluster.
+    #[serde(default)]
+    pub namespace: Option<String>,
+}
+
+impl Topology {
+    /// Returns the reference to the `ClusterClass` in either API version. `None` if there is none.
+    pub fn class(&self) -> Option<ClassReference> {
+        let v1beta1 = || {
+            (!self.class.is_empty()).then(|| ClassReference {
+                name: self.class.clone(),
+                namespace: self.class_namespace.clone(),
+            })
+        };
+        self.class_ref.clone().or_else(v1beta1)
+    }
+}
+
+/// The fields of `spec.topology.controlPlane` that the topology controller writes to the control plane if they are set.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct TopologyControlPlane {
+    pub replicas: Option<i64>,
+    #[serde(deserialize_with = "null_as_default")]
+    pub rollout: TopologyRollout,
+}
+
+/// `spec.topology.controlPlane.rollout`, which Cluster API has since 1.13.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct TopologyRollout {
+    pub after: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Decodes the part of a `ClusterClass` that says from which template a control plane is made.
+//! Decodes the part of a `ClusterClass` that says from which template a control plane is made, and over which versions it is
+//! upgraded.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, de::IgnoredAny};
@@ -20,6 +21,8 @@ struct ClassSpec {
     control_plane: ClassControlPlane,
     #[serde(deserialize_with = "null_as_default")]
     patches: Vec<IgnoredAny>,
+    #[serde(deserialize_with = "null_as_default")]
+    kubernetes_versions: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -47,6 +50,11 @@ impl ClusterClass {
             .as_ref()
             .or(control_plane.r#ref.as_ref())?;
         (template.kind == KUBEADM_CONTROL_PLANE_TEMPLATE.kind).then_some(&template.name)
+    }
+
+    /// The versions over which Clusters of the class are upgraded. Cluster API has this field since 1.12.
+    pub fn kubernetes_versions(&self) -> &[String] {
+        &self.spec.kubernetes_versions
     }
 
     /// Whether patches may change the template for a Cluster.

@@ -1,7 +1,8 @@
 //! Who owns the fields that a patch writes, according to `metadata.managedFields`.
 //!
-//! If another client manages a field with server-side apply, its next apply reverts the patch. The plugin warns about this,
-//! and refuses to write fields that the topology controller manages, because this controller applies continuously.
+//! If another client manages a field with server-side apply, its next apply reverts the patch. The plugin warns about this.
+//! The topology controller applies continuously, so its fields are written to the Cluster instead, as far as the Cluster has
+//! them.
 //!
 //! If another client has changed a field since the plugin read the object, and the patch also writes this
 //! field, the write fails with a conflict.
@@ -29,19 +30,26 @@ const CONTINUOUS_APPLIERS: &[(&str, &str)] = &[
     ("helm", "Helm"),
 ];
 
-/// The fields that a managed topology sets, in both API versions, and the fields of the Cluster to set instead.
-const TOPOLOGY_FIELDS: &[(&[&str], &str)] = &[
-    (&["spec", "replicas"], "spec.topology.controlPlane.replicas"),
+/// The fields that the topology controller sets from the Cluster, in both API versions, and the fields of the Cluster.
+const TOPOLOGY_FIELDS: &[(&[&str], &[&str])] = &[
+    (
+        &["spec", "replicas"],
+        &["spec", "topology", "controlPlane", "replicas"],
+    ),
     (
         &["spec", "rollout", "after"],
-        "spec.topology.controlPlane.rollout.after",
+        &["spec", "topology", "controlPlane", "rollout", "after"],
     ),
-    (&["spec", "rollout"], "spec.topology.controlPlane.rollout.after"),
+    (
+        &["spec", "rollout"],
+        &["spec", "topology", "controlPlane", "rollout"],
+    ),
     (
         &["spec", "rolloutAfter"],
-        "spec.topology.controlPlane.rollout.after",
+        &["spec", "topology", "controlPlane", "rollout", "after"],
     ),
-    (&["spec", "version"], "spec.topology.version"),
+    (&["spec", "version"], &["spec", "topology", "version"]),
+    (PAUSED, &["spec", "paused"]),
 ];
 
 /// The fields that have different paths in the two API versions. An entry in `managedFields` has the paths of the API
@@ -59,11 +67,13 @@ pub enum Ownership {
     Free,
     /// Other clients apply the fields that the patch writes, and will revert the change.
     Applied(Vec<AppliedField>),
-    /// The topology controller manages a field that the patch writes.
+    /// The topology controller sets the fields from the Cluster: the merge patch of the Cluster that has the same effect.
+    FromCluster(Value),
+    /// The topology controller sets a field that the patch writes, and a patch of the Cluster cannot have the same effect.
     ManagedByTopology {
         field: String,
         /// The field of the Cluster to set instead. `None` if the value comes from the `ClusterClass`.
-        instead: Option<&'static str>,
+        instead: Option<String>,
     },
 }
 
@@ -133,18 +143,16 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
     let metadata = decode_with_managed_fields(object)?;
     let entries = || metadata.managed_fields.iter().flatten().map(ManagedFields);
     let fields = merge_patch::fields(patch);
-    let mut applied = Vec::new();
+    let (mut applied, mut of_topology) = (Vec::new(), Vec::new());
     for path in &fields {
         let field = || merge_patch::display_path(path);
         // A list that is set removes its earlier items, which have owners of their own.
         let sets =
             merge_patch::value_at(patch, path).is_some_and(|value| !value.is_null() && !value.is_array());
-        if path.as_slice() == PAUSED && sets && metadata.label(label::TOPOLOGY_OWNED).is_some() {
-            return Ok(Ownership::ManagedByTopology {
-                field: field(),
-                instead: Some("spec.paused"),
-            });
-        }
+        // Cluster API pauses a control plane with its Cluster, but an annotation that a person has set stays.
+        let pauses = path.as_slice() == PAUSED
+            && metadata.label(label::TOPOLOGY_OWNED).is_some()
+            && (sets || metadata.annotation(annotation::PAUSED).is_none());
         let owners = || {
             entries().filter(|entry| {
                 if sets {
@@ -154,12 +162,9 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
                 }
             })
         };
-        if owners().any(|owner| owner.manager() == TOPOLOGY_MANAGER && owner.applies()) {
-            let known = TOPOLOGY_FIELDS.iter().find(|(known, _)| known == path);
-            return Ok(Ownership::ManagedByTopology {
-                field: field(),
-                instead: known.map(|(_, instead)| *instead),
-            });
+        if pauses || owners().any(|owner| owner.manager() == TOPOLOGY_MANAGER && owner.applies()) {
+            of_topology.push(path.as_slice());
+            continue;
         }
         let others = owners().filter(|owner| owner.manager() != manager);
         let appliers = others.filter(|owner| owner.applies() || product_name(owner.manager()).is_some());
@@ -169,11 +174,44 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
             product: product_name(owner.manager()),
         }));
     }
-    Ok(if applied.is_empty() {
-        Ownership::Free
-    } else {
-        Ownership::Applied(applied)
+    let are_all_of_topology = of_topology.len() == fields.len();
+    Ok(match of_topology.first() {
+        Some(first) => {
+            let from_cluster = are_all_of_topology
+                .then(|| patch_of_cluster(&of_topology, patch))
+                .flatten();
+            from_cluster.map_or_else(
+                || Ownership::ManagedByTopology {
+                    field: merge_patch::display_path(first),
+                    instead: field_of_cluster(first).map(merge_patch::display_path),
+                },
+                Ownership::FromCluster,
+            )
+        }
+        None if applied.is_empty() => Ownership::Free,
+        None => Ownership::Applied(applied),
     })
+}
+
+/// The field of the Cluster from which the topology controller sets a field of the control plane.
+fn field_of_cluster(path: &[&str]) -> Option<&'static [&'static str]> {
+    let known = TOPOLOGY_FIELDS.iter().find(|(field, _)| *field == path);
+    known.map(|(_, of_cluster)| *of_cluster)
+}
+
+/// The merge patch of the Cluster that sets these fields of a control plane to the values of `patch`. `None` if the Cluster
+/// lacks one of them.
+fn patch_of_cluster(fields: &[&[&str]], patch: &Value) -> Option<Value> {
+    let mut of_cluster = json!({});
+    for field in fields {
+        let value = match merge_patch::value_at(patch, field)? {
+            // The annotation pauses with any value.
+            value if *field == PAUSED && !value.is_null() => json!(true),
+            value => value.clone(),
+        };
+        merge_patch::set(&mut of_cluster, field_of_cluster(field)?, value);
+    }
+    Some(of_cluster)
 }
 
 /// The field manager that last wrote the field at `path`. `None` if the field has no owner.
@@ -201,11 +239,13 @@ impl Ownership {
     /// The topology of `cluster` forbids the write. The error says what to set instead.
     pub fn warnings(&self, cluster: Option<&str>) -> Result<Vec<String>, String> {
         match self {
-            Self::Free => Ok(Vec::new()),
+            Self::Free | Self::FromCluster(_) => Ok(Vec::new()),
             Self::Applied(applied) => Ok(applied.iter().map(AppliedField::message).collect()),
-            Self::ManagedByTopology { field, instead } => {
-                Err(topology_refusal(field, *instead, cluster.unwrap_or_default()))
-            }
+            Self::ManagedByTopology { field, instead } => Err(topology_refusal(
+                field,
+                instead.as_deref(),
+                cluster.unwrap_or_default(),
+            )),
         }
     }
 }
@@ -215,7 +255,9 @@ impl Ownership {
 pub fn apply_warnings(object: &str, patch: &Value, manager: &str) -> Vec<String> {
     match ownership(object, patch, manager) {
         Ok(Ownership::Applied(applied)) => applied.iter().map(AppliedField::message).collect(),
-        Ok(Ownership::Free | Ownership::ManagedByTopology { .. }) | Err(_) => Vec::new(),
+        Ok(Ownership::Free | Ownership::FromCluster(_) | Ownership::ManagedByTopology { .. }) | Err(_) => {
+            Vec::new()
+        }
     }
 }
 
@@ -354,11 +396,16 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_the_topology_controller_are_refused() {
-        let topology = |field: &str, instead| Ownership::ManagedByTopology {
+    fn fields_of_the_topology_controller_come_from_the_cluster() {
+        let topology = |field: &str, instead: Option<&str>| Ownership::ManagedByTopology {
             field: field.to_owned(),
-            instead,
+            instead: instead.map(str::to_owned),
         };
+        let from_cluster = |control_plane: Value| {
+            Ownership::FromCluster(json!({"spec": {"topology": {"controlPlane": control_plane}}}))
+        };
+        let five = || from_cluster(json!({"replicas": 5}));
+        let after = || from_cluster(json!({"rollout": {"after": "t"}}));
         let applied = |version: &str, fields: &Value| applies("capi-topology", "Apply", version, fields);
         let replicas = json!({"f:replicas": {}});
         let (v1beta1, v1beta2) = (
@@ -366,14 +413,12 @@ mod tests {
             json!({"f:rollout": {"f:after": {}}}),
         );
         let strategy = json!({"f:rollout": {"f:strategy": {"f:type": {}}}});
-        let replicas_of_cluster = Some("spec.topology.controlPlane.replicas");
-        let after_of_cluster = Some("spec.topology.controlPlane.rollout.after");
         judged(&[
             (
                 "the field",
                 applied("v1beta2", &replicas),
                 json!({"replicas": 5}),
-                topology("spec.replicas", replicas_of_cluster),
+                five(),
             ),
             (
                 "its name, but no apply",
@@ -397,31 +442,31 @@ mod tests {
                 "v1beta1 written as v1beta2",
                 applied("v1beta1", &v1beta1),
                 json!({"rollout": {"after": "t"}}),
-                topology("spec.rollout.after", after_of_cluster),
+                after(),
             ),
             (
                 "v1beta2 written as v1beta1",
                 applied("v1beta2", &v1beta2),
                 json!({"rolloutAfter": "t"}),
-                topology("spec.rolloutAfter", after_of_cluster),
+                after(),
             ),
             (
                 "taken away",
                 applied("v1beta1", &v1beta1),
                 json!({"rolloutAfter": null}),
-                topology("spec.rolloutAfter", after_of_cluster),
+                from_cluster(json!({"rollout": {"after": null}})),
             ),
             (
                 "taken away with its parent",
                 applied("v1beta2", &v1beta2),
                 json!({"rollout": null}),
-                topology("spec.rollout", after_of_cluster),
+                from_cluster(json!({"rollout": null})),
             ),
             (
                 "taken away with its parent, written as v1beta1",
                 applied("v1beta1", &v1beta1),
                 json!({"rollout": null}),
-                topology("spec.rollout", after_of_cluster),
+                from_cluster(json!({"rollout": null})),
             ),
             (
                 "a neighbour of the same parent",
@@ -433,7 +478,7 @@ mod tests {
                 "all of the parent",
                 applied("v1beta2", &json!({"f:rollout": {}})),
                 json!({"rollout": {"after": "t"}}),
-                topology("spec.rollout.after", after_of_cluster),
+                after(),
             ),
             (
                 "a field of the ClusterClass",
@@ -510,12 +555,19 @@ mod tests {
         };
         assert_eq!(
             owner(&labels, json!("true")),
-            Ownership::ManagedByTopology {
-                field: "metadata.annotations[cluster.x-k8s.io/paused]".to_owned(),
-                instead: Some("spec.paused"),
-            }
+            Ownership::FromCluster(json!({"spec": {"paused": true}}))
         );
-        assert_eq!(owner(&labels, Value::Null), Ownership::Free, "resumed here");
+        assert_eq!(
+            owner(&labels, Value::Null),
+            Ownership::FromCluster(json!({"spec": {"paused": null}}))
+        );
+        let paused = json!({"metadata": {"name": "c1-cp", "labels": labels,
+            "annotations": {"cluster.x-k8s.io/paused": ""}}});
+        assert_eq!(
+            ownership(&paused.to_string(), &pause(Value::Null), "kubectl-kcp").expect("decodes"),
+            Ownership::Free,
+            "a person has paused it here"
+        );
         assert_eq!(owner(&json!({}), json!("true")), Ownership::Free);
     }
 

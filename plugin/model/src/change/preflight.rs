@@ -9,7 +9,7 @@ use crate::{
     addon_update::{ImpossibleUpdate, impossible_updates},
     change::{
         decision::{Refusal, RefusedBy},
-        ownership::ownership,
+        ownership::{Ownership, ownership},
         quorum_guard::QuorumGuard,
     },
     checks::{self, finding::CheckOutcome},
@@ -79,8 +79,16 @@ pub fn preflight_reviewed(
     context: ReviewContext<'_>,
 ) -> Result<Preflight, DecodeError> {
     let desired = desired(&snapshot.json, patch, &denials)?;
-    let plan = plan::plan(&snapshot.observed, &desired, context.now);
     let ownership = ownership(&snapshot.json, patch, context.field_manager)?;
+    let plan = match ownership {
+        // The controller acts only on a version that the Cluster has, too.
+        Ownership::FromCluster(_) => {
+            let mut observed = snapshot.observed.clone();
+            observed.set_topology_version(desired.spec.version());
+            plan::plan(&observed, &desired, context.now)
+        }
+        _ => plan::plan(&snapshot.observed, &desired, context.now),
+    };
     let guard = QuorumGuard::new(&plan);
 
     warnings.extend(snapshot.warnings());
@@ -273,7 +281,7 @@ mod tests {
     fn applied_by(snapshot: &mut ChangeSnapshot, manager: &str) {
         let mut object: Value = serde_json::from_str(&snapshot.json).expect("JSON");
         object["metadata"]["managedFields"] = json!([{"manager": manager, "operation": "Apply",
-            "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
+            "fieldsV1": {"f:spec": {"f:replicas": {}, "f:version": {}}}}]);
         snapshot.json = object.to_string();
     }
 
@@ -284,8 +292,6 @@ mod tests {
 
     const EVEN: &str = "spec.replicas: 4 (replicas-even)";
     const SICK: &str = "EtcdPodHealthy of Machine m2 is False: crashed";
-    const TOPOLOGY: &str = "spec.replicas is managed by the topology of Cluster c1: set \
-                            spec.topology.controlPlane.replicas of Cluster c1 instead";
 
     #[test]
     fn every_reason_is_given_and_only_the_preflight_is_overridden() {
@@ -319,21 +325,14 @@ mod tests {
                 none,
             ),
             ("the preflight, overridden", &sick, &well, true, None, &[SICK]),
+            // The change is written to the Cluster.
             (
-                "the topology and the preflight",
+                "a topology and the preflight",
                 &sick_and_owned,
                 &well,
                 false,
-                Some(refused(RefusedBy::Command, &[TOPOLOGY, SICK])),
+                Some(refused(RefusedBy::Preflight, &[SICK])),
                 none,
-            ),
-            (
-                "the topology, and nothing overrides it",
-                &sick_and_owned,
-                &well,
-                true,
-                Some(refused(RefusedBy::Command, &[TOPOLOGY])),
-                &[SICK],
             ),
         ] {
             let preflight = of(snapshot, 5, review, force);
@@ -367,13 +366,6 @@ mod tests {
                 "{planned:?}"
             );
         }
-        let mut only_paused = snapshot();
-        pause(&mut only_paused.observed.control_plane.metadata);
-        applied_by(&mut only_paused, "capi-topology");
-        let refusal = of(&only_paused, 5, &Review::default(), false)
-            .refusal
-            .expect("refused");
-        assert_eq!(refusal.why, [TOPOLOGY.to_owned(), paused]);
     }
 
     #[test]
@@ -597,21 +589,33 @@ mod tests {
             matches!(&warnings[..], [only] if only.starts_with("argocd-controller (Argo CD) also applies spec.replicas")),
             "{warnings:?}"
         );
-        for (snapshot, replicas, expected, end) in [
-            (snapshot(), 4, RefusedBy::Rules, "(replicas-even)"),
-            (
-                owned_by("capi-topology"),
-                5,
-                RefusedBy::Command,
-                "set spec.topology.controlPlane.replicas of Cluster c1 instead",
-            ),
-            (owned_by("capi-topology"), 4, RefusedBy::Rules, "(replicas-even)"),
-        ] {
-            let Err(Refusal { why, refused_by, .. }) = permitted(&snapshot, replicas) else {
+        assert_eq!(permitted(&owned_by("capi-topology"), 5), Ok(Vec::new()));
+        for snapshot in [snapshot(), owned_by("capi-topology")] {
+            let Err(Refusal { why, refused_by, .. }) = permitted(&snapshot, 4) else {
                 panic!("granted");
             };
-            assert_eq!(refused_by, expected);
-            assert!(matches!(&why[..], [only] if only.ends_with(end)), "{why:?}");
+            assert_eq!(refused_by, RefusedBy::Rules);
+            assert!(
+                matches!(&why[..], [only] if only.ends_with("(replicas-even)")),
+                "{why:?}"
+            );
         }
+    }
+
+    #[test]
+    fn a_version_that_is_written_to_the_cluster_is_not_pending() {
+        let pending = |mut snapshot: ChangeSnapshot| {
+            let version = snapshot.control_plane().spec.version().to_owned();
+            snapshot.observed.set_topology(&version);
+            let patch = json!({"spec": {"version": "v1.35.0"}});
+            let view = View::default();
+            let preflight = preflight_reviewed(&snapshot, &patch, Review::default(), false, context(&view));
+            let blockers = preflight.expect("decodes").plan.blockers;
+            blockers
+                .iter()
+                .any(|blocker| matches!(blocker, Problem::TopologyVersion { .. }))
+        };
+        assert!(pending(snapshot()));
+        assert!(!pending(owned_by("capi-topology")));
     }
 }

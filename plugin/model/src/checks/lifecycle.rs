@@ -1,7 +1,7 @@
 //! Checks of the pauses, deletion, failures and owners of the control plane.
 
 use jiff::Timestamp;
-use kcp_api::{Cluster, Machine, Object as _, Reference};
+use kcp_api::{Cluster, Condition, Machine, Object as _, Reference};
 
 use crate::{
     checks::{
@@ -76,7 +76,7 @@ pub const CHECKS: &[Check] = &[
     .blocking(),
     Check::new(
         "topology-upgrade-pending",
-        "The topology of the Cluster has a newer version than the control plane.",
+        "The topology controller has not carried the topology of the Cluster over to the control plane or the workers yet.",
         check_topology_upgrade_pending,
         Responsible::Step(Actor::TopologyController),
     )
@@ -225,24 +225,36 @@ pub fn check_topology_not_reconciled(observed: &Snapshot, _: Timestamp) -> Check
 }
 
 pub fn check_topology_upgrade_pending(observed: &Snapshot, _: Timestamp) -> CheckResult {
-    let Some(version) = observed.topology_version(&observed.control_plane.spec) else {
-        return Ok(Vec::new());
-    };
-    // The condition says what the topology controller waits for.
-    let condition = observed.cluster.value();
-    let condition = condition.and_then(|cluster| cluster.status.topology_reconciled.as_ref());
-    let condition = condition.filter(|condition| condition.is_false());
-    let why = condition.map_or_else(String::new, |condition| {
-        format!(": {}", condition.message_or_reason())
+    let version = observed.topology_version(&observed.control_plane.spec);
+    let version = version.map(|version| {
+        let version = version.to_owned();
+        Problem::TopologyVersion { version }.message()
     });
-    let problem = Problem::TopologyVersion {
-        version: version.to_owned(),
-    };
-    let message = problem.message() + &why;
+    let mut pending: Vec<String> = version
+        .into_iter()
+        .chain(observed.pending_topology_values())
+        .collect();
+    // The condition says what the topology controller waits for.
+    let cluster = observed
+        .cluster
+        .value()
+        .filter(|cluster| cluster.topology_error().is_none());
+    let condition = cluster.and_then(|cluster| cluster.status.topology_reconciled.as_ref());
+    let condition = condition.filter(|condition| condition.is_false());
+    let why = condition.map_or_else(String::new, Condition::message_or_reason);
+    let is_upgrading = condition.is_some_and(|condition| condition.reason.contains("Upgrad"));
+    match pending.first_mut() {
+        Some(first) if !why.is_empty() => *first = format!("{first}: {why}"),
+        None if is_upgrading => pending.push(format!(
+            "the topology of the Cluster is still being upgraded: {why}"
+        )),
+        Some(_) | None => {}
+    }
     let since = condition.and_then(|condition| condition.last_transition_time);
-    Ok(vec![
-        Finding::info(observed.object_name(), message).with_since(since),
-    ])
+    let findings = pending
+        .into_iter()
+        .map(|message| Finding::info(observed.object_name(), message).with_since(since));
+    Ok(findings.collect())
 }
 
 pub fn check_machines_not_owned(observed: &Snapshot, _: Timestamp) -> CheckResult {
@@ -405,6 +417,21 @@ pub(super) mod test_cases {
         }),
         ("topology-upgrade-pending", "goes_on", |o| {
             o.set_topology("v1.35.0");
+        }),
+        (
+            "topology-upgrade-pending",
+            "other_values_wait_for_the_version",
+            |o| {
+                o.set_topology("v1.35.0");
+                let topology = o.cluster_mut().spec.topology.as_mut().expect("a topology");
+                topology.control_plane.replicas = Some(5);
+                topology.control_plane.rollout.after = Some(minutes_ago(1));
+                topology_reports(o, "ClusterUpgrading", "MachineDeployment md-0 upgrading");
+            },
+        ),
+        ("topology-upgrade-pending", "workers_are_upgraded", |o| {
+            o.set_topology("v1.34.1");
+            topology_reports(o, "ClusterUpgrading", "MachineDeployment md-0 upgrading");
         }),
         ("machines-not-owned", "to_be_adopted", |o| {
             abandon(o);

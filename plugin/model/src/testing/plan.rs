@@ -219,6 +219,7 @@ impl Snapshot {
     pub fn set_topology(&mut self, version: &str) {
         self.cluster_mut().spec.topology = Some(Topology {
             version: Some(version.to_owned()),
+            ..Topology::default()
         });
     }
 

@@ -164,6 +164,24 @@ pub fn decide(
     })
 }
 
+/// Makes an upgrade to the next minor version one to a later version. The topology controller upgrades over the versions in
+/// between.
+pub fn over_several_versions(decision: Decision, from: &str, to: &str) -> Decision {
+    let Decision::Write(proposal) = decision else {
+        return decision;
+    };
+    let from_to = format!("from {from} to {to}");
+    Decision::Write(Proposal {
+        write: ObjectWrite::patch(json!({"spec": {"version": to}})),
+        outcome: format!("upgraded {from_to}"),
+        event: ChangeEvent {
+            detail: from_to,
+            ..proposal.event
+        },
+        ..proposal
+    })
+}
+
 /// What the upgrade does not change.
 fn kept(control_plane: &KubeadmControlPlane, templates: &Templates, to: &str) -> Vec<Notice> {
     let Templates { current, new } = templates;

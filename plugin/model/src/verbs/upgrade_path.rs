@@ -172,25 +172,6 @@ fn problems(findings: Vec<Finding>) -> impl Iterator<Item = String> {
     problems.map(|finding| format!("{} {}", finding.objects.join(", "), finding.message))
 }
 
-/// Refuses a control plane whose version Cluster API sets from the Cluster's topology.
-pub fn topology_refusal(observed: &Snapshot, to: &str) -> Option<Refusal> {
-    let control_plane = &observed.control_plane;
-    let cluster = control_plane.cluster().unwrap_or_default();
-    observed.has_managed_topology().then(|| Refusal {
-        remedies: vec![format!(
-            "set spec.topology.version of Cluster {cluster} to {to}; Cluster API 1.12 or newer then upgrades the control \
-             plane and the workers one minor version at a time"
-        )],
-        ..Refusal::new(
-            RefusedBy::Command,
-            vec![format!(
-                "Cluster API sets the version of the control plane from the managed topology of Cluster \
-                 {cluster}"
-            )],
-        )
-    })
-}
-
 /// Decides what the next step is.
 ///
 /// # Errors
@@ -314,6 +295,30 @@ fn versions(from: &str, PathOptions { to, via, .. }: PathOptions<'_>) -> Result<
     }
     path.push(to.to_owned());
     Ok(path)
+}
+
+/// The versions over which the topology controller goes from `from` to `to` if the `ClusterClass` lists these versions: the last
+/// patch version of each minor version (`exp/topology/desiredstate/upgrade_plan.go` of Cluster API v1.14). Empty if it does not
+/// list one for each minor version in between.
+pub fn chained_versions(from: &str, to: &str, listed: &[String]) -> Vec<String> {
+    let (Ok(current), Ok(last)) = (parse_version(from), parse_version(to)) else {
+        return Vec::new();
+    };
+    let of_minor = |minor: u64| {
+        let listed = listed
+            .iter()
+            .filter_map(|text| Some((parse_version(text).ok()?, text)));
+        let of_minor = listed.filter(|(version, _)| version.major == last.major && version.minor == minor);
+        of_minor.max().map(|(_, text)| text.clone())
+    };
+    let between = current.minor.saturating_add(1)..last.minor;
+    let between: Option<Vec<String>> = between.map(of_minor).collect();
+    let listed =
+        between.filter(|_| current.major == last.major && listed.iter().any(|version| version == to));
+    listed.map_or_else(Vec::new, |mut versions| {
+        versions.push(to.to_owned());
+        versions
+    })
 }
 
 /// How to upgrade across several minor versions; `None` if there is none in between, or if a version is not valid.

@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, Subcommand};
 use jiff::Timestamp;
 
 use crate::{
-    arguments::{ControlPlaneName, parse_control_plane, parse_control_plane_of_cluster},
+    arguments::{ControlPlaneName, parse_control_plane_of_cluster},
     change::{
         arguments::{ReviewArguments, WriteArguments},
         confirmation::ConfirmArguments,
@@ -51,9 +51,9 @@ pub enum RolloutCommand {
   kubectl kcp rollout start edge --snapshot edge.db
   kubectl kcp rollout start edge --in 8h --yes")]
 pub struct StartArguments {
-    /// Control plane whose Machines to replace, as NAME or kcp/NAME
-    #[arg(value_parser = parse_control_plane)]
-    pub name: String,
+    /// Control plane whose Machines to replace, as NAME, kcp/NAME or cluster/NAME
+    #[arg(value_parser = parse_control_plane_of_cluster)]
+    pub name: ControlPlaneName,
 
     /// Start at this time, such as 2026-12-24T02:00:00Z
     #[arg(long, value_name = "RFC3339")]
@@ -87,9 +87,9 @@ pub struct StartArguments {
   kubectl kcp rollout cancel edge
   kubectl kcp rollout cancel edge --running --dry-run client")]
 pub struct CancelArguments {
-    /// Control plane whose rollout to cancel, as NAME or kcp/NAME
-    #[arg(value_parser = parse_control_plane)]
-    pub name: String,
+    /// Control plane whose rollout to cancel, as NAME, kcp/NAME or cluster/NAME
+    #[arg(value_parser = parse_control_plane_of_cluster)]
+    pub name: ControlPlaneName,
 
     /// Cancel the rollout even if it is in progress: the new Machines stay, and no other Machine is replaced
     #[arg(long)]
@@ -108,9 +108,9 @@ pub struct CancelArguments {
   kubectl kcp rollout undo edge --dry-run=server
   kubectl kcp rollout undo edge --yes --wait")]
 pub struct UndoArguments {
-    /// Control plane whose change to undo, as NAME or kcp/NAME
-    #[arg(value_parser = parse_control_plane)]
-    pub name: String,
+    /// Control plane whose change to undo, as NAME, kcp/NAME or cluster/NAME
+    #[arg(value_parser = parse_control_plane_of_cluster)]
+    pub name: ControlPlaneName,
 
     /// Write the earlier spec even if the preflight blocks the first step; admission rules still apply, and etcd must
     /// still keep its quorum
@@ -138,9 +138,9 @@ pub struct UndoArguments {
   kubectl kcp rollout pause edge
   kubectl kcp rollout resume edge")]
 pub struct PauseArguments {
-    /// Control plane to pause or resume, as NAME or kcp/NAME
-    #[arg(value_parser = parse_control_plane)]
-    pub name: String,
+    /// Control plane to pause or resume, as NAME, kcp/NAME or cluster/NAME
+    #[arg(value_parser = parse_control_plane_of_cluster)]
+    pub name: ControlPlaneName,
 
     #[command(flatten)]
     pub write: WriteArguments,
@@ -186,9 +186,9 @@ Examples:
   kubectl kcp rollout history edge -o jsonpath={.deletedMachines[*].name}"
 )]
 pub struct HistoryArguments {
-    /// Control plane to show, as NAME or kcp/NAME
-    #[arg(value_parser = parse_control_plane)]
-    pub name: String,
+    /// Control plane to show, as NAME, kcp/NAME or cluster/NAME
+    #[arg(value_parser = parse_control_plane_of_cluster)]
+    pub name: ControlPlaneName,
 
     /// The output format.
     #[command(flatten)]

@@ -1,6 +1,6 @@
 //! `kubectl kcp rollout undo`: shows how the spec becomes the one that earlier Machines have, and writes it back.
 
-use kcp_client::reader::Reader;
+use kcp_client::{ReadLimit, reader::Reader, reads::change::LIMIT};
 use kcp_control_plane::{
     change::decision::Decision,
     review::ReviewContext,
@@ -22,10 +22,10 @@ use crate::{
 };
 
 pub(super) async fn run(arguments: &UndoArguments, session: &Session) -> anyhow::Result<Verdict> {
-    let name = &arguments.name;
     let configuration = arguments.review.read()?;
     let connection = session.connect().await?;
     let reader = Reader::discover(&connection).await?;
+    let name = &arguments.name.read(&reader, ReadLimit::per_read(LIMIT)).await?;
     let engine = Engine {
         reader: &reader,
         terminal: &session.terminal,

@@ -5,6 +5,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use anyhow::ensure;
+use kcp_api::Object as _;
 use kcp_client::{
     ReadLimit,
     reads::{change::LIMIT, workers::read_workers},
@@ -14,15 +15,13 @@ use kcp_control_plane::{
     snapshot::change::{ChangeSnapshot, ReadScope},
     verbs::{
         etcd::snapshot::place::SnapshotPlace,
-        upgrade_path::{
-            NextStep, OldWorker, PathOptions, PathState, UpgradePath, topology_refusal, upgrade_path,
-        },
+        upgrade_path::{NextStep, OldWorker, PathOptions, PathState, UpgradePath, upgrade_path},
     },
 };
 use owo_colors::OwoColorize as _;
 use tokio::time::{Instant, sleep};
 
-use super::{UpgradeArguments, push_notices, upgrade_and_wait, wait_for};
+use super::{Target, UpgradeArguments, push_notices, upgrade_and_wait, wait_for};
 use crate::{
     change::engine::{ChangeOutcome, Changed, Engine, Verb},
     terminal::{escape, style::HEADING},
@@ -46,6 +45,7 @@ fn is_folder(place: &SnapshotPlace) -> bool {
 /// Upgrades until the control plane is at `to`, or until it cannot continue. Without `--wait`, writes one upgrade at most.
 pub(super) async fn run(
     arguments: &UpgradeArguments,
+    name: &str,
     to: &str,
     engine: &Engine<'_>,
 ) -> anyhow::Result<Verdict> {
@@ -59,10 +59,10 @@ pub(super) async fn run(
     let (mut is_first, mut has_waited) = (true, false);
     let mut add_on_deadline: Option<Instant> = None;
     loop {
-        let snapshot = Box::pin(engine.read(&arguments.name, ReadScope::All)).await?;
+        let snapshot = Box::pin(engine.read(name, ReadScope::All)).await?;
         let path = match next(arguments, to, &snapshot, engine).await {
             Ok(path) => path,
-            Err(refusal) => return stop(arguments, to, &snapshot, refusal, engine).await,
+            Err(refusal) => return stop(to, &snapshot, refusal, engine).await,
         };
         if is_first && !path.steps.is_empty() {
             engine.print_text(&text(&path))?;
@@ -73,11 +73,11 @@ pub(super) async fn run(
             (NextStep::Complete, _) => {
                 let why = format!("the version is already {to}, with all Machines ready and up to date");
                 let outcome = ChangeOutcome::Unchanged(why);
-                return report(arguments, to, &snapshot, outcome, engine).await;
+                return report(to, &snapshot, outcome, engine).await;
             }
             (NextStep::AwaitRollout(_), Some(timeout)) => {
                 let on_interrupt = on_interrupt(&path.from);
-                let waited = wait_for(arguments, &path.from, timeout, None, on_interrupt, engine);
+                let waited = wait_for(name, &path.from, timeout, None, on_interrupt, engine);
                 let verdict = Box::pin(waited).await?;
                 if verdict != Verdict::Met {
                     return Ok(verdict);
@@ -96,7 +96,13 @@ pub(super) async fn run(
             (NextStep::Upgrade(version), wait) => {
                 engine.terminal.stop_spinning();
                 add_on_deadline = None;
-                let upgraded = upgrade_and_wait(arguments, version, on_interrupt(version), engine);
+                let upgraded = upgrade_and_wait(
+                    arguments,
+                    name,
+                    Target::only(version),
+                    on_interrupt(version),
+                    engine,
+                );
                 let verdict = Box::pin(upgraded).await?;
                 if verdict != Verdict::Met {
                     return Ok(verdict);
@@ -111,8 +117,8 @@ pub(super) async fn run(
             }
             (NextStep::AwaitRollout(_) | NextStep::AwaitAddOns(_) | NextStep::UpgradeWorkers(_), _) => {
                 engine.terminal.stop_spinning();
-                let refusal = refusal(&path, arguments, engine);
-                return stop(arguments, to, &snapshot, refusal, engine).await;
+                let refusal = refusal(&path, name, engine);
+                return stop(to, &snapshot, refusal, engine).await;
             }
         }
     }
@@ -124,9 +130,6 @@ async fn next(
     snapshot: &ChangeSnapshot,
     engine: &Engine<'_>,
 ) -> Result<UpgradePath, Refusal> {
-    if let Some(refusal) = topology_refusal(&snapshot.observed, to) {
-        return Err(refusal);
-    }
     let cluster = snapshot.control_plane().cluster();
     let workers = read_workers(engine.reader, cluster, ReadLimit::per_read(LIMIT)).await;
     let state = PathState::new(&snapshot.observed, workers, engine.now());
@@ -139,8 +142,8 @@ async fn next(
 }
 
 /// Why the next upgrade cannot start yet, and what to do.
-fn refusal(path: &UpgradePath, arguments: &UpgradeArguments, engine: &Engine<'_>) -> Refusal {
-    let (name, namespace) = (&arguments.name, &engine.reader.connection.namespace);
+fn refusal(path: &UpgradePath, name: &str, engine: &Engine<'_>) -> Refusal {
+    let namespace = &engine.reader.connection.namespace;
     let from = &path.from;
     let (why, remedy) = match &path.next {
         NextStep::AwaitRollout(missing) => (
@@ -171,24 +174,22 @@ fn refusal(path: &UpgradePath, arguments: &UpgradeArguments, engine: &Engine<'_>
 }
 
 async fn stop(
-    arguments: &UpgradeArguments,
     to: &str,
     snapshot: &ChangeSnapshot,
     refusal: Refusal,
     engine: &Engine<'_>,
 ) -> anyhow::Result<Verdict> {
-    report(arguments, to, snapshot, ChangeOutcome::Refused(refusal), engine).await
+    report(to, snapshot, ChangeOutcome::Refused(refusal), engine).await
 }
 
 async fn report(
-    arguments: &UpgradeArguments,
     to: &str,
     snapshot: &ChangeSnapshot,
     outcome: ChangeOutcome,
     engine: &Engine<'_>,
 ) -> anyhow::Result<Verdict> {
     let verb = Verb {
-        name: &arguments.name,
+        name: snapshot.control_plane().name(),
         infinitive: "upgrade",
         not_done: &format!("not upgraded to {to}"),
         force_effect: None,

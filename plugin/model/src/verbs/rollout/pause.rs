@@ -34,8 +34,13 @@ pub fn decide(
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
     let control_plane = snapshot.control_plane();
-    let cluster_is_paused = action == PauseAction::Resume && snapshot.observed.is_cluster_paused();
-    if control_plane.is_paused() == (action == PauseAction::Pause) {
+    // A control plane of a managed topology is paused with its Cluster.
+    let is_paused_by_topology = !control_plane.is_paused()
+        && snapshot.observed.has_managed_topology()
+        && snapshot.observed.is_cluster_paused();
+    let cluster_is_paused =
+        action == PauseAction::Resume && snapshot.observed.is_cluster_paused() && !is_paused_by_topology;
+    if (control_plane.is_paused() || is_paused_by_topology) == (action == PauseAction::Pause) {
         return Ok(Decision::Unchanged(match action {
             PauseAction::Pause => "already paused".to_owned(),
             PauseAction::Resume if cluster_is_paused => {
@@ -63,11 +68,17 @@ pub fn decide(
         warnings
             .push(Problem::cluster_paused(control_plane, snapshot.observed.cluster_paused_by()).message());
     }
+    let mut consequences = consequences(control_plane, action);
+    if snapshot.observed.has_managed_topology() && (action == PauseAction::Pause || is_paused_by_topology) {
+        consequences.push(format!(
+            "the infrastructure, the workers and the topology of the Cluster are {done} too"
+        ));
+    }
     Ok(Decision::Write(Proposal {
         write: ObjectWrite::patch(patch),
         outcome: done.to_owned(),
         warnings,
-        consequences: consequences(control_plane, action),
+        consequences,
         event: ChangeEvent {
             reason,
             action: verb,
@@ -128,7 +139,7 @@ mod tests {
 
     use super::{ObjectWrite, PauseAction, decide};
     use crate::{
-        change::decision::{Decision, Proposal, Refusal, RefusedBy},
+        change::decision::{Decision, Proposal},
         checks::joining::test_cases::second_joins,
         review::ReviewContext,
         snapshot::change::ChangeSnapshot,
@@ -242,15 +253,28 @@ mod tests {
         let mut object: Value = serde_json::from_str(&owned.json).expect("JSON");
         object["metadata"]["labels"]["topology.cluster.x-k8s.io/owned"] = json!("");
         owned.json = object.to_string();
-        let why = "metadata.annotations[cluster.x-k8s.io/paused] is managed by the topology of Cluster c1: set spec.paused \
-                   of Cluster c1 instead";
+        owned.observed.set_topology("v1.34.1");
+        let whole = |done: &str| {
+            format!("the infrastructure, the workers and the topology of the Cluster are {done} too")
+        };
+        assert_eq!(
+            proposal(decided(&owned, PauseAction::Pause)).consequences,
+            [whole("paused")]
+        );
+        owned.observed.cluster_mut().spec.paused = true;
         assert_eq!(
             decided(&owned, PauseAction::Pause),
-            Decision::Refused(Refusal::new(RefusedBy::Command, vec![why.to_owned()]))
+            Decision::Unchanged("already paused".to_owned())
+        );
+        let resumed = proposal(decided(&owned, PauseAction::Resume));
+        assert_eq!(
+            (resumed.consequences, resumed.warnings),
+            (vec![whole("resumed")], Vec::new())
         );
         // A pause set by another client can be resumed.
         pause(&mut owned.observed.control_plane.metadata);
-        assert!(matches!(decided(&owned, PauseAction::Resume), Decision::Write(_)));
+        let resumed = proposal(decided(&owned, PauseAction::Resume));
+        assert_eq!(resumed.consequences, Vec::<String>::new());
     }
 
     #[test]

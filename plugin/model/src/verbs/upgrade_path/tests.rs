@@ -2,17 +2,13 @@ use proptest::{collection::vec, prelude::*};
 use serde_json::json;
 
 use super::{
-    NextStep, OldWorker, PathOptions, PathState, UpgradePath, parse_full_version, topology_refusal,
+    NextStep, OldWorker, PathOptions, PathState, UpgradePath, chained_versions, parse_full_version,
     upgrade_path,
 };
 use crate::{
     kubelet_skew::{Worker, Workers, skew},
-    snapshot::{Failure, Reading, Snapshot},
-    testing::{
-        objects::now,
-        plan::{observed, with_version},
-        snapshot,
-    },
+    snapshot::{Reading, Snapshot},
+    testing::{objects::now, plan::with_version, snapshot},
 };
 
 fn worker(object: &str, version: &str) -> Worker {
@@ -307,29 +303,35 @@ fn a_full_version_has_a_patch() {
 }
 
 #[test]
-fn a_managed_topology_upgrades_itself() {
-    let mut managed = observed();
-    assert_eq!(topology_refusal(&managed, "v1.36.3"), None);
-    let set_label = |managed: &mut Snapshot| {
-        let labels = managed.control_plane.metadata.labels.get_or_insert_default();
-        labels.insert("topology.cluster.x-k8s.io/owned".to_owned(), String::new());
-    };
-    // The Cluster decides: the label may be left over.
-    set_label(&mut managed);
-    assert_eq!(topology_refusal(&managed, "v1.36.3"), None);
-    managed.set_topology("v1.34.1");
-    let refusal = topology_refusal(&managed, "v1.36.3").expect("refused");
-    insta::assert_snapshot!([refusal.why, refusal.remedies].concat().join("\n"), @r"
-    Cluster API sets the version of the control plane from the managed topology of Cluster c1
-    set spec.topology.version of Cluster c1 to v1.36.3; Cluster API 1.12 or newer then upgrades the control plane and the workers one minor version at a time
-    ");
-    managed.cluster = Reading::Failed(Failure {
-        object: "Cluster".to_owned(),
-        message: "forbidden".to_owned(),
-        hint: None,
-        ..Failure::default()
-    });
-    assert!(topology_refusal(&managed, "v1.36.3").is_some());
+fn a_class_lists_the_versions_of_a_chain() {
+    let listed = |versions: &str| -> Vec<String> { versions.split(' ').map(str::to_owned).collect() };
+    for (from, to, versions, expected) in [
+        (
+            "v1.33.6",
+            "v1.35.0",
+            "v1.33.6 v1.34.1 v1.34.2 v1.35.0",
+            "v1.34.2 v1.35.0",
+        ),
+        (
+            "v1.33.6",
+            "v1.36.3",
+            "v1.34.2 v1.35.0 v1.35.4 v1.36.3",
+            "v1.34.2 v1.35.4 v1.36.3",
+        ),
+        ("v1.33.6", "v1.34.2", "v1.34.2", "v1.34.2"),
+        // A minor version, or the version itself, is not listed.
+        ("v1.33.6", "v1.35.0", "v1.33.6 v1.35.0", ""),
+        ("v1.33.6", "v1.35.1", "v1.34.2 v1.35.0", ""),
+        ("v1.33.6", "v2.0.0", "v1.34.2 v2.0.0", ""),
+        ("v1.33.6", "next", "v1.34.2", ""),
+    ] {
+        let expected: Vec<&str> = expected.split_whitespace().collect();
+        assert_eq!(
+            chained_versions(from, to, &listed(versions)),
+            expected,
+            "{from} {to} {versions}"
+        );
+    }
 }
 
 #[test]

@@ -13,6 +13,8 @@ pub(super) enum Verb {
     Get,
     Create,
     Replace,
+    /// A server-side apply that takes fields from other managers.
+    Apply,
     Delete,
 }
 
@@ -64,12 +66,17 @@ impl<'r> Request<'r> {
             Verb::Get => Method::GET,
             Verb::Create => Method::POST,
             Verb::Replace => Method::PUT,
+            Verb::Apply => Method::PATCH,
             Verb::Delete => Method::DELETE,
+        };
+        let (content, force) = match self.verb {
+            Verb::Apply => ("application/apply-patch+yaml", "&force=true"),
+            _ => ("application/json", ""),
         };
         let mut request = http::Request::builder()
             .method(method)
-            .uri(format!("{}?{}", self.path, self.query.join("&")))
-            .header("content-type", "application/json")
+            .uri(format!("{}?{}{force}", self.path, self.query.join("&")))
+            .header("content-type", content)
             .header("accept", "application/json");
         if let Some(user) = self.by {
             request = request

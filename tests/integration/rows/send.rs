@@ -55,6 +55,15 @@ pub(super) async fn send<'j>(
     );
     let scale = format!("{path}/scale");
     let request = match (case.write, old) {
+        // Only an apply leaves its manager as the owner of what it sets.
+        (Write::Update(_, patch), Some(_)) if patch.contains("managedFields") => {
+            Request::new(Verb::Apply, &path).body(json!({
+                "apiVersion": new["apiVersion"],
+                "kind": new["kind"],
+                "metadata": {"name": new["metadata"]["name"], "namespace": new["metadata"]["namespace"]},
+                "spec": {"replicas": new["spec"]["replicas"], "version": new["spec"]["version"]},
+            }))
+        }
         (Write::Update(..), Some(old)) => {
             let mut new = new;
             new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();

@@ -1,5 +1,10 @@
 //! What a user writes into the topology of a Cluster is denied there, before the topology controller writes it to the control plane.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "what is not in a JSON object is null, and all of these are our own"
+)]
+
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::management_cluster::ManagementCluster;
@@ -189,12 +194,12 @@ async fn leave_out(management: &ManagementCluster, namespace: &str) -> Result<()
     let entries = configuration["webhooks"].as_array().context("no webhooks")?;
     let entry = "clusters.validate.kubectl-kcp.dev";
     let index = entries.iter().position(|found| found["name"] == json!(entry));
-    let path = format!("/webhooks/{}", index.context("no entry for Clusters")?);
+    let place = format!("/webhooks/{}", index.context("no entry for Clusters")?);
     let condition =
         json!({"name": "left-out", "expression": format!("object.metadata.namespace != '{namespace}'")});
     let patch = json!([
-        {"op": "test", "path": format!("{path}/name"), "value": entry},
-        {"op": "add", "path": format!("{path}/matchConditions/-"), "value": condition},
+        {"op": "test", "path": format!("{place}/name"), "value": entry},
+        {"op": "add", "path": format!("{place}/matchConditions/-"), "value": condition},
     ]);
     kubectl
         .succeed(["patch", kind, name, "--type=json", "-p", &patch.to_string()])

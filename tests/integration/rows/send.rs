@@ -56,7 +56,7 @@ pub(super) async fn send<'j>(
     let scale = format!("{path}/scale");
     let request = match (case.write, old) {
         // Only an apply leaves its manager as the owner of what it sets.
-        (Write::Update(_, patch), Some(_)) if patch.contains("managedFields") => {
+        (Write::Update(_, change), Some(_)) if change.contains("managedFields") => {
             Request::new(Verb::Apply, &path).body(json!({
                 "apiVersion": new["apiVersion"],
                 "kind": new["kind"],

@@ -25,7 +25,7 @@ readonly STATE=/etc/kubernetes/kcp-etcd-recovery
 readonly SAMPLES=5 CONNECT_SECONDS=2
 # Beside the copy, etcd and the kubelet need space.
 readonly SPACE_MARGIN_KIB=524288
-readonly STOP_LIMIT_SECONDS=120 START_LIMIT_SECONDS=300 API_LIMIT_SECONDS=600 RESTART_KUBELET_AFTER_SECONDS=20
+readonly KUBELET_LIMIT_SECONDS=40 STOP_LIMIT_SECONDS=120 START_LIMIT_SECONDS=300 API_LIMIT_SECONDS=600 RESTART_KUBELET_AFTER_SECONDS=20
 
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "error: $*"; exit 1; }
@@ -59,10 +59,11 @@ flag() { sed -nE "s/^ *- $1=(.*)\$/\1/p" "$2" | head -n 1; }
 field() { [[ $2 =~ \"$1\":\"?([^\",}]*) ]] && printf '%s' "${BASH_REMATCH[1]}" || true; }
 
 # Sends a request to the member on this host.
-ask() {
+get() {
   curl --silent --fail --max-time 5 --cacert "$authority" --cert "${authority%/*}/healthcheck-client.crt" \
-    --key "${authority%/*}/healthcheck-client.key" --data '{}' "$client_url/v3/$1"
+    --key "${authority%/*}/healthcheck-client.key" "$@"
 }
+ask() { get --data '{}' "$client_url/v3/$1"; }
 
 # Reads `status`, `members` (one JSON object a line), and `leader` (empty without a leader) from the member. None needs a quorum.
 ask_member() {
@@ -70,23 +71,53 @@ ask_member() {
   status=$(ask maintenance/status) && list=$(ask cluster/member/list) || return 1
   leader=$(field leader "$status")
   [ "$leader" != 0 ] || leader=
-  members=$(sed -E 's/^.*"members":\[//; s/\},\{/}\n{/g' <<<"$list")
+  members=$(one_a_line "$list")
 }
+one_a_line() { sed -E 's/^(.*"members":)?\[//; s/\},\{/}\n{/g' <<<"$1"; }
+
+# The same for a member that was started without a quorum. It serves no clients until it has one, but the other members, and metrics.
+# With HTTP/2, the port for members accepts only gRPC.
+ask_started_member() {
+  local list metrics
+  is_running && list=$(get --http1.1 "$peer_url/members") && metrics=$(get "$metrics_url/metrics") || return 1
+  [ -n "$(metric etcd_server_has_leader "$metrics")" ] || return 1
+  leader=$(metric etcd_server_has_leader "$metrics")
+  [ "$leader" != 0 ] || leader=
+  status='{"raftIndex":"'$(metric etcd_server_proposals_applied_total "$metrics")'"'
+  status+=',"revision":"'$(metric etcd_debugging_mvcc_current_revision "$metrics")'"}'
+  members=$(one_a_line "$list")
+}
+# Prometheus writes large numbers with an exponent.
+metric() { sed -nE "s/^$1 ([0-9.e+]+)\$/\1/p" <<<"$2" | xargs -r printf '%.0f'; }
 count_members() { grep -cE '"(ID|id)":' <<<"$members"; }
 other_members() { grep -vF "\"name\":\"$name\"" <<<"$members" || true; }
 
 # Whether an etcd with this host's data runs, in the container of any pod: is_running [FLAG]. With a flag, only one that has it.
-is_running() {
+is_running() { [ -n "$(processes "$@")" ]; }
+processes() {
   local process words word
   for process in /proc/[0-9]*; do
     { mapfile -d '' -t words <"$process/cmdline"; } 2>/dev/null || continue
     [ "${#words[@]}" -gt 0 ] && [ "${words[0]##*/}" = etcd ] || continue
     [ "$process/root$data_flag" -ef "$data" ] || continue
-    [ -n "${1:-}" ] || return 0
-    for word in "${words[@]}"; do [ "$word" != "$1" ] || return 0; done
+    if [ -z "${1:-}" ]; then printf '%s\n' "${process#/proc/}"; continue; fi
+    for word in "${words[@]}"; do [ "$word" != "$1" ] || printf '%s\n' "${process#/proc/}"; done
   done
-  return 1
 }
+
+# Stops an etcd that should not run. A kubelet that has reached no API server since its own start stops no pod, even if its manifest is
+# gone or has changed, and starts no other pod in its place. It has forgotten the pod, so that it does not start it again either.
+# end_without_kubelet [FLAG]
+end_without_kubelet() {
+  local process
+  ! wait_until "$KUBELET_LIMIT_SECONDS" is_ended "$@" || return 0
+  say "the kubelet does not stop etcd, so this script does"
+  for process in $(processes "$@"); do kill "$process" 2>/dev/null || true; done
+  wait_until "$STOP_LIMIT_SECONDS" is_ended "$@" ||
+    fail "etcd has not ended within $STOP_LIMIT_SECONDS seconds: look at journalctl -u kubelet"
+  systemctl restart kubelet
+}
+is_ended() { ! is_running "$@"; }
 
 # Runs a command every second until it succeeds: wait_until SECONDS COMMAND...
 wait_until() {
@@ -112,7 +143,11 @@ name=$(flag --name "$source_manifest")
 authority=$(flag --trusted-ca-file "$source_manifest")
 client_url=$(flag --listen-client-urls "$source_manifest")
 client_url=${client_url%%,*}
-for value in data_flag name authority client_url; do
+peer_url=$(flag --listen-peer-urls "$source_manifest")
+peer_url=${peer_url%%,*}
+metrics_url=$(flag --listen-metrics-urls "$source_manifest")
+metrics_url=${metrics_url%%,*}
+for value in data_flag name authority client_url peer_url; do
   [ -n "${!value}" ] || fail "the manifest of etcd is not one of kubeadm: it has no $value; nothing was changed on this host"
 done
 
@@ -164,16 +199,16 @@ peer_urls() { sed -E 's/^.*"peerURLs"://; s/"clientURLs".*//' <<<"$1" | grep -oE
 # Reads the members, checks that they have no quorum and that no other member runs, and sets `found` to what to print and `is_only`:
 # check_members SAMPLES
 check_members() {
-  local sample member other url state wal list states='' has_leader=no names=()
+  local sample member other url state wal list states='' has_leader=no has_restarted=no names=() term
   found=() is_only=no status=''
   for ((sample = 0; sample < $1; sample++)); do
     if [ "$stage" = stopped ]; then
       members=$(cat "$STATE/members") leader=''
-    elif ! ask_member; then
+    elif ! { [ "$has_restarted" = no ] && ask_member; } && ! { has_restarted=yes && ask_started_member; }; then
       if [ "$(field isLearner "$status")" = true ]; then
         problem "the etcd member on this host is a learner, which may lack data, so that etcd cannot continue here"
       else
-        problem "the etcd member on this host does not respond at $client_url: read its log: crictl logs \$(crictl ps -aq --name etcd | head -n 1); a member that was restarted without a quorum serves no clients, so that this script cannot check it: make a copy of $data, and add --force-new-cluster to $MANIFEST by hand for one start"
+        problem "the etcd member on this host does not respond at $client_url, and not at $peer_url and ${metrics_url:-its port for metrics} either: read its log: crictl logs \$(crictl ps -aq --name etcd | head -n 1)"
       fi
       return
     elif [ -n "$leader" ] && [ "$(count_members)" -eq 1 ]; then
@@ -196,12 +231,12 @@ check_members() {
     for url in $list; do
       if grep -qxF "answers $url" <<<"$states"; then
         state=answers
-        problem "the etcd member $other answers at $url: if its data is newer (run this script there, and compare), let etcd continue there; otherwise stop it first, on its host: mv $MANIFEST /root/"
+        problem "the etcd member $other answers at $url: if its data is newer (run this script there, and compare), let etcd continue there; otherwise stop it first, on its host: mv $MANIFEST /root/; then, if it still runs after a minute: pkill -x etcd"
       elif grep -qxF "refuses $url" <<<"$states"; then
         state="does not answer, but its host runs"
         case ,$lost, in
           *",$other:stopped,"*) ;;
-          *) problem "the host of the etcd member $other runs, so that its etcd may start again: if its data is newer, let etcd continue there; otherwise stop it for good, on its host: mv $MANIFEST /root/; then write $other:stopped after --lost" ;;
+          *) problem "the host of the etcd member $other runs, so that its etcd may start again: if its data is newer, let etcd continue there; otherwise stop it for good, on its host: mv $MANIFEST /root/; if it still runs after a minute: pkill -x etcd; then write $other:stopped after --lost" ;;
         esac
       fi
     done
@@ -226,7 +261,10 @@ check_members() {
   state="without a leader"
   [ "$has_leader" = no ] || state="with a leader"
   found+=("member: $name, $state")
-  found+=("raft index: $(field raftIndex "$status"), of term $(field raftTerm "$status")" "revision: $(field revision "$status")")
+  term=$(field raftTerm "$status")
+  found+=("raft index: $(field raftIndex "$status")${term:+, of term $term}" "revision: $(field revision "$status")")
+  [ "$has_restarted" = no ] ||
+    found+=("it was started without a quorum: if it was killed before, as by a loss of power, it discards its very last writes")
   found+=("newest write: not later than $wal")
   if [ -n "$survivor" ] && [ "${#problems[@]}" -eq 0 ]; then
     found+=("only if the hosts of these members are off, and their data is lost or older, run this script with: --lost $(IFS=,; printf '%s' "${names[*]}")")
@@ -265,16 +303,13 @@ begin() {
   trap put_back EXIT
 }
 
-is_stopped() { ! is_running; }
-
 # The files of a folder, with their sizes and times.
 files() { find "$1" -type f -printf '%P %s %T@\n' | sed -E 's/\.[0-9]+$//' | sort; }
 
 keep_copy() {
   say "stopping etcd"
   rm -f "$MANIFEST"
-  wait_until "$STOP_LIMIT_SECONDS" is_stopped ||
-    fail "the kubelet has not stopped etcd within $STOP_LIMIT_SECONDS seconds: look at journalctl -u kubelet"
+  end_without_kubelet
   copy=$(cat "$STATE/copy" 2>/dev/null) || copy=
   if [ -n "$copy" ]; then
     [ ! -d "$copy" ] || [ "$(files "$copy")" != "$(files "$data")" ] || return 0
@@ -352,6 +387,7 @@ if [ "$stage" = forced ] || [ "$is_only" = no ]; then
   say "starting etcd as before"
   install_manifest <"$STATE/etcd.yaml"
 fi
+end_without_kubelet --force-new-cluster
 start is_without_flag
 trap - EXIT
 [ -z "$copy" ] || say "the data as it was before is in $copy"

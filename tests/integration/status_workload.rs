@@ -176,6 +176,7 @@ impl Observer {
             created: None,
             provider_id: None,
             machine: None,
+            etcd_images: Vec::new(),
         };
         // The API server sets the creation time, kwok the time of the condition, and the machine the providerID. Cluster API
         // records the Machine.

@@ -33,6 +33,6 @@ pub use endpoint::{BoxedStream, Dial, Dialing, Endpoint, Stream, Tcp};
 pub use error::{Call, ConnectionStep, Error, HandshakeError};
 pub use identity::{ClientCertificate, ISSUED_VALIDITY};
 pub use response::{Alarm, AlarmKind, KeyRevision, KeySpaceHash, Member, Members, Status};
-pub use snapshot::{SnapshotChunk, SnapshotStream};
+pub use snapshot::{ReceivedSnapshot, SnapshotChunk, SnapshotStream};
 pub use survey::{Report, survey};
 pub use trust::{Tls, Trust};

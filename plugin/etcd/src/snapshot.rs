@@ -1,6 +1,6 @@
 //! Receives a snapshot of a member's database, and checks its hash.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use ring::digest::{Context, SHA256};
@@ -44,7 +44,7 @@ impl SnapshotStream {
     ) -> Self {
         Self {
             responses,
-            received: ReceivedSnapshot::new(),
+            received: ReceivedSnapshot::default(),
             first_error,
             idle_limit,
         }
@@ -66,7 +66,7 @@ impl SnapshotStream {
             return self
                 .received
                 .check()
-                .map(|()| None)
+                .map(|_| None)
                 .map_err(|message| Error::Malformed {
                     call: Call::Snapshot,
                     message,
@@ -96,7 +96,8 @@ impl fmt::Debug for SnapshotStream {
 
 /// Computes the hash of a snapshot. The last bytes of the snapshot are the expected hash of the bytes before
 /// them.
-struct ReceivedSnapshot {
+#[derive(Clone)]
+pub struct ReceivedSnapshot {
     /// The hash of all bytes except for those in `last`.
     hash: Context,
     /// The last bytes received, at most [`HASH_BYTES`].
@@ -104,16 +105,19 @@ struct ReceivedSnapshot {
     bytes: u64,
 }
 
-impl ReceivedSnapshot {
-    fn new() -> Self {
+impl Default for ReceivedSnapshot {
+    fn default() -> Self {
         Self {
             hash: Context::new(&SHA256),
             last: Vec::with_capacity(2 * HASH_BYTES),
             bytes: 0,
         }
     }
+}
 
-    fn add(&mut self, bytes: &[u8]) {
+impl ReceivedSnapshot {
+    /// Adds the next bytes.
+    pub fn add(&mut self, bytes: &[u8]) {
         // A slice never has more than 2^64 bytes.
         self.bytes += u64::try_from(bytes.len()).unwrap_or_default();
         let from_end = bytes.len().saturating_sub(HASH_BYTES);
@@ -128,16 +132,37 @@ impl ReceivedSnapshot {
         self.last.extend_from_slice(end);
     }
 
-    fn check(&mut self) -> Result<(), String> {
+    /// The number of bytes so far.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Checks the hash, and returns it in hexadecimal digits.
+    ///
+    /// # Errors
+    /// The snapshot ends early, or its hash does not match its content.
+    pub fn check(&self) -> Result<String, String> {
         if self.bytes % PAGE_BYTES != HASH_BYTES as u64 {
             return Err(format!("the snapshot ends early, after {} bytes", self.bytes));
         }
-        let hash = std::mem::replace(&mut self.hash, Context::new(&SHA256)).finish();
+        let hash = self.hash.clone().finish();
         if hash.as_ref() == self.last {
-            Ok(())
+            Ok(self.last.iter().fold(String::new(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            }))
         } else {
-            Err("the snapshot was damaged in transit: its hash does not match its content".to_owned())
+            Err("the snapshot is damaged: its hash does not match its content".to_owned())
         }
+    }
+}
+
+impl fmt::Debug for ReceivedSnapshot {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ReceivedSnapshot")
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
     }
 }
 
@@ -155,11 +180,15 @@ mod tests {
     }
 
     fn check(bytes: &[u8], chunk: usize) -> Result<(), String> {
-        let mut received = ReceivedSnapshot::new();
+        let mut received = ReceivedSnapshot::default();
         for chunk in bytes.chunks(chunk) {
             received.add(chunk);
         }
-        received.check()
+        let database = &bytes[..bytes.len().saturating_sub(32)];
+        let expected = format!("{:?}", digest(&SHA256, database)).to_lowercase();
+        let hash = received.check()?;
+        assert_eq!(expected, format!("sha256:{hash}"));
+        Ok(())
     }
 
     #[test]

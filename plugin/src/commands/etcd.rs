@@ -7,7 +7,7 @@
 //! - [`members`]: shows the members
 //! - [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`], [`promote`]: maintain the members. [`maintenance`] has
 //!   the parts that they share; [`several`] runs them on several control planes; [`report`] prints their results
-//! - [`recover`]: brings back an etcd that has lost its quorum for good
+//! - [`recover`]: brings back an etcd that has lost its quorum for good; [`stored_content`] reads a snapshot
 
 pub mod check;
 pub mod compact;
@@ -29,6 +29,7 @@ pub mod snapshot_first;
 mod snapshot_list;
 mod snapshot_verify;
 mod stored;
+mod stored_content;
 
 use std::time::{Duration, Instant};
 

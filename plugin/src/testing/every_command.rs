@@ -54,6 +54,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("etcd promote edge m", &[]),
     ("etcd recover edge", &[]),
     ("etcd recover edge --continue", &[]),
+    ("etcd recover edge --drill", &[]),
     ("leader-migration check edge", &[]),
     ("leader-migration status edge", &[]),
     ("pool lease p --cluster-deployment a", &["env"]),

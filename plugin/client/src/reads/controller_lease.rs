@@ -6,9 +6,25 @@ use kcp_control_plane::snapshot::{ControllerLease, MachineLeases, Reading};
 use kube::core::ApiResource;
 
 use crate::{
-    Action, Error,
+    Action, Error, ReadLimit,
+    reader::Reader,
     reads::{failure, planned::Reads, workload::objects},
 };
+
+/// Reads the Lease of the control plane controller, whether or not it has processed a spec.
+pub async fn read_controller_lease(
+    reader: &Reader<'_>,
+    limit: ReadLimit,
+) -> Reading<Option<ControllerLease>> {
+    let reads = Reads {
+        reader,
+        namespace: lease::CONTROL_PLANE_NAMESPACE,
+        limit,
+    };
+    reads
+        .lease(lease::CONTROL_PLANE_NAMESPACE, lease::CONTROL_PLANE)
+        .await
+}
 
 impl Reads<'_> {
     /// Reads the Lease if the controller has not processed the spec yet. Otherwise, nothing depends on the Lease.

@@ -275,6 +275,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
         has_control_plane_label: marked,
         has_control_plane_taint: is_unreachable,
         is_unreachable,
+        etcd_images: Vec::new(),
     });
     let pod = (
         select(Component::ALL.to_vec()),

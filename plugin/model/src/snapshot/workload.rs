@@ -77,6 +77,8 @@ pub struct Node {
     pub has_control_plane_taint: bool,
     /// Whether the node has the taint `node.kubernetes.io/unreachable:NoExecute`.
     pub is_unreachable: bool,
+    /// The names, with tags, of the images of etcd that the kubelet lists.
+    pub etcd_images: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -87,6 +87,7 @@ fn workload() -> Workload {
         has_control_plane_label: true,
         has_control_plane_taint: true,
         is_unreachable: false,
+        etcd_images: Vec::new(),
     });
     let worker = Node {
         name: "worker-1".to_owned(),

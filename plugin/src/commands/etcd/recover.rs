@@ -3,7 +3,9 @@
 //! - this file: writes the script for the host of that member
 //! - [`resume`]: after the script has run, what is left to do through the API
 //! - [`report`]: what the command prints
+//! - [`drill`]: whether everything is there that a recovery would need
 
+mod drill;
 mod report;
 mod resume;
 
@@ -51,7 +53,11 @@ const READ_LIMIT: Duration = Duration::from_secs(10);
 
 Each part can be interrupted at any time, and run again. --yes, --dry-run and --timeout apply only to --continue.
 
+With --drill, the command changes nothing, and exits with 0 only if the answer to every question is yes: run it each month. It reads \
+        the whole snapshot that was recorded last, to check its hash. It cannot know whether you can log in to the hosts.
+
 Examples:
+  kubectl kcp etcd recover edge --drill
   kubectl kcp etcd recover edge --survivor edge-9hng4 --script-file recover.sh
   kubectl kcp etcd recover edge --continue"
 )]
@@ -67,6 +73,11 @@ pub struct RecoverArguments {
     /// Create this file with the script for the host, instead of printing the script
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
     pub script_file: Option<PathBuf>,
+
+    /// Only check whether everything is there that a recovery would need: a recent snapshot, access, running controllers, and etcdutl
+    /// on each host
+    #[arg(long, conflicts_with_all = ["survivor", "script_file", "resume"])]
+    pub drill: bool,
 
     /// After the script has run: replace the Machines that have lost their members
     #[arg(long = "continue")]
@@ -85,6 +96,9 @@ pub struct RecoverArguments {
 
 /// Runs `etcd recover`.
 pub async fn run(arguments: &RecoverArguments, session: &Session) -> anyhow::Result<Verdict> {
+    if arguments.drill {
+        return Box::pin(drill::run(arguments, session)).await;
+    }
     if arguments.resume {
         return Box::pin(resume::run(arguments, session)).await;
     }

@@ -31,6 +31,14 @@ pub fn node(node: v1::Node) -> Node {
             .iter()
             .any(|taint| taint.key == key && taint.effect == effect)
     };
+    let images = status
+        .images
+        .into_iter()
+        .flatten()
+        .filter_map(|image| image.names);
+    // An image by its digest has no version in its name.
+    let is_etcd = |name: &String| name.contains("/etcd:");
+    let etcd_images = images.flatten().filter(is_etcd).collect();
     let version = status
         .node_info
         .map(|info| info.kubelet_version)
@@ -52,6 +60,7 @@ pub fn node(node: v1::Node) -> Node {
         has_control_plane_label: labels.contains_key(label::NODE_CONTROL_PLANE),
         has_control_plane_taint: has_taint(label::NODE_CONTROL_PLANE, "NoSchedule"),
         is_unreachable: has_taint(TAINT_UNREACHABLE, "NoExecute"),
+        etcd_images,
     }
 }
 
@@ -266,6 +275,10 @@ mod tests {
                 "nodeInfo": {"kubeletVersion": "v1.34.2", "architecture": "", "bootID": "", "containerRuntimeVersion": "",
                     "kernelVersion": "", "kubeProxyVersion": "", "machineID": "", "operatingSystem": "", "osImage": "",
                     "systemUUID": ""},
+                "images": [
+                    {"names": ["registry.k8s.io/etcd@sha256:1f", "registry.k8s.io/etcd:3.6.6-0"]},
+                    {"names": ["registry.k8s.io/pause:3.10.1"]},
+                ],
             },
         })));
         assert_eq!(
@@ -281,6 +294,7 @@ mod tests {
                 has_control_plane_label: true,
                 has_control_plane_taint: true,
                 is_unreachable: false,
+                etcd_images: vec!["registry.k8s.io/etcd:3.6.6-0".to_owned()],
             }
         );
     }

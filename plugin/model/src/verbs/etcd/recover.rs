@@ -6,6 +6,8 @@
 //! - [`remains`]: before the quorum is back: which hosts may have etcd's data, and which of them continues. A script makes the
 //!   member on that host the only one
 //! - [`steps`]: after that: what is left of the lost members and Machines, until the control plane has all its members again
+//! - [`drill`]: before anything is lost: whether everything is there that this needs
 
+pub mod drill;
 pub mod remains;
 pub mod steps;

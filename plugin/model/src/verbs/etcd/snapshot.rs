@@ -64,7 +64,7 @@ pub fn record_decision(
 }
 
 /// How long a recorded snapshot counts as recent, before a change that replaces Machines.
-const RECENT: SignedDuration = SignedDuration::from_hours(24);
+pub(super) const RECENT: SignedDuration = SignedDuration::from_hours(24);
 
 /// Returns a warning if no snapshot was recorded within [`RECENT`], before a change that replaces Machines.
 /// `None` if etcd is external, because the change then does not replace etcd members, or if the control plane

@@ -9,12 +9,14 @@ use kcp_control_plane::{
         snapshot::{failure, observed},
     },
     verbs::etcd::recover::{
+        drill::{SnapshotContent, drill},
         remains::{Remains, find},
         steps::{Step, remainder},
     },
 };
 
 use super::{
+    drill::{DrillDocument, DrillReport},
     report::{RecoveryDocument, RecoveryOutcome, RecoveryReport},
     write_script,
 };
@@ -125,4 +127,29 @@ fn the_script_names_the_hosts_that_stay() {
         let output = output.expect("bash");
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     }
+}
+
+#[test]
+fn each_result_of_a_drill_has_lines_and_a_document() {
+    let observed = observed();
+    let damaged = SnapshotContent::Damaged {
+        why: "its hash does not match".to_owned(),
+    };
+    let mut needs = drill(&observed, Some(&damaged), now());
+    let mut text = String::new();
+    for (is_prepared, verdict) in [(false, Negative), (true, Met)] {
+        if is_prepared {
+            needs.retain(|need| need.remedy.is_none());
+        }
+        let report = DrillReport {
+            control_plane: &observed.control_plane,
+            needs: needs.clone(),
+        };
+        assert_eq!(report.verdict(), verdict);
+        assert_every_format(&report);
+        schema::conforms(&report.as_document());
+        text += &plain(&report.table(Layout::default()));
+    }
+    insta::assert_snapshot!("drill", text);
+    schema::checked_in::<DrillDocument<'_>>("etcdrecoverydrill.json");
 }

@@ -257,7 +257,7 @@ impl Command {
     pub(crate) fn handles_signals(&self) -> bool {
         match self {
             Self::Pool(pool) => matches!(pool.command, PoolCommand::Exec(_)),
-            Self::Etcd(etcd) => matches!(etcd.command, EtcdCommand::Snapshot(_)),
+            Self::Etcd(etcd) => matches!(etcd.command, EtcdCommand::Snapshot(_) | EtcdCommand::Restore(_)),
             Self::Validate(_) => true,
             _ => false,
         }
@@ -335,7 +335,7 @@ mod tests {
     }
 
     /// The commands that change nothing in a cluster.
-    const READERS: [&str; 24] = [
+    const READERS: [&str; 25] = [
         "status",
         "why",
         "plan",
@@ -346,6 +346,7 @@ mod tests {
         "bundle",
         "etcd members",
         "etcd check",
+        "etcd restore",
         "leader-migration check",
         "leader-migration status",
         "leader-migration generate",

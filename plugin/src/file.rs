@@ -83,6 +83,11 @@ impl NewFile {
         &self.path
     }
 
+    /// The file until then. Another program may read it.
+    pub fn temporary_path(&self) -> &Path {
+        self.temporary.path()
+    }
+
     /// Stores the content durably, and then gives the file its name.
     ///
     /// # Errors

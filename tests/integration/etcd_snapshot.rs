@@ -27,6 +27,9 @@ const NAME: &str = "edge";
 const VALUES: usize = 48;
 const VALUE_BYTES: usize = 1 << 20;
 
+/// The arguments of etcdctl that list every key with its value.
+pub(crate) const EVERY_KEY: [&str; 3] = ["get", "", "--prefix"];
+
 #[test]
 #[ignore = "takes minutes: make test-long"]
 fn a_snapshot_is_whole_or_absent_and_can_be_restored() {
@@ -177,6 +180,24 @@ pub(crate) async fn is_equal_to_the_source(
     workload: &WorkloadCluster,
     file: &Path,
 ) -> Result<()> {
+    let restored = restored(management, file).await?;
+    let revision = format!(
+        "--rev={}",
+        restored.pointer("/header/revision").context("no revision")?
+    );
+    let source =
+        json(&workload_etcdctl(management, workload, &[&EVERY_KEY[..], &[&revision]].concat()).await?)?;
+    let count = restored.get("kvs").and_then(Value::as_array).map_or(0, Vec::len);
+    ensure!(count > VALUES, "{count} keys");
+    ensure!(
+        restored.get("kvs") == source.get("kvs"),
+        "the snapshot differs from its source at {revision}"
+    );
+    Ok(())
+}
+
+/// Restores a snapshot with etcdutl, serves it with etcd, and returns every key, as etcdctl prints them.
+pub(crate) async fn restored(management: &ManagementCluster, file: &Path) -> Result<Value> {
     let assets = Assets::locate()?;
     let data = file.with_extension("restored");
     let restore = [
@@ -204,24 +225,10 @@ pub(crate) async fn is_equal_to_the_source(
         &[] as &[(&str, &str)],
     )?;
     let endpoint = format!("--endpoints={clients}");
-    let every_key = ["get", "", "--prefix"];
-    let restored = wait::until("the restored etcd serves", || async {
-        json(&etcdctl(management, std::slice::from_ref(&endpoint), &every_key).await?)
+    wait::until("the restored etcd serves", || async {
+        json(&etcdctl(management, std::slice::from_ref(&endpoint), &EVERY_KEY).await?)
     })
-    .await?;
-    let revision = format!(
-        "--rev={}",
-        restored.pointer("/header/revision").context("no revision")?
-    );
-    let source =
-        json(&workload_etcdctl(management, workload, &[&every_key[..], &[&revision]].concat()).await?)?;
-    let count = restored.get("kvs").and_then(Value::as_array).map_or(0, Vec::len);
-    ensure!(count > VALUES, "{count} keys");
-    ensure!(
-        restored.get("kvs") == source.get("kvs"),
-        "the snapshot differs from its source at {revision}"
-    );
-    Ok(())
+    .await
 }
 
 /// The spec of the control plane, and its record of a snapshot.
@@ -312,7 +319,11 @@ async fn workload_etcdctl(
     etcdctl(management, &workload.etcdctl_flags()?, arguments).await
 }
 
-async fn etcdctl(management: &ManagementCluster, flags: &[String], arguments: &[&str]) -> Result<String> {
+pub(crate) async fn etcdctl(
+    management: &ManagementCluster,
+    flags: &[String],
+    arguments: &[&str],
+) -> Result<String> {
     let flags = flags.iter().map(String::as_str);
     let arguments: Vec<&str> = flags
         .chain(["-w", "json"])

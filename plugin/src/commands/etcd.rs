@@ -7,7 +7,8 @@
 //! - [`members`]: shows the members
 //! - [`defrag`], [`compact`], [`disarm`], [`move_leader`], [`remove_member`], [`promote`]: maintain the members. [`maintenance`] has
 //!   the parts that they share; [`several`] runs them on several control planes; [`report`] prints their results
-//! - [`recover`]: brings back an etcd that has lost its quorum for good; [`stored_content`] reads a snapshot
+//! - [`recover`]: brings back an etcd that has lost its quorum for good, from the member that is left or from a snapshot;
+//!   [`stored_content`] reads one
 
 pub mod check;
 pub mod compact;
@@ -46,7 +47,7 @@ use crate::{session::Session, verdict::Verdict};
 /// Check a control plane's etcd, save a snapshot of it, or maintain its members.
 #[derive(Debug, Args)]
 #[command(
-    subcommand_value_name = "check|snapshot|members|defrag|compact|disarm|move-leader|remove-member|promote|recover"
+    subcommand_value_name = "check|snapshot|members|defrag|compact|disarm|move-leader|remove-member|promote|recover|restore"
 )]
 pub struct EtcdArguments {
     #[command(subcommand)]
@@ -75,6 +76,8 @@ pub enum EtcdCommand {
     Promote(promote::PromoteArguments),
     /// Bring back an etcd that has lost its quorum for good, from the member that is left
     Recover(recover::RecoverArguments),
+    /// Restore a snapshot of etcd, if the data of all members is lost or wrong
+    Restore(recover::restore::RestoreArguments),
 }
 
 /// Runs `etcd`.
@@ -90,6 +93,7 @@ pub async fn run(arguments: EtcdArguments, session: &Session) -> anyhow::Result<
         EtcdCommand::RemoveMember(arguments) => Box::pin(remove_member::run(&arguments, session)).await,
         EtcdCommand::Promote(arguments) => Box::pin(promote::run(&arguments, session)).await,
         EtcdCommand::Recover(arguments) => Box::pin(recover::run(&arguments, session)).await,
+        EtcdCommand::Restore(arguments) => Box::pin(recover::restore::run(&arguments, session)).await,
     }
 }
 

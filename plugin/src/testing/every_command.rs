@@ -55,6 +55,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ("etcd recover edge", &[]),
     ("etcd recover edge --continue", &[]),
     ("etcd recover edge --drill", &[]),
+    ("etcd restore edge --from f --script-file s", &[]),
     ("leader-migration check edge", &[]),
     ("leader-migration status edge", &[]),
     ("pool lease p --cluster-deployment a", &["env"]),

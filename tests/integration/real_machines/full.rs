@@ -11,6 +11,7 @@ mod kubeadm_files;
 mod nodes;
 mod recovery;
 mod resiliency;
+mod restore;
 
 use std::collections::BTreeSet;
 use std::fs;

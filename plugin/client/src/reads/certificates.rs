@@ -67,6 +67,28 @@ pub async fn read_certificates(reader: &Reader<'_>, observed: &Snapshot, limit: 
     }
 }
 
+/// Reads the CA of the API server of a Cluster, in PEM format. Empty if the Secret has no certificate.
+///
+/// # Errors
+/// The Secret cannot be read.
+pub async fn read_authority(
+    reader: &Reader<'_>,
+    namespace: &str,
+    cluster: &str,
+    limit: ReadLimit,
+) -> Result<Vec<u8>, Error> {
+    let suffix = Purpose::ClusterCa.secret_suffix().unwrap_or_default();
+    let name = format!("{cluster}-{suffix}");
+    let resource = SECRET.api_resource("v1");
+    let action = Action::new("get", &resource)
+        .in_namespace(namespace)
+        .with_name(&name);
+    let connection = reader.connection;
+    let read = connection.get::<CertificateSecret>(&resource, namespace, &name);
+    let secret = connection.run_with_limit(limit, &action, read).await?;
+    Ok(secret.certificate().unwrap_or_default().to_vec())
+}
+
 /// The certificate in a Secret, and whether the Secret has an owner.
 pub(super) struct SecretCertificate {
     pub(super) certificate: Certificate,

@@ -3,13 +3,20 @@
 //! - this file: writes the script for the host of that member
 //! - [`resume`]: after the script has run, what is left to do through the API
 //! - [`report`]: what the command prints
+//! - [`restore`]: `kubectl kcp etcd restore`, which writes the script for a host on which a snapshot is restored
 //! - [`drill`]: whether everything is there that a recovery would need
 
 mod drill;
 mod report;
+pub mod restore;
 mod resume;
 
-use std::{io::Write as _, path::PathBuf, time::Duration};
+use std::{
+    io::Write as _,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -18,16 +25,20 @@ use kcp_client::reader::Reader;
 use kcp_control_plane::{
     change::decision::Refusal,
     snapshot::Snapshot,
-    verbs::etcd::recover::remains::{Remains, find},
+    verbs::etcd::recover::{
+        remains::{ControlPlaneHost, Remains, find},
+        restore::RestorableSnapshot,
+    },
 };
 use report::{RecoveryOutcome, RecoveryReport};
+use serde_json::json;
 
 use crate::{
     arguments::{parse_control_plane, parse_timeout},
     change::{arguments::WriteArguments, confirmation::ConfirmArguments, report::RefusalReport},
     commands::{etcd::EtcdMembers, node::shell::fill},
     file::NewFile,
-    output::{Report, print},
+    output::{OutputArguments, Report, print},
     session::Session,
     terminal::{Terminal, table::Layout},
     verdict::Verdict,
@@ -38,6 +49,26 @@ const SCRIPT: &str = include_str!("recover/recover.sh");
 
 /// The time limit for reading the control plane and its members once.
 const READ_LIMIT: Duration = Duration::from_secs(10);
+
+/// The port on which a member of kubeadm serves the others.
+const PEER_PORT: u16 = 2380;
+
+/// The snapshot that a script restores, in a file of this machine.
+#[derive(Debug)]
+struct SnapshotCopy {
+    snapshot: RestorableSnapshot,
+    file: PathBuf,
+    /// The SHA-256 hash with which it ends, in hexadecimal digits.
+    hash: String,
+}
+
+impl SnapshotCopy {
+    /// The name of the file, which must be the same on the host.
+    fn name(&self) -> String {
+        let name = self.file.file_name().map(Path::new);
+        name.map(|name| name.display().to_string()).unwrap_or_default()
+    }
+}
 
 /// Bring back an etcd that has lost its quorum for good, from the member that is left.
 #[derive(Debug, Args)]
@@ -110,12 +141,15 @@ pub async fn run(arguments: &RecoverArguments, session: &Session) -> anyhow::Res
         .transpose()?;
     let connection = session.connect_within(READ_LIMIT).await?;
     let reader = Reader::discover(&connection).await?;
-    let observed = members(arguments, &reader).observe().await?;
+    let observed = members(&arguments.name, &reader).observe().await?;
     let remains = match find(&observed, arguments.survivor.as_deref(), connection.now()) {
         Ok(remains) => remains,
-        Err(refusal) => return refuse(arguments, session, &observed, "not recovered", &refusal),
+        Err(refusal) => {
+            let output = &arguments.write.output;
+            return refuse(output, session, &observed, "not recovered", &refusal);
+        }
     };
-    let script = write_script(&observed, &remains)?;
+    let script = write_script(&observed, &remains, None)?;
     if let Some(mut file) = file {
         file.write_all(script.as_bytes())
             .context("cannot write the script")?;
@@ -127,6 +161,7 @@ pub async fn run(arguments: &RecoverArguments, session: &Session) -> anyhow::Res
             remains: &remains,
             script: arguments.script_file.is_none().then_some(&script),
             file: arguments.script_file.as_deref(),
+            source: None,
         },
     };
     // Text on stdout is the script, so that it can be piped to the host.
@@ -137,17 +172,22 @@ pub async fn run(arguments: &RecoverArguments, session: &Session) -> anyhow::Res
     Ok(report.verdict())
 }
 
-const fn members<'r>(arguments: &'r RecoverArguments, reader: &'r Reader<'r>) -> EtcdMembers<'r> {
+const fn members<'r>(control_plane: &'r str, reader: &'r Reader<'r>) -> EtcdMembers<'r> {
     EtcdMembers {
         reader,
-        control_plane: arguments.name.as_str(),
+        control_plane,
         timeout: READ_LIMIT,
     }
 }
 
-fn write_script(observed: &Snapshot, remains: &Remains) -> anyhow::Result<String> {
+fn write_script(
+    observed: &Snapshot,
+    remains: &Remains,
+    source: Option<&SnapshotCopy>,
+) -> anyhow::Result<String> {
     let hosts = remains.hosts.iter().filter(|host| !host.is_deleting);
     let nodes: Vec<&str> = hosts.map(|host| host.node.as_str()).collect();
+    let others = source.map(|_| other_members(remains)).unwrap_or_default();
     let control_plane = &observed.control_plane;
     let values = [
         ("nodes", nodes.join(" ")),
@@ -156,13 +196,33 @@ fn write_script(observed: &Snapshot, remains: &Remains) -> anyhow::Result<String
             "continue_with",
             report::continue_command(control_plane.name(), control_plane.namespace()),
         ),
+        ("snapshot", source.map(SnapshotCopy::name).unwrap_or_default()),
+        ("hash", source.map(|copy| copy.hash.clone()).unwrap_or_default()),
+        ("others", others),
     ];
     fill(SCRIPT, &values)
 }
 
+/// The members on all hosts but the survivor, as etcd lists members: one JSON object a line.
+fn other_members(remains: &Remains) -> String {
+    let others = remains
+        .hosts
+        .iter()
+        .filter(|host| Some(&host.node) != remains.survivor.as_ref());
+    let line = |host: &ControlPlaneHost| {
+        let place = host.address.as_ref().map(|address| match address.parse() {
+            Ok(IpAddr::V6(address)) => format!("https://[{address}]:{PEER_PORT}"),
+            _ => format!("https://{address}:{PEER_PORT}"),
+        });
+        let places: Vec<String> = place.into_iter().collect();
+        json!({"name": host.node, "peerURLs": places}).to_string()
+    };
+    others.map(line).collect::<Vec<_>>().join("\n")
+}
+
 /// Prints why the command does nothing.
 fn refuse(
-    arguments: &RecoverArguments,
+    output: &OutputArguments,
     session: &Session,
     observed: &Snapshot,
     not_done: &str,
@@ -173,7 +233,7 @@ fn refuse(
         not_done,
         refusal,
     };
-    let (output, terminal) = (&arguments.write.output, &session.terminal);
+    let terminal = &session.terminal;
     if !output.is_text() {
         note_lines(terminal, &report.table(Layout::default()));
     }

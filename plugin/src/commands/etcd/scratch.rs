@@ -1,4 +1,4 @@
-//! A member that serves a restored snapshot on this machine, for `etcd snapshot --verify`.
+//! A member that serves a restored snapshot on this machine, for `etcd snapshot --verify` and `etcd restore`.
 
 use std::{
     env,
@@ -112,6 +112,16 @@ impl ScratchMember {
         Ok(self.connection.status().await?.revision)
     }
 
+    /// The value of a key. `None` if the snapshot has no such key.
+    pub(super) async fn value(&self, key: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        Ok(self.connection.get(key.as_bytes()).await?)
+    }
+
+    /// The number of keys at a revision.
+    pub(super) async fn count_keys(&self, revision: i64) -> anyhow::Result<u64> {
+        Ok(self.connection.count_keys(revision).await?)
+    }
+
     /// The keys and values at a revision. First deletes the history before `compacted`, because only then hashes are comparable
     /// with a member that has deleted it.
     pub(super) async fn key_space(&self, revision: i64, compacted: Option<i64>) -> anyhow::Result<KeySpace> {
@@ -168,7 +178,7 @@ async fn serving(socket: &Path) -> Option<Connection> {
 
 fn not_found(program: &str, error: std::io::Error) -> anyhow::Error {
     anyhow::Error::new(error).context(format!(
-        "cannot run {program}: --verify needs {SERVE} and {RESTORE} on PATH, of the version that the control plane runs"
+        "cannot run {program}: reading a snapshot needs {SERVE} and {RESTORE} on PATH, of the version that the control plane runs"
     ))
 }
 

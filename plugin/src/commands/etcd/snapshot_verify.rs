@@ -48,16 +48,9 @@ async fn verify(request: &FolderRequest<'_>, session: &Session) -> anyhow::Resul
         .context("--verify needs the name of a control plane")?;
     let terminal = &session.terminal;
     let connection = session.connect_within(request.timeout).await?;
-    let stored = SnapshotFolder::open(request.place)?.list().await?;
-    let newest = stored
-        .into_iter()
-        .rfind(|stored| stored.name.is_of(&connection.namespace, name));
-    let newest = newest.with_context(|| {
-        format!(
-            "no snapshot of kubeadmcontrolplane/{name} in namespace {} is in {}",
-            connection.namespace, request.place
-        )
-    })?;
+    let newest = SnapshotFolder::open(request.place)?
+        .newest(&connection.namespace, name)
+        .await?;
     let folder = folder()?;
     terminal.spin("reading the snapshot");
     let file = file_of(&newest, &folder).await?;

@@ -100,6 +100,28 @@ impl SnapshotFolder {
         Ok(stored)
     }
 
+    /// The newest snapshot of a control plane.
+    ///
+    /// # Errors
+    /// The folder cannot be listed, or has none.
+    pub(super) async fn newest(&self, namespace: &str, name: &str) -> anyhow::Result<StoredSnapshot> {
+        let stored = self.list().await?.into_iter();
+        let newest = stored.rev().find(|stored| stored.name.is_of(namespace, name));
+        newest.with_context(|| {
+            format!(
+                "no snapshot of kubeadmcontrolplane/{name} in namespace {namespace} is in {}",
+                self.place()
+            )
+        })
+    }
+
+    fn place(&self) -> SnapshotPlace {
+        match self {
+            Self::Local(folder) => SnapshotPlace::File(folder.clone()),
+            Self::Remote(_, folder) => SnapshotPlace::Object(folder.clone()),
+        }
+    }
+
     /// The snapshots to delete, so that `kept` are left with the newest, of those since the control plane was created.
     pub(super) async fn superseded(
         &self,

@@ -36,8 +36,8 @@ const COMMAND_KILLS: usize = 10;
 const LONGEST_COMMAND: u64 = 20;
 
 const SCRIPT: &str = "/var/tmp/recover.sh";
-const STATE: &str = "/etc/kubernetes/kcp-etcd-recovery";
-const CONTINUE: [&str; 5] = ["etcd", "recover", NAME, "--continue", "--yes"];
+pub(super) const STATE: &str = "/etc/kubernetes/kcp-etcd-recovery";
+pub(super) const CONTINUE: [&str; 5] = ["etcd", "recover", NAME, "--continue", "--yes"];
 
 #[test]
 #[ignore = "needs root: make test-machines PART=full"]
@@ -322,7 +322,7 @@ async fn command_is_killed(management: &ManagementCluster) -> Result<usize> {
 }
 
 /// `timeout` kills itself with the command.
-const fn is_killed(ended: &CommandOutput) -> bool {
+pub(super) const fn is_killed(ended: &CommandOutput) -> bool {
     ended.code == 137 || ended.code < 0
 }
 
@@ -331,7 +331,10 @@ const fn is_killed(ended: &CommandOutput) -> bool {
 async fn without_the_last_write(survivor: &Machine, mut known: BTreeSet<String>) -> Result<BTreeSet<String>> {
     let last = known.pop_last().context("there is no write")?;
     has_every_write(survivor, &known).await?;
-    if has_every_write(survivor, &BTreeSet::from([last.clone()])).await.is_ok() {
+    if has_every_write(survivor, &BTreeSet::from([last.clone()]))
+        .await
+        .is_ok()
+    {
         known.insert(last);
     } else {
         eprintln!("the last write is lost, which the member had before its host lost its power");

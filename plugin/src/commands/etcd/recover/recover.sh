@@ -1,11 +1,13 @@
 #!/bin/bash
-# Makes the etcd member on this host the only one of its cluster, after the other members were lost for good.
-# Written by `kubectl kcp etcd recover`. It contains no secrets.
+# Makes the etcd member on this host the only one of its cluster: with its own data, after the other members were lost for good, or
+# with that of a snapshot, after the data of all members was lost.
+# Written by `kubectl kcp etcd recover` and `kubectl kcp etcd restore`. It contains no secrets, but a snapshot does.
 #
 #   bash SCRIPT                        prints what the member on this host has, and changes nothing
 #   bash SCRIPT --lost MEMBER,MEMBER   checks, keeps a copy of etcd's data, and makes the member the only one; the list names
-#                                      every other member. Use it only if the hosts of these members are off, and their data is
-#                                      lost or older. If a host runs, stop its etcd for good, and write MEMBER:stopped
+#                                      every other member (without any: ''). Use it only if the hosts of these members are off,
+#                                      and their data is lost or older. If a host runs, stop its etcd for good, and write
+#                                      MEMBER:stopped
 #
 # Nothing is changed on the host until every check has passed. If the script is killed at any point, run it again.
 set -euo pipefail
@@ -16,11 +18,20 @@ export LC_ALL=C
 nodes=@@          # the Nodes of the control plane, separated by blanks
 survivor=@@       # the Node on whose host etcd continues; empty: not chosen yet, so the script only checks
 continue_with=@@  # the command that does the rest
+snapshot=@@       # the file in the folder of this script that is restored; empty: etcd continues with the data on this host
+hash=@@           # the SHA-256 hash with which the snapshot ends, in hexadecimal digits; empty without a snapshot
+others=@@         # with a snapshot: the other members, one JSON object a line, because the data may not tell them
 
 readonly MANIFESTS=/etc/kubernetes/manifests
 readonly MANIFEST=$MANIFESTS/etcd.yaml API_SERVER=$MANIFESTS/kube-apiserver.yaml
 # What an interrupted run needs: the manifest as it was, the members, and the name of the copy.
 readonly STATE=/etc/kubernetes/kcp-etcd-recovery
+# The hash of the snapshot that was restored last, so that a second run does not discard what was written since.
+readonly RESTORED=/etc/kubernetes/kcp-etcd-restored
+# etcdutl from the image of etcd, only while this script runs.
+readonly PROGRAM=/var/lib/kcp-etcdutl IMAGE_FOLDER=/var/lib/kcp-etcd-image
+# How far the revision of a restored etcd is ahead of the snapshot, so that it exceeds each one that a client has seen.
+readonly BUMP_REVISION=1000000000
 # A member without a quorum elects no leader. An election takes a second or two.
 readonly SAMPLES=5 CONNECT_SECONDS=2
 # Beside the copy, etcd and the kubelet need space.
@@ -40,13 +51,14 @@ stop_at_problems() {
   exit 1
 }
 
-lost=
+lost='' is_check=no
 case ${1:-} in
-  '') ;;
+  '') is_check=yes ;;
   --lost) lost=${2:-} ;;
   *) fail "unknown argument $1" ;;
 esac
-[ $# -eq 0 ] || { [ $# -eq 2 ] && [ -n "$lost" ]; } || fail "--lost needs the names of all other members, separated by commas"
+[ $# -eq 0 ] || { [ $# -eq 2 ] && [ -n "$lost$snapshot" ]; } || fail "--lost needs the names of all other members, separated by commas"
+file=$(dirname "$(realpath "$0")")/$snapshot
 [ "$(id -u)" -eq 0 ] || fail "run this script as root"
 command -v curl >/dev/null || fail "curl is not installed"
 exec 9>/run/kcp-etcd-recovery.lock
@@ -129,11 +141,15 @@ wait_until() {
   done
 }
 
-# How far an interrupted run came: `stopped` (it has stopped etcd), or `forced` (it has started etcd with the flag). In each other
-# case, etcd may have changed since, so that everything is checked again.
+# How far an interrupted run came: `stopped` (it has stopped etcd), `forced` (it has started etcd with the flag), or `restored` (it
+# has replaced the data). In each other case, etcd may have changed since, so that everything is checked again.
 stage=new source_manifest=$MANIFEST
 if [ -e "$STATE/etcd.yaml" ]; then
-  if [ ! -e "$MANIFEST" ]; then stage=stopped; elif grep -q force-new-cluster "$MANIFEST"; then stage=forced; fi
+  if [ -e "$STATE/restored" ]; then stage=restored
+  elif [ ! -e "$MANIFEST" ]; then stage=stopped
+  elif grep -q force-new-cluster "$MANIFEST"; then stage=forced; fi
+  [ "$stage" = new ] || [ "$(cat "$STATE/hash" 2>/dev/null)" = "$hash" ] ||
+    fail "another script has not ended on this host: run that script again first, as before"
   [ "$stage" = new ] || source_manifest=$STATE/etcd.yaml
 fi
 [ -e "$source_manifest" ] || fail "there is no $MANIFEST: no etcd member of kubeadm runs on this host; nothing was changed on this host"
@@ -156,7 +172,7 @@ check_host() {
     *" $name "*) ;;
     *) problem "the etcd member on this host is $name, but the script is for the Nodes $nodes" ;;
   esac
-  if [ -n "$lost" ]; then
+  if [ "$is_check" = no ]; then
     if [ -z "$survivor" ]; then
       problem "this script only checks: run it without an argument on each host that is left, and write a new script for the host whose member has the newest raft index, with --survivor"
     elif [ "$name" != "$survivor" ]; then
@@ -164,7 +180,9 @@ check_host() {
     fi
   fi
   systemctl is-active --quiet kubelet || problem "the kubelet does not run: systemctl start kubelet"
-  if ! [ -f "$data/member/snap/db" ] || ! compgen -G "$data/member/wal/*.wal" >/dev/null; then
+  if [ -n "$snapshot" ] && ! [ -d "$data" ]; then
+    found+=("$data does not exist")
+  elif [ -z "$snapshot" ] && { ! [ -f "$data/member/snap/db" ] || ! compgen -G "$data/member/wal/*.wal" >/dev/null; }; then
     problem "$data has no data of etcd"
   elif [ -n "$(find "$data" ! -type d ! -type f)" ] || grep -qe --wal-dir "$source_manifest"; then
     problem "a copy of $data would not be complete: etcd has a part of its data elsewhere (a symbolic link, or --wal-dir)"
@@ -174,9 +192,48 @@ check_host() {
   fi
 }
 
+# Copies etcdutl, from PATH or from the image of etcd, to a place where it stays while etcd does not run.
+find_program() {
+  local image known
+  if known=$(command -v etcdutl); then
+    cp "$known" "$PROGRAM"
+  elif command -v ctr >/dev/null; then
+    image=$(sed -nE 's/^ *image: *"?([^" ]+)"? *$/\1/p' "$source_manifest" | head -n 1)
+    release_image
+    mkdir -p "$IMAGE_FOLDER"
+    ctr --namespace k8s.io images mount "$image" "$IMAGE_FOLDER" >/dev/null 2>&1 &&
+      cp "$IMAGE_FOLDER/usr/local/bin/etcdutl" "$PROGRAM" 2>/dev/null || true
+    release_image
+  fi
+}
+release_image() {
+  ! mountpoint --quiet "$IMAGE_FOLDER" || umount "$IMAGE_FOLDER"
+  ctr --namespace k8s.io snapshots rm "$IMAGE_FOLDER" >/dev/null 2>&1 || true
+  [ ! -d "$IMAGE_FOLDER" ] || rmdir "$IMAGE_FOLDER"
+}
+check_snapshot() {
+  local end
+  if [ ! -f "$file" ]; then
+    problem "there is no $file: copy the snapshot to this host, beside this script, under this name"
+    return
+  fi
+  end=$(tail --bytes=32 "$file" | od -An -v -tx1 | tr -d ' \n')
+  if [ "$end" != "$hash" ] || [ "$(head --bytes=-32 "$file" | sha256sum | cut -d' ' -f1)" != "$hash" ]; then
+    problem "$file is not the snapshot for which this script was written, or it is damaged: copy it again"
+  fi
+  find_program
+  if [ ! -e "$PROGRAM" ]; then
+    problem "there is no etcdutl in PATH, and none in the image of etcd on this host: copy etcdutl of the version of etcd to /usr/local/bin"
+  elif ! "$PROGRAM" snapshot restore --help 2>&1 | grep -e --bump-revision >/dev/null; then
+    problem "etcdutl is too old, because it does not know --bump-revision: copy a newer one of the same minor version to /usr/local/bin"
+  fi
+  found+=("snapshot: $file, $(stat --format=%s "$file") bytes")
+}
+
 check_space() {
   local needed available
-  needed=$(du --summarize --block-size=1K "$data" | cut -f1)
+  needed=$(du --summarize --block-size=1K "$data" 2>/dev/null | cut -f1) || needed=0
+  [ -z "$snapshot" ] || [ ! -f "$file" ] || needed=$((needed + $(du --block-size=1K --apparent-size "$file" | cut -f1)))
   needed=$((needed + needed / 10 + SPACE_MARGIN_KIB))
   available=$(df --output=avail --block-size=1K "$(dirname "$data")" | tail -n 1)
   [ "$available" -gt "$needed" ] ||
@@ -200,9 +257,11 @@ peer_urls() { sed -E 's/^.*"peerURLs"://; s/"clientURLs".*//' <<<"$1" | grep -oE
 # check_members SAMPLES
 check_members() {
   local sample member other url state wal list states='' has_leader=no has_restarted=no names=() term
-  found=() is_only=no status=''
+  is_only=no status=''
   for ((sample = 0; sample < $1; sample++)); do
-    if [ "$stage" = stopped ]; then
+    if [ -n "$snapshot" ]; then
+      members=$others leader=''
+    elif [ "$stage" = stopped ]; then
       members=$(cat "$STATE/members") leader=''
     elif ! { [ "$has_restarted" = no ] && ask_member; } && ! { has_restarted=yes && ask_started_member; }; then
       if [ "$(field isLearner "$status")" = true ]; then
@@ -231,9 +290,10 @@ check_members() {
     for url in $list; do
       if grep -qxF "answers $url" <<<"$states"; then
         state=answers
-        problem "the etcd member $other answers at $url: if its data is newer (run this script there, and compare), let etcd continue there; otherwise stop it first, on its host: mv $MANIFEST /root/; then, if it still runs after a minute: pkill -x etcd"
+        problem "the etcd member $other answers at $url: if its data is newer, let etcd continue there; otherwise stop it first, on its host: mv $MANIFEST /root/; then, if it still runs after a minute: pkill -x etcd"
       elif grep -qxF "refuses $url" <<<"$states"; then
         state="does not answer, but its host runs"
+        [ "$is_check" = no ] || [ -z "$snapshot" ] || continue
         case ,$lost, in
           *",$other:stopped,"*) ;;
           *) problem "the host of the etcd member $other runs, so that its etcd may start again: if its data is newer, let etcd continue there; otherwise stop it for good, on its host: mv $MANIFEST /root/; if it still runs after a minute: pkill -x etcd; then write $other:stopped after --lost" ;;
@@ -241,12 +301,13 @@ check_members() {
       fi
     done
     found+=("other member: $other, at ${list:-an unknown address}, $state")
+    [ "$is_check" = no ] || continue
     case ,$lost, in
-      ,, | *",$other,"* | *",$other:stopped,"*) ;;
+      *",$other,"* | *",$other:stopped,"*) ;;
       *) problem "--lost does not name the etcd member $other" ;;
     esac
   done <<<"$(other_members)"
-  if [ "${#names[@]}" -eq 0 ]; then
+  if [ "${#names[@]}" -eq 0 ] && [ -z "$snapshot" ]; then
     problem "etcd has only the member $name, which has no leader yet: run this script again"
   fi
   for other in ${lost//,/ }; do
@@ -255,6 +316,13 @@ check_members() {
       *) problem "--lost names ${other%:stopped}, but the other etcd members are: ${names[*]}" ;;
     esac
   done
+  if [ -n "$snapshot" ]; then
+    status=$(ask maintenance/status) || status=
+    [ -z "$status" ] || found+=("the member on this host has revision $(field revision "$status"): its data is replaced")
+    [ "${#problems[@]}" -gt 0 ] ||
+      found+=("only if the hosts of these members are off, or their etcd is stopped for good, run this script with: --lost '$(IFS=,; printf '%s' "${names[*]}")', and :stopped after the name of each member whose host runs")
+    return
+  fi
   # etcd fills the next file before it uses it; its name ends in .tmp.
   wal=$(find "$data/member/wal" -name '*.wal' -printf '%T@\n' | sort -n | tail -n 1)
   wal=$(date -u -d "@${wal%.*}" +%Y-%m-%dT%H:%M:%SZ)
@@ -282,6 +350,7 @@ install_manifest() {
 # Whatever ends a run early, the kubelet gets the manifest back as it was.
 put_back() {
   local code=$?
+  rm -f "$PROGRAM"
   [ "$code" -ne 0 ] && [ -e "$STATE/etcd.yaml" ] || return 0
   [ ! -s "$STATE/copy" ] || rm -rf "$(cat "$STATE/copy").partial"
   if install_manifest <"$STATE/etcd.yaml"; then
@@ -296,8 +365,9 @@ begin() {
   rm -rf "$STATE"
   mkdir "$STATE"
   printf '%s\n' "$members" >"$STATE/members"
+  printf '%s' "$hash" >"$STATE/hash"
   cp -p "$MANIFEST" "$STATE/etcd.yaml.new"
-  sync "$STATE/members" "$STATE/etcd.yaml.new"
+  sync "$STATE/members" "$STATE/hash" "$STATE/etcd.yaml.new"
   mv "$STATE/etcd.yaml.new" "$STATE/etcd.yaml"
   sync "$STATE"
   trap put_back EXIT
@@ -307,9 +377,14 @@ begin() {
 files() { find "$1" -type f -printf '%P %s %T@\n' | sed -E 's/\.[0-9]+$//' | sort; }
 
 keep_copy() {
+  # What is there since this was written is the snapshot.
+  [ ! -e "$STATE/kept" ] || return 0
   say "stopping etcd"
   rm -f "$MANIFEST"
+  # An etcd without data fails again and again, and may be between two starts. A new kubelet does not start it.
+  [ -z "$snapshot" ] || systemctl restart kubelet
   end_without_kubelet
+  [ -d "$data" ] || return 0
   copy=$(cat "$STATE/copy" 2>/dev/null) || copy=
   if [ -n "$copy" ]; then
     [ ! -d "$copy" ] || [ "$(files "$copy")" != "$(files "$data")" ] || return 0
@@ -324,6 +399,33 @@ keep_copy() {
   sync --file-system "$copy.partial"
   mv "$copy.partial" "$copy"
   sync "${copy%/*}"
+}
+
+# etcd must not be running.
+restore() {
+  local partial=$data/restored advertised
+  advertised=$(flag --initial-advertise-peer-urls "$STATE/etcd.yaml")
+  mark kept
+  say "restoring $file"
+  mkdir -p "$data"
+  chmod 700 "$data"
+  rm -rf "$partial"
+  # The token makes the id of the cluster a new one, so that no member of the old one can talk to it.
+  "$PROGRAM" snapshot restore "$file" --data-dir "$partial" --name "$name" --initial-cluster "$name=$advertised" \
+    --initial-advertise-peer-urls "$advertised" --initial-cluster-token "restored-$(date +%s)-$RANDOM" \
+    --bump-revision "$BUMP_REVISION" --mark-compacted >"$STATE/log" 2>&1 ||
+    { rm -rf "$partial"; fail "etcdutl cannot restore the snapshot: $(tail -n 1 "$STATE/log")"; }
+  sync --file-system "$partial"
+  rm -rf "$data/member"
+  mv "$partial/member" "$data/member"
+  rmdir "$partial"
+  sync --file-system "$data"
+  mark restored
+}
+# Remembers a step of which each run must know.
+mark() {
+  : >"$STATE/$1"
+  sync "$STATE/$1" "$STATE"
 }
 
 start() {
@@ -363,12 +465,20 @@ serve() {
     fail "etcd is the only member and serves, but the API server does not after $API_LIMIT_SECONDS seconds: crictl logs \$(crictl ps -aq --name kube-apiserver | head -n 1)"
 }
 
-[ "$stage" = new ] || [ -z "$lost" ] || trap put_back EXIT
+found=() is_only=no
+trap 'rm -f "$PROGRAM"' EXIT
+[ "$stage" = new ] || [ "$is_check" = yes ] || trap put_back EXIT
 check_host
 # A run that was interrupted has passed the other checks, and has changed what they check.
-[ "$stage" = forced ] || check_members "$SAMPLES"
-[ "$stage" != new ] || check_space
-if [ -z "$lost" ]; then
+if [ -n "$snapshot" ] && [ "$stage" = new ] && [ "$(cat "$RESTORED" 2>/dev/null)" = "$hash" ]; then
+  is_only=yes
+  say "this snapshot was restored on this host already; to restore it again, and lose what was written since, first remove $RESTORED"
+elif [ "$stage" = new ] || [ "$stage" = stopped ]; then
+  [ -z "$snapshot" ] || check_snapshot
+  check_members "$SAMPLES"
+fi
+[ "$stage" != new ] || [ "$is_only" = yes ] || check_space
+if [ "$is_check" = yes ]; then
   [ "$stage" = new ] || found=("a recovery on this host has not ended: run this script again as before, with --lost")
   [ "${#found[@]}" -eq 0 ] || printf '%s\n' "${found[@]}"
   stop_at_problems
@@ -381,15 +491,25 @@ if [ "$stage" = new ] && [ "$is_only" = no ]; then
   stop_at_problems
 fi
 copy=$(cat "$STATE/copy" 2>/dev/null) || copy=
-if [ "$stage" = forced ] || [ "$is_only" = no ]; then
-  [ "$stage" = forced ] || keep_copy
-  forget_others
+if [ "$stage" = forced ] || [ "$stage" = restored ] || [ "$is_only" = no ]; then
+  if [ "$stage" = new ] || [ "$stage" = stopped ]; then
+    keep_copy
+    [ -z "$snapshot" ] || restore
+  fi
+  [ -n "$snapshot" ] || forget_others
   say "starting etcd as before"
   install_manifest <"$STATE/etcd.yaml"
+  # An etcd without data has failed for a while, so that the kubelet waits for minutes. It also registers its Node again.
+  [ -z "$snapshot" ] || systemctl restart kubelet
 fi
 end_without_kubelet --force-new-cluster
 start is_without_flag
+if [ -n "$snapshot" ] && [ "$is_only" = no ]; then
+  printf '%s' "$hash" >"$RESTORED"
+  sync "$RESTORED"
+fi
 trap - EXIT
+rm -f "$PROGRAM"
 [ -z "$copy" ] || say "the data as it was before is in $copy"
 rm -rf "$STATE"
 serve

@@ -5,12 +5,14 @@ use std::path::Path;
 use kcp_api::{KubeadmControlPlane, Object as _, kind::KUBEADM_CONTROL_PLANE};
 use kcp_control_plane::verbs::etcd::recover::{
     remains::{ControlPlaneHost, Remains},
+    restore::RestorableSnapshot,
     steps::Remainder,
 };
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 
 use crate::{
+    commands::etcd::recover::SnapshotCopy,
     document::{API_VERSION, ObjectName, resource_name},
     output::Report,
     terminal::{escape, style::BAD, table::Layout},
@@ -31,6 +33,8 @@ pub(super) enum RecoveryOutcome<'r> {
         /// `None` if the script is in a file.
         script: Option<&'r String>,
         file: Option<&'r Path>,
+        /// The snapshot that the script restores. `None` if etcd continues with the data of the host.
+        source: Option<&'r SnapshotCopy>,
     },
     /// The plan after the script has run, in a dry run.
     DryRun(&'r Remainder),
@@ -76,8 +80,48 @@ pub(super) struct RecoveryDocument<'r> {
     steps: Vec<String>,
     /// Why the recovery is not finished, one sentence each.
     reasons: &'r [String],
+    /// The snapshot that the script restores; null without `etcd restore`.
+    snapshot: Option<RestoredSnapshot<'r>>,
     /// The script for the host; null with --continue, or if the script is in a file.
     script: Option<&'r str>,
+}
+
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+struct RestoredSnapshot<'r> {
+    /// The file or the object from which it was read.
+    place: &'r str,
+    /// The file on this machine, to be copied to the host.
+    file: String,
+    /// When it was taken; null if that is unknown.
+    taken: Option<jiff::Timestamp>,
+    bytes: u64,
+    /// The newest revision in it.
+    revision: i64,
+    /// The number of keys in it.
+    keys: u64,
+}
+
+impl<'r> From<&'r SnapshotCopy> for RestoredSnapshot<'r> {
+    fn from(copy: &'r SnapshotCopy) -> Self {
+        let RestorableSnapshot {
+            place,
+            taken,
+            bytes,
+            revision,
+            keys,
+            ..
+        } = &copy.snapshot;
+        Self {
+            place,
+            file: copy.file.display().to_string(),
+            taken: *taken,
+            bytes: *bytes,
+            revision: *revision,
+            keys: *keys,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -134,10 +178,17 @@ impl<'r> RecoveryReport<'r> {
             done: &[],
             steps: self.steps(),
             reasons: &[],
+            snapshot: None,
             script: None,
         };
         match self.outcome {
-            RecoveryOutcome::Script { remains, script, .. } => {
+            RecoveryOutcome::Script {
+                remains,
+                script,
+                source,
+                ..
+            } => {
+                document.snapshot = source.map(RestoredSnapshot::from);
                 document.hosts = remains.hosts.iter().map(RecoveryHost::from).collect();
                 document.survivor = remains.survivor.as_deref();
                 document.quorum_unknown_because = remains.doubt.as_deref();
@@ -165,7 +216,12 @@ impl<'r> RecoveryReport<'r> {
     fn steps(&self) -> Vec<String> {
         let continues = continue_command(self.control_plane.name(), self.control_plane.namespace());
         match self.outcome {
-            RecoveryOutcome::Script { remains, file, .. } => {
+            RecoveryOutcome::Script {
+                remains,
+                file,
+                source,
+                ..
+            } => {
                 let script = file.map_or_else(
                     || "the script".to_owned(),
                     |file| format!("bash {}", file.display()),
@@ -176,6 +232,9 @@ impl<'r> RecoveryReport<'r> {
                          command again with --survivor"
                     )];
                 };
+                if let Some(source) = source {
+                    return restore_steps(source, node, &script, &continues);
+                }
                 vec![
                     format!(
                         "run {script} as root on the host of Node {node}: it changes nothing, and names the other etcd members"
@@ -201,8 +260,11 @@ impl<'r> RecoveryReport<'r> {
         let object = format!("kubeadmcontrolplane/{}", escape(self.control_plane.name()));
         let steps = self.steps();
         match self.outcome {
-            RecoveryOutcome::Script { remains, .. } => {
+            RecoveryOutcome::Script { remains, source, .. } => {
                 let heading = match &remains.survivor {
+                    Some(node) if source.is_some() => {
+                        format!("{object}: the snapshot is restored on Node {}\n", escape(node))
+                    }
                     Some(node) => format!("{object}: etcd continues on Node {}\n", escape(node)),
                     None => format!("{object}: the host on which etcd continues is not chosen yet\n"),
                 };
@@ -237,6 +299,24 @@ impl<'r> RecoveryReport<'r> {
             }
         }
     }
+}
+
+fn restore_steps(source: &SnapshotCopy, node: &str, script: &str, continues: &str) -> Vec<String> {
+    let file = source.file.display();
+    vec![
+        format!(
+            "copy the script and {file} to one folder on the host of Node {node}; the snapshot contains every Secret of the cluster"
+        ),
+        "stop etcd on the hosts of all other Machines: power them off, or on each: mv /etc/kubernetes/manifests/etcd.yaml /root/; if it \
+         still runs after a minute: pkill -x etcd"
+            .to_owned(),
+        format!("run {script} there as root: it changes nothing, and checks the snapshot and the other members"),
+        format!(
+            "run {script} there with --lost and the names of the other members: it keeps a copy of etcd's data, and restores the \
+             snapshot as the only member"
+        ),
+        format!("replace the other Machines, one after the other: {continues}"),
+    ]
 }
 
 fn describe(host: &ControlPlaneHost) -> String {

@@ -52,7 +52,7 @@ pub(super) async fn run(arguments: &RecoverArguments, session: &Session) -> anyh
         arguments,
         session,
         reader: &reader,
-        members: members(arguments, &reader),
+        members: members(&arguments.name, &reader),
         engine: Engine {
             reader: &reader,
             terminal: &session.terminal,
@@ -78,7 +78,7 @@ impl Recovery<'_> {
         let (observed, first) = self.observe_quorum().await?;
         let first = match first {
             Ok(first) => first,
-            Err(refusal) => return refuse(self.arguments, self.session, &observed, NOT_DONE, &refusal),
+            Err(refusal) => return self.refuse(&observed, &refusal),
         };
         if first.is_empty() {
             return self.report(&observed, RecoveryOutcome::Recovered { done: &[] });
@@ -87,13 +87,7 @@ impl Recovery<'_> {
             return self.report(&observed, RecoveryOutcome::DryRun(&first));
         }
         if !self.confirm(&first).await? {
-            return refuse(
-                self.arguments,
-                self.session,
-                &observed,
-                NOT_DONE,
-                &Refusal::unconfirmed(),
-            );
+            return self.refuse(&observed, &Refusal::unconfirmed());
         }
         self.session.terminal.set_interrupt_note(format!(
             "the recovery is not finished; continue with: {}",
@@ -112,6 +106,16 @@ impl Recovery<'_> {
             }
         };
         self.report(&observed, outcome)
+    }
+
+    fn refuse(&self, observed: &Snapshot, refusal: &Refusal) -> anyhow::Result<Verdict> {
+        refuse(
+            &self.arguments.write.output,
+            self.session,
+            observed,
+            NOT_DONE,
+            refusal,
+        )
     }
 
     /// Observes until etcd has a quorum, but not for longer than [`QUORUM_LIMIT`].

@@ -1,21 +1,26 @@
 //! The output of `etcd recover`, and its script.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use kcp_control_plane::{
     snapshot::{Reading, Snapshot},
     testing::{
-        objects::now,
+        objects::{minutes_ago, now},
         snapshot::{failure, observed},
     },
     verbs::etcd::recover::{
         drill::{SnapshotContent, drill},
         remains::{Remains, find},
+        restore::{RestorableSnapshot, decide},
         steps::{Step, remainder},
     },
 };
 
 use super::{
+    SnapshotCopy,
     drill::{DrillDocument, DrillReport},
     report::{RecoveryDocument, RecoveryOutcome, RecoveryReport},
     write_script,
@@ -52,9 +57,29 @@ fn remains(survivor: Option<&str>) -> Remains {
     find(&lost(), survivor, now()).expect("hosts")
 }
 
+const AUTHORITY: &[u8] = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+
+fn copy() -> SnapshotCopy {
+    SnapshotCopy {
+        snapshot: RestorableSnapshot {
+            place: "s3://b/d_c1-cp_20260821T110000Z.db".to_owned(),
+            taken: Some(minutes_ago(60)),
+            bytes: 20_512,
+            revision: 1234,
+            keys: 321,
+            authority: Some(AUTHORITY.to_vec()),
+            nodes: ["node-m1".to_owned()].into(),
+        },
+        file: PathBuf::from("/tmp/d_c1-cp_20260821T110000Z.db"),
+        hash: "ab".repeat(32),
+    }
+}
+
 #[test]
 fn each_part_has_its_text_and_exit_code() {
     let (chosen, unchosen) = (remains(Some("m1")), remains(None));
+    let copy = copy();
+    let restored = decide(&lost(), &copy.snapshot, AUTHORITY, None, now()).expect("a host");
     let left = remainder(&recovered(), now()).expect("a quorum");
     let healthy = remainder(&observed(), now()).expect("a quorum");
     let script = "#!/bin/bash\n".to_owned();
@@ -71,6 +96,7 @@ fn each_part_has_its_text_and_exit_code() {
                 remains: &chosen,
                 script: Some(&script),
                 file: None,
+                source: None,
             },
             Met,
         ),
@@ -80,6 +106,17 @@ fn each_part_has_its_text_and_exit_code() {
                 remains: &unchosen,
                 script: None,
                 file,
+                source: None,
+            },
+            Met,
+        ),
+        (
+            "restore",
+            RecoveryOutcome::Script {
+                remains: &restored,
+                script: None,
+                file,
+                source: Some(&copy),
             },
             Met,
         ),
@@ -117,7 +154,7 @@ fn each_part_has_its_text_and_exit_code() {
 fn the_script_names_the_hosts_that_stay() {
     let observed = lost();
     for (survivor, expected) in [(Some("m2"), "node-m2"), (None, "")] {
-        let script = write_script(&observed, &remains(survivor)).expect("a script");
+        let script = write_script(&observed, &remains(survivor), None).expect("a script");
         let nodes = "\nnodes='node-m1 node-m2 node-m3'";
         let value = format!("\nsurvivor='{expected}'");
         assert!(script.contains(nodes) && script.contains(&value), "{script}");
@@ -152,4 +189,26 @@ fn each_result_of_a_drill_has_lines_and_a_document() {
     }
     insta::assert_snapshot!("drill", text);
     schema::checked_in::<DrillDocument<'_>>("etcdrecoverydrill.json");
+}
+
+#[test]
+fn the_script_of_a_restore_names_the_snapshot_and_the_other_members() {
+    let mut observed = lost();
+    observed.machine(2).status.host_address = Some("10.0.0.2".to_owned());
+    observed.machine(3).status.host_address = Some("fd00::3".to_owned());
+    let copy = copy();
+    let remains = decide(&observed, &copy.snapshot, AUTHORITY, None, now()).expect("a host");
+    let script = write_script(&observed, &remains, Some(&copy)).expect("a script");
+    let hash = format!("\nhash='{}'", copy.hash);
+    for line in [
+        "\nsurvivor='node-m1'",
+        "\nsnapshot='d_c1-cp_20260821T110000Z.db'",
+        &hash,
+        "\nothers='{\"name\":\"node-m2\",\"peerURLs\":[\"https://10.0.0.2:2380\"]}\n\
+         {\"name\":\"node-m3\",\"peerURLs\":[\"https://[fd00::3]:2380\"]}'",
+    ] {
+        assert!(script.contains(line), "no {line} in {script}");
+    }
+    let output = Command::new("bash").args(["-n", "-c", &script]).output();
+    assert!(output.expect("bash").status.success());
 }

@@ -41,24 +41,9 @@ pub struct ControlPlaneHost {
 /// # Errors
 /// etcd has a quorum, or no host can bring it back. The error says why.
 pub fn find(observed: &Snapshot, requested: Option<&str>, now: Timestamp) -> Result<Remains, Refusal> {
-    let control_plane = &observed.control_plane;
-    if observed.has_external_etcd() {
-        return Err(refusal(
-            "etcd is external: Cluster API does not manage its members, and no host of the control plane has its data".to_owned(),
-        ));
-    }
-    if control_plane.deletion_timestamp().is_some() {
-        return Err(refusal("the control plane is being deleted".to_owned()));
-    }
-    if !are_machines_read(observed) {
-        return Err(refusal(
-            "it is unknown which hosts have etcd's data: could not read the Machines".to_owned(),
-        ));
-    }
+    refuse_unsuitable(observed)?;
     let doubt = refuse_quorum(observed)?;
-    let joined = observed.machines.iter();
-    let mut hosts: Vec<ControlPlaneHost> = joined.filter_map(|machine| describe(observed, machine)).collect();
-    hosts.sort_by(|one, other| one.machine.cmp(&other.machine));
+    let hosts = hosts(observed);
     let survivor = choose(observed, &hosts, requested)?;
     Ok(Remains {
         survivor: survivor.map(|host| host.node.clone()),
@@ -66,6 +51,33 @@ pub fn find(observed: &Snapshot, requested: Option<&str>, now: Timestamp) -> Res
         hosts,
         doubt,
     })
+}
+
+/// # Errors
+/// No host of the control plane can have etcd's data, or it is unknown which.
+pub(super) fn refuse_unsuitable(observed: &Snapshot) -> Result<(), Refusal> {
+    if observed.has_external_etcd() {
+        return Err(refusal(
+            "etcd is external: Cluster API does not manage its members, and no host of the control plane has its data".to_owned(),
+        ));
+    }
+    if observed.control_plane.deletion_timestamp().is_some() {
+        return Err(refusal("the control plane is being deleted".to_owned()));
+    }
+    if !are_machines_read(observed) {
+        return Err(refusal(
+            "it is unknown which hosts have etcd's data: could not read the Machines".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// The hosts of all Machines that have joined, by the names of their Machines.
+pub(super) fn hosts(observed: &Snapshot) -> Vec<ControlPlaneHost> {
+    let joined = observed.machines.iter();
+    let mut hosts: Vec<ControlPlaneHost> = joined.filter_map(|machine| describe(observed, machine)).collect();
+    hosts.sort_by(|one, other| one.machine.cmp(&other.machine));
+    hosts
 }
 
 /// Returns why it is unknown whether etcd has a quorum. `None` if a member reports that it has no leader, and none reports one.
@@ -133,7 +145,7 @@ fn describe(observed: &Snapshot, machine: &Machine) -> Option<ControlPlaneHost> 
 }
 
 /// The host on which etcd continues: the requested one, or the only one that there is.
-fn choose<'h>(
+pub(super) fn choose<'h>(
     observed: &Snapshot,
     hosts: &'h [ControlPlaneHost],
     requested: Option<&str>,

@@ -1,0 +1,243 @@
+//! `kubectl kcp etcd restore`: writes the script that restores a snapshot on one host, if the data of all members is lost or wrong.
+
+use std::{
+    collections::BTreeSet,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use jiff::Timestamp;
+use kcp_api::{Object as _, snapshot_record::SnapshotRecord};
+use kcp_client::{ReadLimit, reader::Reader, reads::certificates::read_authority};
+use kcp_control_plane::{
+    snapshot::Snapshot,
+    verbs::etcd::{
+        recover::restore::{AUTHORITY_KEY, RestorableSnapshot, decide, node_key},
+        snapshot::{
+            name::SnapshotName,
+            place::{ObjectPlace, SnapshotPlace},
+        },
+    },
+};
+
+use crate::{
+    arguments::parse_control_plane,
+    commands::etcd::{
+        recover::{READ_LIMIT, SnapshotCopy, members, note_lines, refuse, report, write_script},
+        scratch::{ScratchMember, folder},
+        stored::SnapshotFolder,
+        stored_content::read_content,
+    },
+    file::NewFile,
+    output::{OutputArguments, print},
+    session::Session,
+    signal::EndSignal,
+    terminal::{Terminal, table::Layout},
+    verdict::Verdict,
+};
+use report::{RecoveryOutcome, RecoveryReport};
+
+const NOT_DONE: &str = "not restored";
+
+/// Restore a snapshot of etcd, if the data of all members is lost or wrong.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Use this command only if no member has the data any more, or if the data is wrong; as long as one member has it, use \
+        `kubectl kcp etcd recover NAME`. What was written after the snapshot is lost.
+
+The command reads the snapshot on this machine, with etcd and etcdutl of PATH: it checks its hash, and that its CA is that of the \
+        Cluster. It changes nothing, but writes a script, and copies the snapshot to the folder of the script if it is in S3. Copy both to \
+        one folder of the host that the command names, and run the script there as `kubectl kcp etcd recover NAME` says. The host needs \
+        etcdutl, in the image of etcd or on PATH. Then `kubectl kcp etcd recover NAME --continue` replaces the other Machines.
+
+Examples:
+  kubectl kcp etcd restore edge --from edge.db --script-file restore.sh
+  kubectl kcp etcd restore edge --from s3://backups/prod/ --survivor edge-9hng4 --script-file restore.sh"
+)]
+pub struct RestoreArguments {
+    /// Control plane, as NAME or kcp/NAME
+    #[arg(value_parser = parse_control_plane)]
+    pub name: String,
+
+    #[arg(
+        long,
+        value_name = "FILE",
+        help = "File or s3://BUCKET/NAME with the snapshot, or a folder, of which the newest snapshot of the control plane is restored"
+    )]
+    pub from: SnapshotPlace,
+
+    /// Machine or Node of the host on which the snapshot is restored [default: the first whose Node is in the snapshot]
+    #[arg(long, value_name = "MACHINE")]
+    pub survivor: Option<String>,
+
+    /// Create this file with the script for the host
+    #[arg(long, value_name = "FILE")]
+    pub script_file: PathBuf,
+
+    /// The output format.
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+/// Runs `etcd restore`. A signal ends the scratch member, and removes every file that is not complete.
+pub async fn run(arguments: &RestoreArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let mut signal = EndSignal::listen().context("cannot receive signals")?;
+    tokio::select! {
+        verdict = Box::pin(restore(arguments, session)) => verdict,
+        () = signal.wait() => Ok(Verdict::Interrupted),
+    }
+}
+
+async fn restore(arguments: &RestoreArguments, session: &Session) -> anyhow::Result<Verdict> {
+    let terminal = &session.terminal;
+    // Create the file first, so that a folder that cannot be written is an error before the reads.
+    let mut file = NewFile::create(&arguments.script_file)?;
+    let connection = session.connect_within(READ_LIMIT).await?;
+    let reader = Reader::discover(&connection).await?;
+    let observed = members(&arguments.name, &reader).observe().await?;
+    let control_plane = &observed.control_plane;
+    let cluster = control_plane
+        .cluster()
+        .context("the control plane has no Cluster yet")?;
+    let limit = ReadLimit::per_read(READ_LIMIT);
+    let authority = read_authority(&reader, control_plane.namespace(), cluster, limit).await;
+    let authority = authority.context("cannot find out to which cluster the snapshot must belong")?;
+    let place = snapshot_place(&arguments.from, &connection.namespace, &arguments.name).await?;
+    let local = LocalSnapshot::read(place, &arguments.script_file, terminal).await?;
+    let (copy, downloaded) = local.inspect(&observed, connection.now(), terminal).await?;
+    terminal.stop_spinning();
+    let survivor = arguments.survivor.as_deref();
+    let remains = match decide(&observed, &copy.snapshot, &authority, survivor, connection.now()) {
+        Ok(remains) => remains,
+        Err(refusal) => return refuse(&arguments.output, session, &observed, NOT_DONE, &refusal),
+    };
+    let script = write_script(&observed, &remains, Some(&copy))?;
+    file.write_all(script.as_bytes())
+        .context("cannot write the script")?;
+    if let Some(downloaded) = downloaded {
+        downloaded.finish()?;
+    }
+    file.finish()?;
+    let report = RecoveryReport {
+        control_plane,
+        outcome: RecoveryOutcome::Script {
+            remains: &remains,
+            script: None,
+            file: Some(&arguments.script_file),
+            source: Some(&copy),
+        },
+    };
+    if !arguments.output.is_text() {
+        note_lines(terminal, &report.summary(Layout::default()));
+    }
+    print(&report, &arguments.output, terminal)?;
+    Ok(report.verdict())
+}
+
+/// The file or the object with the snapshot: in a folder, the newest one of the control plane.
+async fn snapshot_place(place: &SnapshotPlace, namespace: &str, name: &str) -> anyhow::Result<SnapshotPlace> {
+    let is_folder = match place {
+        SnapshotPlace::Stdout => {
+            return Err(anyhow!(
+                "--from needs a file or an object, because it is read twice"
+            ));
+        }
+        SnapshotPlace::File(path) => path.is_dir(),
+        SnapshotPlace::Object(object) => object.is_folder(),
+    };
+    if !is_folder {
+        return Ok(place.clone());
+    }
+    Ok(SnapshotFolder::open(place)?.newest(namespace, name).await?.place)
+}
+
+/// A snapshot in a file of this machine, whose hash is correct.
+struct LocalSnapshot {
+    place: SnapshotPlace,
+    /// The file that the user copies to the host.
+    file: PathBuf,
+    /// The file while it has no final name. `None` if the user has it already.
+    downloaded: Option<NewFile>,
+    bytes: u64,
+    hash: String,
+}
+
+impl LocalSnapshot {
+    /// Reads the snapshot. An object is stored beside the script.
+    async fn read(place: SnapshotPlace, script: &Path, terminal: &Terminal) -> anyhow::Result<Self> {
+        terminal.spin("reading the snapshot");
+        let file = match &place {
+            SnapshotPlace::File(path) => path.clone(),
+            SnapshotPlace::Object(object) => script.with_file_name(file_name(object)),
+            SnapshotPlace::Stdout => return Err(anyhow!("stdout contains no snapshot")),
+        };
+        let is_object = matches!(place, SnapshotPlace::Object(_));
+        let mut downloaded = is_object.then(|| NewFile::create(&file)).transpose()?;
+        let content = read_content(&place, |part| match &mut downloaded {
+            Some(file) => file.write_all(part),
+            None => Ok(()),
+        })
+        .await?;
+        let hash = content
+            .hash
+            .map_err(|why| anyhow!("{place} cannot be restored: {why}"))?;
+        Ok(Self {
+            place,
+            file,
+            downloaded,
+            bytes: content.bytes,
+            hash,
+        })
+    }
+
+    /// Serves the snapshot on this machine, and reads what says where it belongs.
+    async fn inspect(
+        self,
+        observed: &Snapshot,
+        now: Timestamp,
+        terminal: &Terminal,
+    ) -> anyhow::Result<(SnapshotCopy, Option<NewFile>)> {
+        let name = self.file.file_name().and_then(|name| name.to_str());
+        let began = name.and_then(|name| name.parse::<SnapshotName>().ok());
+        let record = SnapshotRecord::from_control_plane(&observed.control_plane, now);
+        let record = record.filter(|record| record.place.as_deref() == Some(&*self.place.to_string()));
+        let taken = began.map(|name| name.began());
+        terminal.spin("restoring the snapshot on this machine");
+        let path = self.downloaded.as_ref().map(NewFile::temporary_path);
+        let path = path.unwrap_or(&self.file);
+        let scratch = Box::pin(ScratchMember::start(folder()?, path)).await?;
+        let revision = scratch.revision().await?;
+        let mut nodes = BTreeSet::new();
+        for node in observed
+            .machines
+            .iter()
+            .filter_map(|machine| observed.node_of(machine))
+        {
+            if scratch.value(&node_key(node)).await?.is_some() {
+                nodes.insert(node.to_owned());
+            }
+        }
+        let snapshot = RestorableSnapshot {
+            place: self.place.to_string(),
+            taken: taken.or(record.map(|record| record.completed)),
+            bytes: self.bytes,
+            revision,
+            keys: scratch.count_keys(revision).await?,
+            authority: scratch.value(AUTHORITY_KEY).await?,
+            nodes,
+        };
+        let copy = SnapshotCopy {
+            snapshot,
+            file: self.file,
+            hash: self.hash,
+        };
+        Ok((copy, self.downloaded))
+    }
+}
+
+/// The name of an object without its folder.
+fn file_name(object: &ObjectPlace) -> &str {
+    object.key.rsplit('/').next().unwrap_or(&object.key)
+}

@@ -44,8 +44,11 @@ impl ManagementCluster {
         // Fail early: nothing else should start for a program that is out of date.
         products::under_test("kcp-webhook")?;
         products::under_test("kubectl-kcp")?;
-        let etcd = Etcd::start(run, &assets, "etcd")?;
-        let cluster = ClusterApiAlone::start(run, &assets, &etcd, "management", &[]).await?;
+        // Several sites of one run may have one each.
+        let prefix = site.map_or_else(String::new, |site| format!("{}-", site.name()));
+        let etcd = Etcd::start(run, &assets, &format!("{prefix}etcd"))?;
+        let name = format!("{prefix}management");
+        let cluster = ClusterApiAlone::start(run, &assets, &etcd, &name, &[]).await?;
         let admission = cluster.install_ours().await?;
         let controllers = Arc::new(Controllers::new(run, &assets, cluster.api()));
         let machines = Machines::start(run, &assets, cluster.client(), &controllers, site)?;

@@ -16,16 +16,32 @@ mod restore;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::etcd::EtcdClient;
-use kcp_tests::machines::real::{Machine, Site};
+use kcp_tests::machines::real::{Images, Machine, Site};
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::pki::KeyPairFiles;
 use kube::Api;
+
+use crate::real_machines::on_machines;
+
+/// Runs a test with a management cluster of its own, in whose namespace Cluster API reconciles: one test after the other, because their
+/// controllers have the same names in the run.
+fn with_cluster_api(name: &str, test: impl AsyncFnOnce(&Arc<Site>, &ManagementCluster) -> Result<()> + Send) {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    on_machines(name, Images::All, async |site| {
+        let management = ManagementCluster::start_at(site).await?;
+        management
+            .with_controllers(cluster_api::NAMESPACE, async || test(site, &management).await)
+            .await
+    });
+}
 
 /// Prints how long each part takes. No test asserts it.
 struct Clock(Instant);

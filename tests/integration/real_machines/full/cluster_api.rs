@@ -7,14 +7,13 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::CommandOutput;
-use kcp_tests::machines::real::{Images, Site};
+use kcp_tests::machines::real::Site;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use serde_json::Value;
 
 use crate::predictions::as_planned;
-use crate::real_machines::full::{Clock, kubeadm_files, resiliency};
-use crate::real_machines::on_machines;
+use crate::real_machines::full::{Clock, kubeadm_files, resiliency, with_cluster_api};
 use crate::schema;
 
 pub(super) const NAMESPACE: &str = "real";
@@ -26,12 +25,7 @@ pub(super) const VERSION: &str = "v1.36.3";
 #[test]
 #[ignore = "needs root: make test-machines PART=full"]
 fn cluster_api_runs_a_control_plane_on_real_machines() {
-    on_machines("cluster-api", Images::All, async |site| {
-        let management = ManagementCluster::start_at(site).await?;
-        management
-            .with_controllers(NAMESPACE, async || lives(site, &management).await)
-            .await
-    });
+    with_cluster_api("cluster-api", lives);
 }
 
 async fn lives(site: &Arc<Site>, management: &ManagementCluster) -> Result<()> {

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use kcp_tests::cluster::Cluster;
 use kcp_tests::etcd::EtcdClient;
 use kcp_tests::kubectl::CommandOutput;
-use kcp_tests::machines::real::{Images, Machine};
+use kcp_tests::machines::real::Machine;
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::run::random;
 use kcp_tests::wait;
@@ -19,8 +19,7 @@ use tokio::time::timeout;
 use crate::real_machines::full::cluster_api::{
     NAME, NAMESPACE, VERSION, changes_are_as_planned, findings, is_healthy, kcp, status,
 };
-use crate::real_machines::full::{Clock, etcd_on};
-use crate::real_machines::on_machines;
+use crate::real_machines::full::{Clock, etcd_on, with_cluster_api};
 use crate::real_machines::scripts::refuses;
 
 /// The prefix of the keys that are written until the loss.
@@ -42,12 +41,7 @@ pub(super) const CONTINUE: [&str; 5] = ["etcd", "recover", NAME, "--continue", "
 #[test]
 #[ignore = "needs root: make test-machines PART=full"]
 fn etcd_is_recovered_from_the_machine_that_is_left() {
-    on_machines("recovery", Images::All, async |site| {
-        let management = ManagementCluster::start_at(site).await?;
-        management
-            .with_controllers(NAMESPACE, async || recovers(&management).await)
-            .await
-    });
+    with_cluster_api("recovery", async |_, management| recovers(management).await);
 }
 
 async fn recovers(management: &ManagementCluster) -> Result<()> {

@@ -14,7 +14,7 @@ use kcp_api::names::lease;
 use kcp_tests::assets::Assets;
 use kcp_tests::cluster::Cluster;
 use kcp_tests::kubectl::CommandOutput;
-use kcp_tests::machines::real::{Images, Machine, Site};
+use kcp_tests::machines::real::{Machine, Site};
 use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::run::random;
 use kcp_tests::s3::{Capacity, S3Server};
@@ -26,8 +26,7 @@ use crate::real_machines::full::cluster_api::{
     NAME, NAMESPACE, VERSION, changes_are_as_planned, is_healthy, kcp,
 };
 use crate::real_machines::full::recovery::{CONTINUE, STATE, is_killed};
-use crate::real_machines::full::{Clock, etcd_on};
-use crate::real_machines::on_machines;
+use crate::real_machines::full::{Clock, etcd_on, with_cluster_api};
 use crate::schema;
 
 const SCRIPT: &str = "/var/tmp/restore.sh";
@@ -68,12 +67,7 @@ const WRITTEN_AFTERWARDS: &[&str] = &[
 #[test]
 #[ignore = "needs root: make test-machines PART=full"]
 fn a_snapshot_is_restored_when_every_machine_has_lost_its_data() {
-    on_machines("restore", Images::All, async |site| {
-        let management = ManagementCluster::start_at(site).await?;
-        management
-            .with_controllers(NAMESPACE, async || restores(site, &management).await)
-            .await
-    });
+    with_cluster_api("restore", restores);
 }
 
 async fn restores(site: &Arc<Site>, management: &ManagementCluster) -> Result<()> {

@@ -158,7 +158,7 @@ impl Site {
         &self.folder
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 

@@ -197,14 +197,17 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
 /// The severest action of a rule. A rule that a new version alone can break only warns where nobody can take the version back.
 fn severest<T: HasRules>(rule: &Rule, change: &Change<'_, T>) -> Action {
     let context = &change.context;
-    let changes_version = || {
-        change
-            .old
-            .is_some_and(|old| old.version() != change.new.version())
+    let changes_version = || change.old.is_none_or(|old| old.version() != change.new.version());
+    let strands = || match context.topology {
+        // The class of a new Cluster can still be changed.
+        Some(topology) => change.old.is_some() || !topology.knows_configuration,
+        None => context.is_written_by_cluster_api() && changes_version(),
     };
-    let strands = rule.topology == InTopology::Strands
-        && (context.topology.is_some() || context.is_written_by_cluster_api() && changes_version());
-    if strands { Action::Warn } else { Action::Deny }
+    if rule.topology == InTopology::Strands && strands() {
+        Action::Warn
+    } else {
+        Action::Deny
+    }
 }
 
 /// The denial of a change that a rule could not check.

@@ -21,6 +21,9 @@ use crate::{
     rule::InTopology,
 };
 
+/// The annotation of a Cluster whose version Cluster API's webhook does not check (`ClusterTopologyUnsafeUpdateVersionAnnotation`).
+const UNCHECKED_VERSION: &str = "unsafe.topology.cluster.x-k8s.io/disable-update-version-check";
+
 /// The labels or annotations that a topology sets.
 type Values<'a> = Option<BTreeMap<Text<'a>, Option<Text<'a>>>>;
 
@@ -56,6 +59,16 @@ pub fn changed<'a>(
     }
     set_metadata(&mut after, old, new);
     (before, after)
+}
+
+/// The topology that a write replaces; `None` if the Cluster had none. With Cluster API's annotation against its own check, the
+/// version is that of the control plane: a pending version can then be taken back.
+pub fn before<'a>(old: &Cluster<'a>, new: &Cluster<'a>) -> Option<ClusterTopology<'a>> {
+    let mut topology = old.topology()?.clone();
+    if new.metadata.has_annotation(UNCHECKED_VERSION) {
+        topology.version = None;
+    }
+    Some(topology)
 }
 
 /// The control plane that the topology controller creates from the topology of a new Cluster, as far as it is known without the
@@ -158,6 +171,7 @@ pub(crate) fn place(finding: &mut Finding) {
     let metadata = metadata.or_else(|| fault.field.strip_prefix("metadata"));
     let field = match (&*fault.field, metadata) {
         (_, Some(below)) => format!("{CONTROL_PLANE}.metadata{below}"),
+        ("spec", _) => "spec.topology".to_owned(),
         ("spec.version", _) => VERSION.to_owned(),
         ("spec.rollout.after" | "spec.rolloutAfter" | "spec.upgradeAfter", _) => {
             format!("{CONTROL_PLANE}.rollout.after")
@@ -165,8 +179,7 @@ pub(crate) fn place(finding: &mut Finding) {
         (path, _) if finding.rule.topology == InTopology::Strands => {
             fault.detail = format!("of the KubeadmControlPlane, {path}: {}", fault.detail).into();
             let remedy = &fault.remedy;
-            fault.remedy =
-                format!("before the upgrade, change the ClusterClass or its variables: {remedy}").into();
+            fault.remedy = format!("first change the ClusterClass or its variables: {remedy}").into();
             fault.value = None;
             VERSION.to_owned()
         }

@@ -343,6 +343,28 @@ fn a_topology_is_judged_as_the_change_of_its_control_plane() {
     }
 }
 
+#[test]
+fn a_pending_version_is_taken_back_only_without_cluster_apis_check() {
+    let control_plane = control_plane(V1BETA2, &json!({}));
+    let control_plane: KubeadmControlPlane<'_> = decode(&control_plane).unwrap();
+    let old = cluster(V1BETA2, &json!({"version": "v1.36.3"}));
+    let new = cluster(V1BETA2, &json!({"version": "v1.35.1"}));
+    let found = |annotations: Value| {
+        let mut new: Value = serde_json::from_str(&new).unwrap();
+        new["metadata"]["annotations"] = annotations;
+        let new = new.to_string();
+        let (old, new): (Cluster<'_>, Cluster<'_>) = (decode(&old).unwrap(), decode(&new).unwrap());
+        let was = topology::before(&old, &new);
+        let (before, after) = topology::changed(&control_plane, was.as_ref(), new.topology().unwrap());
+        let judgement = judge_change(Change::update(&before, &after), Some(KNOWN), "alice");
+        found(&judgement.findings)
+    };
+    let lowered = ("topology-version-lowered", VERSION.to_owned(), Action::Deny);
+    assert_eq!(found(json!({})), [lowered]);
+    let unchecked = "unsafe.topology.cluster.x-k8s.io/disable-update-version-check";
+    assert_eq!(found(json!({ unchecked: "" })), []);
+}
+
 /// Every message as the user reads it.
 #[test]
 fn messages() {

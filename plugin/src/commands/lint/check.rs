@@ -13,6 +13,7 @@ use kcp_rules::{
     defaulting::SetDefaults,
     judge as judge_change,
     topics::rollout,
+    topology,
     view::View,
 };
 use serde::Deserialize;
@@ -152,7 +153,10 @@ impl Linter<'_> {
         let source = self
             .topologies
             .source(stored.as_ref().unwrap_or(&cluster), asked, namespace);
-        let was = stored.as_ref().and_then(Cluster::topology);
+        let was = stored
+            .as_ref()
+            .and_then(|stored| topology::before(stored, &cluster));
+        let was = was.as_ref();
         // A control plane or a template that cannot be decoded has a finding of its own.
         let Ok((before, after)) = source.control_planes(&cluster, was, asked) else {
             return Ok(faults);
@@ -166,7 +170,7 @@ impl Linter<'_> {
             is_stored,
             topology: Some(OfTopology {
                 knows_configuration: source.knows_configuration(),
-                is_copy: matches!(old, OldObject::Nothing) && cluster.is_paused(),
+                is_copy: matches!(old, OldObject::Nothing) && cluster.is_moved(),
             }),
             ..Context::UNKNOWN
         };

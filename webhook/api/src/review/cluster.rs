@@ -97,6 +97,11 @@ impl<'a> Cluster<'a> {
         spec.and_then(|spec| spec.paused).unwrap_or(false)
     }
 
+    /// Whether a new Cluster is the copy of `clusterctl move`, which has the references of the original.
+    pub fn is_moved(&self) -> bool {
+        self.is_paused() && self.control_plane_name().is_some()
+    }
+
     /// The name of the Cluster's control plane; `None` unless it is a `KubeadmControlPlane`.
     pub fn control_plane_name(&self) -> Option<&Text<'a>> {
         let reference = self.spec.as_ref()?.control_plane_ref.as_ref()?;

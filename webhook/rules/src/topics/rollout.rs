@@ -129,7 +129,7 @@ fn max_surge_zero_below_three(change: &Change<'_, KubeadmControlPlane<'_>>, faul
         return;
     }
     let scaling = change.subresource == Some(Subresource::Scale);
-    faults.push(Fault {
+    let fault = Fault {
         // A Scale object has no maxSurge, so report the replicas.
         field: if scaling {
             "spec.replicas".into()
@@ -147,7 +147,8 @@ fn max_surge_zero_below_three(change: &Change<'_, KubeadmControlPlane<'_>>, faul
         )
         .into(),
         remedy: "set maxSurge to 1, or use at least three Machines".into(),
-    });
+    };
+    faults.push_at_most(change.context.of_configuration(), fault);
 }
 
 fn rollout_time_past(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {

@@ -87,10 +87,28 @@ fn raised_beside_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: 
         return;
     }
     let cluster = owned.metadata.cluster_name().unwrap_or("NAME");
-    faults.push(version_change.fault(
-        format!("the topology of Cluster {cluster} owns the version, and its controller fails if the control plane is ahead"),
-        format!("set spec.topology.version of Cluster {cluster} to {}", quote(version_change.new)),
-    ));
+    let mut remedy = format!(
+        "set spec.topology.version of Cluster {cluster} to {}",
+        quote(version_change.new)
+    );
+    let mut action = Action::Deny;
+    if change.context.is_untrusted_topology_controller() {
+        // A denial of the real topology controller would strand the Cluster. Who only names its field manager gains no more than
+        // with an override, which may need a permission.
+        if !change.context.authorizes_overrides {
+            action = Action::Warn;
+        }
+        remedy += ", or list the user of Cluster API's controllers in trustedUsers of the configuration";
+    }
+    faults.push_at_most(
+        action,
+        version_change.fault(
+            format!(
+                "the topology of Cluster {cluster} owns the version, and its controller fails if the control plane is ahead"
+            ),
+            remedy,
+        ),
+    );
 }
 
 fn changed_beside_topology(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
@@ -182,6 +200,15 @@ const CASES: &[Case] = &[
         RAISE,
         &[(RAISED, "spec.version")],
     )
+    .only_in_version(V1BETA2),
+    // The users of Cluster API's controllers may have other names than those in `trustedUsers`.
+    Case::update(
+        "warns_an_untrusted_topology_controller_that_raises_the_version",
+        OWNED,
+        RAISE,
+        &[(RAISED, "spec.version")],
+    )
+    .with_field_manager(TOPOLOGY_MANAGER)
     .only_in_version(V1BETA2),
     Case::update(
         "accepts_version_raised_by_the_topology_controller",

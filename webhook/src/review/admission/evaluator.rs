@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kcp_api::Kind;
+use kcp_api::{Kind, kind::KUBEADM_CONTROL_PLANE};
 use kcp_rules::{
     Action, Change, Configuration, Context, DowngradeReason, Finding, HasRules, Judgement, Operation,
     exemption::{self, Requester},
@@ -114,7 +114,7 @@ impl Evaluator {
             parts.insert(Part::Cluster);
         }
         if parts.contains(&Part::MayOverride) {
-            subject.override_access = override_access(request);
+            subject.override_access = override_access(request, &change);
         }
         let mut filled = self.cluster.read_view(reads, &parts, &subject, source).await;
         let mut judgement = evaluate(&filled.view);
@@ -247,14 +247,28 @@ fn subject<T: HasRules>(request: &Request<'_>, change: &Change<'_, T>) -> Option
         .with_customization(change.new.customization())
 }
 
-/// The `spec` of a `SubjectAccessReview` that asks whether the user may override rules for the object.
-fn override_access(request: &Request<'_>) -> Value {
+/// The `spec` of a `SubjectAccessReview` that asks whether the user may override rules for the object. For a topology, this is the
+/// control plane: the topology controller writes the annotation of the topology to it.
+fn override_access<T: HasRules>(request: &Request<'_>, change: &Change<'_, T>) -> Value {
     let mut spec = request.user_info.as_subject();
-    let resource = &request.resource;
+    let (group, plural, name) = match change.context.topology {
+        Some(_) => {
+            let metadata = change.old.unwrap_or(change.new).metadata();
+            (
+                KUBEADM_CONTROL_PLANE.group,
+                KUBEADM_CONTROL_PLANE.plural,
+                metadata.name.as_deref().unwrap_or_default(),
+            )
+        }
+        None => (
+            &*request.resource.group,
+            &*request.resource.plural,
+            &*request.name,
+        ),
+    };
     if let Some(spec) = spec.as_object_mut() {
         let attributes = json!({
-            "verb": "override", "group": &*resource.group, "resource": &*resource.plural,
-            "namespace": &*request.namespace, "name": &*request.name
+            "verb": "override", "group": group, "resource": plural, "namespace": &*request.namespace, "name": name
         });
         spec.insert("resourceAttributes".to_owned(), attributes);
     }

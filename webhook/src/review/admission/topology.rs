@@ -51,10 +51,15 @@ pub(super) async fn decide(request: &Request<'_>, texts: ObjectTexts<'_>, evalua
     let stored = old.as_ref().unwrap_or(&new);
     let source = read_source(request, stored, asked, &reads).await;
     let of_topology = OfTopology {
-        knows_configuration: matches!(source, Source::ControlPlane(_) | Source::Template(_, false)),
-        is_copy: request.operation == Operation::Create && new.is_paused(),
+        knows_configuration: match &source {
+            Source::ControlPlane(_) => stored.topology().and_then(ClusterTopology::class) == asked.class(),
+            Source::Template(_, is_patched) => !is_patched,
+            Source::Unknown(_) => false,
+        },
+        is_copy: request.operation == Operation::Create && new.is_moved(),
     };
-    let was = old.as_ref().and_then(Cluster::topology);
+    let was = old.as_ref().and_then(|old| topology::before(old, &new));
+    let was = was.as_ref();
     let (before, after) = match control_planes(&source, &new, was, asked) {
         Ok(control_planes) => control_planes,
         Err(error) => return unread(&ReadError::BadField(error.field)),
@@ -118,6 +123,12 @@ fn control_planes<'a>(
         Source::Template(body, _) => {
             let template = decode(text(body))?;
             (None, topology::created(new, was, asked, Some(&template))?)
+        }
+        // Without the control plane, the old topology says what it has.
+        Source::Unknown(Some(_)) if let Some(was) = was => {
+            let known = topology::created(new, None, was, None)?;
+            let (before, after) = topology::changed(&known, Some(was), asked);
+            (Some(before), after)
         }
         Source::Unknown(_) => (None, topology::created(new, was, asked, None)?),
     })

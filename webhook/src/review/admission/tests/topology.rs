@@ -104,16 +104,20 @@ async fn a_new_cluster_is_reviewed_with_the_template_of_its_class() {
         ..known
     };
     let two = json!({"replicas": 2});
-    let mut paused = cluster(None, &two);
-    paused["spec"]["paused"] = json!(true);
+    let paused = |control_plane| {
+        let mut paused = cluster(control_plane, &two);
+        paused["spec"]["paused"] = json!(true);
+        paused
+    };
     let could_not = "could not read the control plane: forbidden;";
     for (server, new, expected) in [
         (known, cluster(None, &two), vec![format!("Deny {EVEN}")]),
         (known, cluster(Some("gone"), &two), vec![format!("Deny {EVEN}")]),
         (known, cluster(None, &json!({"replicas": 3})), vec![]),
         (patched, cluster(None, &two), vec![format!("Warn {EVEN}")]),
-        // clusterctl move pauses the Clusters that it copies.
-        (known, paused, vec![format!("Warn {EVEN}")]),
+        // clusterctl move pauses the Clusters that it copies, with their references.
+        (known, paused(Some("gone")), vec![format!("Warn {EVEN}")]),
+        (known, paused(None), vec![format!("Deny {EVEN}")]),
         (
             Server::default(),
             cluster(None, &two),

@@ -9,8 +9,9 @@ use kube::core::{ApiResource, ObjectMeta};
 use serde_json::json;
 
 use kcp_control_plane::{
-    change::{decision::ObjectWrite, ownership::FieldConflict},
+    change::decision::ObjectWrite,
     merge_patch,
+    ownership::FieldConflict,
     review::server_rejection,
     snapshot::change::{ChangeSnapshot, MachineSnapshot},
 };

@@ -3,7 +3,6 @@
 pub mod cluster_write;
 pub mod confirmation;
 pub mod decision;
-pub mod ownership;
 pub mod preflight;
 pub mod quorum_guard;
 pub mod replaceable;

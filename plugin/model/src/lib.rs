@@ -4,6 +4,7 @@
 //! Modules, lowest layer first:
 //!
 //! - [`duration`], [`merge_patch`]: durations as text, and JSON merge patches
+//! - [`ownership`]: who owns the fields that a patch writes
 //! - [`snapshot`]: the state of the management cluster, the workload cluster and etcd at one time
 //! - [`quorum`]: how many members etcd can lose after a change of its membership
 //! - [`problem`]: the catalogue of problems, which words each of them; [`staleness`]: when a blocked change counts as stuck
@@ -17,7 +18,7 @@
 //!   deletes
 //! - [`checks`], [`inspection`]: the checks of `kubectl kcp status`, and the verdict on a control plane
 //! - [`why`]: who acts next on a control plane, since when, and why
-//! - [`review`], [`change`]: whether the plugin may write a change: admission rules, field owners, preflight
+//! - [`review`], [`change`]: whether the plugin may write a change: admission rules, preflight
 //! - [`leader_migration`]: which controller manager runs each controller that can migrate, and under which lock
 //! - [`verbs`]: one decision for each command that writes
 //! - [`rollout_events`]: what Events say about a control plane and its deleted Machines
@@ -61,6 +62,7 @@ pub mod kubelet_skew;
 pub mod leader_migration;
 pub mod machine_image;
 pub mod merge_patch;
+pub mod ownership;
 pub mod plan;
 pub mod problem;
 pub mod quorum;

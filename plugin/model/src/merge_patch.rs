@@ -1,7 +1,15 @@
 //! Compares objects with JSON merge patches (RFC 7386) and with each other.
 
 pub use json_patch::merge as apply;
+use kcp_rules::api::{DecodeError, decode};
 use serde_json::{Map, Value};
+
+/// Applies a patch to an object that is given as JSON.
+pub fn apply_to_json(text: &str, patch: &Value) -> Result<String, DecodeError> {
+    let mut object: Value = decode(text)?;
+    apply(&mut object, patch);
+    Ok(object.to_string())
+}
 
 /// The merge patch that gives `from` the values of `to`, field by field. A list counts as one field.
 pub fn between(from: &Value, to: &Value) -> Value {
@@ -86,9 +94,9 @@ fn collect_fields<'p>(path: &mut Vec<&'p str>, value: &'p Value, found: &mut Vec
     }
 }
 
-/// Makes a patch set the field at `path` to `value`; null makes the patch remove it.
-pub fn set(patch: &mut Value, path: &[&str], value: Value) {
-    let Some((name, rest)) = path.split_first() else {
+/// Makes a patch set the field at these names to `value`; null makes the patch remove it.
+pub fn set(patch: &mut Value, names: &[&str], value: Value) {
+    let Some((name, rest)) = names.split_first() else {
         *patch = value;
         return;
     };

@@ -59,6 +59,8 @@ const RENAMED_FIELDS: &[(&[&str], &[&str])] = &[
     (&["spec", "rolloutAfter"], &["spec", "rollout"]),
 ];
 
+const VERSION: &[&str] = &["spec", "version"];
+
 const PAUSED: &[&str] = &["metadata", "annotations", annotation::PAUSED];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,6 +155,8 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
         let pauses = path.as_slice() == PAUSED
             && metadata.label(label::TOPOLOGY_OWNED).is_some()
             && (sets || metadata.annotation(annotation::PAUSED).is_none());
+        // The topology controller always sets the version, although `kubectl edit` may have taken it over for a moment.
+        let is_version = path.as_slice() == VERSION && metadata.label(label::TOPOLOGY_OWNED).is_some();
         let owners = || {
             entries().filter(|entry| {
                 if sets {
@@ -162,7 +166,10 @@ pub fn ownership(object: &str, patch: &Value, manager: &str) -> Result<Ownership
                 }
             })
         };
-        if pauses || owners().any(|owner| owner.manager() == TOPOLOGY_MANAGER && owner.applies()) {
+        if pauses
+            || is_version
+            || owners().any(|owner| owner.manager() == TOPOLOGY_MANAGER && owner.applies())
+        {
             of_topology.push(path.as_slice());
             continue;
         }

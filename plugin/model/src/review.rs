@@ -4,10 +4,17 @@ use jiff::Timestamp;
 use kcp_rules::{
     Action, Change, Configuration, Context,
     api::{DecodeError, KubeadmControlPlane, decode},
+    context::OfTopology,
     judge,
     view::View,
 };
 use kube::core::Status;
+use serde_json::{Value, json};
+
+use crate::{
+    merge_patch,
+    ownership::{Ownership, ownership},
+};
 
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewContext<'s> {
@@ -35,7 +42,11 @@ pub struct Review {
 }
 
 impl Review {
-    fn new(change: Change<'_, KubeadmControlPlane<'_>>, context: ReviewContext<'_>) -> Self {
+    fn new(
+        change: Change<'_, KubeadmControlPlane<'_>>,
+        topology: Option<OfTopology>,
+        context: ReviewContext<'_>,
+    ) -> Self {
         let ReviewContext {
             now,
             field_manager,
@@ -47,6 +58,7 @@ impl Review {
             now: Some(now),
             field_manager: Some(field_manager),
             view: Some(view),
+            topology,
             ..Context::UNKNOWN
         });
         let result = judge(&change, configuration.unwrap_or(&default));
@@ -66,17 +78,42 @@ impl Review {
     }
 }
 
-/// Reviews a write of `replicas` to the scale subresource. `old` is the control plane's JSON.
-pub fn review_scale(old: &str, replicas: i64, context: ReviewContext<'_>) -> Result<Review, DecodeError> {
-    let old: KubeadmControlPlane<'_> = decode(old)?;
+/// Reviews a write of `replicas` to the scale subresource, or to the topology of the Cluster if it sets them. `object` is the
+/// control plane's JSON.
+pub fn review_scale(object: &str, replicas: i64, context: ReviewContext<'_>) -> Result<Review, DecodeError> {
+    let patch = json!({"spec": {"replicas": replicas}});
+    if topology_of(object, &patch, context)?.is_some() {
+        return review_patch(object, &patch, context);
+    }
+    let old: KubeadmControlPlane<'_> = decode(object)?;
     let new = old.scaled_to(replicas);
-    Ok(Review::new(Change::scale(&old, &new), context))
+    Ok(Review::new(Change::scale(&old, &new), None, context))
 }
 
-/// Reviews an update of a control plane. `old` and `new` are the control plane's JSON.
-pub fn review_update(old: &str, new: &str, context: ReviewContext<'_>) -> Result<Review, DecodeError> {
-    let (old, new): (KubeadmControlPlane<'_>, KubeadmControlPlane<'_>) = (decode(old)?, decode(new)?);
-    Ok(Review::new(Change::update(&old, &new), context))
+/// Reviews a merge patch of a control plane, or of the topology of the Cluster if it sets the fields. `object` is the control
+/// plane's JSON.
+pub fn review_patch(object: &str, patch: &Value, context: ReviewContext<'_>) -> Result<Review, DecodeError> {
+    let topology = topology_of(object, patch, context)?;
+    let patched = merge_patch::apply_to_json(object, patch)?;
+    let (old, new): (KubeadmControlPlane<'_>, KubeadmControlPlane<'_>) = (decode(object)?, decode(&patched)?);
+    Ok(Review::new(Change::update(&old, &new), topology, context))
+}
+
+/// How the rules review a patch that is written to the topology of the Cluster. `None` for all others.
+fn topology_of(
+    object: &str,
+    patch: &Value,
+    context: ReviewContext<'_>,
+) -> Result<Option<OfTopology>, DecodeError> {
+    let ownership = ownership(object, patch, context.field_manager)?;
+    let is_written_to_topology = matches!(
+        ownership,
+        Ownership::FromCluster(patch) if patch.pointer("/spec/topology").is_some()
+    );
+    Ok(is_written_to_topology.then_some(OfTopology {
+        knows_configuration: true,
+        is_copy: false,
+    }))
 }
 
 /// Formats the server's rejection as lines: its message, and the causes that the message does not contain.
@@ -105,7 +142,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::server_rejection;
-    use super::{Review, ReviewContext, review_scale, review_update};
+    use super::{Review, ReviewContext, review_patch, review_scale};
     use crate::testing::objects::now;
 
     fn context(view: &View) -> ReviewContext<'_> {
@@ -139,7 +176,7 @@ mod tests {
             assert_eq!(scale(&object, 5, context(&view)), Review::default());
             let object = object.to_string();
             assert_eq!(
-                review_update(&object, &object, context(&view)),
+                review_patch(&object, &json!({}), context(&view)),
                 Ok(Review::default())
             );
         }
@@ -232,17 +269,43 @@ mod tests {
     #[test]
     fn rules_that_know_the_writer_are_told_who_writes() {
         let old = Base::ControlPlane(V1BETA2).object();
-        let mut new = old.clone();
-        new["spec"]["rollout"]["after"] = json!("2026-08-21T11:49:59Z");
+        let patch = json!({"spec": {"rollout": {"after": "2026-08-21T11:49:59Z"}}});
         let view = View::default();
         for (field_manager, warnings) in [("kubectl-kcp", &[][..]), ("argocd", &["rollout-after-past"])] {
             let context = ReviewContext {
                 field_manager,
                 ..context(&view)
             };
-            let review = review_update(&old.to_string(), &new.to_string(), context).expect("decodes");
+            let review = review_patch(&old.to_string(), &patch, context).expect("decodes");
             assert_eq!(rules(&review.warnings), warnings, "{field_manager}");
         }
+    }
+
+    #[test]
+    fn a_patch_of_the_topology_is_reviewed_as_such() {
+        let mut owned = Base::ControlPlane(V1BETA2).object();
+        owned["metadata"]["labels"] = json!({"topology.cluster.x-k8s.io/owned": ""});
+        owned["metadata"]["managedFields"] = json!([{"manager": "capi-topology", "operation": "Apply",
+            "fieldsV1": {"f:spec": {"f:version": {}, "f:replicas": {}}}}]);
+        let view = View::default();
+        let review = |owned: &Value, version: &str| {
+            let patch = json!({"spec": {"version": version}});
+            review_patch(&owned.to_string(), &patch, context(&view)).expect("decodes")
+        };
+        assert_eq!(rules(&review(&owned, "v1.35.0").denials), [""; 0]);
+        let lower = review(&owned, "v1.34.2-rc.0");
+        assert!(
+            lower.denials[0].starts_with("spec.topology.version: "),
+            "{lower:?}"
+        );
+        let even = scale(&owned, 4, context(&view));
+        assert!(
+            even.denials[0].starts_with("spec.topology.controlPlane.replicas: "),
+            "{even:?}"
+        );
+        // After `kubectl edit`, another client owns the version.
+        owned["metadata"]["managedFields"] = json!([]);
+        assert_eq!(rules(&review(&owned, "v1.35.0").denials), [""; 0]);
     }
 
     #[test]

@@ -250,6 +250,14 @@ impl Snapshot {
         self.cluster.value()?.spec.topology.as_ref()
     }
 
+    /// The number of Machines that the Cluster's topology sets, or else that of the control plane's spec.
+    pub fn asked_replicas(&self) -> Option<i64> {
+        let of_topology = self
+            .topology()
+            .and_then(|topology| topology.control_plane.replicas);
+        of_topology.or(self.control_plane.spec.replicas)
+    }
+
     /// Changes the version of the Cluster's managed topology.
     pub fn set_topology_version(&mut self, version: &str) {
         if let Reading::Read(cluster) = &mut self.cluster

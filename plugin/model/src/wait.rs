@@ -9,6 +9,9 @@ use crate::{
     staleness::format_age,
 };
 
+/// The end of the reasons of `TopologyReconciled` while an annotation defers the upgrade of workers.
+const DEFERRED: &str = "UpgradeDeferred";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitCondition {
     /// The control plane has this number of Machines, and all are ready and up to date.
@@ -38,7 +41,10 @@ impl WaitCondition {
         }
         let missing = self.missing(snapshot, now);
         if missing.is_empty() {
-            WaitProgress::Met
+            match self.deferred(snapshot) {
+                Some(why) => WaitProgress::Impossible(why),
+                None => WaitProgress::Met,
+            }
         } else if let Some(blocker) = stopping_blocker(snapshot) {
             let hint = blocker.hint(control_plane.namespace(), control_plane.name());
             let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
@@ -74,11 +80,29 @@ impl WaitCondition {
                 control_plane.desired_replicas()
             )),
             Self::Version(version) if control_plane.spec.version.as_ref() != Some(version) => {
-                let desired = control_plane.spec.version.as_deref().unwrap_or("another version");
+                let of_topology = topology.and_then(|topology| topology.version.as_deref());
+                let desired = of_topology.or(control_plane.spec.version.as_deref());
+                let desired = desired.unwrap_or("another version");
                 Some(format!("another client has changed the version to {desired}"))
             }
             _ => None,
         }
+    }
+
+    /// The annotation of a worker in the topology keeps it at the old version until a person removes it.
+    fn deferred(&self, snapshot: &Snapshot) -> Option<String> {
+        let cluster = snapshot
+            .cluster
+            .value()
+            .filter(|_| matches!(self, Self::Version(_)))?;
+        let condition = cluster.status.topology_reconciled.as_ref()?;
+        let is_deferred = condition.is_false() && condition.reason.ends_with(DEFERRED);
+        is_deferred.then(|| {
+            format!(
+                "workers stay at the old version: {}",
+                condition.message_or_reason()
+            )
+        })
     }
 
     fn missing(&self, snapshot: &Snapshot, now: Timestamp) -> Vec<String> {
@@ -199,7 +223,7 @@ fn unfinished_topology(snapshot: &Snapshot) -> Option<String> {
             "Cluster API's topology controller has not seen the change of the Cluster yet".to_owned(),
         );
     }
-    (!condition.is_true()).then(|| {
+    (!condition.is_true() && !condition.reason.ends_with(DEFERRED)).then(|| {
         format!(
             "Cluster API's topology controller is not done: {}",
             condition.message_or_reason()
@@ -350,6 +374,19 @@ mod tests {
         snapshot.cluster = Reading::Read(cluster);
     }
 
+    /// A topology with the version of the control plane.
+    fn topology_of(snapshot: &mut Snapshot) -> &mut Topology {
+        in_topology(snapshot, "v1.34.1");
+        snapshot.cluster_mut().spec.topology.as_mut().expect("a topology")
+    }
+
+    fn topology_reports(snapshot: &mut Snapshot, reason: &str) {
+        in_topology(snapshot, "v1.34.1");
+        let mut condition = condition("TopologyReconciled", False, "MachineDeployment md-0");
+        condition.reason = reason.to_owned();
+        snapshot.cluster_mut().status.topology_reconciled = Some(condition);
+    }
+
     fn waiting(what: &[&str]) -> WaitProgress {
         WaitingFor(what.iter().map(|what| (*what).to_owned()).collect())
     }
@@ -436,6 +473,42 @@ mod tests {
                 waiting(&[
                     "Cluster API's topology controller has not set the control plane's version to v1.35.0 yet; the version is still v1.34.1",
                 ]),
+            ),
+            (
+                "the_topology_has_other_replicas",
+                Replicas(5),
+                |s| topology_of(s).control_plane.replicas = Some(5),
+                waiting(&[
+                    "Machines up to date: 3 of 5",
+                    "Machines ready: 3 of 5",
+                    "number of Machines: 3, desired 5",
+                    "Cluster API's topology controller has not set the control plane's replicas to 5 yet",
+                ]),
+            ),
+            (
+                "the_topology_has_a_time_of_a_rollout",
+                RolledOut,
+                |s| topology_of(s).control_plane.rollout.after = Some(minutes_ago(1)),
+                waiting(&["Cluster API's topology controller has not set the control plane's time of a rollout to \
+                    2026-08-21T11:59:00Z yet"]),
+            ),
+            (
+                "the_workers_of_the_topology_are_upgraded",
+                Version("v1.34.1".to_owned()),
+                |s| topology_reports(s, "ClusterUpgrading"),
+                waiting(&["Cluster API's topology controller is not done: MachineDeployment md-0"]),
+            ),
+            (
+                "the_workers_of_the_topology_are_deferred",
+                Version("v1.34.1".to_owned()),
+                |s| topology_reports(s, "MachineDeploymentsUpgradeDeferred"),
+                Impossible("workers stay at the old version: MachineDeployment md-0".to_owned()),
+            ),
+            (
+                "a_rollout_is_complete_before_the_workers",
+                RolledOut,
+                |s| topology_reports(s, "ClusterUpgrading"),
+                Met,
             ),
             ("the_topology_has_set_the_version", RolledOut, |s| in_topology(s, "v1.34.1"), Met),
             (

@@ -163,9 +163,8 @@ impl Engine<'_> {
             && is_written_to_cluster(&decide(&snapshot)?, &snapshot.json, manager)?
         {
             first.replace(Some(snapshot));
-            return self
-                .change_cluster(verb, &cluster, read, decide, references)
-                .await;
+            let changed = self.change_cluster(verb, &cluster, read, decide, references);
+            return Box::pin(changed).await;
         }
         first.replace(Some(snapshot));
         let resource = &self.reader.control_plane_resource;
@@ -191,10 +190,11 @@ impl Engine<'_> {
         let connection = self.reader.connection;
         let resource = &self.reader.cluster_resource;
         let read = async || {
-            let control_plane = read().await?;
+            // The control plane is read last, because reading etcd takes seconds, and the write depends on the Cluster that was read.
             let cluster = connection
                 .get_text(resource, &connection.namespace, cluster)
                 .await?;
+            let control_plane = read().await?;
             anyhow::Ok(ClusterSnapshot {
                 control_plane,
                 cluster,

@@ -4,11 +4,9 @@ use kcp_rules::api::{DecodeError, decode};
 use serde_json::Value;
 
 use crate::{
-    change::{
-        decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        ownership::{Ownership, ownership},
-    },
+    change::decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
     merge_patch,
+    ownership::{AppliedField, Ownership, ownership},
 };
 
 /// Whether a change of the control plane is written to its Cluster.
@@ -45,7 +43,7 @@ pub fn in_cluster(
     };
     let Ownership::FromCluster(mut patch) = ownership(control_plane, proposal.write.fields(), manager)?
     else {
-        let why = "another client has changed which fields the topology of the Cluster sets";
+        let why = "the topology of the Cluster no longer sets this field";
         return Ok(Decision::Refused(Refusal {
             remedies: vec!["run the command again".to_owned()],
             ..Refusal::new(RefusedBy::Command, vec![why.to_owned()])
@@ -65,7 +63,7 @@ pub fn in_cluster(
         ..
     } = proposal;
     if let Ownership::Applied(applied) = ownership(cluster, &patch, manager)? {
-        warnings.extend(applied.iter().map(|field| field.message()));
+        warnings.extend(applied.iter().map(AppliedField::message));
     }
     consequences.insert(
         0,
@@ -200,7 +198,7 @@ mod tests {
         };
         assert_eq!(
             refusal.why,
-            ["another client has changed which fields the topology of the Cluster sets"]
+            ["the topology of the Cluster no longer sets this field"]
         );
     }
 }

@@ -9,20 +9,14 @@ use crate::{
     addon_update::{ImpossibleUpdate, impossible_updates},
     change::{
         decision::{Refusal, RefusedBy},
-        ownership::{Ownership, ownership},
         quorum_guard::QuorumGuard,
     },
     checks::{self, finding::CheckOutcome},
     drain::forecast,
-    plan::{
-        self, Plan,
-        blockers::processing_blockers,
-        fragile::fragile_periods,
-        messages,
-        options::{apply_patch, desired},
-    },
+    ownership::{Ownership, ownership},
+    plan::{self, Plan, blockers::processing_blockers, fragile::fragile_periods, messages, options::desired},
     problem::{Problem, pauses},
-    review::{Review, ReviewContext, review_update},
+    review::{Review, ReviewContext, review_patch},
     snapshot::{Snapshot, change::ChangeSnapshot},
 };
 
@@ -53,7 +47,7 @@ fn review(
     patch: &Value,
     context: ReviewContext<'_>,
 ) -> Result<Review, DecodeError> {
-    review_update(&snapshot.json, &apply_patch(&snapshot.json, patch)?, context)
+    review_patch(&snapshot.json, patch, context)
 }
 
 /// Checks whether a merge patch may be written. With `force`, it may be written even if the controller cannot take its

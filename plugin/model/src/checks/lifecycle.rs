@@ -245,9 +245,7 @@ pub fn check_topology_upgrade_pending(observed: &Snapshot, _: Timestamp) -> Chec
     let is_upgrading = condition.is_some_and(|condition| condition.reason.contains("Upgrad"));
     match pending.first_mut() {
         Some(first) if !why.is_empty() => *first = format!("{first}: {why}"),
-        None if is_upgrading => pending.push(format!(
-            "the topology of the Cluster is still being upgraded: {why}"
-        )),
+        None if is_upgrading => pending.push(format!("Cluster API's topology controller is not done: {why}")),
         Some(_) | None => {}
     }
     let since = condition.and_then(|condition| condition.last_transition_time);

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     merge_patch,
     plan::{Desired, effect::changes},
-    review::{Review, ReviewContext, review_update},
+    review::{Review, ReviewContext, review_patch},
 };
 
 /// The change that a command's flags request. Without a change, the plan shows the pending steps.
@@ -77,13 +77,13 @@ pub fn review_desired(
     let Review { denials, warnings } = if merge_patch::is_applied(&decode(text)?, patch) {
         Review::default()
     } else {
-        review_update(text, &apply_patch(text, patch)?, context)?
+        review_patch(text, patch, context)?
     };
     Ok((desired(text, patch, &denials)?, warnings))
 }
 
 pub fn desired(text: &str, patch: &Value, denials: &[String]) -> Result<Desired, DecodeError> {
-    let new_text = apply_patch(text, patch)?;
+    let new_text = merge_patch::apply_to_json(text, patch)?;
     let (old, new): (Value, Value) = (decode(text)?, decode(&new_text)?);
     let (before, after): (KubeadmControlPlane, KubeadmControlPlane) = (decode(text)?, decode(&new_text)?);
     let same_template = before.spec.infrastructure_ref == after.spec.infrastructure_ref;
@@ -92,12 +92,6 @@ pub fn desired(text: &str, patch: &Value, denials: &[String]) -> Result<Desired,
         spec: after.spec,
         denials: denials.to_vec(),
     })
-}
-
-pub fn apply_patch(text: &str, patch: &Value) -> Result<String, DecodeError> {
-    let mut object: Value = decode(text)?;
-    merge_patch::apply(&mut object, patch);
-    Ok(object.to_string())
 }
 
 #[cfg(test)]

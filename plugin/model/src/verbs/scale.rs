@@ -28,7 +28,7 @@ pub fn decide(
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
     let ScaleOptions { replicas, force, .. } = options;
-    let desired = snapshot.control_plane().spec.replicas;
+    let desired = snapshot.observed.asked_replicas();
     if let Some(current) = options.current.filter(|current| desired != Some(*current)) {
         return Ok(Decision::Refused(Refusal::new(
             RefusedBy::Command,

@@ -1,7 +1,7 @@
 //! The decision of `upgrade`, which changes the Kubernetes version.
 
 use kcp_api::{KubeadmControlPlane, Reference};
-use kcp_rules::api::DecodeError;
+use kcp_rules::{api::DecodeError, syntax::parse_version};
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
     kubelet_skew::{self, Workers},
     machine_image::{self, Templates},
     merge_patch,
+    ownership::{Ownership, ownership},
     plan::{
         Plan,
         effect::template_changes,
@@ -132,12 +133,23 @@ pub fn decide(
     let kept = kept(&observed.control_plane, options.templates, &version);
     assessment.notices.extend(kept);
     let consequences = preflight.consequences();
-    let decision = if from == version && template.is_none() {
+    // A version of the Cluster that the control plane does not have yet can be taken back.
+    let is_other_pending = observed
+        .topology()
+        .is_some_and(|topology| topology.version.as_ref() != Some(&version));
+    let is_in_topology = matches!(
+        ownership(&snapshot.json, &patch, context.field_manager)?,
+        Ownership::FromCluster(_)
+    );
+    let decision = if from == version && template.is_none() && !is_other_pending {
         Decision::Unchanged(format!("the version is already {version}"))
     } else if let Some(refusal) = refusal(preflight.refusal, &assessment) {
         Decision::Refused(refusal)
     } else if let Some(refusal) = refusal_while_paused(observed, options.force) {
         Decision::Refused(refusal)
+    } else if is_in_topology && skips_minor(from, &version) {
+        let why = "the ClusterClass does not list the versions in between, and Cluster API upgrades one minor version at a time";
+        Decision::Refused(Refusal::new(RefusedBy::Command, vec![why.to_owned()]))
     } else {
         let from_to = match template {
             Some((name, _)) if from == version => format!("to infrastructure template {name}"),
@@ -180,6 +192,13 @@ pub fn over_several_versions(decision: Decision, from: &str, to: &str) -> Decisi
         },
         ..proposal
     })
+}
+
+fn skips_minor(from: &str, to: &str) -> bool {
+    match (parse_version(from), parse_version(to)) {
+        (Ok(from), Ok(to)) => (to.major, to.minor) > (from.major, from.minor.saturating_add(1)),
+        _ => false,
+    }
 }
 
 /// What the upgrade does not change.

@@ -8,9 +8,9 @@ use serde_json::json;
 use crate::{
     change::{
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        ownership::apply_warnings,
         quorum_guard::{FatalLoss, fatal_loss, leader_warning},
     },
+    ownership::apply_warnings,
     plan::{
         Desired, Plan,
         messages::join_names,

@@ -11,9 +11,9 @@ use crate::{
     change::{
         confirmation::Question,
         decision::{ChangeEvent, Decision, ObjectWrite, Proposal, RefusedBy, WriteObstacles},
-        ownership::apply_warnings,
         quorum_guard::{fatal_loss, leader_warning},
     },
+    ownership::apply_warnings,
     plan::{
         remediation::{NextRemediation, RemediationContext, next_remediation},
         state::{HealthCheck, PlanState},

@@ -5,7 +5,7 @@
 
 use kcp_rules::syntax::is_in_domain;
 
-use crate::{change::ownership::last_writer, verbs::node::labelled_node::LabelledNode};
+use crate::{ownership::last_writer, verbs::node::labelled_node::LabelledNode};
 
 /// Domains of Kubernetes and its projects. As in Promenade's node-labels API, replacing the labels of a Node removes no key
 /// of these domains or their subdomains unless the user names it.

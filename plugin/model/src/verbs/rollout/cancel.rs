@@ -74,6 +74,9 @@ pub fn decide(
     api_version: &str,
     context: ReviewContext<'_>,
 ) -> Result<Decision, DecodeError> {
+    if let Some(refusal) = refused_while_carried_over(snapshot) {
+        return Ok(Decision::Refused(refusal));
+    }
     let requested = RequestedRollout::new(snapshot, context.now);
     if let Some(progress) = progress_of_change(snapshot, &requested, context.now) {
         return Ok(Decision::Refused(refused_without_time(snapshot, progress)));
@@ -127,6 +130,18 @@ pub fn decide(
             detail,
         },
     }))
+}
+
+/// The topology of the Cluster has a time that the control plane lacks, so its removal from the control plane cancels nothing.
+fn refused_while_carried_over(snapshot: &ChangeSnapshot) -> Option<Refusal> {
+    let after = snapshot.observed.topology()?.control_plane.rollout.after;
+    if after.is_none() || after == snapshot.control_plane().spec.rollout_after {
+        return None;
+    }
+    Some(Refusal {
+        remedies: vec!["run the command again once the topology controller has set the time".to_owned()],
+        ..Refusal::new(RefusedBy::Command, snapshot.observed.pending_topology_values())
+    })
 }
 
 /// Returns the warnings about cancelling a rollout in progress, and the state of the control plane

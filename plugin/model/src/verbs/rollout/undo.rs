@@ -313,7 +313,7 @@ mod tests {
     use super::{decide, question, template_patch};
     use crate::{
         change::decision::{Decision, ObjectWrite, Proposal, Refusal, RefusedBy},
-        plan::options::apply_patch,
+        merge_patch::apply_to_json,
         review::ReviewContext,
         snapshot::change::{ChangeSnapshot, Part, UnreadPart},
         testing::{
@@ -353,7 +353,7 @@ mod tests {
                 .conditions
                 .retain(|condition| condition.type_ != "UpToDate");
         }
-        snapshot.json = apply_patch(&snapshot.json, change).expect("JSON");
+        snapshot.json = apply_to_json(&snapshot.json, change).expect("JSON");
         snapshot.json_at_start = snapshot.json.clone();
         let decoded: KubeadmControlPlane = decode(&snapshot.json).expect("a control plane");
         let mut new = new_machine("m4");
@@ -481,7 +481,7 @@ mod tests {
             );
             // Afterwards there is nothing to undo.
             let mut undone = snapshot;
-            undone.json = apply_patch(&undone.json, &expected).expect("JSON");
+            undone.json = apply_to_json(&undone.json, &expected).expect("JSON");
             let decoded: KubeadmControlPlane = decode(&undone.json).expect("a control plane");
             undone.observed.control_plane.spec = decoded.spec;
             assert_eq!(

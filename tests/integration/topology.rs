@@ -105,9 +105,13 @@ async fn mistakes(management: &ManagementCluster) -> Result<()> {
     let error = refusal(new.map(drop), &json!("a new Cluster"))?;
     ensure!(error.contains("(replicas-even)"), "{error}");
 
-    cluster
-        .patch_topology(&json!({"controlPlane": {"replicas": 3}}))
-        .await?;
+    // Until the controller has seen the labels, a rule denies the change of the number.
+    wait::until("the control plane may be scaled", || async {
+        cluster
+            .patch_topology(&json!({"controlPlane": {"replicas": 3}}))
+            .await
+    })
+    .await?;
     cluster.settled(3).await?;
     let dropped = json!({"controlPlane": {"replicas": null}});
     let error = refusal(cluster.patch_topology(&dropped).await, &dropped)?;

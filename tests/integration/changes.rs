@@ -10,7 +10,6 @@ use kcp_tests::management_cluster::ManagementCluster;
 use kcp_tests::wait;
 use serde_json::{Value, json};
 
-use crate::objects::written;
 use crate::roles;
 use crate::shared::with_controllers;
 
@@ -44,8 +43,6 @@ async fn guarded(management: &ManagementCluster) -> Result<()> {
     without_quorum_nothing_is_forced(management, &workload, [second, third]).await?;
     cluster.pause(false).await?;
     cluster.settled(3).await?;
-
-    fields_of_the_topology_are_refused(management).await?;
     cluster.delete().await
 }
 
@@ -218,31 +215,4 @@ async fn without_quorum_nothing_is_forced(
     .await?;
     workload.inflict(Fault::Restart, dead).await?;
     workload.inflict(Fault::Restart, next).await
-}
-
-/// The field as the topology controller applies it.
-async fn fields_of_the_topology_are_refused(management: &ManagementCluster) -> Result<()> {
-    let applied = json!({
-        "apiVersion": "controlplane.cluster.x-k8s.io/v1beta2", "kind": "KubeadmControlPlane",
-        "metadata": {"name": NAME}, "spec": {"replicas": 3},
-    });
-    let apply = [
-        "-n",
-        NAMESPACE,
-        "--server-side",
-        "--field-manager=capi-topology",
-        "--force-conflicts",
-        // The applied object is only a part of the valid object.
-        "--validate=false",
-    ];
-    written(management.kubectl(), "apply", &[applied], &apply).await?;
-    let refused = kcp(management, &["scale", NAME, "--replicas", "5", "--force"]).await?;
-    ensure!(
-        refused.code == 1
-            && refused.stdout.contains(&format!(
-                "set spec.topology.controlPlane.replicas of Cluster {NAME} instead"
-            )),
-        "{refused}"
-    );
-    Ok(())
 }

@@ -1,14 +1,16 @@
 //! The reference to the template from which Cluster API clones infrastructure Machines.
 
+use semver::Version;
+
 use crate::{
     action::Action,
     api::{KubeadmControlPlane, control_plane::Shape, machine_template::InfrastructureRef},
     case::{Case, V1BETA1, V1BETA2},
-    cel::Cel,
+    cel::{Cel, NoCel},
     change::Change,
     fault::{CauseReason, Fault, Faults, quote},
-    rule::{Check, InTopology, ON_WRITE, Rule, Scope},
-    topics::Topic,
+    rule::{Check, InTopology, ON_UPDATE, ON_WRITE, Rule, Scope},
+    topics::{Topic, version::version_change},
 };
 
 pub(super) const TOPIC: Topic = Topic {
@@ -46,7 +48,67 @@ const RULES: &[Rule] = &[
         check: Check::ControlPlane(namespace_ignored),
         cel: Cel::FaultsOnlyInV1Beta1(include_str!("cel/infrastructure-ref-namespace-ignored.cel")),
     },
+    Rule {
+        id: "machine-image-kept",
+        summary: "a template that names an image changes together with the minor version",
+        why: "The templates of some providers name one image, which contains the kubelet and kubeadm. If only the version changes, new \
+              Machines have the old ones: they join with the wrong version, or not at all.",
+        operations: ON_UPDATE,
+        action: Action::Warn,
+        scope: Scope::Transition,
+        overridable: false,
+        topology: InTopology::Unjudged,
+        source: "cluster-api-provider-vsphere issue 797; cluster-api pull request 2607",
+        check: Check::ControlPlane(image_kept),
+        cel: Cel::None(NoCel::Grammar),
+    },
 ];
+
+/// The kinds whose schema requires an image, or a template or server with one. The templates of other providers can choose an image
+/// by the version of the Machine.
+const KINDS_WITH_IMAGE: [&str; 9] = [
+    "CloudStackMachineTemplate",
+    "HCloudMachineTemplate",
+    "Metal3MachineTemplate",
+    "NutanixMachineTemplate",
+    "OCIMachineTemplate",
+    "OpenStackMachineTemplate",
+    "ProxmoxMachineTemplate",
+    "VCDMachineTemplate",
+    "VSphereMachineTemplate",
+];
+
+fn image_kept(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
+    let minor = |version: &Version| (version.major, version.minor);
+    let Some(version_change) =
+        version_change(change).filter(|change| minor(&change.to) > minor(&change.from))
+    else {
+        return;
+    };
+    let reference = change.new.infrastructure_ref();
+    let before = change.old.and_then(KubeadmControlPlane::infrastructure_ref);
+    let (Some(reference), Some(before)) = (reference, before) else {
+        return;
+    };
+    let kind = reference.kind.as_deref().unwrap_or_default();
+    if !KINDS_WITH_IMAGE.contains(&kind) || (&reference.kind, &reference.name) != (&before.kind, &before.name)
+    {
+        return;
+    }
+    let (old, new) = (version_change.old, version_change.new);
+    let control_plane = change.new.metadata.name.as_deref().unwrap_or("NAME");
+    faults.push(Fault {
+        field: change.new.infrastructure_ref_path().into(),
+        reason: CauseReason::Invalid,
+        value: reference.name.as_deref().map(quote),
+        detail: format!("the template stays, so if its image is one of {old}, new Machines get the old kubelet").into(),
+        remedy: format!(
+            "create a {kind} with an image of {new}, and write both in one update: kubectl kcp upgrade {control_plane} --to {new} \
+             --infrastructure-template TEMPLATE"
+        )
+        .into(),
+    });
+}
 
 fn namespace_ignored(change: &Change<'_, KubeadmControlPlane<'_>>, faults: &mut Faults) {
     let control_plane = change.new;
@@ -137,6 +199,10 @@ fn missing_fields(reference: &InfrastructureRef<'_>, shape: Shape) -> impl Itera
 }
 
 const RULE: &str = "infrastructure-ref-incomplete";
+const IMAGE_KEPT: &str = "machine-image-kept";
+const NAMES_IMAGE: &str = r#"{"spec":{"machineTemplate":{"spec":{"infrastructureRef":{"kind":"VSphereMachineTemplate","name":"ubuntu-1-34"}}}}}"#;
+const NAMES_IMAGE_V1BETA1: &str = r#"{"spec":{"machineTemplate":{"infrastructureRef":{"kind":"VSphereMachineTemplate","name":"ubuntu-1-34"}}}}"#;
+const NEXT_MINOR: &str = r#"{"spec":{"version":"v1.35.0"}}"#;
 const NAMESPACE_IGNORED: &str = "infrastructure-ref-namespace-ignored";
 
 const CASES: &[Case] = &[
@@ -177,6 +243,34 @@ const CASES: &[Case] = &[
         ],
     )
     .only_in_version(V1BETA1),
+    Case::update(
+        "warns_of_an_image_that_stays",
+        NAMES_IMAGE,
+        NEXT_MINOR,
+        &[(IMAGE_KEPT, "spec.machineTemplate.spec.infrastructureRef")],
+    )
+    .only_in_version(V1BETA2),
+    Case::update(
+        "warns_of_an_image_that_stays_in_v1beta1",
+        NAMES_IMAGE_V1BETA1,
+        NEXT_MINOR,
+        &[(IMAGE_KEPT, "spec.machineTemplate.infrastructureRef")],
+    )
+    .only_in_version(V1BETA1),
+    Case::update(
+        "accepts_another_image_with_the_version",
+        NAMES_IMAGE,
+        r#"{"spec":{"version":"v1.35.0","machineTemplate":{"spec":{"infrastructureRef":{"name":"ubuntu-1-35"}}}}}"#,
+        &[],
+    )
+    .only_in_version(V1BETA2),
+    Case::update(
+        "accepts_a_patch_version_with_the_same_image",
+        NAMES_IMAGE,
+        r#"{"spec":{"version":"v1.34.3"}}"#,
+        &[],
+    )
+    .only_in_version(V1BETA2),
     Case::create(
         "rejects_no_reference_in_v1beta1",
         r#"{"spec":{"machineTemplate":null}}"#,

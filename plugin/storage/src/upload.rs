@@ -1,8 +1,9 @@
 //! An upload in parts.
 
-use std::{fmt, mem};
+use std::{fmt, mem, time::Duration};
 
 use object_store::WriteMultipart;
+use tokio::time::timeout;
 
 use crate::{error::StorageError, http::StorageConnector};
 
@@ -12,6 +13,9 @@ const PART_BYTES: usize = 8 << 20;
 
 /// How many parts are sent at the same time, while the next one is collected.
 const PARTS_IN_FLIGHT: usize = 2;
+
+/// How long an abort waits for the parts that are being sent.
+const PARTS_LIMIT: Duration = Duration::from_secs(10);
 
 /// An upload in parts. The server gives the object its name only when the upload is complete. Abort an upload that cannot be
 /// completed: otherwise the server keeps its parts until a lifecycle rule of the bucket deletes them.
@@ -83,7 +87,15 @@ impl Upload {
     ///
     /// # Errors
     /// The server did not confirm it. It may keep parts.
-    pub async fn abort(self) -> Result<(), StorageError> {
+    pub async fn abort(mut self) -> Result<(), StorageError> {
+        // The server may keep a part that it receives during the abort:
+        // <https://docs.aws.amazon.com/AmazonS3/latest/API/API_AbortMultipartUpload.html>.
+        let arrived = async {
+            // Each error is that of one part, which does not matter any more.
+            while self.parts.wait_for_capacity(0).await.is_err() {}
+        };
+        // After the limit, the abort is still better than none.
+        let _ = timeout(PARTS_LIMIT, arrived).await;
         let aborted = self.parts.abort().await;
         aborted.map_err(|error| {
             self.connector

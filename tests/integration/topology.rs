@@ -91,7 +91,7 @@ async fn mistakes(management: &ManagementCluster) -> Result<()> {
         .patch_topology(&json!({"controlPlane": {"metadata": {"labels": {"example.com/a": "b"}}}}))
         .await?;
 
-    // A person who raises the version beside the topology is told where to do so.
+    // The denial of a version that is raised on the control plane names the field of the Cluster.
     let raised = json!({"spec": {"version": "v1.34.3"}});
     let error = refusal(cluster.patch(&raised).await, &raised)?;
     let place = "set spec.topology.version of Cluster edge";
@@ -211,7 +211,7 @@ async fn leave_out(management: &ManagementCluster, namespace: &str) -> Result<()
     Ok(())
 }
 
-/// Nobody can take the version of a topology back, so that its controller is warned of what the version alone breaks.
+/// Users cannot lower the version of a topology again, so its controller only gets warnings of what the version alone breaks.
 #[test]
 #[ignore = "takes minutes: make test-long"]
 fn a_version_that_breaks_the_configuration_only_warns() {

@@ -194,7 +194,7 @@ pub fn judge<T: HasRules>(change: &Change<'_, T>, configuration: &Configuration)
     judgement
 }
 
-/// The severest action of a rule. A rule that a new version alone can break only warns where nobody can take the version back.
+/// The severest action of a rule. A rule that a new version alone can break only warns where users cannot lower the version again.
 fn severest<T: HasRules>(rule: &Rule, change: &Change<'_, T>) -> Action {
     let context = &change.context;
     let changes_version = || change.old.is_none_or(|old| old.version() != change.new.version());

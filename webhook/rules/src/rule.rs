@@ -46,7 +46,7 @@ pub enum InTopology {
     Judged,
     /// A new version alone can break the rule. On the Cluster it only warns, because patches of the class may change the
     /// configuration together with the version. It never denies a new version that the topology controller writes, because
-    /// nobody can take the version of a topology back.
+    /// users cannot lower the version of a topology again.
     Strands,
     /// The rule checks nothing but topologies.
     Only,

@@ -440,7 +440,7 @@ fn a_new_cluster_is_judged_with_the_template_of_its_class() {
     assert_eq!(found(&none.findings), zero);
 }
 
-/// Nobody can take the version of a topology back, so its controller is warned of what the version alone breaks.
+/// Users cannot lower the version of a topology again, so its controller only gets warnings of what the version alone breaks.
 #[test]
 fn a_new_version_of_the_topology_controller_only_warns() {
     let gates = json!({"spec": {"kubeadmConfigSpec": {"clusterConfiguration": {"featureGates": {"ControlPlaneKubeletLocalMode": true}}}}});

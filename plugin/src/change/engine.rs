@@ -158,15 +158,14 @@ impl Engine<'_> {
         };
         let snapshot = read().await?;
         let manager = &self.arguments.field_manager;
-        if snapshot.observed.has_managed_topology()
-            && let Some(cluster) = snapshot.control_plane().cluster().map(str::to_owned)
-            && is_written_to_cluster(&decide(&snapshot)?, &snapshot.json, manager)?
-        {
-            first.replace(Some(snapshot));
+        let is_written_to_cluster = snapshot.observed.has_managed_topology()
+            && is_written_to_cluster(&decide(&snapshot)?, &snapshot.json, manager)?;
+        let cluster = snapshot.control_plane().cluster().map(str::to_owned);
+        first.replace(Some(snapshot));
+        if let Some(cluster) = cluster.filter(|_| is_written_to_cluster) {
             let changed = self.change_cluster(verb, &cluster, read, decide, references);
             return Box::pin(changed).await;
         }
-        first.replace(Some(snapshot));
         let resource = &self.reader.control_plane_resource;
         let updated = self.apply(verb, resource, read, decide, references).await?;
         let control_plane = Some(updated.snapshot.control_plane().name().to_owned());

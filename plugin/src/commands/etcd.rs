@@ -29,7 +29,7 @@ pub mod snapshot;
 pub mod snapshot_first;
 mod snapshot_list;
 mod snapshot_verify;
-mod stored;
+pub(crate) mod stored;
 mod stored_content;
 
 use std::time::{Duration, Instant};

@@ -71,6 +71,16 @@ fn certificates() -> Vec<Certificate> {
     ]
 }
 
+/// Like [`observed`], but nothing can be read from the workload cluster, as without a quorum.
+pub fn lost() -> Snapshot {
+    let unreachable = failure("workload cluster", "no answer within 5s");
+    Snapshot {
+        workload: Reading::Failed(unreachable.clone()),
+        etcd: Reading::Failed(unreachable),
+        ..observed()
+    }
+}
+
 pub fn secrets(purposes: &[&str]) -> BTreeSet<String> {
     purposes.iter().map(|purpose| format!("c1-{purpose}")).collect()
 }

@@ -53,6 +53,15 @@ impl StoredSnapshot {
     }
 }
 
+/// Whether each snapshot gets a name of its own in this place.
+pub(crate) fn is_folder(place: &SnapshotPlace) -> bool {
+    match place {
+        SnapshotPlace::File(path) => path.is_dir(),
+        SnapshotPlace::Object(object) => object.is_folder(),
+        SnapshotPlace::Stdout => false,
+    }
+}
+
 impl SnapshotFolder {
     /// Opens a folder. Sends no request.
     ///

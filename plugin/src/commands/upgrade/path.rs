@@ -13,10 +13,7 @@ use kcp_client::{
 use kcp_control_plane::{
     change::decision::{Refusal, RefusedBy},
     snapshot::change::{ChangeSnapshot, ReadScope},
-    verbs::{
-        etcd::snapshot::place::SnapshotPlace,
-        upgrade_path::{NextStep, OldWorker, PathOptions, PathState, UpgradePath, upgrade_path},
-    },
+    verbs::upgrade_path::{NextStep, OldWorker, PathOptions, PathState, UpgradePath, upgrade_path},
 };
 use owo_colors::OwoColorize as _;
 use tokio::time::{Instant, sleep};
@@ -24,6 +21,7 @@ use tokio::time::{Instant, sleep};
 use super::{Target, UpgradeArguments, push_notices, upgrade_and_wait, wait_for};
 use crate::{
     change::engine::{ChangeOutcome, Changed, Engine, Verb},
+    commands::etcd::stored::is_folder,
     terminal::{escape, style::HEADING},
     verdict::Verdict,
     wait::deadline,
@@ -32,15 +30,6 @@ use crate::{
 /// The time between two reads while an add-on is not ready. Each read covers the Machines, the workload cluster and
 /// etcd.
 const ADD_ON_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Whether each snapshot gets a name of its own in this place.
-fn is_folder(place: &SnapshotPlace) -> bool {
-    match place {
-        SnapshotPlace::File(path) => path.is_dir(),
-        SnapshotPlace::Object(object) => object.is_folder(),
-        SnapshotPlace::Stdout => false,
-    }
-}
 
 /// Upgrades until the control plane is at `to`, or until it cannot continue. Without `--wait`, writes one upgrade at most.
 pub(super) async fn run(

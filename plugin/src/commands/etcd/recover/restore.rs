@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 use jiff::Timestamp;
 use kcp_api::{Object as _, snapshot_record::SnapshotRecord};
@@ -27,7 +27,7 @@ use crate::{
     commands::etcd::{
         recover::{READ_LIMIT, SnapshotCopy, members, note_lines, refuse, report, write_script},
         scratch::{ScratchMember, folder},
-        stored::SnapshotFolder,
+        stored::{SnapshotFolder, is_folder},
         stored_content::read_content,
     },
     file::NewFile,
@@ -138,16 +138,11 @@ async fn restore(arguments: &RestoreArguments, session: &Session) -> anyhow::Res
 
 /// The file or the object with the snapshot: in a folder, the newest one of the control plane.
 async fn snapshot_place(place: &SnapshotPlace, namespace: &str, name: &str) -> anyhow::Result<SnapshotPlace> {
-    let is_folder = match place {
-        SnapshotPlace::Stdout => {
-            return Err(anyhow!(
-                "--from needs a file or an object, because it is read twice"
-            ));
-        }
-        SnapshotPlace::File(path) => path.is_dir(),
-        SnapshotPlace::Object(object) => object.is_folder(),
-    };
-    if !is_folder {
+    ensure!(
+        !matches!(place, SnapshotPlace::Stdout),
+        "--from needs a file or an object, because it is read twice"
+    );
+    if !is_folder(place) {
         return Ok(place.clone());
     }
     Ok(SnapshotFolder::open(place)?.newest(namespace, name).await?.place)

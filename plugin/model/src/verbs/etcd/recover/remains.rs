@@ -225,21 +225,12 @@ mod tests {
 
     use super::find;
     use crate::{
-        snapshot::{Reading, Snapshot},
+        snapshot::Snapshot,
         testing::{
             objects::{condition, minutes_ago, now, set, use_external_etcd},
-            snapshot::{failure, observed},
+            snapshot::{failure, lost, observed},
         },
     };
-
-    /// Two of three members have stopped, and nothing can be read from the workload cluster.
-    fn lost() -> Snapshot {
-        let mut observed = observed();
-        let unreachable = failure("workload cluster", "no answer within 5s");
-        observed.workload = Reading::Failed(unreachable.clone());
-        observed.etcd = Reading::Failed(unreachable);
-        observed
-    }
 
     /// The Nodes on which etcd may continue and the chosen one, or why there is none.
     type Found = Result<(Vec<String>, Option<String>), String>;

@@ -173,10 +173,10 @@ mod tests {
 
     use super::{RestorableSnapshot, decide};
     use crate::{
-        snapshot::{Reading, Snapshot},
+        snapshot::Snapshot,
         testing::{
             objects::{minutes_ago, now, use_external_etcd},
-            snapshot::{failure, observed},
+            snapshot::{lost, observed},
         },
     };
 
@@ -192,15 +192,6 @@ mod tests {
             authority: Some([b"k8s\0\n\x0c\n\x02v1\x12\tConfigMap\x12\xff\x01", OWN, b"\x1a\0"].concat()),
             nodes: ["node-m1", "node-m2"].map(str::to_owned).into(),
         }
-    }
-
-    /// Nothing can be read from the workload cluster.
-    fn lost() -> Snapshot {
-        let mut observed = observed();
-        let unreachable = failure("workload cluster", "no answer within 5s");
-        observed.workload = Reading::Failed(unreachable.clone());
-        observed.etcd = Reading::Failed(unreachable);
-        observed
     }
 
     type Change = fn(&mut Snapshot, &mut RestorableSnapshot);

@@ -119,7 +119,7 @@ impl Bench<'_> {
             .join("whole.db");
         fs::copy(&object, &file)?;
         is_equal_to_the_source(self.management, workload, &file).await?;
-        ensure!(self.server.incomplete_bytes()? == 0, "parts are left");
+        ensure!(self.server.incomplete_bytes(key)? == 0, "parts are left");
 
         let control_planes = resources::control_planes(self.management.client(), NAMESPACE);
         let annotations = control_planes.get(NAME).await?.metadata.annotations;
@@ -331,7 +331,7 @@ impl Bench<'_> {
         let theirs = self.management.kubectl().scratch_file("theirs.db");
         fs::write(&theirs, b"theirs")?;
         let (late, written) = tokio::join!(self.snapshot("s3://backups/fixed.db", &[]), async {
-            self.has_begun().await?;
+            self.has_begun("fixed.db").await?;
             let uploaded = self.server.upload(&theirs, "fixed.db").output().await?;
             ensure!(uploaded.status.success(), "{uploaded:?}");
             Ok(())
@@ -342,7 +342,7 @@ impl Bench<'_> {
             ensure!(fs::read(&object)? == b"theirs", "it was replaced");
         }
         fs::remove_file(&object)?;
-        ensure!(self.server.incomplete_bytes()? == 0, "parts are left");
+        ensure!(self.server.incomplete_bytes("fixed.db")? == 0, "parts are left");
         Ok(())
     }
 
@@ -409,9 +409,9 @@ impl Bench<'_> {
     }
 
     /// Waits until the server has a part of an upload.
-    async fn has_begun(&self) -> Result<()> {
+    async fn has_begun(&self, key: &str) -> Result<()> {
         wait::until("the upload has begun", || async {
-            ensure!(self.server.incomplete_bytes()? > 1 << 20, "no part");
+            ensure!(self.server.incomplete_bytes(key)? > 1 << 20, "no part");
             Ok(())
         })
         .await
@@ -420,26 +420,24 @@ impl Bench<'_> {
     async fn is_absent_after_a_signal(&self, signal: &str) -> Result<()> {
         let id = self.management.kubectl().scratch_file("etcd-snapshot-s3.pid");
         let id = id.to_str().context("text")?;
-        let place = "s3://backups/ended.db";
-        let command = snapshot(&[], place, &[]).join(" ");
+        // The parts of a killed upload stay, and must not look like the start of the next.
+        let object = format!("ended-by-{signal}.db");
+        let command = snapshot(&[], &format!("s3://backups/{object}"), &[]).join(" ");
         let mut arguments = self.server.environment();
         // kubectl replaces itself by the plugin, so the id stays the same.
         let script = format!("echo $$ > {id}; exec {command}");
         arguments.extend(["sh".to_owned(), "-c".to_owned(), script]);
         let (ended, sent) = tokio::join!(run(self.management, &arguments), async {
-            self.has_begun().await?;
+            self.has_begun(&object).await?;
             let kill = format!("kill -{signal} $(cat {id})");
             self.management.kubectl().script("sh", ["-c", &kill]).await
         });
         let (ended, sent) = (ended?, sent?);
         ensure!(sent.code == 0 && ended.code != 0, "{sent} {ended}");
-        ensure!(!self.server.object("ended.db")?.exists(), "the object exists");
+        ensure!(!self.server.object(&object)?.exists(), "the object exists");
         if signal == "TERM" {
             ensure!(ended.code == 130, "{ended}");
-            ensure!(self.server.incomplete_bytes()? == 0, "parts are left: {ended}");
-        } else {
-            // What a lifecycle rule deletes in S3.
-            fs::remove_dir_all(self.server.bucket()?.join(".sgwtmp"))?;
+            ensure!(self.server.incomplete_bytes(&object)? == 0, "parts are left: {ended}");
         }
         Ok(())
     }
@@ -449,14 +447,9 @@ impl Bench<'_> {
         workload: &WorkloadCluster,
         cluster: &Cluster,
     ) -> Result<()> {
-        // A part that was on its way can arrive after the abort, and would look like the start of the next upload.
-        let parts = self.server.bucket()?.join(".sgwtmp");
-        if parts.exists() {
-            fs::remove_dir_all(parts)?;
-        }
         let member = cluster.machines().await?.pop().context("no Machine")?;
         let (ended, killed) = tokio::join!(self.snapshot("s3://backups/dead.db", &[]), async {
-            self.has_begun().await?;
+            self.has_begun("dead.db").await?;
             workload.inflict(Fault::Kill, &member).await
         });
         killed?;
@@ -466,7 +459,7 @@ impl Bench<'_> {
             "{ended}"
         );
         ensure!(!self.server.object("dead.db")?.exists(), "the object exists");
-        ensure!(self.server.incomplete_bytes()? == 0, "parts are left: {ended}");
+        ensure!(self.server.incomplete_bytes("dead.db")? == 0, "parts are left: {ended}");
         workload.inflict(Fault::Restart, &member).await
     }
 }
@@ -488,6 +481,6 @@ async fn is_absent_if_the_bucket_is_full(management: &ManagementCluster) -> Resu
         "{full}"
     );
     ensure!(!server.object("full.db")?.exists(), "the object exists");
-    ensure!(server.incomplete_bytes()? == 0, "parts are left: {full}");
+    ensure!(server.incomplete_bytes("full.db")? == 0, "parts are left: {full}");
     Ok(())
 }

@@ -22,8 +22,8 @@ const ACCESS_KEY: &str = "AKIATEST";
 /// The secret key of the server's only user.
 pub const SECRET_KEY: &str = "a-secret-that-no-output-contains";
 
-/// The folder in which versitygw collects the parts of uploads.
-const PARTS: &str = ".sgwtmp";
+/// The folder in which versitygw collects the parts of uploads, in a folder per object.
+const PARTS: &str = ".sgwtmp/multipart";
 
 /// An S3 server with TLS and one bucket.
 #[derive(Debug)]
@@ -154,8 +154,8 @@ impl S3Server {
         Ok(self.bucket()?.join(key))
     }
 
-    /// How many bytes of uploads that are not complete the server has.
-    pub fn incomplete_bytes(&self) -> Result<u64> {
+    /// How many bytes of an object's uploads that are not complete the server has.
+    pub fn incomplete_bytes(&self, key: &str) -> Result<u64> {
         fn size(folder: &Path) -> u64 {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
             entries
@@ -166,6 +166,8 @@ impl S3Server {
                 })
                 .sum()
         }
-        Ok(size(&self.bucket()?.join(PARTS)))
+        let hash = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
+        let folder: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(size(&self.bucket()?.join(PARTS).join(folder)))
     }
 }

@@ -1,10 +1,70 @@
-//! Defines the parts that the JSON documents of all commands share.
+//! The JSON documents of all commands.
 
 use kcp_api::{Kind, KubeadmControlPlane, Object as _};
 use serde::Serialize;
 
 /// The `apiVersion` of all JSON documents.
-pub const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
+const API_VERSION: &str = "kubectl-kcp.dev/v1alpha1";
+
+/// The content of a JSON document. [`Versioned`] adds `apiVersion` and `kind`.
+pub(crate) trait Document: Serialize {
+    const KIND: &'static str;
+}
+
+impl<D: Document> Document for &D {
+    const KIND: &'static str = D::KIND;
+}
+
+/// A JSON document: `apiVersion`, `kind`, and the fields of its content.
+#[derive(Debug)]
+pub(crate) struct Versioned<D>(pub(crate) D);
+
+impl<D: Document> Serialize for Versioned<D> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Fields<'d, D> {
+            api_version: &'static str,
+            kind: &'static str,
+            #[serde(flatten)]
+            content: &'d D,
+        }
+        let fields = Fields {
+            api_version: API_VERSION,
+            kind: D::KIND,
+            content: &self.0,
+        };
+        fields.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+impl<D: Document + schemars::JsonSchema> schemars::JsonSchema for Versioned<D> {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        D::KIND.into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let constant = |value| serde_json::json!({ "type": "string", "const": value });
+        let mut schema = D::json_schema(generator);
+        let fields = [("kind", D::KIND), ("apiVersion", API_VERSION)];
+        for (name, value) in fields {
+            let properties = schema
+                .ensure_object()
+                .entry("properties")
+                .or_insert_with(|| serde_json::json!({}));
+            let properties = properties.as_object_mut().expect("properties are an object");
+            properties.insert(name.to_owned(), constant(value));
+            let required = schema
+                .ensure_object()
+                .entry("required")
+                .or_insert_with(|| serde_json::json!([]));
+            let required = required.as_array_mut().expect("required is an array");
+            required.insert(0, name.into());
+        }
+        schema
+    }
+}
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

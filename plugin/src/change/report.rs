@@ -16,7 +16,7 @@ use crate::{
         diff::diff,
         engine::{ChangeOutcome, Changed, Engine, Verb},
     },
-    document::{API_VERSION, ObjectName, resource_name},
+    document::{Document, ObjectName, Versioned, resource_name},
     output::{Report, print},
     terminal::{escape, style::BAD, table::Layout},
     verdict::Verdict,
@@ -42,7 +42,7 @@ struct ChangeReport<'c> {
 #[serde(untagged)]
 enum ChangeDocument<'c> {
     Object(&'c Value),
-    Refused(ChangeRefused<'c>),
+    Refused(Versioned<ChangeRefused<'c>>),
 }
 
 /// A change that was not written, as `-o json` shows it.
@@ -50,10 +50,6 @@ enum ChangeDocument<'c> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ChangeRefused<'c> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "ChangeRefused")))]
-    kind: &'static str,
     /// The object that the command did not change.
     metadata: ObjectName,
     refused_by: &'c str,
@@ -64,12 +60,14 @@ pub(crate) struct ChangeRefused<'c> {
     hint: Option<String>,
 }
 
+impl Document for ChangeRefused<'_> {
+    const KIND: &'static str = "ChangeRefused";
+}
+
 impl<'c> ChangeRefused<'c> {
     /// The refusal of a command that does not write the control plane itself.
     pub(crate) fn by_command(metadata: ObjectName, refusal: &'c Refusal) -> Self {
         Self {
-            api_version: API_VERSION,
-            kind: "ChangeRefused",
             metadata,
             refused_by: refusal.refused_by_text(false),
             reasons: &refusal.why,
@@ -176,17 +174,17 @@ impl Report for ChangeReport<'_> {
     fn document(&self) -> impl Serialize {
         match self.changed.reason(self.verb, self.is_configured) {
             None => ChangeDocument::Object(&self.object),
-            Some(RefusalReason { judge, lines, hints }) => ChangeDocument::Refused(ChangeRefused {
-                api_version: API_VERSION,
-                kind: "ChangeRefused",
-                metadata: ObjectName {
-                    name: self.changed.name.clone(),
-                    namespace: self.namespace.to_owned(),
-                },
-                refused_by: judge,
-                reasons: lines,
-                hint: Some(hints.join("; ")).filter(|hint| !hint.is_empty()),
-            }),
+            Some(RefusalReason { judge, lines, hints }) => {
+                ChangeDocument::Refused(Versioned(ChangeRefused {
+                    metadata: ObjectName {
+                        name: self.changed.name.clone(),
+                        namespace: self.namespace.to_owned(),
+                    },
+                    refused_by: judge,
+                    reasons: lines,
+                    hint: Some(hints.join("; ")).filter(|hint| !hint.is_empty()),
+                }))
+            }
         }
     }
 
@@ -220,7 +218,7 @@ impl Report for RefusalReport<'_> {
 
     fn document(&self) -> impl Serialize {
         let name = ObjectName::from(self.control_plane);
-        ChangeRefused::by_command(name, self.refusal)
+        Versioned(ChangeRefused::by_command(name, self.refusal))
     }
 
     fn names(&self) -> Vec<String> {

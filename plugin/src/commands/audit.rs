@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::{
     arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_timeout},
-    document::{API_VERSION, ObjectName},
+    document::{Document, ObjectName, Versioned},
     output::{OutputArguments, Report, print},
     session::Session,
     terminal::table::Layout,
@@ -107,13 +107,9 @@ async fn read(
 
 /// The result of an audit.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "ResiliencyAudit"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct AuditDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "ResiliencyAudit")))]
-    kind: &'static str,
     /// The control plane. Absent for the cluster of the current context.
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<ObjectName>,
@@ -126,6 +122,10 @@ struct AuditDocument<'r> {
     checks: &'r [Audited],
 }
 
+impl Document for AuditDocument<'_> {
+    const KIND: &'static str = "ResiliencyAudit";
+}
+
 impl<'r> AuditDocument<'r> {
     fn new(report: &'r AuditReport) -> Self {
         let metadata = report.control_plane.as_ref().map(|(namespace, name)| ObjectName {
@@ -133,8 +133,6 @@ impl<'r> AuditDocument<'r> {
             namespace: namespace.clone(),
         });
         Self {
-            api_version: API_VERSION,
-            kind: "ResiliencyAudit",
             metadata,
             server: &report.server,
             outcome: report.outcome(),
@@ -173,7 +171,7 @@ impl Report for AuditReport {
     }
 
     fn document(&self) -> impl Serialize {
-        AuditDocument::new(self)
+        Versioned(AuditDocument::new(self))
     }
 
     /// The checks that do not pass.

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::{
     arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_timeout},
-    document::resource_name,
+    document::{Versioned, resource_name},
     output::{OutputArguments, Report, print},
     session::Session,
     terminal::table::Layout,
@@ -152,7 +152,7 @@ impl Report for CertificatesReport {
     }
 
     fn document(&self) -> impl Serialize {
-        document::CertificatesDocument::new(self)
+        Versioned(document::CertificatesDocument::new(self))
     }
 
     fn names(&self) -> Vec<String> {

@@ -48,6 +48,7 @@ use tokio::sync::oneshot;
 
 pub use arguments::LintArguments;
 
+use crate::document::Versioned;
 use crate::{configuration, output::print, printer::json, session::Session, verdict::Verdict};
 use input::Input;
 use report::{LintReport, ObjectSource};
@@ -114,7 +115,7 @@ pub fn document(
     for (name, content) in files {
         input.parse(name, content);
     }
-    json(&input.check(Some(configuration), now))
+    json(&Versioned(input.check(Some(configuration), now)))
 }
 
 fn manifests(

@@ -32,6 +32,7 @@ use kcp_pool::plan::manifest::parse_pool;
 use manifest::ManifestFile;
 use serde::Serialize;
 
+use crate::document::Versioned;
 use crate::{
     change::arguments::FIELD_MANAGER,
     configuration,
@@ -157,7 +158,7 @@ impl Report for Plan {
     }
 
     fn document(&self) -> impl Serialize {
-        PlanDocument::new(self)
+        Versioned(PlanDocument::new(self))
     }
 
     fn names(&self) -> Vec<String> {

@@ -51,7 +51,7 @@ use crate::{
         arguments::{ReviewArguments, WriteArguments},
         engine::{ChangeOutcome, Changed, Engine, FORCE_EFFECT, Verb},
     },
-    document::resource_name,
+    document::{Versioned, resource_name},
     output::{Report, print},
     session::Session,
     terminal::table::Layout,
@@ -290,7 +290,7 @@ impl Report for RolloutReport {
     }
 
     fn document(&self) -> impl Serialize {
-        RolloutStatus::new(self)
+        Versioned(RolloutStatus::new(self))
     }
 
     fn names(&self) -> Vec<String> {
@@ -307,7 +307,7 @@ impl Report for History {
     }
 
     fn document(&self) -> impl Serialize {
-        RolloutHistory::new(self)
+        Versioned(RolloutHistory::new(self))
     }
 
     fn names(&self) -> Vec<String> {

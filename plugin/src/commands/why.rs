@@ -22,7 +22,7 @@ use serde::Serialize;
 use crate::{
     arguments::{ControlPlaneName, parse_control_plane_of_cluster, parse_timeout},
     commands::status::read_one,
-    document::resource_name,
+    document::{Versioned, resource_name},
     output::{OutputArguments, Report, print},
     session::Session,
     terminal::table::Layout,
@@ -107,7 +107,7 @@ impl Report for WhyReport<'_> {
     }
 
     fn document(&self) -> impl Serialize {
-        ExplanationDocument::new(self)
+        Versioned(ExplanationDocument::new(self))
     }
 
     fn names(&self) -> Vec<String> {

@@ -5,27 +5,28 @@ mod validator;
 use std::{env, fs, path::Path};
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
-use serde::Serialize;
+
+use crate::document::{Document, Versioned};
 
 pub(crate) use validator::faults;
 
 /// The schema of serialized documents, in which a field that may be null is required.
-pub(crate) fn of<T: JsonSchema>() -> Schema {
+pub(crate) fn of<D: Document + JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().for_serialize();
-    settings.into_generator().into_root_schema_for::<T>()
+    settings.into_generator().into_root_schema_for::<Versioned<D>>()
 }
 
 /// Checks that a document conforms to the schema of its type.
-pub(crate) fn conforms<T: JsonSchema + Serialize>(document: &T) {
-    let schema = serde_json::to_value(of::<T>()).unwrap();
-    let document = serde_json::to_value(document).unwrap();
+pub(crate) fn conforms<D: Document + JsonSchema>(document: &D) {
+    let schema = serde_json::to_value(of::<D>()).unwrap();
+    let document = serde_json::to_value(Versioned(document)).unwrap();
     assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{document}");
 }
 
 /// Checks that a schema equals its file in `plugin/schema`.
-pub(crate) fn checked_in<T: JsonSchema>(name: &str) {
+pub(crate) fn checked_in<D: Document + JsonSchema>(name: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema").join(name);
-    let text = serde_json::to_string_pretty(&of::<T>()).unwrap() + "\n";
+    let text = serde_json::to_string_pretty(&of::<D>()).unwrap() + "\n";
     if env::var_os("UPDATE_SCHEMA").is_some() {
         fs::write(&path, &text).unwrap();
     }

@@ -24,6 +24,7 @@ use kcp_control_plane::{
 use serde::Serialize;
 use tokio::time::timeout;
 
+use crate::document::Versioned;
 use crate::{
     arguments::ControlPlaneName,
     commands::{
@@ -98,11 +99,11 @@ fn documents(observed: &Snapshot, connection: &Connection) -> Vec<Part> {
     };
     let status = Part {
         unread: sources(observed),
-        ..document(STATUS, &ControlPlaneStatus::new(observed, &inspection))
+        ..document(STATUS, &Versioned(ControlPlaneStatus::new(observed, &inspection)))
     };
     vec![
         status,
-        document(WHY, &ExplanationDocument::new(&why)),
+        document(WHY, &Versioned(ExplanationDocument::new(&why))),
         plan_part(observed, connection),
     ]
 }
@@ -146,7 +147,7 @@ fn plan_part(observed: &Snapshot, connection: &Connection) -> Part {
         return Part::unread(PLAN, missing);
     }
     let plan = plan(observed, &Desired::current(observed), connection.now());
-    document(PLAN, &PlanDocument::new(&plan))
+    document(PLAN, &Versioned(PlanDocument::new(&plan)))
 }
 
 fn version_part(versions: &Versions) -> Part {

@@ -8,7 +8,7 @@ use kcp_control_plane::bundle::Part;
 use serde::Serialize;
 
 use crate::{
-    document::{API_VERSION, ObjectName, resource_name},
+    document::{Document, ObjectName, Versioned, resource_name},
     output::Report,
     terminal::{
         escape,
@@ -28,13 +28,9 @@ pub(super) struct BundleReport<'b> {
 
 /// The files of a debug bundle, and what could not be read.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "DebugBundle"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct BundleDocument<'b> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "DebugBundle")))]
-    kind: &'static str,
     /// The control plane.
     metadata: ObjectName,
     /// When the bundle was created, by the clock of the API server.
@@ -43,6 +39,10 @@ struct BundleDocument<'b> {
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
     parts: Vec<PartDocument<'b>>,
+}
+
+impl Document for BundleDocument<'_> {
+    const KIND: &'static str = "DebugBundle";
 }
 
 #[derive(Debug, Serialize)]
@@ -77,8 +77,6 @@ struct UnreadDocument<'b> {
 impl<'b> BundleDocument<'b> {
     fn new(report: &BundleReport<'b>) -> Self {
         Self {
-            api_version: API_VERSION,
-            kind: "DebugBundle",
             metadata: report.control_plane.into(),
             created: report.created,
             file: report.file.map(|file| file.display().to_string()),
@@ -141,7 +139,7 @@ impl Report for BundleReport<'_> {
     }
 
     fn document(&self) -> impl Serialize {
-        BundleDocument::new(self)
+        Versioned(BundleDocument::new(self))
     }
 
     fn names(&self) -> Vec<String> {

@@ -6,23 +6,19 @@ use serde::Serialize;
 
 use crate::{
     commands::certificates::CertificatesReport,
-    document::{API_VERSION, ObjectName},
+    document::{Document, ObjectName},
 };
 
 /// The certificates of control planes.
 #[derive(Debug, Serialize)]
-#[cfg_attr(
-    test,
-    derive(schemars::JsonSchema),
-    schemars(title = "ControlPlaneCertificatesList")
-)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CertificatesDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "ControlPlaneCertificatesList")))]
-    kind: &'static str,
     items: Vec<ControlPlaneCertificates<'r>>,
+}
+
+impl Document for CertificatesDocument<'_> {
+    const KIND: &'static str = "ControlPlaneCertificatesList";
 }
 
 #[derive(Debug, Serialize)]
@@ -78,8 +74,6 @@ impl<'r> CertificatesDocument<'r> {
                     .collect(),
             });
         Self {
-            api_version: API_VERSION,
-            kind: "ControlPlaneCertificatesList",
             items: items.collect(),
         }
     }

@@ -28,7 +28,7 @@ use tokio::time::sleep;
 use crate::{
     arguments::{parse_control_plane, parse_timeout},
     commands::etcd::EtcdMembers,
-    document::{API_VERSION, ObjectName, resource_name},
+    document::{Document, ObjectName, Versioned, resource_name},
     output::{OutputArguments, Report, print},
     session::Session,
     terminal::{escape, table::Layout},
@@ -53,9 +53,9 @@ const COMPACTED: &str =
         histograms. Like the other counts, they cover the time since the member started, or with --sample the time between two \
         readings.
 
-Exits with 1 if the data of a member differs, or if its data or metrics are unknown. etcd does not let a learner compute a hash: \
-        its data is unknown, which is a warning, as a slow disk is. With warnings alone, the exit code is 0. The command changes \
-        nothing.
+Exits with 1 if the data of a member differs, or if its data or metrics are unknown. etcd lets no learner compute a hash, so the \
+        data of a learner is always unknown. This is only a warning, as a slow disk is. With warnings alone, the exit code is 0. \
+        The command changes nothing.
 
 Examples:
   kubectl kcp etcd check edge
@@ -247,17 +247,17 @@ struct CheckReport<'r> {
 
 /// Whether the members of a control plane's etcd have the same data, and how fast their disks are.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "EtcdCheck"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct CheckDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "EtcdCheck")))]
-    kind: &'static str,
     /// The control plane.
     metadata: ObjectName,
     #[serde(flatten)]
     found: &'r EtcdCheck,
+}
+
+impl Document for CheckDocument<'_> {
+    const KIND: &'static str = "EtcdCheck";
 }
 
 impl CheckReport<'_> {
@@ -271,8 +271,6 @@ impl CheckReport<'_> {
 
     fn as_document(&self) -> CheckDocument<'_> {
         CheckDocument {
-            api_version: API_VERSION,
-            kind: "EtcdCheck",
             metadata: ObjectName::from(&self.observed.control_plane),
             found: &self.found,
         }
@@ -285,7 +283,7 @@ impl Report for CheckReport<'_> {
     }
 
     fn document(&self) -> impl Serialize {
-        self.as_document()
+        Versioned(self.as_document())
     }
 
     fn names(&self) -> Vec<String> {

@@ -20,7 +20,7 @@ use crate::{
         plan::document::EtcdVotes,
         status::{document::CheckFinding, read_one, screen::findings},
     },
-    document::{API_VERSION, ObjectName, resource_name},
+    document::{Document, ObjectName, Versioned, resource_name},
     output::{OutputArguments, Report, print},
     session::Session,
     terminal::{
@@ -121,8 +121,6 @@ impl<'r> MembersReport<'r> {
     fn as_document(&self) -> MemberListDocument<'_> {
         let findings = self.inspection.findings().into_iter();
         MemberListDocument {
-            api_version: API_VERSION,
-            kind: "EtcdMemberList",
             metadata: ObjectName::from(&self.observed.control_plane),
             verdict: self.health(),
             unknown_because: self.unknown_because(),
@@ -158,7 +156,7 @@ impl Report for MembersReport<'_> {
     }
 
     fn document(&self) -> impl Serialize {
-        self.as_document()
+        Versioned(self.as_document())
     }
 
     fn names(&self) -> Vec<String> {
@@ -215,13 +213,9 @@ fn counterpart(counterpart: Option<&Counterpart>) -> Cell {
 
 /// The members of a control plane's etcd.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "EtcdMemberList"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct MemberListDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "EtcdMemberList")))]
-    kind: &'static str,
     /// The control plane.
     metadata: ObjectName,
     /// The health of etcd.
@@ -234,6 +228,10 @@ struct MemberListDocument<'r> {
     members: Vec<MemberDocument<'r>>,
     /// The findings of the checks of etcd, most severe first.
     findings: Vec<CheckFinding>,
+}
+
+impl Document for MemberListDocument<'_> {
+    const KIND: &'static str = "EtcdMemberList";
 }
 
 #[derive(Debug, Serialize)]
@@ -311,6 +309,7 @@ mod tests {
     };
 
     use super::{Health, MemberListDocument, MembersReport, Snapshot};
+    use crate::document::Versioned;
     use crate::{
         output::Report as _,
         printer::yaml,
@@ -433,6 +432,6 @@ mod tests {
         let mut observed = observed();
         observed.kill(3);
         let report = MembersReport::new(&observed, now());
-        insta::assert_snapshot!(yaml(&report.as_document()).unwrap());
+        insta::assert_snapshot!(yaml(&Versioned(report.as_document())).unwrap());
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     commands::plan::document::EtcdVotes,
-    document::{API_VERSION, ObjectName, resource_name},
+    document::{Document, ObjectName, Versioned, resource_name},
     output::Report,
     terminal::{
         escape,
@@ -172,13 +172,9 @@ pub(super) struct MaintenanceReport<'r> {
 
 /// What a command has done to the etcd members of a control plane.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "EtcdMaintenance"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct MaintenanceDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "EtcdMaintenance")))]
-    kind: &'static str,
     /// The control plane.
     metadata: ObjectName,
     /// Whether this was a dry run. The document then says what the command would do.
@@ -187,11 +183,13 @@ struct MaintenanceDocument<'r> {
     result: &'r MaintenanceResult,
 }
 
+impl Document for MaintenanceDocument<'_> {
+    const KIND: &'static str = "EtcdMaintenance";
+}
+
 impl<'r> MaintenanceReport<'r> {
     fn as_document(&self) -> MaintenanceDocument<'r> {
         MaintenanceDocument {
-            api_version: API_VERSION,
-            kind: "EtcdMaintenance",
             metadata: ObjectName::from(&self.observed.control_plane),
             dry_run: self.is_dry_run,
             result: self.result,
@@ -209,7 +207,7 @@ impl Report for MaintenanceReport<'_> {
     }
 
     fn document(&self) -> impl Serialize {
-        self.as_document()
+        Versioned(self.as_document())
     }
 
     fn names(&self) -> Vec<String> {
@@ -270,13 +268,9 @@ pub(super) struct UnfinishedMaintenance {
 
 /// What a command has done to etcd members: one item for each step of each control plane.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "EtcdMaintenanceList"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct MaintenanceListDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "EtcdMaintenanceList")))]
-    kind: &'static str,
     /// An `EtcdMaintenance` for a step that was done, or a `ChangeRefused` for one that was refused.
     #[cfg_attr(test, schemars(with = "Vec<MaintenanceItem<'r>>"))]
     items: Vec<Value>,
@@ -284,20 +278,22 @@ struct MaintenanceListDocument<'r> {
     failed: &'r [UnfinishedMaintenance],
 }
 
+impl Document for MaintenanceListDocument<'_> {
+    const KIND: &'static str = "EtcdMaintenanceList";
+}
+
 #[cfg(test)]
 #[derive(schemars::JsonSchema)]
 #[schemars(untagged)]
 #[expect(dead_code, reason = "only its schema is used")]
 enum MaintenanceItem<'r> {
-    Done(MaintenanceDocument<'r>),
-    Refused(crate::change::report::ChangeRefused<'r>),
+    Done(Versioned<MaintenanceDocument<'r>>),
+    Refused(Versioned<crate::change::report::ChangeRefused<'r>>),
 }
 
 impl MaintenanceListReport {
     fn as_document(&self) -> MaintenanceListDocument<'_> {
         MaintenanceListDocument {
-            api_version: API_VERSION,
-            kind: "EtcdMaintenanceList",
             items: self.collected.documents(),
             failed: &self.failed,
         }
@@ -313,7 +309,7 @@ impl Report for MaintenanceListReport {
     }
 
     fn document(&self) -> impl Serialize {
-        self.as_document()
+        Versioned(self.as_document())
     }
 
     fn names(&self) -> Vec<String> {

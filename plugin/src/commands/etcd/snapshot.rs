@@ -20,7 +20,7 @@ use crate::{
         snapshot_list, snapshot_verify,
         stored::{FolderRequest, SnapshotFolder},
     },
-    document::{API_VERSION, ObjectName, resource_name},
+    document::{Document, ObjectName, Versioned, resource_name},
     output::{OutputArguments, Report, print},
     session::Session,
     signal::EndSignal,
@@ -34,7 +34,7 @@ use crate::{
     after_help = "A follower, if there is one, sends the snapshot through the API server of the workload cluster. The \
         file or the object gets its name only after the command has checked the hash of the snapshot. The snapshot \
         contains every Secret of the workload cluster: store it like a private key, or \
-        pipe it to a program that encrypts, such as age. Restore it with: etcdutl snapshot restore FILE
+        pipe it to a program that encrypts, such as age. To restore it: kubectl kcp etcd restore NAME --from FILE --script-file SCRIPT
 
 s3://BUCKET/NAME is an object of S3, or of a server with the same API at AWS_ENDPOINT_URL. A name that ends with / is a folder. \
         The credentials and the region are those of AWS's tools: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, \
@@ -70,7 +70,7 @@ pub struct SnapshotArguments {
     #[arg(long)]
     pub no_record: bool,
 
-    /// Afterwards, delete older snapshots of the control plane from the folder, so that N are left with the new one
+    /// Afterwards, delete older snapshots of the control plane from the folder, so that N are left, including the new one
     #[arg(long, value_name = "N")]
     pub keep: Option<NonZeroUsize>,
 
@@ -81,8 +81,8 @@ pub struct SnapshotArguments {
     #[arg(long, conflicts_with_all = ["selector", "member", "no_record", "keep"])]
     pub list: bool,
 
-    /// Only restore the newest snapshot of the control plane in the folder on this machine, with etcdutl and etcd of PATH, and
-    /// compare its hash and its number of keys with a member
+    /// Save nothing, but verify the newest snapshot of the control plane in the folder: restore it on this machine, with
+    /// etcdutl and etcd of PATH, and compare its hash and its number of keys with those of a member
     #[arg(long, conflicts_with_all = ["all_namespaces", "selector", "no_record", "keep", "list"])]
     pub verify: bool,
 
@@ -224,7 +224,7 @@ impl SnapshotRun<'_> {
             .await?
         {
             self.terminal
-                .note("the older snapshots were not deleted: you did not confirm it");
+                .note("the older snapshots were not deleted: you did not confirm the deletion");
             return Ok(());
         }
         for stored in &superseded {
@@ -267,7 +267,7 @@ impl Report for SnapshotReport<'_> {
     }
 
     fn document(&self) -> impl Serialize {
-        SnapshotDocument::new(self)
+        Versioned(SnapshotDocument::new(self))
     }
 
     fn names(&self) -> Vec<String> {
@@ -280,13 +280,9 @@ impl Report for SnapshotReport<'_> {
 
 /// A snapshot of a control plane's etcd.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "EtcdSnapshot"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SnapshotDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "EtcdSnapshot")))]
-    kind: &'static str,
     metadata: ObjectName,
     snapshot: &'r SnapshotRecord,
     /// The files or objects with older snapshots that were deleted.
@@ -295,11 +291,13 @@ pub(crate) struct SnapshotDocument<'r> {
     deleted: &'r [String],
 }
 
+impl Document for SnapshotDocument<'_> {
+    const KIND: &'static str = "EtcdSnapshot";
+}
+
 impl<'r> SnapshotDocument<'r> {
     fn new(report: &'r SnapshotReport<'_>) -> Self {
         Self {
-            api_version: API_VERSION,
-            kind: "EtcdSnapshot",
             metadata: ObjectName::from(&report.saved.observed.control_plane),
             snapshot: &report.saved.record,
             deleted: &report.deleted,
@@ -317,24 +315,22 @@ struct SnapshotListReport {
 
 /// The snapshots of the etcd of several control planes.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "EtcdSnapshotList"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct SnapshotListDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "EtcdSnapshotList")))]
-    kind: &'static str,
-    #[cfg_attr(test, schemars(with = "Vec<SnapshotDocument<'r>>"))]
+    #[cfg_attr(test, schemars(with = "Vec<Versioned<SnapshotDocument<'r>>>"))]
     items: Vec<Value>,
     /// The control planes of which no snapshot was saved.
     failed: &'r [UnfinishedMaintenance],
 }
 
+impl Document for SnapshotListDocument<'_> {
+    const KIND: &'static str = "EtcdSnapshotList";
+}
+
 impl SnapshotListReport {
     fn as_document(&self) -> SnapshotListDocument<'_> {
         SnapshotListDocument {
-            api_version: API_VERSION,
-            kind: "EtcdSnapshotList",
             items: self.collected.documents(),
             failed: &self.failed,
         }
@@ -350,7 +346,7 @@ impl Report for SnapshotListReport {
     }
 
     fn document(&self) -> impl Serialize {
-        self.as_document()
+        Versioned(self.as_document())
     }
 
     fn names(&self) -> Vec<String> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     commands::etcd::stored::{FolderRequest, SnapshotFolder, StoredSnapshot},
-    document::{API_VERSION, ObjectName, resource_name},
+    document::{Document, ObjectName, Versioned, resource_name},
     output::{Report, print},
     session::Session,
     terminal::table::{Cell, Layout, Table, format_size},
@@ -58,7 +58,7 @@ impl Report for StoredReport {
     }
 
     fn document(&self) -> impl Serialize {
-        StoredListDocument::new(self)
+        Versioned(StoredListDocument::new(self))
     }
 
     fn names(&self) -> Vec<String> {
@@ -73,18 +73,14 @@ impl Report for StoredReport {
 
 /// The snapshots in a folder that have the names that `etcd snapshot` gives, oldest first.
 #[derive(Debug, Serialize)]
-#[cfg_attr(
-    test,
-    derive(schemars::JsonSchema),
-    schemars(title = "StoredEtcdSnapshotList")
-)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct StoredListDocument {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "StoredEtcdSnapshotList")))]
-    kind: &'static str,
     items: Vec<StoredDocument>,
+}
+
+impl Document for StoredListDocument {
+    const KIND: &'static str = "StoredEtcdSnapshotList";
 }
 
 #[derive(Debug, Serialize)]
@@ -109,8 +105,6 @@ impl StoredListDocument {
             place: stored.place.to_string(),
         });
         Self {
-            api_version: API_VERSION,
-            kind: "StoredEtcdSnapshotList",
             items: items.collect(),
         }
     }

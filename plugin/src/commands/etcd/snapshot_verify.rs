@@ -22,7 +22,7 @@ use crate::{
         scratch::{ScratchMember, folder},
         stored::{FolderRequest, SnapshotFolder, StoredSnapshot},
     },
-    document::{API_VERSION, ObjectName, resource_name},
+    document::{Document, ObjectName, Versioned, resource_name},
     output::{Report, print},
     session::Session,
     signal::EndSignal,
@@ -127,7 +127,8 @@ impl Live<'_> {
         let opened = members.open(&observed, &member, CALL_LIMIT).await?;
         let deleted = || {
             format!(
-                "etcd member {} has deleted revision {revision} since; verify a snapshot within minutes to compare it",
+                "etcd member {} has since deleted revision {revision}; to compare a snapshot, verify it within minutes of saving \
+                 it",
                 member.name
             )
         };
@@ -176,7 +177,7 @@ impl Report for VerificationReport {
     }
 
     fn document(&self) -> impl Serialize {
-        VerificationDocument::new(self)
+        Versioned(VerificationDocument::new(self))
     }
 
     fn names(&self) -> Vec<String> {
@@ -189,17 +190,9 @@ impl Report for VerificationReport {
 
 /// A snapshot that was restored on this machine.
 #[derive(Debug, Serialize)]
-#[cfg_attr(
-    test,
-    derive(schemars::JsonSchema),
-    schemars(title = "EtcdSnapshotVerification")
-)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct VerificationDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "EtcdSnapshotVerification")))]
-    kind: &'static str,
     /// The control plane.
     metadata: ObjectName,
     /// When the snapshot began.
@@ -219,12 +212,14 @@ struct VerificationDocument<'r> {
     comparison: &'r Comparison,
 }
 
+impl Document for VerificationDocument<'_> {
+    const KIND: &'static str = "EtcdSnapshotVerification";
+}
+
 impl<'r> VerificationDocument<'r> {
     fn new(report: &'r VerificationReport) -> Self {
         let stored = &report.stored;
         Self {
-            api_version: API_VERSION,
-            kind: "EtcdSnapshotVerification",
             metadata: stored.control_plane(),
             began: stored.name.began(),
             bytes: stored.bytes,

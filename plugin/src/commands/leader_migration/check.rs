@@ -25,7 +25,7 @@ use crate::{
         input,
         screen::render,
     },
-    document::resource_name,
+    document::{Versioned, resource_name},
     output::{Report, print},
     session::Session,
     terminal::table::Layout,
@@ -187,7 +187,7 @@ impl Report for CheckedUpgrade {
     }
 
     fn document(&self) -> impl Serialize {
-        LeaderMigrationCheck::new(self)
+        Versioned(LeaderMigrationCheck::new(self))
     }
 
     fn names(&self) -> Vec<String> {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     commands::leader_migration::checked_upgrade::CheckedUpgrade,
-    document::{API_VERSION, ObjectName},
+    document::{Document, ObjectName},
 };
 
 /// Which controller manager runs each controller before and after an upgrade.
@@ -14,16 +14,16 @@ use crate::{
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LeaderMigrationCheck {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "LeaderMigrationCheck")))]
-    kind: &'static str,
     metadata: ObjectName,
-    /// Whether the upgrade would harm the cluster, or whether a setting has no effect.
+    /// True if the upgrade would harm the cluster, or if a setting has no effect.
     has_problem: bool,
     controllers: Vec<ControllerDocument>,
     problems: Vec<ProblemDocument>,
     gaps: GapsDocument,
+}
+
+impl Document for LeaderMigrationCheck {
+    const KIND: &'static str = "LeaderMigrationCheck";
 }
 
 #[derive(Debug, Serialize)]
@@ -87,8 +87,6 @@ impl LeaderMigrationCheck {
     pub(crate) fn new(check: &CheckedUpgrade) -> Self {
         let gaps = check.change.gaps();
         Self {
-            api_version: API_VERSION,
-            kind: "LeaderMigrationCheck",
             metadata: ObjectName {
                 name: check.name.clone(),
                 namespace: check.namespace.clone(),

@@ -23,7 +23,7 @@ use serde::Serialize;
 use crate::{
     arguments::ControlPlaneName,
     commands::leader_migration::arguments::StatusArguments,
-    document::resource_name,
+    document::{Versioned, resource_name},
     output::{Report, print},
     session::Session,
     terminal::{Size, table::Layout},
@@ -134,7 +134,7 @@ impl Report for Status {
     }
 
     fn document(&self) -> impl Serialize {
-        document::LeaderMigrationStatus::new(self)
+        Versioned(document::LeaderMigrationStatus::new(self))
     }
 
     fn names(&self) -> Vec<String> {

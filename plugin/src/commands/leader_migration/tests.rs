@@ -6,6 +6,7 @@ use kcp_rules::{
 };
 
 use super::{checked_upgrade::CheckedUpgrade, document::LeaderMigrationCheck, screen::render};
+use crate::document::Versioned;
 use crate::{
     terminal::{plain, table::Layout},
     testing::{
@@ -106,7 +107,7 @@ fn documents() {
         let document = LeaderMigrationCheck::new(&check);
         conforms(&document);
         assert_every_format(&check);
-        let text = serde_json::to_string_pretty(&document).unwrap();
+        let text = serde_json::to_string_pretty(&Versioned(&document)).unwrap();
         insta::assert_snapshot!(format!("JSON of {name}"), text);
     }
 }

@@ -13,7 +13,7 @@ use crate::commands::lint::{
     subject::Subject,
 };
 use crate::{
-    document::API_VERSION,
+    document::{Document, Versioned},
     output::{CommandFormat, Report},
     printer::json,
     terminal::{escape, style, table::Layout, width::width},
@@ -38,10 +38,6 @@ pub(super) enum ObjectResult {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct LintReport {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "LintReport")))]
-    kind: &'static str,
     /// The problems, in the order of the files.
     findings: Vec<LintFinding>,
     /// Files that could not be read, or not completely.
@@ -64,6 +60,10 @@ pub(super) struct LintReport {
     not_served: Vec<String>,
 }
 
+impl Document for LintReport {
+    const KIND: &'static str = "LintReport";
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectSource {
     Files,
@@ -73,8 +73,6 @@ pub(super) enum ObjectSource {
 impl LintReport {
     pub(super) fn new(place: ObjectSource) -> Self {
         Self {
-            api_version: API_VERSION,
-            kind: "LintReport",
             findings: Vec::new(),
             errors: Vec::new(),
             place,
@@ -294,9 +292,9 @@ impl LintReport {
         }
         match self.foreign {
             0 => {}
-            1 => text.push_str(", 1 document is no Kubernetes object"),
+            1 => text.push_str(", 1 document is not a Kubernetes object"),
             number => {
-                let _ = write!(text, ", {number} documents are no Kubernetes objects");
+                let _ = write!(text, ", {number} documents are not Kubernetes objects");
             }
         }
         if self.judged > 0 || !self.findings.is_empty() {
@@ -335,7 +333,7 @@ impl Report for LintReport {
     }
 
     fn document(&self) -> impl Serialize {
-        self
+        Versioned(self)
     }
 
     /// The objects that have problems, as `kubectl get -o name` prints them.

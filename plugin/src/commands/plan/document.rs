@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use kcp_api::KubeadmControlPlaneSpec;
 use serde::Serialize;
 
-use crate::document::{API_VERSION, ObjectName};
+use crate::document::{Document, ObjectName};
 use kcp_control_plane::{
     join_times::JoinTimes,
     plan::{
@@ -22,13 +22,9 @@ use kcp_control_plane::{
 
 /// What the controller will do to a control plane.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "Plan"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PlanDocument {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "Plan")))]
-    kind: &'static str,
     metadata: ObjectName,
     verdict: PlanVerdict,
     /// The number of existing Machines.
@@ -58,6 +54,10 @@ pub struct PlanDocument {
     version_note: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     no_plan: Option<Described<NoPlan>>,
+}
+
+impl Document for PlanDocument {
+    const KIND: &'static str = "Plan";
 }
 
 /// The result of a plan in one word.
@@ -205,8 +205,6 @@ impl PlanDocument {
         };
         let is_counted = plan.steps().iter().any(|step| step.votes.is_some());
         Self {
-            api_version: API_VERSION,
-            kind: "Plan",
             metadata: ObjectName {
                 name: plan.name.clone(),
                 namespace: plan.namespace.clone(),
@@ -328,6 +326,7 @@ impl StepEtcdVotes {
 #[cfg(test)]
 mod tests {
     use super::PlanDocument;
+    use crate::document::Versioned;
     use crate::{
         commands::plan::screen::tests::{blocked, in_place, no_plan, retry, version_change},
         testing::{assert_every_format, schema},
@@ -335,7 +334,7 @@ mod tests {
     use kcp_control_plane::plan::Plan;
 
     fn document(plan: &Plan) -> String {
-        serde_json::to_string_pretty(&PlanDocument::new(plan)).expect("serializes")
+        serde_json::to_string_pretty(&Versioned(PlanDocument::new(plan))).expect("serializes")
     }
 
     #[test]

@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::{
     commands::plan::{PlanArguments, document::PlanVerdict},
-    document::{API_VERSION, ObjectName, resource_name},
+    document::{Document, ObjectName, Versioned, resource_name},
     fleet::{self, InContexts, UnreadContext, read_concurrently},
     output::{Report, print},
     session::Session,
@@ -78,14 +78,14 @@ pub(super) struct PlanRow {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PlanListDocument<'l> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "PlanList")))]
-    kind: &'static str,
     items: &'l [PlanRow],
     /// The contexts whose control planes could not be listed.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     unread_contexts: &'l [UnreadContext],
+}
+
+impl Document for PlanListDocument<'_> {
+    const KIND: &'static str = "PlanList";
 }
 
 /// Runs `plan` for several control planes.
@@ -313,8 +313,6 @@ impl PlanList {
 impl<'l> PlanListDocument<'l> {
     fn new(list: &'l PlanList) -> Self {
         Self {
-            api_version: API_VERSION,
-            kind: "PlanList",
             items: &list.rows,
             unread_contexts: &list.unread,
         }
@@ -361,7 +359,7 @@ impl Report for PlanList {
     }
 
     fn document(&self) -> impl Serialize {
-        PlanListDocument::new(self)
+        Versioned(PlanListDocument::new(self))
     }
 
     fn names(&self) -> Vec<String> {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     commands::pool::PoolDocumentName,
-    document::{API_VERSION, resource_name},
+    document::{Document, Versioned, resource_name},
     output::{OutputArguments, Report, print},
     session::Session,
     terminal::{
@@ -50,7 +50,7 @@ impl Report for model::PoolPlan {
     }
 
     fn document(&self) -> impl Serialize {
-        PoolPlan::new(self)
+        Versioned(PoolPlan::new(self))
     }
 
     fn names(&self) -> Vec<String> {
@@ -63,10 +63,6 @@ impl Report for model::PoolPlan {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PoolPlan<'p> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "PoolPlan")))]
-    kind: &'static str,
     metadata: PoolDocumentName,
     /// Whether the change creates the pool.
     new: bool,
@@ -80,6 +76,10 @@ pub(crate) struct PoolPlan<'p> {
     entries: Vec<EntryDocument>,
     /// The problems that the pool has after the change, one sentence each.
     problems: &'p [String],
+}
+
+impl Document for PoolPlan<'_> {
+    const KIND: &'static str = "PoolPlan";
 }
 
 #[derive(Debug, Serialize)]
@@ -98,8 +98,6 @@ struct EntryDocument {
 impl<'p> PoolPlan<'p> {
     pub(crate) fn new(plan: &'p model::PoolPlan) -> Self {
         Self {
-            api_version: API_VERSION,
-            kind: "PoolPlan",
             metadata: PoolDocumentName {
                 namespace: plan.namespace.clone(),
                 name: plan.name.clone(),
@@ -205,6 +203,7 @@ mod tests {
     use kcp_pool::testing::plans::plans;
 
     use super::{Layout, PoolPlan, screen};
+    use crate::document::Versioned;
     use crate::{
         terminal::plain,
         testing::{
@@ -217,7 +216,7 @@ mod tests {
     fn documents() {
         let schema = serde_json::to_value(of::<PoolPlan<'_>>()).unwrap();
         for (name, plan) in plans() {
-            let document = serde_json::to_value(PoolPlan::new(&plan)).unwrap();
+            let document = serde_json::to_value(Versioned(PoolPlan::new(&plan))).unwrap();
             assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{name}");
             assert_every_format(&plan);
             insta::assert_snapshot!(

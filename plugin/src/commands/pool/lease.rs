@@ -26,6 +26,7 @@ use kcp_pool::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::document::Versioned;
 use crate::{
     arguments::{parse_cluster_pool, parse_duration, parse_object_name},
     commands::pool::{
@@ -276,7 +277,7 @@ impl Report for PrintedLease<'_> {
     }
 
     fn document(&self) -> impl Serialize {
-        &self.lease
+        Versioned(&self.lease)
     }
 
     fn names(&self) -> Vec<String> {

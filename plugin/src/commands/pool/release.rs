@@ -18,7 +18,7 @@ use crate::{
     commands::pool::{
         HiveArgument, Name, PoolDocumentName, Reason, not_checked, refusal, resource_name, verdict,
     },
-    document::API_VERSION,
+    document::{Document, Versioned},
     output::{OutputArguments, Report, print},
     session::Session,
     terminal::table::Layout,
@@ -143,10 +143,6 @@ fn is_customization(kind: &str) -> bool {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PoolRelease {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "PoolRelease")))]
-    kind: &'static str,
     /// The pool; absent if the request named one customization on which the holder has no lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pool: Option<PoolDocumentName>,
@@ -167,6 +163,10 @@ pub(crate) struct PoolRelease {
     warnings: Vec<String>,
 }
 
+impl Document for PoolRelease {
+    const KIND: &'static str = "PoolRelease";
+}
+
 impl PoolRelease {
     pub(crate) fn new(release: &Release) -> Self {
         let reason = release.refusal.as_ref().map(|refusal| match refusal {
@@ -180,8 +180,6 @@ impl PoolRelease {
             | ReleaseRefusal::DestroysCluster { .. } => Reason::Blocked,
         });
         Self {
-            api_version: API_VERSION,
-            kind: "PoolRelease",
             pool: release.pool.as_ref().map(PoolDocumentName::from),
             cluster_deployment: release.cluster_deployment.as_str().into(),
             customizations: release
@@ -245,7 +243,7 @@ impl Report for PoolRelease {
     }
 
     fn document(&self) -> impl Serialize {
-        self
+        Versioned(self)
     }
 
     fn names(&self) -> Vec<String> {

@@ -21,7 +21,7 @@ use crate::{
     commands::pool::{
         Name, PoolDocumentName, Reason, claim_ttl, parse_ttl, refusal, reported, resource_name, verdict,
     },
-    document::API_VERSION,
+    document::{Document, Versioned},
     output::{OutputArguments, Report, print},
     session::Session,
     terminal::table::Layout,
@@ -46,8 +46,8 @@ pub struct RenewArguments {
     #[arg(long, value_name = "ID")]
     pub id: Option<String>,
 
-    /// How long the lease or claim lasts from now, such as 2h; 0 means until the lease is released. One that ends later keeps
-    /// its end time [default: 24h]
+    /// How long the lease or claim lasts from now, such as 2h; 0 means until the lease is released. A lease or claim
+    /// that ends later keeps its end time [default: 24h]
     #[arg(long, value_name = "DURATION", value_parser = parse_ttl)]
     pub ttl: Option<Ttl>,
 
@@ -73,8 +73,6 @@ pub(crate) async fn run(arguments: RenewArguments, session: &Session) -> anyhow:
     };
     let ttl = arguments.ttl.unwrap_or(Ttl::For(DEFAULT_TTL));
     let mut result = PoolRenewal {
-        api_version: API_VERSION,
-        kind: "PoolRenewal",
         pool: PoolDocumentName {
             namespace: store.namespace().to_owned(),
             name: arguments.pool.clone(),
@@ -158,10 +156,6 @@ async fn renew_claim(
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PoolRenewal {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "PoolRenewal")))]
-    kind: &'static str,
     pool: PoolDocumentName,
     cluster_deployment: Name,
     /// The leases that were renewed; empty if the holder has none.
@@ -175,6 +169,10 @@ pub(crate) struct PoolRenewal {
     /// Why no lease was renewed, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+}
+
+impl Document for PoolRenewal {
+    const KIND: &'static str = "PoolRenewal";
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -231,7 +229,7 @@ impl Report for PoolRenewal {
     }
 
     fn document(&self) -> impl Serialize {
-        self
+        Versioned(self)
     }
 
     fn names(&self) -> Vec<String> {
@@ -244,7 +242,6 @@ mod tests {
     use super::{PoolRenewal, RenewedClaimDocument, RenewedDocument};
     use crate::{
         commands::pool::{PoolDocumentName, Reason},
-        document::API_VERSION,
         testing::{
             assert_every_format,
             schema::{checked_in, conforms},
@@ -253,8 +250,6 @@ mod tests {
 
     fn renewal(leases: Vec<RenewedDocument>, reason: Option<Reason>) -> PoolRenewal {
         PoolRenewal {
-            api_version: API_VERSION,
-            kind: "PoolRenewal",
             pool: PoolDocumentName {
                 namespace: "d".to_owned(),
                 name: "hosts".to_owned(),

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use kcp_pool::status::{ClusterUse, EntryUse, EntryUseState, PoolSelection, PoolState, pool_states};
 use serde::Serialize;
 
+use crate::document::Versioned;
 use crate::{
     arguments::parse_cluster_pool,
     commands::pool::{HiveArgument, resource_name},
@@ -108,8 +109,8 @@ struct PoolStatusReport<'p> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum PoolStatusDocument {
-    One(Box<PoolStatus>),
-    List(PoolStatusList),
+    One(Box<Versioned<PoolStatus>>),
+    List(Versioned<PoolStatusList>),
 }
 
 impl<'p> PoolStatusReport<'p> {
@@ -145,8 +146,8 @@ impl Report for PoolStatusReport<'_> {
 
     fn document(&self) -> impl Serialize {
         match self.only() {
-            Some(only) => PoolStatusDocument::One(Box::new(PoolStatus::new(only))),
-            None => PoolStatusDocument::List(PoolStatusList::new(self.pools)),
+            Some(only) => PoolStatusDocument::One(Box::new(Versioned(PoolStatus::new(only)))),
+            None => PoolStatusDocument::List(Versioned(PoolStatusList::new(self.pools))),
         }
     }
 

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use crate::commands::pool::{
     InstallConfigSource, lease::document::PoolLease, parse_wait, release::PoolRelease,
 };
+use crate::document::Versioned;
 
 const PATH: &str = "/apis/hive.openshift.io/v1";
 
@@ -100,7 +101,7 @@ fn lease(deployments: &(u16, Value)) -> Value {
             hive: HiveMode::Auto,
         };
         let answer = acquire(&store, request).await.unwrap();
-        serde_json::to_value(PoolLease::new(&answer)).unwrap()
+        serde_json::to_value(Versioned(PoolLease::new(&answer))).unwrap()
     })
 }
 
@@ -153,7 +154,7 @@ fn release_by(deployments: &(u16, Value), force: bool) -> Value {
             hive: HiveMode::Auto,
         };
         let release = release::release(&store, &request).await.unwrap();
-        serde_json::to_value(PoolRelease::new(&release)).unwrap()
+        serde_json::to_value(Versioned(PoolRelease::new(&release))).unwrap()
     })
 }
 

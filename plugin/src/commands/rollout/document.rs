@@ -5,7 +5,7 @@ use kcp_api::Object as _;
 use serde::Serialize;
 
 use crate::commands::rollout::report::{RolloutProgress, RolloutReport};
-use crate::document::{API_VERSION, ObjectName};
+use crate::document::{Document, ObjectName};
 use kcp_control_plane::{join_times::JoinTimes, staleness::StuckProblem};
 
 /// The progress of a rollout.
@@ -13,10 +13,6 @@ use kcp_control_plane::{join_times::JoinTimes, staleness::StuckProblem};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStatus<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "RolloutStatus")))]
-    kind: &'static str,
     metadata: ObjectName,
     progress: RolloutProgress,
     /// The desired number of Machines.
@@ -36,6 +32,10 @@ pub struct RolloutStatus<'r> {
     remarks: &'r [String],
 }
 
+impl Document for RolloutStatus<'_> {
+    const KIND: &'static str = "RolloutStatus";
+}
+
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct StuckDocument<'r> {
@@ -51,8 +51,6 @@ impl<'r> RolloutStatus<'r> {
         let control_plane = &report.snapshot.control_plane;
         let (name, namespace) = (control_plane.name(), control_plane.namespace());
         Self {
-            api_version: API_VERSION,
-            kind: "RolloutStatus",
             metadata: control_plane.into(),
             progress: report.progress,
             desired_replicas: control_plane.desired_replicas(),
@@ -82,6 +80,7 @@ mod tests {
     use kcp_control_plane::testing::objects::{healthy, minutes_ago, now};
 
     use super::RolloutStatus;
+    use crate::document::Versioned;
     use crate::{
         commands::rollout::report::RolloutReport,
         printer::json,
@@ -108,6 +107,6 @@ mod tests {
         let report = RolloutReport::from_poll(snapshot, now());
         schema::conforms(&RolloutStatus::new(&report));
         assert_every_format(&report);
-        insta::assert_snapshot!(json(&RolloutStatus::new(&report)).expect("serializes"));
+        insta::assert_snapshot!(json(&Versioned(RolloutStatus::new(&report))).expect("serializes"));
     }
 }

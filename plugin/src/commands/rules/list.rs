@@ -4,7 +4,7 @@ use kcp_rules::{Action, OnUnread, Rule, Scope, cel::NoCel, topics::rules};
 use serde::Serialize;
 
 use crate::{
-    document::API_VERSION,
+    document::{Document, Versioned},
     output::Report,
     terminal::{
         style,
@@ -20,7 +20,7 @@ impl Report for Rules {
     }
 
     fn document(&self) -> impl Serialize {
-        RuleList::new()
+        Versioned(RuleList::new())
     }
 
     /// Returns only the ids, without a kind, because a rule is not a Kubernetes resource.
@@ -47,14 +47,14 @@ fn table(layout: Layout) -> String {
 
 /// The admission rules of the webhook.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "AdmissionRuleList"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct RuleList {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "AdmissionRuleList")))]
-    kind: &'static str,
     items: Vec<RuleItem>,
+}
+
+impl Document for RuleList {
+    const KIND: &'static str = "AdmissionRuleList";
 }
 
 #[derive(Serialize)]
@@ -87,8 +87,6 @@ pub(super) struct RuleItem {
 impl RuleList {
     fn new() -> Self {
         Self {
-            api_version: API_VERSION,
-            kind: "AdmissionRuleList",
             items: rules().map(RuleItem::new).collect(),
         }
     }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     commands::plan::document::{Described, EtcdVotes},
-    document::{API_VERSION, ObjectName},
+    document::{Document, ObjectName, Versioned},
     fleet::UnreadContext,
 };
 use kcp_control_plane::{
@@ -28,14 +28,14 @@ use kcp_control_plane::{
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ControlPlaneStatusList {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "ControlPlaneStatusList")))]
-    kind: &'static str,
-    items: Vec<ControlPlaneStatus>,
+    items: Vec<Versioned<ControlPlaneStatus>>,
     /// The contexts whose control planes could not be listed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unread_contexts: Vec<UnreadContext>,
+}
+
+impl Document for ControlPlaneStatusList {
+    const KIND: &'static str = "ControlPlaneStatusList";
 }
 
 /// The status of a control plane.
@@ -43,10 +43,6 @@ pub struct ControlPlaneStatusList {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ControlPlaneStatus {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "ControlPlaneStatus")))]
-    kind: &'static str,
     /// The kubeconfig context, if the list covers several contexts.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<String>,
@@ -73,6 +69,10 @@ pub struct ControlPlaneStatus {
     basis: Basis,
     /// The findings of all checks, most severe first.
     findings: Vec<CheckFinding>,
+}
+
+impl Document for ControlPlaneStatus {
+    const KIND: &'static str = "ControlPlaneStatus";
 }
 
 /// The desired state, from the control plane's spec.
@@ -296,12 +296,12 @@ impl ControlPlaneStatusList {
     ) -> Self {
         let items = inspected.into_iter();
         Self {
-            api_version: API_VERSION,
-            kind: "ControlPlaneStatusList",
             items: items
-                .map(|(context, observed, inspection)| ControlPlaneStatus {
-                    context: context.map(str::to_owned),
-                    ..ControlPlaneStatus::new(observed, inspection)
+                .map(|(context, observed, inspection)| {
+                    Versioned(ControlPlaneStatus {
+                        context: context.map(str::to_owned),
+                        ..ControlPlaneStatus::new(observed, inspection)
+                    })
                 })
                 .collect(),
             unread_contexts: unread_contexts.to_vec(),
@@ -319,8 +319,6 @@ impl ControlPlaneStatus {
         } = observed;
         let findings = inspection.findings().into_iter();
         Self {
-            api_version: API_VERSION,
-            kind: "ControlPlaneStatus",
             context: None,
             metadata: control_plane.into(),
             cluster: control_plane.cluster().map(str::to_owned),

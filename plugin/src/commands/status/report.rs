@@ -8,7 +8,12 @@ use crate::commands::status::{
     document::{ControlPlaneStatus, ControlPlaneStatusList},
     screen::{Layout, ListRow, Screen, control_plane_screen, list},
 };
-use crate::{document::resource_name, fleet::UnreadContext, output::Report, verdict::Verdict};
+use crate::{
+    document::{Versioned, resource_name},
+    fleet::UnreadContext,
+    output::Report,
+    verdict::Verdict,
+};
 use kcp_control_plane::{inspection::Inspection, snapshot::Snapshot};
 
 /// A control plane as it was read, and the results of its checks.
@@ -90,8 +95,8 @@ pub struct StatusReport<'s> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum StatusDocument {
-    One(Box<ControlPlaneStatus>),
-    List(ControlPlaneStatusList),
+    One(Box<Versioned<ControlPlaneStatus>>),
+    List(Versioned<ControlPlaneStatusList>),
 }
 
 impl Report for StatusReport<'_> {
@@ -102,7 +107,8 @@ impl Report for StatusReport<'_> {
     fn document(&self) -> impl Serialize {
         match self.subject {
             Subject::One(one) => {
-                StatusDocument::One(Box::new(ControlPlaneStatus::new(&one.observed, &one.inspection)))
+                let status = ControlPlaneStatus::new(&one.observed, &one.inspection);
+                StatusDocument::One(Box::new(Versioned(status)))
             }
             Subject::Several {
                 inspected, unread, ..
@@ -110,7 +116,7 @@ impl Report for StatusReport<'_> {
                 let inspected = inspected.iter();
                 let inspected =
                     inspected.map(|entry| (entry.context.as_deref(), &entry.observed, &entry.inspection));
-                StatusDocument::List(ControlPlaneStatusList::new(inspected, unread))
+                StatusDocument::List(Versioned(ControlPlaneStatusList::new(inspected, unread)))
             }
         }
     }

@@ -7,7 +7,7 @@ use kcp_control_plane::{
 use serde::Serialize;
 
 use crate::{
-    document::{API_VERSION, ObjectName},
+    document::{Document, ObjectName, Versioned},
     output::Report,
     terminal::{
         style::{BAD, GOOD, WARN},
@@ -29,13 +29,9 @@ pub(super) struct ValidationReport<'r> {
 
 /// The result of a validation.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "ClusterValidation"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct ValidationDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "ClusterValidation")))]
-    kind: &'static str,
     /// The control plane. Absent for the cluster of the current context.
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<ObjectName>,
@@ -46,6 +42,10 @@ struct ValidationDocument<'r> {
     /// FAIL if a check fails, otherwise UNKNOWN if one is unknown.
     outcome: AuditOutcome,
     nodes: Vec<NodeDocument<'r>>,
+}
+
+impl Document for ValidationDocument<'_> {
+    const KIND: &'static str = "ClusterValidation";
 }
 
 #[derive(Debug, Serialize)]
@@ -82,8 +82,6 @@ impl ValidationReport<'_> {
             checks: &node.checks,
         });
         ValidationDocument {
-            api_version: API_VERSION,
-            kind: "ClusterValidation",
             metadata,
             server: self.server,
             image: self.image,
@@ -127,7 +125,7 @@ impl Report for ValidationReport<'_> {
     }
 
     fn document(&self) -> impl Serialize {
-        self.as_document()
+        Versioned(self.as_document())
     }
 
     /// The Nodes that do not pass.

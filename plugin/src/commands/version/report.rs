@@ -7,7 +7,7 @@ use super::{
     skew,
 };
 use crate::{
-    document::API_VERSION,
+    document::{Document, Versioned},
     output::Report,
     terminal::table::{Cell, Layout, Table},
 };
@@ -21,16 +21,16 @@ pub(in crate::commands) struct Versions {
 
 /// The versions of the plugin and of the programs that it works with.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "VersionReport"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct VersionReport<'v> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "VersionReport")))]
-    kind: &'static str,
     components: &'v [Component],
     /// Combinations of versions that are not supported.
     warnings: &'v [String],
+}
+
+impl Document for VersionReport<'_> {
+    const KIND: &'static str = "VersionReport";
 }
 
 impl Versions {
@@ -78,12 +78,10 @@ impl Report for Versions {
     }
 
     fn document(&self) -> impl Serialize {
-        VersionReport {
-            api_version: API_VERSION,
-            kind: "VersionReport",
+        Versioned(VersionReport {
             components: &self.components,
             warnings: &self.warnings,
-        }
+        })
     }
 
     /// The names of the programs, without a kind, because they are not Kubernetes resources.
@@ -131,8 +129,6 @@ mod tests {
         schema::checked_in::<VersionReport<'_>>("versionreport.json");
         let versions = versions();
         schema::conforms(&VersionReport {
-            api_version: crate::document::API_VERSION,
-            kind: "VersionReport",
             components: &versions.components,
             warnings: &versions.warnings,
         });

@@ -9,17 +9,13 @@ use kcp_rules::registration::{CONFIGURATION, Switch};
 use serde::Serialize;
 
 use super::WebhookReport;
-use crate::document::API_VERSION;
+use crate::document::Document;
 
 /// The registration of kcp-webhook with the API server.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "WebhookStatus"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WebhookStatusDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "WebhookStatus")))]
-    kind: &'static str,
     metadata: Metadata,
     /// Why the webhook does not review all writes, or why writes are refused; empty if it works.
     problems: Vec<String>,
@@ -28,8 +24,13 @@ pub(super) struct WebhookStatusDocument<'r> {
     /// The last write with which `kcp-webhook manage` tested whether the API server reaches the webhook; absent without the manager.
     #[serde(skip_serializing_if = "Option::is_none")]
     canary: Option<CanaryDocument<'r>>,
-    /// The webhooks of other programs that review the same objects, in the order in which the API server calls them.
+    /// The webhooks of other programs that review the same objects. The API server calls mutating webhooks in this order, and all
+    /// validating webhooks at the same time.
     other_webhooks: Vec<Other<'r>>,
+}
+
+impl Document for WebhookStatusDocument<'_> {
+    const KIND: &'static str = "WebhookStatus";
 }
 
 #[derive(Debug, Serialize)]
@@ -126,8 +127,6 @@ impl<'r> WebhookStatusDocument<'r> {
             ),
         };
         Self {
-            api_version: API_VERSION,
-            kind: "WebhookStatus",
             metadata: Metadata { name: CONFIGURATION },
             problems: state.problems(report.now),
             configurations: state

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::{WebhookReport, document::WebhookStatusDocument, screen};
 use crate::{
     arguments::parse_timeout,
-    document::resource_name,
+    document::{Versioned, resource_name},
     output::{OutputArguments, Report, print},
     session::Session,
     terminal::table::Layout,
@@ -66,7 +66,7 @@ impl Report for WebhookReport {
     }
 
     fn document(&self) -> impl Serialize {
-        WebhookStatusDocument::new(self)
+        Versioned(WebhookStatusDocument::new(self))
     }
 
     fn names(&self) -> Vec<String> {

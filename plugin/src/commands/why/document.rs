@@ -8,21 +8,14 @@ use kcp_control_plane::{
 use serde::Serialize;
 
 use super::{WhyReport, screen};
-use crate::document::{API_VERSION, ObjectName};
+use crate::document::Document;
+use crate::document::ObjectName;
 
 /// Why nothing happens on a control plane.
 #[derive(Debug, Serialize)]
-#[cfg_attr(
-    test,
-    derive(schemars::JsonSchema),
-    schemars(title = "ControlPlaneExplanation")
-)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ExplanationDocument<'w> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "ControlPlaneExplanation")))]
-    kind: &'static str,
     metadata: ObjectName,
     state: WhyState,
     /// Who acts next. Absent if no action is needed, or if the state is unknown.
@@ -50,6 +43,10 @@ pub struct ExplanationDocument<'w> {
     version_note: Option<String>,
 }
 
+impl Document for ExplanationDocument<'_> {
+    const KIND: &'static str = "ControlPlaneExplanation";
+}
+
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Cause"))]
@@ -75,8 +72,6 @@ impl<'w> ExplanationDocument<'w> {
     pub fn new(report: &WhyReport<'w>) -> Self {
         let explanation = report.explanation;
         Self {
-            api_version: API_VERSION,
-            kind: "ControlPlaneExplanation",
             metadata: ObjectName::from(&report.observed.control_plane),
             state: explanation.state,
             actor: explanation.actor,

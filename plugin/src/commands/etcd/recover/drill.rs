@@ -15,7 +15,7 @@ use crate::{
         recover::{READ_LIMIT, RecoverArguments, members},
         stored_content::read_content,
     },
-    document::{API_VERSION, ObjectName, resource_name},
+    document::{Document, ObjectName, Versioned, resource_name},
     output::{Report, print},
     session::Session,
     terminal::{escape, table::Layout},
@@ -76,18 +76,18 @@ pub(super) struct DrillReport<'r> {
 
 /// Whether everything is there that a recovery of etcd would need.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "EtcdRecoveryDrill"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct DrillDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "EtcdRecoveryDrill")))]
-    kind: &'static str,
     /// The control plane.
     metadata: ObjectName,
     /// Whether the answer to every need is `yes`.
     is_prepared: bool,
     needs: &'r [Need],
+}
+
+impl Document for DrillDocument<'_> {
+    const KIND: &'static str = "EtcdRecoveryDrill";
 }
 
 impl DrillReport<'_> {
@@ -105,8 +105,6 @@ impl DrillReport<'_> {
 
     pub(super) fn as_document(&self) -> DrillDocument<'_> {
         DrillDocument {
-            api_version: API_VERSION,
-            kind: "EtcdRecoveryDrill",
             metadata: ObjectName::from(self.control_plane),
             is_prepared: self.is_prepared(),
             needs: &self.needs,
@@ -146,7 +144,7 @@ impl Report for DrillReport<'_> {
     }
 
     fn document(&self) -> impl Serialize {
-        self.as_document()
+        Versioned(self.as_document())
     }
 
     fn names(&self) -> Vec<String> {

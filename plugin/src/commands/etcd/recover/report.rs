@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::{
     commands::etcd::recover::SnapshotCopy,
-    document::{API_VERSION, ObjectName, resource_name},
+    document::{Document, ObjectName, Versioned, resource_name},
     output::Report,
     terminal::{escape, style::BAD, table::Layout},
     verdict::Verdict,
@@ -55,13 +55,9 @@ pub(super) struct RecoveryReport<'r> {
 
 /// The recovery of an etcd that has lost its quorum.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "EtcdRecovery"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RecoveryDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "EtcdRecovery")))]
-    kind: &'static str,
     /// The control plane.
     metadata: ObjectName,
     /// `script` (the first part), or with --continue `dryRun`, `recovered` or `unfinished`.
@@ -84,6 +80,10 @@ pub(super) struct RecoveryDocument<'r> {
     snapshot: Option<RestoredSnapshot<'r>>,
     /// The script for the host; null with --continue, or if the script is in a file.
     script: Option<&'r str>,
+}
+
+impl Document for RecoveryDocument<'_> {
+    const KIND: &'static str = "EtcdRecovery";
 }
 
 #[derive(Debug, Serialize)]
@@ -167,8 +167,6 @@ impl<'r> RecoveryReport<'r> {
 
     pub(super) fn as_document(&self) -> RecoveryDocument<'r> {
         let mut document = RecoveryDocument {
-            api_version: API_VERSION,
-            kind: "EtcdRecovery",
             metadata: ObjectName::from(self.control_plane),
             result: "script",
             hosts: Vec::new(),
@@ -239,8 +237,8 @@ impl<'r> RecoveryReport<'r> {
                     format!(
                         "run {script} as root on the host of Node {node}: it changes nothing, and names the other etcd members"
                     ),
-                    "make sure that the hosts of these members are off, and that their data is lost or older; this host cannot know: \
-                     they may have a quorum without it"
+                    "make sure that the hosts of these members are off, and that their data is lost or older; this host cannot \
+                     know whether they have a quorum without it"
                         .to_owned(),
                     format!(
                         "run {script} there with --lost and the names of these members: it keeps a copy of etcd's data, and makes the \
@@ -270,7 +268,8 @@ impl<'r> RecoveryReport<'r> {
                 };
                 let doubt = remains.doubt.iter().map(|why| {
                     format!(
-                        "unknown whether etcd has a quorum: {why}; the script cannot know either whether hosts that it does not reach have one"
+                        "unknown whether etcd has a quorum: {why}; nor can the script know whether hosts that it does not reach \
+                         have one"
                     )
                 });
                 let lines: Vec<String> = remains.hosts.iter().map(describe).chain(doubt).collect();
@@ -307,8 +306,8 @@ fn restore_steps(source: &SnapshotCopy, node: &str, script: &str, continues: &st
         format!(
             "copy the script and {file} to one folder on the host of Node {node}; the snapshot contains every Secret of the cluster"
         ),
-        "stop etcd on the hosts of all other Machines: power them off, or on each: mv /etc/kubernetes/manifests/etcd.yaml /root/; if it \
-         still runs after a minute: pkill -x etcd"
+        "stop etcd on the hosts of all other Machines: power them off, or on each: mv /etc/kubernetes/manifests/etcd.yaml \
+         /root/; if etcd still runs after a minute: pkill -x etcd"
             .to_owned(),
         format!("run {script} there as root: it changes nothing, and checks the snapshot and the other members"),
         format!(
@@ -353,7 +352,7 @@ impl Report for RecoveryReport<'_> {
     }
 
     fn document(&self) -> impl Serialize {
-        self.as_document()
+        Versioned(self.as_document())
     }
 
     fn names(&self) -> Vec<String> {

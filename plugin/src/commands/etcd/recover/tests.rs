@@ -25,6 +25,7 @@ use super::{
     report::{RecoveryDocument, RecoveryOutcome, RecoveryReport},
     write_script,
 };
+use crate::document::Versioned;
 use crate::{
     output::Report as _,
     terminal::{plain, table::Layout},
@@ -141,7 +142,7 @@ fn each_part_has_its_text_and_exit_code() {
         assert_eq!(report.verdict(), verdict, "{name}");
         assert_every_format(&report);
         schema::conforms(&report.as_document());
-        let document = serde_json::to_string_pretty(&report.as_document()).expect("JSON");
+        let document = serde_json::to_string_pretty(&Versioned(report.as_document())).expect("JSON");
         let summary = plain(&report.summary(Layout::default()));
         insta::assert_snapshot!(name, format!("{summary}{document}\n"));
         let text = report.table(Layout::default());

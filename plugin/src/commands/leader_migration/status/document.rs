@@ -11,17 +11,13 @@ use kcp_rules::leader_migration::{Component, Lock, Manager};
 use serde::Serialize;
 
 use super::Status;
-use crate::document::{API_VERSION, ObjectName};
+use crate::document::{Document, ObjectName};
 
 /// Which controller manager runs each controller that can migrate, and under which lock.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct LeaderMigrationStatus<'s> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "LeaderMigrationStatus")))]
-    kind: &'static str,
     metadata: ObjectName,
     /// The most severe verdict of all controllers. One of: nothing-to-migrate, protected, unknown, unprotected, stale,
     /// orphaned, runs-twice.
@@ -32,6 +28,10 @@ pub(super) struct LeaderMigrationStatus<'s> {
     /// Why the Pods of the controller managers could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     unread: Option<&'s str>,
+}
+
+impl Document for LeaderMigrationStatus<'_> {
+    const KIND: &'static str = "LeaderMigrationStatus";
 }
 
 #[derive(Debug, Serialize)]
@@ -134,8 +134,6 @@ impl<'s> LeaderMigrationStatus<'s> {
     pub(super) fn new(status: &'s Status) -> Self {
         let observed = &status.observed;
         Self {
-            api_version: API_VERSION,
-            kind: "LeaderMigrationStatus",
             metadata: ObjectName {
                 name: status.name.clone(),
                 namespace: status.namespace.clone(),

@@ -16,6 +16,7 @@ use kcp_rules::leader_migration::{
 };
 
 use super::{ObservedManagers, Status, Verdict, document::LeaderMigrationStatus};
+use crate::document::Versioned;
 use crate::{
     output::Report as _,
     terminal::{plain, table::Layout},
@@ -171,7 +172,7 @@ fn documents() {
         let document = LeaderMigrationStatus::new(&status);
         conforms(&document);
         assert_every_format(&status);
-        let text = serde_json::to_string_pretty(&document).unwrap();
+        let text = serde_json::to_string_pretty(&Versioned(&document)).unwrap();
         insta::assert_snapshot!(format!("JSON of {name}"), text);
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::{Base, V1BETA1, V1BETA2, control_plane, found, lint_update, lint_yaml, plain};
+use crate::document::Versioned;
 use crate::{terminal::table::Layout, verdict::Verdict};
 
 /// A control plane in v1beta2 with fields of v1beta1.
@@ -37,7 +38,8 @@ fn text_of_a_half_migrated_control_plane() {
 /// The findings of a manifest, as `action rule field`.
 fn findings(manifest: &str) -> Vec<String> {
     let report = lint_yaml(manifest);
-    let json: serde_json::Value = serde_json::from_str(&crate::printer::json(&report).unwrap()).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&crate::printer::json(&Versioned(&report)).unwrap()).unwrap();
     let findings = json["findings"].as_array().unwrap().iter();
     let text = |finding: &serde_json::Value, field: &str| finding[field].as_str().unwrap().to_owned();
     findings
@@ -250,7 +252,8 @@ spec:
 "#;
     assert!(BASE.contains(old), "{old}");
     let report = lint_yaml(&BASE.replace(old, new));
-    let json: serde_json::Value = serde_json::from_str(&crate::printer::json(&report).unwrap()).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&crate::printer::json(&Versioned(&report)).unwrap()).unwrap();
     let findings = json["findings"].as_array().unwrap().iter();
     findings
         .map(|finding| {

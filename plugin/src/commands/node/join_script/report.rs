@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::{
     commands::node::join_script::arguments::JoinScriptArguments,
-    document::API_VERSION,
+    document::{Document, Versioned},
     output::{CommandFormat, Report},
     terminal::{escape, table::Layout},
 };
@@ -22,13 +22,9 @@ pub(super) struct JoinScriptReport<'r> {
 
 /// A join script without its secrets.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "JoinScript"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct JoinScriptDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "JoinScript")))]
-    kind: &'static str,
     token: TokenDocument<'r>,
     /// The API server, as `host:port`.
     endpoint: &'r str,
@@ -39,6 +35,10 @@ pub(super) struct JoinScriptDocument<'r> {
     control_plane: bool,
     /// The file with the script; null if the script was printed.
     file: Option<String>,
+}
+
+impl Document for JoinScriptDocument<'_> {
+    const KIND: &'static str = "JoinScript";
 }
 
 #[derive(Debug, Serialize)]
@@ -63,9 +63,7 @@ impl Report for JoinScriptReport<'_> {
 
     fn document(&self) -> impl Serialize {
         let file = self.arguments.output_file.as_ref();
-        JoinScriptDocument {
-            api_version: API_VERSION,
-            kind: "JoinScript",
+        Versioned(JoinScriptDocument {
             token: TokenDocument {
                 id: self.token_id,
                 expires: self.expires,
@@ -75,7 +73,7 @@ impl Report for JoinScriptReport<'_> {
             hostname: self.arguments.hostname.as_deref(),
             control_plane: self.arguments.control_plane,
             file: file.map(|file| file.display().to_string()),
-        }
+        })
     }
 
     fn names(&self) -> Vec<String> {

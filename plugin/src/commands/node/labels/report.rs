@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{
     arguments::DryRun,
-    document::{API_VERSION, resource_name},
+    document::{Document, Versioned, resource_name},
     output::Report,
     terminal::{escape, style::BAD, table::Layout},
     verdict::Verdict,
@@ -79,14 +79,14 @@ pub(super) struct ChangesReport {
 }
 
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "NodeLabelChangesList"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ChangesDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "NodeLabelChangesList")))]
-    kind: &'static str,
     items: Vec<NodeLabelChanges<'r>>,
+}
+
+impl Document for ChangesDocument<'_> {
+    const KIND: &'static str = "NodeLabelChangesList";
 }
 
 #[derive(Debug, Serialize)]
@@ -177,11 +177,9 @@ impl Report for ChangesReport {
                     .collect(),
                 reasons: outcome.reasons(),
             });
-        ChangesDocument {
-            api_version: API_VERSION,
-            kind: "NodeLabelChangesList",
+        Versioned(ChangesDocument {
             items: items.collect(),
-        }
+        })
     }
 
     fn names(&self) -> Vec<String> {

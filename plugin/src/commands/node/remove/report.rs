@@ -8,7 +8,7 @@ use owo_colors::OwoColorize as _;
 use serde::Serialize;
 
 use crate::{
-    document::{API_VERSION, resource_name},
+    document::{Document, Versioned, resource_name},
     output::Report,
     terminal::{escape, style::BAD, table::Layout},
     verdict::Verdict,
@@ -54,13 +54,9 @@ pub(super) struct RemovalReport<'r> {
 
 /// The removal of a Node from a cluster.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "NodeRemoval"))]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RemovalDocument<'r> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "NodeRemoval")))]
-    kind: &'static str,
     metadata: NodeName<'r>,
     /// `removed`, `removedMember` (the Node did not exist), `dryRun`, `refused`, `stopped` or `timedOut`.
     result: &'static str,
@@ -74,6 +70,10 @@ pub(super) struct RemovalDocument<'r> {
     removed_etcd_member: bool,
     /// The script for the host; null if the Node was not removed, or if the script is in a file.
     teardown_script: Option<&'r str>,
+}
+
+impl Document for RemovalDocument<'_> {
+    const KIND: &'static str = "NodeRemoval";
 }
 
 #[derive(Debug, Serialize)]
@@ -194,9 +194,7 @@ impl Report for RemovalReport<'_> {
             Result::Stopped { removed_member, .. } => ("stopped", None, *removed_member),
             Result::TimedOut { .. } => ("timedOut", None, false),
         };
-        RemovalDocument {
-            api_version: API_VERSION,
-            kind: "NodeRemoval",
+        Versioned(RemovalDocument {
             metadata: NodeName { name: self.node },
             result,
             stays_cordoned: self.stays_cordoned(),
@@ -204,7 +202,7 @@ impl Report for RemovalReport<'_> {
             evicted_pods: evicted,
             removed_etcd_member: removed_member,
             teardown_script: self.script.filter(|_| self.prints_script()),
-        }
+        })
     }
 
     fn names(&self) -> Vec<String> {

@@ -11,10 +11,10 @@ use kcp_pool::{
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::document::Document;
 use crate::{
     arguments::format_duration,
     commands::pool::{Name, PoolDocumentName, Reason, not_checked, refusal, resource_name},
-    document::API_VERSION,
 };
 
 /// The result of `pool lease`, as `-o json` shows it.
@@ -22,10 +22,6 @@ use crate::{
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PoolLease {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "PoolLease")))]
-    kind: &'static str,
     pool: PoolDocumentName,
     cluster_deployment: Name,
     /// The ClusterClaim to which Hive assigned the cluster. To release the cluster, pass this name to `pool release`.
@@ -71,6 +67,10 @@ pub(crate) struct PoolLease {
     warnings: Vec<String>,
 }
 
+impl Document for PoolLease {
+    const KIND: &'static str = "PoolLease";
+}
+
 /// The state of an inventory's entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -93,8 +93,6 @@ struct EntryDocument {
 impl PoolLease {
     pub(crate) fn new(answer: &LeaseResult) -> Self {
         let none = Self {
-            api_version: API_VERSION,
-            kind: "PoolLease",
             pool: (&answer.pool).into(),
             cluster_deployment: answer.cluster_deployment.as_str().into(),
             claim: None,
@@ -363,6 +361,7 @@ mod tests {
     use serde_json::json;
 
     use super::PoolLease;
+    use crate::document::Versioned;
     use crate::{
         commands::pool::{lease::PrintedLease, release::PoolRelease},
         output::Report as _,
@@ -537,21 +536,21 @@ mod tests {
     fn json_of_a_lease() {
         let lease = document(granted(leased(false)));
         insta::with_settings!({snapshot_path => "../snapshots"}, {
-            insta::assert_snapshot!(serde_json::to_string_pretty(&lease).unwrap());
+            insta::assert_snapshot!(serde_json::to_string_pretty(&Versioned(&lease)).unwrap());
         });
     }
 
     #[test]
     fn json_of_a_lease_with_an_install_config() {
         insta::with_settings!({snapshot_path => "../snapshots"}, {
-            insta::assert_snapshot!(serde_json::to_string_pretty(&patched()).unwrap());
+            insta::assert_snapshot!(serde_json::to_string_pretty(&Versioned(patched())).unwrap());
         });
     }
 
     #[test]
     fn json_of_an_exhausted_pool() {
         insta::with_settings!({snapshot_path => "../snapshots"}, {
-            insta::assert_snapshot!(serde_json::to_string_pretty(&refused(exhausted())).unwrap());
+            insta::assert_snapshot!(serde_json::to_string_pretty(&Versioned(refused(exhausted()))).unwrap());
         });
     }
 
@@ -559,7 +558,7 @@ mod tests {
     fn json_of_a_release() {
         let release = released(Some(pool()), &["foo"]);
         insta::with_settings!({snapshot_path => "../snapshots"}, {
-            insta::assert_snapshot!(serde_json::to_string_pretty(&release).unwrap());
+            insta::assert_snapshot!(serde_json::to_string_pretty(&Versioned(&release)).unwrap());
         });
     }
 
@@ -574,7 +573,7 @@ mod tests {
         ];
         let schema = serde_json::to_value(schema::of::<PoolLease>()).unwrap();
         for lease in leases {
-            let document = serde_json::to_value(&lease).unwrap();
+            let document = serde_json::to_value(Versioned(&lease)).unwrap();
             assert_every_format(&PrintedLease {
                 lease,
                 install_config: None,
@@ -596,7 +595,7 @@ mod tests {
         let releases = [released(Some(pool()), &["foo"]), claim_deleted(), not_holder];
         let schema = serde_json::to_value(schema::of::<PoolRelease>()).unwrap();
         for release in releases {
-            let document = serde_json::to_value(&release).unwrap();
+            let document = serde_json::to_value(Versioned(&release)).unwrap();
             assert_every_format(&release);
             assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{document}");
         }

@@ -5,7 +5,7 @@ use owo_colors::Style;
 use serde::Serialize;
 
 use crate::{
-    document::API_VERSION,
+    document::{Document, Versioned},
     output::Report,
     terminal::{
         escape,
@@ -19,10 +19,6 @@ use crate::{
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 struct PoolRepair {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "PoolRepair")))]
-    kind: &'static str,
     /// The namespace that was repaired; absent for all namespaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<String>,
@@ -41,6 +37,10 @@ struct PoolRepair {
     /// Why the request was refused, in one sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
+}
+
+impl Document for PoolRepair {
+    const KIND: &'static str = "PoolRepair";
 }
 
 /// A namespace that was not repaired completely, and why.
@@ -93,8 +93,6 @@ struct ObjectName {
 impl PoolRepair {
     fn new(report: &RepairReport) -> Self {
         Self {
-            api_version: API_VERSION,
-            kind: "PoolRepair",
             namespace: report.namespace.clone(),
             pool: report.pool.clone(),
             applied: report.is_confirmed,
@@ -154,7 +152,7 @@ impl Report for RepairReport {
     }
 
     fn document(&self) -> impl Serialize {
-        PoolRepair::new(self)
+        Versioned(PoolRepair::new(self))
     }
 
     fn names(&self) -> Vec<String> {
@@ -237,6 +235,7 @@ mod tests {
     use kcp_pool::testing::reports::reports;
 
     use super::{Layout, PoolRepair, screen};
+    use crate::document::Versioned;
     use crate::{
         terminal::plain,
         testing::{
@@ -249,7 +248,7 @@ mod tests {
     fn documents() {
         let schema = serde_json::to_value(of::<PoolRepair>()).unwrap();
         for (name, report) in reports() {
-            let document = serde_json::to_value(PoolRepair::new(&report)).unwrap();
+            let document = serde_json::to_value(Versioned(PoolRepair::new(&report))).unwrap();
             assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{name}");
             assert_every_format(&report);
             insta::with_settings!({snapshot_path => "../snapshots"}, {

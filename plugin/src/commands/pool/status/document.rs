@@ -7,18 +7,21 @@ use kcp_pool::{
 };
 use serde::Serialize;
 
-use crate::{commands::pool::PoolDocumentName, document::API_VERSION};
+use crate::{
+    commands::pool::PoolDocumentName,
+    document::{Document, Versioned},
+};
 
 /// The status of several pools.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PoolStatusList {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "PoolStatusList")))]
-    kind: &'static str,
-    items: Vec<PoolStatus>,
+    items: Vec<Versioned<PoolStatus>>,
+}
+
+impl Document for PoolStatusList {
+    const KIND: &'static str = "PoolStatusList";
 }
 
 /// The status of one pool.
@@ -26,10 +29,6 @@ pub(crate) struct PoolStatusList {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PoolStatus {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "PoolStatus")))]
-    kind: &'static str,
     metadata: PoolDocumentName,
     /// Whether Hive manages the pool. Also true if this is unknown; `concludedFrom` then says why.
     run_by_hive: bool,
@@ -50,6 +49,10 @@ pub(crate) struct PoolStatus {
     /// One sentence for each kind of object that could not be read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unseen: Vec<String>,
+}
+
+impl Document for PoolStatus {
+    const KIND: &'static str = "PoolStatus";
 }
 
 /// A pool's limits, and how many clusters count against each.
@@ -164,9 +167,10 @@ struct WaitingDocument {
 impl PoolStatusList {
     pub(crate) fn new(pools: &[PoolState]) -> Self {
         Self {
-            api_version: API_VERSION,
-            kind: "PoolStatusList",
-            items: pools.iter().map(PoolStatus::new).collect(),
+            items: pools
+                .iter()
+                .map(|pool| Versioned(PoolStatus::new(pool)))
+                .collect(),
         }
     }
 }
@@ -174,8 +178,6 @@ impl PoolStatusList {
 impl PoolStatus {
     pub(crate) fn new(pool: &PoolState) -> Self {
         Self {
-            api_version: API_VERSION,
-            kind: "PoolStatus",
             metadata: PoolDocumentName {
                 namespace: pool.namespace.clone(),
                 name: pool.name.clone(),
@@ -268,20 +270,21 @@ mod tests {
     use kcp_pool::testing::states::states;
 
     use super::{PoolStatus, PoolStatusList};
+    use crate::document::Versioned;
     use crate::testing::schema::{checked_in, faults, of};
 
     #[test]
     fn documents() {
         let schema = serde_json::to_value(of::<PoolStatus>()).unwrap();
         for (name, state) in states() {
-            let document = serde_json::to_value(PoolStatus::new(&state)).unwrap();
+            let document = serde_json::to_value(Versioned(PoolStatus::new(&state))).unwrap();
             assert_eq!(faults(&schema, &document), Vec::<String>::new(), "{name}");
             insta::with_settings!({snapshot_path => "../snapshots"}, {
                 insta::assert_snapshot!(name, serde_json::to_string_pretty(&document).unwrap());
             });
         }
         let states: Vec<_> = states().into_iter().map(|(_, state)| state).collect();
-        let list = serde_json::to_value(PoolStatusList::new(&states)).unwrap();
+        let list = serde_json::to_value(Versioned(PoolStatusList::new(&states))).unwrap();
         let schema = serde_json::to_value(of::<PoolStatusList>()).unwrap();
         assert_eq!(faults(&schema, &list), Vec::<String>::new());
     }

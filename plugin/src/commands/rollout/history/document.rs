@@ -9,7 +9,7 @@ use crate::commands::rollout::history::{
 };
 use crate::{
     commands::plan::document::Described,
-    document::{API_VERSION, ObjectName},
+    document::{Document, ObjectName},
 };
 use kcp_control_plane::{
     plan::rollout_reason::{Gap, Reason},
@@ -21,10 +21,6 @@ use kcp_control_plane::{
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutHistory<'h> {
-    #[cfg_attr(test, schemars(extend("const" = API_VERSION)))]
-    api_version: &'static str,
-    #[cfg_attr(test, schemars(extend("const" = "RolloutHistory")))]
-    kind: &'static str,
     metadata: ObjectName,
     /// When someone last requested a rollout of every Machine, or when a planned rollout begins.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,6 +33,10 @@ pub struct RolloutHistory<'h> {
     /// The Events about the control plane and its Machines, oldest first. Absent if they could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     events: Option<&'h [RolloutEvent]>,
+}
+
+impl Document for RolloutHistory<'_> {
+    const KIND: &'static str = "RolloutHistory";
 }
 
 #[derive(Debug, Serialize)]
@@ -84,8 +84,6 @@ impl<'h> RolloutHistory<'h> {
         Self {
             deleted_machines: events.map(|events| &events.deleted_machines[..]),
             events: events.map(|events| &events.events[..]),
-            api_version: API_VERSION,
-            kind: "RolloutHistory",
             metadata: ObjectName {
                 name: history.name.clone(),
                 namespace: history.namespace.clone(),
@@ -134,6 +132,7 @@ impl<'h> MachineDocument<'h> {
 #[cfg(test)]
 mod tests {
     use super::RolloutHistory;
+    use crate::document::Versioned;
     use crate::{
         commands::rollout::history::{
             generation::tests::{events_during_rollout, snapshot_during_rollout},
@@ -154,6 +153,6 @@ mod tests {
         let history = history(&snapshot_during_rollout(), Some(events_during_rollout()), now());
         schema::conforms(&RolloutHistory::new(&history));
         assert_every_format(&history);
-        insta::assert_snapshot!(json(&RolloutHistory::new(&history)).expect("serializes"));
+        insta::assert_snapshot!(json(&Versioned(RolloutHistory::new(&history))).expect("serializes"));
     }
 }

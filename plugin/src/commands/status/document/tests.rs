@@ -2,10 +2,15 @@ use serde_json::Value;
 
 use crate::commands::status::document::{ControlPlaneStatus, ControlPlaneStatusList};
 use crate::commands::status::screen::example;
+use crate::document::Versioned;
 use crate::testing::schema::{self, faults};
 
 fn document(example: &example::Example) -> Value {
-    serde_json::to_value(ControlPlaneStatus::new(&example.observed, &example.inspection)).expect("serializes")
+    serde_json::to_value(Versioned(ControlPlaneStatus::new(
+        &example.observed,
+        &example.inspection,
+    )))
+    .expect("serializes")
 }
 
 fn list(examples: &[&example::Example]) -> ControlPlaneStatusList {
@@ -36,7 +41,7 @@ fn every_document_matches_its_schema() {
     let schema = serde_json::to_value(schema::of::<ControlPlaneStatusList>()).expect("serializes");
     let examples = example::all();
     let list = list(&examples.iter().map(|(_, example)| example).collect::<Vec<_>>());
-    let list = serde_json::to_value(list).expect("serializes");
+    let list = serde_json::to_value(Versioned(list)).expect("serializes");
     assert_eq!(faults(&schema, &list), Vec::<String>::new());
 }
 
@@ -44,7 +49,7 @@ fn every_document_matches_its_schema() {
 fn fields_that_scripts_read_stay_the_same() {
     let example = example::member_dead();
     let list = list(&[&example]);
-    let list = serde_json::to_value(list).expect("serializes");
+    let list = serde_json::to_value(Versioned(list)).expect("serializes");
     for (pointer, value) in [
         ("/apiVersion", "kubectl-kcp.dev/v1alpha1"),
         ("/kind", "ControlPlaneStatusList"),
@@ -66,7 +71,7 @@ fn fields_that_scripts_read_stay_the_same() {
 
 #[test]
 fn no_control_plane_is_an_empty_list() {
-    let document = serde_json::to_string(&list(&[])).expect("serializes");
+    let document = serde_json::to_string(&Versioned(list(&[]))).expect("serializes");
     assert_eq!(
         document,
         r#"{"apiVersion":"kubectl-kcp.dev/v1alpha1","kind":"ControlPlaneStatusList","items":[]}"#

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::snapshot::Snapshot;
+use crate::{join_times::JoinLimit, snapshot::Snapshot};
 use actor::Responsible;
 use finding::{CheckOutcome, CheckResult, Finding, NoResult};
 
@@ -78,8 +78,24 @@ pub struct Check {
     /// Whether an unknown outcome means that the answer of `why` is unknown.
     pub makes_why_unknown: bool,
     /// How long the actor usually takes. `None` if there is no usual time.
-    pub usual_time: Option<Duration>,
+    pub usual_time: Option<UsualTime>,
     function: fn(&Snapshot, Timestamp) -> CheckResult,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsualTime {
+    Fixed(Duration),
+    /// The [`JoinLimit`] of the control plane.
+    JoinLimit,
+}
+
+impl UsualTime {
+    pub fn at_most(self, observed: &Snapshot) -> Duration {
+        match self {
+            Self::Fixed(limit) => limit,
+            Self::JoinLimit => JoinLimit::of(observed).limit,
+        }
+    }
 }
 
 /// The result of one check.
@@ -160,7 +176,14 @@ impl Check {
 
     const fn usually_within(self, usual_time: Duration) -> Self {
         Self {
-            usual_time: Some(usual_time),
+            usual_time: Some(UsualTime::Fixed(usual_time)),
+            ..self
+        }
+    }
+
+    const fn usually_within_join_limit(self) -> Self {
+        Self {
+            usual_time: Some(UsualTime::JoinLimit),
             ..self
         }
     }

@@ -8,10 +8,20 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kcp_api::{Machine, Object as _};
+use kcp_api::{Machine, Object as _, names::annotation};
 use serde::Serialize;
 
-use crate::{duration::format_duration, snapshot::HealthCheck};
+use crate::{
+    duration::{format_duration, parse_duration},
+    snapshot::{HealthCheck, Snapshot},
+};
+
+/// How long a node may take to join after the creation of its Machine, if nothing says more about the hosts. In Cluster API's quick
+/// start, nodes join within five minutes; cloud providers document ten at most. Bare metal takes longer.
+pub const DEFAULT_JOIN_LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// A new Machine may take this many times as long as the slowest of the earlier Machines.
+const JOIN_FACTOR: u32 = 2;
 
 /// From this duration, the message shows whole minutes.
 const SHOWN_IN_MINUTES: Duration = Duration::from_secs(120);
@@ -29,6 +39,59 @@ pub struct JoinTimes {
     pub longest_seconds: u64,
     /// The number of Machines whose times are known.
     pub machines: usize,
+}
+
+/// How long the node of a new Machine may take to join. After this time, a Machine without a node has a problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinLimit {
+    pub limit: Duration,
+    /// What sets the limit, as text for parentheses.
+    pub source: String,
+}
+
+impl JoinLimit {
+    /// The annotation of the control plane, or else the longest `nodeStartupTimeout` of its Machines, or else the time that its earlier
+    /// Machines took, if that is more than the default.
+    pub fn of(observed: &Snapshot) -> Self {
+        let value = observed.control_plane.annotation(annotation::JOIN_LIMIT);
+        let annotated = value.map(parse_duration);
+        if let Some(Ok(limit)) = annotated {
+            return Self {
+                limit,
+                source: format!("annotation {}", annotation::JOIN_LIMIT),
+            };
+        }
+        let checks = observed.health_checks.value().into_iter().flatten();
+        let timeouts = checks.filter_map(|check| {
+            let timeout = check.node_startup_timeout.filter(|_| !check.targets.is_empty())?;
+            Some((timeout, &check.name))
+        });
+        if let Some((limit, name)) = timeouts.max() {
+            return Self {
+                limit,
+                source: format!("nodeStartupTimeout of MachineHealthCheck {name}"),
+            };
+        }
+        let longest = JoinTimes::measure(&observed.machines)
+            .map(|times| whole_minutes(Duration::from_secs(times.longest_seconds), 59));
+        let earlier = longest.map(|longest| (longest.saturating_mul(JOIN_FACTOR), longest));
+        match earlier {
+            Some((limit, longest)) if limit > DEFAULT_JOIN_LIMIT => Self {
+                limit,
+                source: format!("twice the {} of an earlier Machine", format_duration(longest)),
+            },
+            _ => Self {
+                limit: DEFAULT_JOIN_LIMIT,
+                source: match annotated {
+                    Some(_) => format!(
+                        "the default: annotation {} is not a duration",
+                        annotation::JOIN_LIMIT
+                    ),
+                    None => "the default".to_owned(),
+                },
+            },
+        }
+    }
 }
 
 /// When a Machine was created, and when its node had joined.
@@ -137,8 +200,14 @@ mod tests {
     use jiff::{SignedDuration, Timestamp};
     use kcp_api::{ConditionStatus::False, Machine, metadata::Time};
 
-    use super::{HealthCheck, JoinTimes};
-    use crate::testing::objects::{condition, machine, minutes_ago, now, set};
+    use super::{HealthCheck, JoinLimit, JoinTimes};
+    use crate::{
+        snapshot::{Reading, Snapshot},
+        testing::{
+            objects::{condition, machine, minutes_ago, now, set},
+            snapshot::observed,
+        },
+    };
 
     /// A Machine that was created this many minutes ago, and joined this many seconds later.
     fn joined(name: &str, minutes: i64, seconds: i64) -> Machine {
@@ -241,6 +310,79 @@ mod tests {
             let times = JoinTimes::measure(&machines);
             let times = times.map(|times| (times.shortest_seconds, times.longest_seconds, times.machines));
             assert_eq!(times, *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_limit_says_where_it_is_from() {
+        fn annotate(observed: &mut Snapshot, value: &str) {
+            let annotations = &mut observed.control_plane.metadata.annotations;
+            annotations
+                .get_or_insert_default()
+                .insert("kubectl-kcp.dev/join-limit".to_owned(), value.to_owned());
+        }
+        fn check(observed: &mut Snapshot, checks: &[(&str, Option<u64>, &[&str])]) {
+            let checks = checks.iter().map(|(name, minutes, targets)| HealthCheck {
+                name: (*name).to_owned(),
+                node_startup_timeout: minutes.map(|minutes| Duration::from_secs(60 * minutes)),
+                targets: targets.iter().map(ToString::to_string).collect(),
+                ..HealthCheck::default()
+            });
+            observed.health_checks = Reading::Read(checks.collect());
+        }
+        type Case = (fn(&mut Snapshot), u64, &'static str);
+        let cases: &[Case] = &[
+            (|_| {}, 10, "the default"),
+            (
+                |observed| observed.machines = vec![joined("m1", 300, 240)],
+                10,
+                "the default",
+            ),
+            (
+                |observed| observed.machines = vec![joined("m1", 300, 240), joined("m2", 200, 1710)],
+                58,
+                "twice the 29m of an earlier Machine",
+            ),
+            (
+                |observed| {
+                    observed.machines = vec![joined("m2", 200, 1710)];
+                    check(
+                        observed,
+                        &[
+                            ("slow", Some(30), &["m2"]),
+                            ("fast", Some(5), &["m2"]),
+                            ("endless", None, &["m2"]),
+                            ("of-workers", Some(90), &[]),
+                        ],
+                    );
+                },
+                30,
+                "nodeStartupTimeout of MachineHealthCheck slow",
+            ),
+            (
+                |observed| {
+                    check(observed, &[("slow", Some(30), &["m2"])]);
+                    annotate(observed, "45m");
+                },
+                45,
+                "annotation kubectl-kcp.dev/join-limit",
+            ),
+            (
+                |observed| annotate(observed, "45"),
+                10,
+                "the default: annotation kubectl-kcp.dev/join-limit is not a duration",
+            ),
+        ];
+        for (change, minutes, source) in cases {
+            let mut observed = observed();
+            observed.machines.clear();
+            observed.health_checks = Reading::Read(Vec::new());
+            change(&mut observed);
+            let expected = JoinLimit {
+                limit: Duration::from_secs(60 * minutes),
+                source: (*source).to_owned(),
+            };
+            assert_eq!(JoinLimit::of(&observed), expected);
         }
     }
 

@@ -13,13 +13,10 @@ use kcp_api::{Condition, KubeadmControlPlane, Machine, Object as _};
 use serde::Serialize;
 
 use crate::{
-    duration::format_duration, plan::state::component_conditions, problem::Problem, snapshot::Snapshot,
+    duration::format_duration, join_times::JoinLimit, plan::state::component_conditions, problem::Problem,
+    snapshot::Snapshot,
 };
 use refused_write::RefusedWrite;
-
-/// How long a node may take to join after the creation of its Machine. In Cluster API's quick start, nodes
-/// join within five minutes; cloud providers document ten at most.
-pub const JOIN_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// How long the deletion of a Machine may take. The drain may wait for `PodDisruptionBudgets`.
 pub const DELETION_LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -97,7 +94,7 @@ pub fn find_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckProblem> {
         .into_iter()
         .chain(without_cause.flatten())
         .filter(|wait| {
-            let limit = time_limit(&wait.blocker);
+            let limit = time_limit(observed, &wait.blocker);
             let is_over = |since: Timestamp| age(since, now) > limit;
             is_over(wait.since) && progress.is_none_or(is_over)
         })
@@ -109,11 +106,11 @@ pub fn find_stuck(observed: &Snapshot, now: Timestamp) -> Vec<StuckProblem> {
     stuck
 }
 
-const fn time_limit(blocker: &Problem) -> Duration {
+fn time_limit(observed: &Snapshot, blocker: &Problem) -> Duration {
     match blocker {
         Problem::BeingDeleted { .. } => DELETION_LIMIT,
         Problem::MachinePaused { .. } => OBSERVATION_LIMIT,
-        Problem::NoNode { .. } => JOIN_LIMIT,
+        Problem::NoNode { .. } => JoinLimit::of(observed).limit,
         Problem::Condition { .. } => HEALTH_LIMIT,
         Problem::NoProgress { condition, .. } if matches!(condition.as_bytes(), b"ScalingUp") => {
             CONTROLLER_LIMIT

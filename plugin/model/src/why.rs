@@ -214,7 +214,7 @@ impl Context<'_> {
                     .then(|| self.since_condition(finding))
                     .flatten()
             }),
-            usual_time: check.usual_time,
+            usual_time: check.usual_time.map(|usual| usual.at_most(self.observed)),
             hint: finding.hint.clone(),
         }
     }

@@ -132,6 +132,8 @@ pub mod annotation {
     pub const LEADER_MIGRATION: &str = "kubectl-kcp.dev/leader-migration";
     /// On a control plane: the last etcd snapshot that `kubectl kcp etcd snapshot` saved, as JSON.
     pub const ETCD_SNAPSHOT: &str = "kubectl-kcp.dev/etcd-snapshot";
+    /// On a control plane: how long the nodes of its Machines may take to join, such as `30m`.
+    pub const JOIN_LIMIT: &str = "kubectl-kcp.dev/join-limit";
     /// On a control plane or Machine: when `kubectl kcp reconcile` last asked its controller to reconcile it.
     pub const RECONCILE_REQUESTED: &str = "kubectl-kcp.dev/reconcile-requested-at";
     /// On a Machine: the time of an announced replacement that another command has withdrawn.

@@ -10,7 +10,8 @@ use crate::{
         static_pods::NODES,
     },
     duration::format_duration,
-    staleness::{JOIN_LIMIT, age, format_age},
+    join_times::DEFAULT_JOIN_LIMIT,
+    staleness::{age, format_age},
 };
 
 pub const CHECKS: &[AuditCheck] = &[
@@ -18,7 +19,7 @@ pub const CHECKS: &[AuditCheck] = &[
         id: "nodes-without-machines",
         requirement: "each Node belongs to a Machine of the Cluster",
         remedy: "if the machine no longer exists, delete the Node: kubectl delete node NODE; Cluster API leaves a Node behind if \
-            the API server does not respond while it deletes the Machine",
+            the API server does not respond during the deletion of the Machine",
         function: check_nodes_without_machines,
     },
     AuditCheck {
@@ -68,7 +69,7 @@ fn nodes_without_machines(facts: &Facts, assumptions: Assumptions) -> Result<Evi
             None => format!("Node {} belongs to no Machine", node.name),
         };
         match node.created.map(|created| age(created, assumptions.now)) {
-            Some(age) if age < JOIN_LIMIT && node.machine.is_none() => evidence.unknown(format!(
+            Some(age) if age < DEFAULT_JOIN_LIMIT && node.machine.is_none() => evidence.unknown(format!(
                 "Node {} joined {} ago, and no Machine refers to it yet",
                 node.name,
                 format_duration(age)
@@ -144,7 +145,7 @@ fn first_failure_not_remediated(facts: &Facts) -> Result<Evidence, Evidence> {
                 evidence.fail(format!("MachineHealthCheck {} {why}; {remedy}", check.name));
             }
             None => evidence.pass(format!(
-                "MachineHealthCheck {} remediates one of {} Machines",
+                "MachineHealthCheck {} remediates the first of {} Machines that fails",
                 check.name, found.replicas
             )),
         }

@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 use crate::{
     change::decision::{Decision, Refusal, RefusedBy},
+    join_times::JoinLimit,
     problem::Problem,
     snapshot::{EtcdMembers, Snapshot},
-    staleness::{JOIN_LIMIT, age},
+    staleness::age,
 };
 
 /// A replacement counts as abandoned if the Machine has not been deleted this long after the announcement.
@@ -143,10 +144,11 @@ fn missing_part(
             .is_some_and(|created| created >= replacement.time)
     };
     let members = observed.members();
-    // A member that is still missing after `JOIN_LIMIT` is a separate problem.
+    // A member that is still missing after this limit is a separate problem.
+    let limit = JoinLimit::of(observed).limit;
     let is_old = |machine: &Machine| {
         let created = machine.creation_timestamp();
-        created.is_some_and(|created| age(created, now) > JOIN_LIMIT)
+        created.is_some_and(|created| age(created, now) > limit)
     };
     let has_joined = |machine: &Machine| {
         let Some(node) = machine.node() else {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::{
     checks::finding::NoResult,
+    join_times::JoinLimit,
     snapshot::Snapshot,
-    staleness::{DELETION_LIMIT, JOIN_LIMIT, SETTLING_LIMIT, age},
+    staleness::{DELETION_LIMIT, SETTLING_LIMIT, age},
 };
 
 use jiff::Timestamp;
@@ -27,7 +28,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    pub fn from_machine(machine: &Machine, now: Timestamp) -> Self {
+    pub fn of(observed: &Snapshot, machine: &Machine, now: Timestamp) -> Self {
         if let Some(since) = machine.deletion_timestamp() {
             return if age(since, now) > DELETION_LIMIT {
                 Self::Settled
@@ -37,7 +38,7 @@ impl Phase {
         }
         let is_young = machine
             .creation_timestamp()
-            .is_some_and(|created| age(created, now) < JOIN_LIMIT);
+            .is_some_and(|created| age(created, now) < JoinLimit::of(observed).limit);
         if is_young && !has_settled(machine, now) {
             Self::Starting
         } else {
@@ -66,7 +67,7 @@ pub fn are_machines_changing(observed: &Snapshot, now: Timestamp) -> bool {
     observed
         .machines
         .iter()
-        .any(|machine| Phase::from_machine(machine, now) != Phase::Settled)
+        .any(|machine| Phase::of(observed, machine, now) != Phase::Settled)
 }
 
 /// Whether the Machines could be read. If not, the list of Machines is empty.
@@ -99,9 +100,9 @@ pub fn machines_without_node(observed: &Snapshot) -> impl Iterator<Item = &Machi
 /// The phase of the Machine on a node. A node that no Machine references may belong to a Machine that is starting.
 pub fn phase_of_node(observed: &Snapshot, node: &str, now: Timestamp) -> Phase {
     if let Some(machine) = machine_of_node(observed, node) {
-        return Phase::from_machine(machine, now);
+        return Phase::of(observed, machine, now);
     }
-    if machines_without_node(observed).any(|machine| Phase::from_machine(machine, now) == Phase::Starting) {
+    if machines_without_node(observed).any(|machine| Phase::of(observed, machine, now) == Phase::Starting) {
         Phase::Starting
     } else {
         Phase::Settled
@@ -118,7 +119,7 @@ mod tests {
 
     use super::Phase::{self, Deleting, Settled, Starting};
     use crate::testing::{
-        objects::{condition, minutes_ago, now, set},
+        objects::{condition, healthy, minutes_ago, now, set},
         plan::machine,
     };
 
@@ -191,7 +192,7 @@ mod tests {
         for (name, change, phase) in cases {
             let mut machine = machine("m1", "a", 5);
             change(&mut machine);
-            assert_eq!(Phase::from_machine(&machine, now()), *phase, "{name}");
+            assert_eq!(Phase::of(&healthy(3), &machine, now()), *phase, "{name}");
         }
     }
 }

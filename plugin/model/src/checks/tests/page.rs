@@ -4,8 +4,9 @@ use std::{cmp::Reverse, fmt::Write as _};
 
 use super::{cases, changed};
 use crate::{
-    checks::{Check, TOPICS, actor::Responsible, finding::Finding},
+    checks::{Check, TOPICS, UsualTime, actor::Responsible, finding::Finding},
     duration::format_duration,
+    join_times::DEFAULT_JOIN_LIMIT,
     snapshot::Snapshot,
     testing::{
         objects::now,
@@ -79,7 +80,14 @@ fn section(check: &Check) -> String {
     };
     item("who acts next", &actors(check).join("; "));
     if let Some(time) = check.usual_time {
-        item("usual time", &format!("at most {}", format_duration(time)));
+        let limit = match time {
+            UsualTime::Fixed(limit) => format_duration(limit),
+            UsualTime::JoinLimit => format!(
+                "the join limit, which is {} by default",
+                format_duration(DEFAULT_JOIN_LIMIT)
+            ),
+        };
+        item("usual time", &format!("at most {limit}"));
     }
     if check.is_preflight {
         item(
